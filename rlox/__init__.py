@@ -1,6 +1,6 @@
 """rlox: reinforcement learning with a Rust data plane and a PyTorch control plane.
 
-`import rlox` is light: names are resolved on first use, and torch is imported only by what needs it.
+`import rlox` is fast: names are resolved on first use, and only code that needs torch imports it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __version__ = "0.1.0"
 
 
 def _require_own_folder(site: Path) -> None:
-    """`ImportError` where another distribution, `rlox`, has put its files among ours in `site`."""
+    """Raise `ImportError` if another distribution called `rlox` has files in the package folder in `site`."""
     for distribution in site.glob("rlox-*.dist-info"):
         raise ImportError(
             f"the package {distribution.stem}, another project or an rlox from before its package was called "

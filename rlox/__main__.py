@@ -1,7 +1,7 @@
-"""`python -m rlox`: the command `rlox`, where its script is not on the path."""
+"""`python -m rlox`: runs the `rlox` command when its script is not on the PATH."""
 
 import sys
 from importlib import import_module
 
-# by name, as nothing in the library stands on the command line
+# imported by name: modules of the library do not import the command line
 sys.exit(import_module("rlox_cli.start").main())

@@ -1,4 +1,4 @@
-"""From a run configuration to a ready algorithm: the one place that assembles from config."""
+"""Build an algorithm from a run configuration. Only this module assembles components from a configuration."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ __all__ = ["build", "resume"]
 
 
 def build(config: RunConfig, backend: str | None = None, checkpoint: Checkpoint | None = None) -> Algorithm:
-    """Check what the run needs and assemble it; nothing is written.
+    """Check the configuration and build the algorithm; write nothing.
 
-    `backend` is the engine that `algo.backend=auto` took when the run began, `checkpoint` what it goes on
-    from. Raises `ConfigError` (or a child naming the environment, space, or missing package).
+    `backend` is the engine that `algo.backend=auto` selected when the run began. `checkpoint` is the one that
+    the run continues from. Raises `ConfigError` (or a subclass that names the environment, space or missing
+    package).
     """
     check_loggers(config.logger)
     callbacks = [
@@ -33,7 +34,7 @@ def build(config: RunConfig, backend: str | None = None, checkpoint: Checkpoint 
     ]
     objects = None
     if checkpoint is not None and isinstance(config.algo, TextAlgorithmConfig):
-        from rlox.algorithms.text import TextRuntimeObjects  # late: it brings torch
+        from rlox.algorithms.text import TextRuntimeObjects  # imported here because it imports torch
 
         objects = TextRuntimeObjects().restored_from(checkpoint)
     kind = ALGORITHMS[config.algo.name]
@@ -46,13 +47,13 @@ def resume(
     config: RunConfig,
     check: Callable[[Checkpoint | None], None] = lambda newest: None,
 ) -> tuple[Algorithm, Checkpoint | None]:
-    """The algorithm of a run as its newest whole checkpoint left it, and that checkpoint.
+    """Return the algorithm of a run, restored from its newest whole checkpoint, and that checkpoint.
 
-    `config` is the run's own, perhaps with a larger `total_steps`. A run that was killed before its
-    first checkpoint gives `None`: it starts again at step 0. `check` is given the newest whole checkpoint
-    before anything is built.
+    `config` is the run's own, perhaps with a larger `total_steps`. For a run that was killed before its first
+    checkpoint the checkpoint is `None`: the run starts again at step 0. `check` is called with the newest
+    whole checkpoint, or `None`, before anything is built.
     """
-    # weights to begin with are in the checkpoints of a run that has begun
+    # a checkpoint already contains the initial weights, so `init_from` is not loaded again
     checkpoints = intact_checkpoints(run_dir)
     newest = next(checkpoints, None)
     check(newest[1] if newest else None)
@@ -65,14 +66,14 @@ def resume(
         if algorithm.source.stored_bytes and checkpoint.replay is None:
             incomplete_checkpoint = (
                 incomplete_checkpoint or checkpoint
-            )  # of a full disk; an older one goes on exactly
+            )  # written when the disk was full; an older checkpoint continues exactly
             continue
         try:
             algorithm.restore(checkpoint)
         except CheckpointError as error:
             if checkpoint.replay is None:
                 raise
-            last_error = error  # rows that are damaged: an older save may not need them
+            last_error = error  # damaged rows; an older checkpoint may not need them
             warn_skipped(folder, error)
         else:
             return algorithm, checkpoint

@@ -1,4 +1,4 @@
-"""Callbacks and the logger interface: user code that watches, and may stop, training."""
+"""Callbacks and the logger interface: user code that observes training and may stop it."""
 
 from __future__ import annotations
 
@@ -30,46 +30,48 @@ __all__ = [
 
 
 class Callback:
-    """Override what you need. Every method receives `algo`, and where it applies what follows.
+    """Base class of callbacks; override the methods you need.
 
-    `step` counts the run's unit, environment steps for most; `metrics` has `mean_reward` and the last
-    update's metrics, and `train/success_rate` where episodes say whether they reached their goal;
-    `episodes` are the `rlox.types.Episode`s that ended since the call before, each with the `info` of
-    its last step where the environment gives one (`is_success`, say). Each callback has copies of its own.
+    Every method receives `algo`, and the following where they apply. `step` counts the run's unit,
+    environment steps for most runs. `metrics` has `mean_reward`, the metrics of the last update, and
+    `train/success_rate` if episodes report success. `episodes` are the `rlox.types.Episode`s that ended since
+    the previous call, each with the `info` of its last step if the environment provides one (with
+    `is_success`, for example). Each callback receives its own copies.
     """
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """Once, before the first rollout; also `total_timesteps`."""
+        """Called once, before the first rollout; also receives `total_timesteps`."""
 
     def on_rollout_end(self, **kwargs: Any) -> None:
-        """After each rollout, or stretch of steps, with its update if one was due."""
+        """Called after each rollout or series of steps, and after its update if one was due."""
 
     def on_step(self, **kwargs: Any) -> bool:
-        """After each update; return False to stop training."""
+        """Called after each update; return False to stop training."""
         return True
 
     def on_training_end(self, **kwargs: Any) -> None:
-        """Once, after the last update."""
+        """Called once, after the last update."""
 
     def state(self) -> dict[str, Any]:
-        """What the callback's future depends on, for a checkpoint: None, numbers, text, lists, tuples,
-        dicts, arrays, tensors. An empty dict is not kept: nothing depends on it.
+        """Return the state that a checkpoint saves. An empty dict is not saved.
+
+        It may hold None, numbers, text, lists, tuples, dicts, arrays and tensors.
         """
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`; not called where that was empty."""
+        """Restore what `state()` returned; not called if that was empty."""
 
 
 class LoggerCallback:
-    """Receives metrics rows; override to send them somewhere."""
+    """Receives rows of metrics; override to send them somewhere."""
 
     def on_train_step(self, step: int, metrics: dict[str, Any]) -> None:
-        """After each update; `step` counts the run's unit."""
+        """Called after each update; `step` counts the run's unit."""
 
 
 class CallbackRunner:
-    """The callbacks and the logger of a run, and for each callback the episodes since the last update."""
+    """Calls the callbacks and the logger of a run; keeps each callback's episodes since the last update."""
 
     def __init__(
         self, callbacks: Callback | Iterable[Callback] | None, logger: LoggerCallback | None
@@ -78,13 +80,13 @@ class CallbackRunner:
         self._episodes_since_update: dict[int, list[Episode]] = {}
 
     def start_training(self, algo: Any, total_timesteps: int) -> None:
-        """Tell that training begins."""
+        """Call `on_training_start` of every callback."""
         for callback in self.callbacks:
             with name_errors(callback):
                 callback.on_training_start(algo=algo, total_timesteps=total_timesteps)
 
     def end_training(self, algo: Any, step: int) -> None:
-        """Tell that it has ended."""
+        """Call `on_training_end` of every callback."""
         for callback in self.callbacks:
             with name_errors(callback):
                 callback.on_training_end(algo=algo, step=step)
@@ -97,7 +99,7 @@ class CallbackRunner:
         episodes: Sequence[Episode],
         updates: int,
     ) -> bool:
-        """Tell of a rollout, and of its `updates` where there are some; whether training goes on."""
+        """Report a rollout, and its `updates` if there are any; return whether training continues."""
         if not (self.callbacks or self.logger):
             return True
         metrics, keep_training = summary(), True
@@ -106,7 +108,7 @@ class CallbackRunner:
                 self.logger.on_train_step(step, dict(metrics))
         for i, callback in enumerate(self.callbacks):
             arguments = {"algo": algo, "step": step}
-            # infos that it may write into: logs and other callbacks have their own
+            # each callback may modify its infos, so the log and other callbacks have their own
             new_episodes = [episode._replace(info=copy_info(episode.info)) for episode in episodes]
             with name_errors(callback):
                 callback.on_rollout_end(**arguments, metrics=dict(metrics), episodes=tuple(new_episodes))
@@ -121,20 +123,20 @@ class CallbackRunner:
 
 
 def _should_continue(result: Any) -> bool:
-    """Whether training goes on; NumPy's and torch's false are not False, and no answer is none."""
+    """Return whether training continues. Accepts NumPy and torch booleans; `None` means continue."""
     if result is None:
         return True
     try:
         if not isinstance(result, str):
             return bool(result)
-    except (RuntimeError, ValueError):  # of an array of several
+    except (RuntimeError, ValueError):  # of an array with several elements
         pass
     raise ConfigError(f"on_step returned {result!r:.80}, expected True, or False to stop training")
 
 
 @contextmanager
 def name_errors(instance: Callback | LoggerCallback, role: str = "callback") -> Iterator[None]:
-    """What user code raises in the block says whose it is."""
+    """Add a note to exceptions of user code in the block that names the callback or logger."""
     try:
         yield
     except Exception as error:
@@ -143,7 +145,7 @@ def name_errors(instance: Callback | LoggerCallback, role: str = "callback") -> 
 
 
 def make_callbacks(callbacks: Callback | Iterable[Callback] | None) -> tuple[Callback, ...]:
-    """One callback, several or none; `ConfigError` for what is none."""
+    """Return the callbacks as a tuple, empty for `None`; raise `ConfigError` for anything else."""
     if callbacks is None:
         return ()
     instances = tuple(callbacks) if isinstance(callbacks, Iterable) else (callbacks,)
@@ -167,7 +169,7 @@ def make_callbacks(callbacks: Callback | Iterable[Callback] | None) -> tuple[Cal
 
 
 def _require_state_methods(callback: Any) -> None:
-    """`ConfigError` where a state would be saved and not given back, or neither."""
+    """Raise `ConfigError` unless a callback can both save and restore its state, or has none."""
     callback_class, method_names = type(callback), ("state", "restore")
     for name in method_names:
         if isinstance(callback, Callback) and not callable(getattr(callback, name)):
@@ -194,7 +196,7 @@ def _require_state_methods(callback: Any) -> None:
 
 
 def require_logger(logger: LoggerCallback | None) -> LoggerCallback | None:
-    """The logger; `ConfigError` for what is none."""
+    """Return the logger; raise `ConfigError` for an object that is not one."""
     if logger is None:
         return None
     if not callable(getattr(logger, "on_train_step", None)) or isinstance(logger, type):
@@ -204,7 +206,10 @@ def require_logger(logger: LoggerCallback | None) -> LoggerCallback | None:
 
 
 def _require_valid_hooks(key: str, instance: Any, hooks: Mapping[str, tuple[str, ...]]) -> None:
-    """`ConfigError` for a hook that cannot be called, and for what only reads as one; some are both kinds."""
+    """Raise `ConfigError` for hooks with a wrong signature and for methods that look like hooks but are not.
+
+    An object may be both a callback and a logger.
+    """
     allowed_names = {*hooks}
     if all(callable(getattr(instance, name, None)) for name in HOOKS):
         allowed_names |= {*HOOKS}
@@ -221,36 +226,36 @@ def _require_positive_ints(**arguments: Any) -> None:
 
 
 class _SingleRunCallback(Callback):
-    """A callback that begins anew where it is given to another algorithm: in a loop over seeds, say.
+    """A callback that resets when another algorithm trains with it, for example in a loop over seeds.
 
-    Training of the same algorithm, and one that was loaded from a checkpoint, go on from what it remembers.
+    When the same algorithm trains again, or is loaded from a checkpoint, the callback keeps its state.
     """
 
-    _algo_ref: Callable[[], Any] | None = None  # whose training it watched; None: of nobody, or restored
+    _algo_ref: Callable[[], Any] | None = None  # the observed algorithm; None: none yet, or restored
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """Begin anew in the training of another algorithm."""
+        """Reset if another algorithm trains."""
         algo = kwargs["algo"]
         if self._algo_ref is not None and self._algo_ref() is not algo:
             self._reset()
         self._algo_ref = ref(algo)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
+        """Restore what `state()` returned."""
         self._algo_ref = None
 
     def _reset(self) -> None:
-        """Forget what was remembered."""
+        """Reset to the initial state."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_algo_ref": self._algo_ref and object}  # a copy knows that it was another's
+        return vars(self) | {"_algo_ref": self._algo_ref and object}  # a copy counts as another algorithm's
 
 
 class EarlyStoppingCallback(_SingleRunCallback):
     """Stops when `mean_reward` has not risen by `min_delta` for `patience` updates.
 
-    Steps before the first update, which fill a buffer, do not count. An infinite reward is no rise. The
-    training of another algorithm begins a new count.
+    Steps before the first update, which fill a buffer, do not count. An infinite reward is not a gain. When
+    another algorithm trains, the count starts again.
     """
 
     def __init__(self, patience: int = 10, min_delta: float = 0.0) -> None:
@@ -278,27 +283,27 @@ class EarlyStoppingCallback(_SingleRunCallback):
         return self.updates_without_gain < self.patience
 
     def state(self) -> dict[str, Any]:
-        """The best so far, and for how long it has been that."""
+        """The best reward so far, and the number of updates since."""
         return {"best": self.best, "waited": self.updates_without_gain}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
+        """Restore what `state()` returned."""
         super().restore(state)
         self.best, self.updates_without_gain = _read_finite_best(state), int(state["waited"])
 
 
 def _read_finite_best(state: Mapping[str, Any]) -> float:
-    """The best of a saved state; before the first one where an earlier version took infinity for it."""
+    """Return the best reward of a saved state; an infinite one, from an earlier version, counts as none."""
     best = float(state["best"])
     return best if math.isfinite(best) else float("-inf")
 
 
 class EvalCallback(_SingleRunCallback):
-    """Evaluates every `eval_freq` steps on environments of its own; keeps `(step, mean return)`.
+    """Evaluates every `eval_freq` steps in separate environments; stores `(step, mean return)`.
 
-    `best_model_path` names a checkpoint folder to write whenever the mean return is a new best. NaN and
-    infinities are never the best. The training of another algorithm begins a new list of `eval_results`, and
-    is refused where `best_model_path` holds a checkpoint of another run (`ConfigError`).
+    If `best_model_path` is given, a checkpoint is written there whenever the mean return is a new best. NaN
+    and infinities are never the best. When another algorithm trains, `eval_results` starts again;
+    `ConfigError` if `best_model_path` holds a checkpoint of another run.
     """
 
     def __init__(
@@ -321,7 +326,7 @@ class EvalCallback(_SingleRunCallback):
         self._n_evaluations = 0
 
     def on_step(self, **kwargs: Any) -> bool:
-        """Evaluate once for every multiple of `eval_freq` passed."""
+        """Evaluate if `step` has passed another multiple of `eval_freq`."""
         step, algo = kwargs["step"], kwargs["algo"]
         if step // self.eval_freq <= self._n_evaluations:
             return True
@@ -340,7 +345,7 @@ class EvalCallback(_SingleRunCallback):
         return {"results": results, "best": self.best_reward, "evaluated": self._n_evaluations}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
+        """Restore what `state()` returned."""
         super().restore(state)
         self.eval_results = [(int(step), float(mean)) for step, mean in state["results"]]
         finite_means = [mean for _, mean in self.eval_results if math.isfinite(mean)]
@@ -349,10 +354,11 @@ class EvalCallback(_SingleRunCallback):
 
 
 class CheckpointCallback(_SingleRunCallback):
-    """Saves `path/step-<12 digits>` every `save_freq` steps; last in the list, it has the others' states.
+    """Saves `path/step-<12 digits>` every `save_freq` steps.
 
-    Training begins with making the folder `path`: `StorageError` where it cannot be written, `ConfigError`
-    where it holds checkpoints of another run.
+    Placed last in the list, it saves the current states of the other callbacks. At the start of training it
+    creates the folder `path`: `StorageError` if it cannot be written, `ConfigError` if it holds checkpoints
+    of another run.
     """
 
     def __init__(self, save_freq: int, path: str | Path) -> None:
@@ -365,12 +371,12 @@ class CheckpointCallback(_SingleRunCallback):
         self._n_saves = 0
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """Make the folder, so that hours of training do not end at the first save."""
+        """Create the folder; a path that cannot be written fails now, not after hours of training."""
         super().on_training_start(**kwargs)
         make_folder(self.path)
 
     def on_step(self, **kwargs: Any) -> bool:
-        """Save once for every multiple of `save_freq` passed."""
+        """Save if `step` has passed another multiple of `save_freq`."""
         step = kwargs["step"]
         if step // self.save_freq > self._n_saves:
             self._n_saves = step // self.save_freq
@@ -379,10 +385,10 @@ class CheckpointCallback(_SingleRunCallback):
         return True
 
     def state(self) -> dict[str, Any]:
-        """How many saves were due."""
+        """The number of saves that were due."""
         return {"saved": self._n_saves}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
+        """Restore what `state()` returned."""
         super().restore(state)
         self._n_saves = int(state["saved"])

@@ -1,4 +1,4 @@
-"""From one device to another, and how many threads the CPU is given."""
+"""Copies between devices and the number of torch's CPU threads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from rlox.errors import ConfigError
 
-if TYPE_CHECKING:  # a run of the native engine imports no torch
+if TYPE_CHECKING:  # so that a run with the native engine does not import torch
     import torch
     from torch import Tensor, nn
 
@@ -25,15 +25,15 @@ __all__ = [
     "torch_threads",
 ]
 
-# Kinds of devices to which pinned memory is copied while the host goes on.
+# Device types to which pinned memory is copied asynchronously.
 PINNED_DEVICES = ("cuda",)
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """`tensor` on `device`: itself if it is there already.
+    """Return `tensor` on `device`: the same tensor if it is there already.
 
-    What goes from the CPU to a CUDA device goes through pinned memory of its own, so that the host does
-    not wait for it and `tensor` may be written to at once.
+    A copy from the CPU to a CUDA device goes through newly pinned memory, so the host does not wait for it
+    and `tensor` may be overwritten at once.
     """
     if device.type in PINNED_DEVICES and tensor.device.type == "cpu":
         return tensor.pin_memory().to(device, non_blocking=True)
@@ -41,7 +41,7 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def torch_if_imported() -> Any:
-    """torch, if anybody has imported it, else None; one that a thread is importing just now is waited for."""
+    """Return torch if it has been imported, else None; wait if another thread is importing it."""
     if sys.modules.get("torch") is None:
         return None
     import torch
@@ -50,14 +50,14 @@ def torch_if_imported() -> Any:
 
 
 class _DeferredThreads:
-    """What a block of `torch_threads` asked for where there was no torch, and what is put back after it."""
+    """The thread count that `torch_threads` requested before torch was imported, and the one to restore."""
 
     requested_threads: int | None = None
     previous_threads: int | None = None
 
 
 def import_torch() -> Any:
-    """torch, imported if nobody has; within `torch_threads` with the number that is asked for there."""
+    """Import and return torch; within `torch_threads`, set the thread count requested there."""
     import torch
 
     if _DeferredThreads.requested_threads is not None and _DeferredThreads.previous_threads is None:
@@ -68,9 +68,9 @@ def import_torch() -> Any:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Run a block with `count` torch threads and put the caller's number back.
+    """Run a block with `count` torch threads and restore the previous count afterwards.
 
-    Where nobody has imported torch it is set if `import_torch` is called in the block.
+    If torch has not been imported yet, the count is set when `import_torch` is called in the block.
     """
     torch = torch_if_imported()
     if torch is None:
@@ -92,20 +92,23 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 def inference_mode() -> AbstractContextManager[Any]:
-    """torch's, where anybody has imported torch; elsewhere there are no gradients to do without."""
+    """Return torch's inference mode if torch has been imported, else a context that does nothing."""
     torch = torch_if_imported()
     return nullcontext() if torch is None else torch.inference_mode()
 
 
 def leave_inference_mode() -> AbstractContextManager[Any]:
-    """The block in which a learner is made, as if nobody was in a block of torch's inference."""
+    """Return a context without torch's inference mode, in which learners are created."""
     torch = torch_if_imported()
     is_inference = torch is not None and torch.is_inference_mode_enabled()
     return torch.inference_mode(False) if is_inference else nullcontext()
 
 
 def require_float32() -> None:
-    """`ConfigError` where torch makes networks of other numbers than float32, as observations are."""
+    """Raise `ConfigError` unless torch's default dtype is float32, the dtype of observations.
+
+    Also raises it if the default device is `meta`.
+    """
     import torch
 
     if (dtype := torch.get_default_dtype()) != torch.float32:
@@ -117,7 +120,7 @@ def require_float32() -> None:
 
 
 def require_no_autocast() -> None:
-    """`ConfigError` where torch would learn in a block that computes in other numbers, or in none."""
+    """Raise `ConfigError` if training runs inside `torch.autocast`, or if the default device is `meta`."""
     import torch
 
     for device_type in ("cpu", "cuda", "mps"):
@@ -139,6 +142,6 @@ def _require_no_meta_device(torch: Any) -> None:
 
 
 def is_module(value: object) -> TypeGuard[nn.Module]:
-    """Whether that is a module of torch, which nothing is where nobody has imported torch."""
+    """Return whether `value` is a torch module; false if torch has not been imported."""
     torch = torch_if_imported()
     return torch is not None and isinstance(value, torch.nn.Module)

@@ -1,4 +1,4 @@
-"""Writes that a crash leaves whole: flushed, synced, renamed into place."""
+"""Crash-safe writes: data is flushed, synced and renamed into place."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ __all__ = [
     "replace_file",
 ]
 
-# Errors that waiting does not end: the file system cannot do it, or something else is in the place. EFBIG is
-# none of them: `prlimit` raises the limit of a running process.
+# Errors that retrying cannot fix: the file system does not support the operation, or the path is taken.
+# EFBIG is not among them: `prlimit` raises the limit of a running process.
 _PERMANENT_ERRNOS = frozenset(
     {
         errno.EEXIST,
@@ -49,17 +49,17 @@ _PERMANENT_ERRNOS = frozenset(
         errno.EXDEV,
     }
 )
-_MAX_NAME_BYTES = 255  # bytes, on every file system
+_MAX_NAME_BYTES = 255  # on every file system
 
 
 def is_transient(error: OSError) -> bool:
-    """Whether to try again may help: a full disk is freed, one without links stays without."""
+    """Return whether retrying may help: a full disk may be freed, a disk without links stays without."""
     cause = error.__cause__ if error.errno is None else error
     return not (isinstance(cause, OSError) and cause.errno in _PERMANENT_ERRNOS)
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a file to read; `OSError` for a pipe, a socket or a device, whose other end may never come."""
+    """Open a file for reading; raise `OSError` for a pipe, socket or device, which could block forever."""
     file = open(path, "rb", opener=open_nonblocking)  # noqa: SIM115 - the caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -68,21 +68,21 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def open_nonblocking(path: str, flags: int) -> int:
-    """An opener that does not wait for the other end of a pipe."""
+    """An `opener` for `open()` that does not wait for the other end of a pipe."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a file; `OSError` as `open_file`."""
+    """Return the bytes of a file; raises the same `OSError` as `open_file`."""
     with open_file(path) as file:
         return file.read()
 
 
 def lock_file(descriptor: int) -> bool:
-    """Lock an open file for this process; false on a disk that has no locks.
+    """Lock an open file for this process; return False if the file system has no locks.
 
-    The kernel drops the lock when the process dies, however it dies. `BlockingIOError` where another
-    process has it.
+    The kernel releases the lock when the process ends, however it ends. Raises `BlockingIOError` if another
+    process holds the lock.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,9 +96,9 @@ def lock_file(descriptor: int) -> bool:
 
 
 def link_target(path: Path) -> str | None:
-    """The name in a link of `Disk.link`, or in the file that stands in its place; else `None`.
+    """Return the target of a link made by `Disk.link`, or the name in the file that replaces it; else `None`.
 
-    Git, zip and disks without links leave a file with the name in it.
+    Git, zip and disks without links store a link as a file that contains the name.
     """
     with suppress(OSError, UnicodeDecodeError):
         if path.is_symlink():
@@ -109,7 +109,7 @@ def link_target(path: Path) -> str | None:
 
 
 def parse_path(value: Any, name: str) -> Path:
-    """A path that was given as `name`; `ConfigError` for what is none."""
+    """Return the argument `name` as a path; raise `ConfigError` if it is not one."""
     try:
         path = Path(value)
     except TypeError as error:
@@ -121,9 +121,9 @@ def parse_path(value: Any, name: str) -> Path:
 
 
 def parse_folder_path(value: Any, name: str) -> Path:
-    """The path of a folder that is written as a whole, beside others; `ConfigError` for one without a name.
+    """Return the path of a folder that is written under a temporary name and renamed.
 
-    `StorageError` for one that cannot be looked for.
+    Raises `ConfigError` for a path without a name, `StorageError` for one that cannot be looked up.
     """
     path = parse_path(value, name)
     if path.name in ("", ".."):
@@ -139,7 +139,7 @@ def parse_folder_path(value: Any, name: str) -> Path:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder where there is none; `StorageError` for one that cannot be written."""
+    """Create a folder if it does not exist; raise `StorageError` if it cannot be written."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         if not os.access(path, os.W_OK):
@@ -149,20 +149,20 @@ def make_folder(path: Path) -> None:
 
 
 class FolderIdentity:
-    """A folder as it was found. What is moved away while it is written to is not made anew."""
+    """Identifies a folder by its inode, so that a folder that is moved during a run is not created again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._stat = path.stat()
 
     def require_unmoved(self) -> None:
-        """`StorageError` where the folder is not at its path any more; it says where it is, if near."""
+        """Raise `StorageError` if the folder is no longer at its path; name its new path if known."""
         try:
             if os.path.samestat(self.path.stat(), self._stat):
                 return
         except (FileNotFoundError, NotADirectoryError):
             pass
-        except OSError:  # a disk that fails tells nothing about where the folder is
+        except OSError:  # an I/O error does not show that the folder was moved
             return
         new_path = self._find_sibling()
         target = shlex.quote(str(new_path)) if new_path else "FOLDER"
@@ -173,7 +173,7 @@ class FolderIdentity:
         )
 
     def _find_sibling(self) -> Path | None:
-        """Where the folder is, of the places beside it."""
+        """Return the folder's new path if it is in the same parent folder."""
         with suppress(OSError):
             for path in self.path.parent.iterdir():
                 with suppress(OSError):
@@ -183,21 +183,21 @@ class FolderIdentity:
 
 
 class Disk:
-    """The file operations a checkpoint needs; tests put a faulty one in its place."""
+    """The file operations of a checkpoint; tests replace it with a faulty one."""
 
     def make_folder(self, path: Path) -> None:
         """Create a folder and its parents."""
         path.mkdir(parents=True, exist_ok=True)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write a new file and force it to the device; `OSError` where a link is in its place."""
+        """Write a new file and sync it to the device; `OSError` if the path is a link."""
         with open(path, "wb", opener=_open_without_links) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
 
     def sync_folder(self, path: Path) -> None:
-        """Force a folder's entries to the device, where the file system can."""
+        """Sync a folder's entries to the device, if the file system supports it."""
         try:
             handle = os.open(path, os.O_RDONLY)
             try:
@@ -209,13 +209,13 @@ class Disk:
                 raise
 
     def rename(self, old: Path, new: Path) -> None:
-        """Put `old` in the place of `new` in one step."""
+        """Rename `old` to `new` atomically, replacing `new`."""
         old.replace(new)
 
     def link(self, path: Path, target: str) -> None:
-        """Point the relative symlink `path` at `target`, replacing it in one step.
+        """Point the relative symlink `path` at `target`, replacing it atomically.
 
-        A disk that makes no links gets a file with the name in it (`link_target`).
+        If the disk does not support links, write a file that contains the name (`link_target`).
         """
         temporary = path.with_name(f".{path.name}.new")
         try:
@@ -226,17 +226,17 @@ class Disk:
                 self.write(temporary, target.encode())
             temporary.replace(path)
         except OSError:
-            with suppress(OSError):  # a link that is left would look like a stranger's
+            with suppress(OSError):  # a leftover link would look like somebody else's
                 temporary.unlink(missing_ok=True)
             raise
 
     def remove(self, path: Path) -> None:
-        """Delete a folder and what is in it."""
+        """Delete a folder and its contents."""
         shutil.rmtree(path, ignore_errors=True)
 
 
 def replace_file(path: Path, data: bytes, disk: Disk | None = None) -> None:
-    """Replace `path` so that a crash leaves the old bytes or the new, never a mix."""
+    """Replace `path` so that a crash leaves either the old or the new bytes, never a mix."""
     disk = disk or Disk()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
@@ -250,7 +250,7 @@ def replace_file(path: Path, data: bytes, disk: Disk | None = None) -> None:
 
 
 def append_file(path: Path, data: bytes) -> None:
-    """Write behind the end of `path` and force it to the device; a crash may leave a part of it."""
+    """Append to `path` and sync it to the device; a crash may leave a part of `data`."""
     with path.open("ab") as file:
         file.write(data)
         file.flush()
@@ -258,5 +258,5 @@ def append_file(path: Path, data: bytes) -> None:
 
 
 def _open_without_links(path: str, flags: int) -> int:
-    """A descriptor of `path` and not of what it leads to: a folder from elsewhere may have a link there."""
+    """Open `path` without following a symlink: a folder from elsewhere may contain one."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)

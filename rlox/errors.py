@@ -1,7 +1,7 @@
-"""Everything rlox raises on purpose: one small tree, each message naming the thing and the remedy.
+"""The exceptions that rlox raises on purpose; each message names the thing and the remedy.
 
 `RloxError` catches all of them. Where Python has a fitting builtin, the class also derives from it,
-so that `except ValueError` of existing code keeps working. The Rust extension raises the same classes.
+so that `except ValueError` in existing code keeps working. The Rust extension raises the same classes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class RloxError(Exception):
-    """Base of every error that rlox raises on purpose."""
+    """Base class of every exception that rlox raises on purpose."""
 
 
 class ConfigError(RloxError, ValueError):
@@ -38,11 +38,11 @@ class UnknownNameError(ConfigError):
 
 
 class UnsupportedSpaceError(ConfigError):
-    """An observation or action space that the chosen algorithm cannot use."""
+    """The chosen algorithm cannot use the observation or action space."""
 
 
 class MissingExtraError(ConfigError, ImportError):
-    """An optional package is needed and not installed; the message has the install line."""
+    """An optional package is needed but not installed; the message contains the install command."""
 
 
 class ShapeError(RloxError, ValueError):
@@ -54,19 +54,19 @@ class EnvError(RloxError, RuntimeError):
 
 
 class GenerationError(RloxError, RuntimeError):
-    """A generation server refused, hung, or answered what no completion is."""
+    """A generation server refused a request, timed out, or returned something that is not a completion."""
 
 
 class RewardError(RloxError, ValueError):
-    """A reward or preference function of the user's raised, or returned what is no reward."""
+    """A reward or preference function of the user raised, or returned something that is not a reward."""
 
 
 class GroupError(RloxError, RuntimeError):
-    """A process that learns along is gone, or does not answer."""
+    """Another process of a distributed run has ended or does not answer."""
 
 
 class StaleIndexError(RloxError, IndexError):
-    """A row of a buffer that was overwritten or never written."""
+    """A row of a buffer was overwritten or never written."""
 
 
 class StorageError(RloxError, OSError):

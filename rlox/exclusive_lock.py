@@ -1,4 +1,4 @@
-"""What one call at a time may do: a second one is refused, where threads would mix their numbers."""
+"""A lock that refuses a second call at the same time, where threads would mix random numbers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["ExclusiveLock"]
 
 
 class ExclusiveLock:
-    """A block that is entered once at a time; `RloxError` for a second entry, which waits for nothing.
+    """A block that only one caller can be in; a second entry raises `RloxError` at once.
 
-    `activity` is under way in it, in words: "PPO is training".
+    `activity` describes what runs in the block: "PPO is training".
     """
 
     def __init__(self, activity: str) -> None:
         self._activity, self._lock = activity, threading.Lock()
-        self._thread: threading.Thread | None = None  # that is in it
+        self._thread: threading.Thread | None = None  # the thread that holds the lock
 
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
@@ -29,7 +29,7 @@ class ExclusiveLock:
         self._lock.release()
 
     def require_free(self, include_own_thread: bool = False) -> None:
-        """`RloxError` where another thread, or this one with `include_own_thread`, is in the block."""
+        """Raise `RloxError` if another thread is in the block, or this one with `include_own_thread`."""
         if self._thread is not None and (
             include_own_thread or self._thread is not threading.current_thread()
         ):

@@ -1,4 +1,4 @@
-"""What installs the packages of an extra: the requirements that rlox's own metadata has of it."""
+"""The install command of an extra, from the requirements in rlox's own metadata."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 
 __all__ = ["DISTRIBUTION", "install_command"]
 
-# The package `rlox` of the index is another project, so no hint says `pip install 'rlox[...]'`.
+# `rlox` on PyPI is another project, so no hint says `pip install 'rlox[...]'`.
 DISTRIBUTION = "rlox-runner"
 _EXTRA_REQUIREMENT = re.compile(r"""^(?P<asked>[^;]+?)\s*;\s*extra\s*==\s*['"](?P<extra>[\w-]+)['"]$""")
 
 
 def install_command(extra: str) -> str:
-    """`pip install 'ale-py>=0.11'`: the line that installs what an extra of rlox needs.
+    """Return the command that installs what an extra of rlox needs: `pip install 'ale-py>=0.11'`.
 
-    A name that is no extra is a package of a plugin. Where rlox was not installed, only put on the path, it
-    is the line of its checkout.
+    A name that is not an extra is a package of a plugin. If rlox was not installed but only put on the path,
+    the command is the one for a checkout.
     """
     try:
         requirements = importlib.metadata.requires(DISTRIBUTION) or []

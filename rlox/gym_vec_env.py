@@ -1,4 +1,4 @@
-"""`GymVecEnv`: any Gymnasium id with the dictionary interface of `rlox.VecEnv`."""
+"""`GymVecEnv`: any Gymnasium environment with the dictionary interface of `rlox.VecEnv`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class GymVecEnv:
     ----------
     env_id : an id, a `gymnasium.Env`, or a callable that makes one
     n_envs : parallel copies
-    seed : of the run: each environment is reset once, with a number that it shares with no other
+    seed : of the run: each environment is reset once with its own number
     workers : `"sync"` (this process) or `"subprocess"` (supervised processes, with a deadline)
     step_timeout : seconds a subprocess may take to answer before it is replaced
     max_restarts : how often in a row an environment in a subprocess may fail
-    worker_envs : environments a subprocess; by default as many subprocesses as CPUs
+    worker_envs : environments per subprocess; by default there are as many subprocesses as CPUs
     seeding : `"keyed"`, or `"offset"`: environment i is first reset with `seed + i`
     """
 
@@ -52,7 +52,7 @@ class GymVecEnv:
             "max_restarts": max_restarts,
             "worker_envs": worker_envs,
             "seeding": seeding,
-            "atari": AtariConfig(life_loss=False, clip_rewards=False),  # whole games, as they pay
+            "atari": AtariConfig(life_loss=False, clip_rewards=False),  # full games with unclipped rewards
         }
         config = make(EnvConfig, settings, "GymVecEnv")
         seed = check_integer(RunConfig, "seed", seed, "seed")
@@ -63,7 +63,7 @@ class GymVecEnv:
         self.action_space = self.vec.action_space
 
     def reset_all(self) -> NDArray[Any]:
-        """Start every environment; observations `[n_envs, obs_dim]` float32, uint8 with images."""
+        """Reset every environment; return observations `[n_envs, obs_dim]` float32, uint8 with images."""
         with self._step_lock:
             obs = self.vec.observations.rows(self.n_envs)
             self.vec.reset_into(obs)
@@ -71,14 +71,14 @@ class GymVecEnv:
             return obs
 
     def step_all(self, actions: Any) -> dict[str, NDArray[Any]]:
-        """Step every environment with `actions` of its space, `[n_envs, ...]`; dicts or tuples of such.
+        """Step every environment with `actions` of its space, `[n_envs, ...]`, or dicts or tuples of arrays.
 
-        Returns `obs` and `final_obs` `[n_envs, obs_dim]` (`final_obs` is the observation the step
-        reached: the ended episode's last one where an episode ended), `rewards` float64,
-        `terminated`, `truncated`, `final_mask` and `lost` bool, all `[n_envs]`. Where `lost` is true a
-        subprocess failed and nobody knows what the step reached, or an engine used the step to begin an
-        episode: the row is no transition, and `final_obs` is from before it. `RloxError` while another thread
-        steps or resets it.
+        Returns a dict of `obs` and `final_obs` `[n_envs, obs_dim]`, `rewards` float64, and `terminated`,
+        `truncated`, `final_mask` and `lost` bool, all `[n_envs]`. `final_obs` is the observation that the
+        step reached: where an episode ended, its last one. Where `lost` is true, a subprocess failed and the
+        result of the step is unknown, or an engine used the step for a reset. Such a row is not a
+        transition, and its `final_obs` is the observation before the step. Raises `RloxError` while another
+        thread steps or resets the environments.
         """
         with self._step_lock:
             return self._step_encoded(self.vec.actions.from_env(actions, self.n_envs))

@@ -1,4 +1,4 @@
-"""Hooks that are called by their name: a method that is meant as one, and is none, is not passed over."""
+"""Hooks are called by name; a method that looks like a hook but is never called is an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlox.errors import ConfigError
 
 __all__ = ["HOOKS", "LOGGER_HOOKS", "require_callable_hooks", "require_no_stray_hook"]
 
-# What is called, and with which arguments.
+# The hooks that are called, with their arguments.
 _TICK_ARGUMENTS = ("algo", "step", "metrics", "episodes")
 HOOKS: dict[str, tuple[str, ...]] = {
     "on_training_start": ("algo", "total_timesteps"),
@@ -23,7 +23,7 @@ HOOKS: dict[str, tuple[str, ...]] = {
     "on_training_end": ("algo", "step"),
 }
 LOGGER_HOOKS = {"on_train_step": ("step", "metrics")}
-# A method of words like these is taken for a hook by whoever writes it.
+# A user who names a method with these words expects it to be called.
 _HOOK_WORDS = (
     "batch|begin|checkpoint|end|env|episode|epoch|eval|evaluate|evaluation|event|fit|init|iteration|learn"
     "|learning|reset|rollout|save|start|step|stop|train|training|update|validation"
@@ -34,11 +34,11 @@ _REPLACEMENTS = {
     "train_start": "training_start",
     "train_end": "training_end",
 }
-_MIN_SIMILARITY = 0.85  # of difflib's ratio: a hook with a letter or two that are wrong
+_MIN_SIMILARITY = 0.85  # of difflib's ratio: a hook with one or two wrong letters
 
 
 def require_callable_hooks(key: str, instance: Any, hooks: Mapping[str, tuple[str, ...]]) -> None:
-    """`ConfigError` for a hook that does not take its arguments, or whose body would not run."""
+    """Raise `ConfigError` for a hook that does not accept its arguments, or whose body would not run."""
     class_name = type(instance).__name__
     for name, arguments in hooks.items():
         hook = getattr(instance, name)
@@ -61,10 +61,10 @@ def require_no_stray_hook(
     allowed_names: Collection[str],
     base_classes: tuple[type, ...],
 ) -> None:
-    """`ConfigError` for a method that reads as a hook and that nobody calls.
+    """Raise `ConfigError` for a method that looks like a hook but is never called.
 
-    Of the class of `instance` no code says its name, and no base of another library has it; `base_classes`
-    are the bases whose hooks are `allowed_names`.
+    Methods that the code of the class refers to by name, or that a base class of another library has, are
+    allowed. `base_classes` are the bases whose hooks are `allowed_names`.
     """
     stray_hook = _find_stray_hook(instance, hooks, allowed_names, base_classes)
     if stray_hook is None:
@@ -83,7 +83,7 @@ def require_no_stray_hook(
 
 
 def _accepts(hook: Callable[..., Any], arguments: Sequence[str], by_name: bool) -> bool:
-    """Whether a function can be called with these; of one that does not say so, yes."""
+    """Return whether a function accepts these arguments; true if its signature is unknown."""
     try:
         signature = inspect.signature(hook)
     except (TypeError, ValueError):
@@ -98,7 +98,7 @@ def _accepts(hook: Callable[..., Any], arguments: Sequence[str], by_name: bool) 
 def _find_stray_hook(
     instance: Any, hooks: Collection[str], allowed_names: Collection[str], base_classes: tuple[type, ...]
 ) -> str | None:
-    """The name of such a method."""
+    """Return the name of the first method that looks like a hook but is never called."""
     classes = [cls for cls in type(instance).__mro__ if cls not in (*base_classes, object)]
     foreign_classes = [cls for cls in classes[1:] if not issubclass(cls, base_classes)]
     referenced_names = {
@@ -118,12 +118,12 @@ def _find_stray_hook(
 
 
 def _to_snake_case(name: str) -> str:
-    """`onRolloutEnd` as `on_rollout_end`."""
+    """Convert `onRolloutEnd` to `on_rollout_end`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 def _names_in_code(value: Any) -> set[str]:
-    """The names and short texts in the code of a method or property."""
+    """Return the names and string constants in the code of a method or property."""
     function = inspect.unwrap(getattr(value, "fget", None) or getattr(value, "__func__", value))
     remaining, names = [getattr(function, "__code__", None)], set[str]()
     while remaining:

@@ -1,4 +1,4 @@
-"""Importing what a configuration names: a module, or `module:Name`; errors name the key, file and line."""
+"""Import the code that a configuration names, `module` or `module:Name`; errors name key, file and line."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from rlox.plugins import find_entry
 
 __all__ = ["build_object", "describe_error", "import_module", "load", "one_line_message"]
 
-MAX_MESSAGE_LENGTH = 500  # letters of an exception's text in one of ours
-# Where code is that is not the user's: of Python, of packages, of rlox.
+MAX_MESSAGE_LENGTH = 500  # characters of an exception's message that an rlox error quotes
+# Paths of code that is not the user's: Python, installed packages, rlox.
 _LIBRARY_PATHS = (
     "<frozen ",
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
@@ -29,8 +29,10 @@ _LIBRARY_PATHS = (
 
 
 def import_module(setting: str, module: str) -> ModuleType:
-    """A module; `UnknownNameError` if it cannot be imported, `ConfigError` with the file and line if it
-    fails on the way, and for a path. `setting` is the `key=value` that names it.
+    """Import a module. `setting` is the `key=value` that names it.
+
+    Raises `UnknownNameError` if it cannot be imported, and `ConfigError` for a path or if the import fails;
+    the latter names the file and line.
     """
     if module.startswith(".") or "/" in module or module.endswith(".py"):
         dotted_name = module.removesuffix(".py").removeprefix("./").lstrip(".").replace("/", ".")
@@ -39,7 +41,7 @@ def import_module(setting: str, module: str) -> ModuleType:
             f"{setting}: '{module}' is a path, expected a module that Python can import from the current "
             "folder" + (f"; did you mean '{dotted_name}'?" if has_hint else "")
         )
-    # As with `python -m`, modules in the current folder can be named; an installed command lacks it.
+    # Like `python -m`: modules in the current folder can be named; an installed command lacks that entry.
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
@@ -53,9 +55,9 @@ def import_module(setting: str, module: str) -> ModuleType:
 
 
 def describe_error(error: BaseException) -> str:
-    """What went wrong in code of the user's, and where: `ValueError: no (my_pkg.py, line 3)`.
+    """Describe an exception from user code and its place: `ValueError: no (my_pkg.py, line 3)`.
 
-    The line is the innermost one of theirs, also where a library that it calls has raised.
+    The line is the innermost line of user code, even if a library that it called raised the exception.
     """
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
@@ -66,7 +68,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def one_line_message(error: BaseException) -> str:
-    """The text of an exception as one line; where it has none, as of a bare `assert`, the failing line."""
+    """Return an exception's message as one line; if it is empty, as of a bare `assert`, the failing line."""
     message = " ".join(str(error).split())
     if message:
         return message if len(message) <= MAX_MESSAGE_LENGTH else f"{message[: MAX_MESSAGE_LENGTH - 3]}..."
@@ -75,13 +77,13 @@ def one_line_message(error: BaseException) -> str:
 
 
 def load(spec: Code, key: str) -> Any:
-    """What a spec of code names; an object of the user's is itself."""
+    """Load the object that a spec names; an object of the user's is returned as it is."""
     if callable(spec):
         return spec
     name = display_name(spec)
     if name.startswith("<"):
         raise ConfigError(f"{key}={name}: an object, which is not saved; give it again")
-    if ":" not in name:  # a word of a plugin's, which the configuration has been checked for
+    if ":" not in name:  # a plugin's name; the configuration check has already found it
         entry = find_entry("wrapper", name, f"{key}={name}")
         if entry is None:
             raise UnknownNameError(f"{key}={name}: no plugin of this name is installed")
@@ -97,12 +99,12 @@ def load(spec: Code, key: str) -> Any:
 
 
 def _callables_in(members: Mapping[str, Any]) -> list[str]:
-    """The names in a module that make something: classes and functions, none of them hidden."""
+    """Return the names of the public classes and functions in a module."""
     return [name for name, value in members.items() if callable(value) and not name.startswith("_")]
 
 
 def build_object(spec: Code, key: str, *args: Any) -> Any:
-    """What the spec makes of `args` and its own arguments."""
+    """Load the callable that the spec names, and call it with `args` and the spec's own arguments."""
     factory, arguments = load(spec, key), unwrap(arguments_of(spec))
     if not callable(factory):
         raise ConfigError(f"{key}={display_name(spec)}: expected a class or a function")

@@ -1,4 +1,4 @@
-"""Names of a package that its modules bring at first use, so that torch is imported by what needs it only."""
+"""Lazy imports of a package's names, so that only code that needs torch imports it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["lazy_getattr"]
 
 
 def lazy_getattr(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """The `__getattr__` (PEP 562) of a package: the names that each of its modules has, by module."""
+    """Return the `__getattr__` (PEP 562) of a package; `modules` lists the names in each module."""
     module_of_name = {name: module for module, names in modules.items() for name in names}
 
     def load_name(name: str) -> Any:
-        if name in modules:  # a module itself, as if it had been imported with the package
+        if name in modules:  # a module itself, as if the package had imported it
             return importlib.import_module(f"{package}.{name}")
         if name not in module_of_name:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")

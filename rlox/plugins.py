@@ -1,8 +1,8 @@
-"""What installed packages add to rlox, by entry points of the group `rlox.plugins` (docs/plugins.md).
+"""Plugins: what installed packages add to rlox by entry points of the group `rlox.plugins` (docs/plugins.md).
 
-An entry point is named `<kind>.<name>`, e.g. `algo.vpg`. Which there are is read from the metadata of what
-is installed; a plugin is imported when its name is used, and never else. What rlox has itself stays what it
-is, whoever offers something of that name, and of two plugins of one name neither is used.
+An entry point is named `<kind>.<name>`, e.g. `algo.vpg`. The list of plugins comes from the metadata of
+installed packages; a plugin is imported only when its name is used. A plugin cannot replace a name of
+rlox's own. If two plugins have the same name, neither is used.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class AlgorithmPlugin:
-    """What an entry point `algo.<name>` is.
+    """The value of an entry point `algo.<name>`.
 
-    `config` is a frozen dataclass over `AlgorithmConfig` whose `name` is that of the entry point, and
-    `facade` says as `module:Name` where its class over `Algorithm` is: imported when a run is built,
-    so that help and checks of a configuration wait for no torch.
+    `config` is a frozen dataclass that derives from `AlgorithmConfig`; its `name` is that of the entry point.
+    `facade` names its subclass of `Algorithm` as `module:Name`. That class is imported when a run is built,
+    so that help and configuration checks do not import torch.
     """
 
     config: type[Any]
@@ -56,11 +56,11 @@ class AlgorithmPlugin:
 
 @dataclass(frozen=True)
 class LoggerPlugin:
-    """What an entry point `logger.<name>` is.
+    """The value of an entry point `logger.<name>`.
 
-    `config` is a frozen dataclass whose `name` is that of the entry point; `sink` is called with an
-    object of it, the run folder and the run's configuration, and gives a `Sink`. It must be quick and
-    leave connections to `Sink.open`.
+    `config` is a frozen dataclass whose `name` is that of the entry point. `sink` is called with an instance
+    of it, the run folder and the run's configuration, and returns a `Sink`. It must return quickly and leave
+    connections to `Sink.open`.
     """
 
     config: type[Any]
@@ -69,7 +69,7 @@ class LoggerPlugin:
 
 @dataclass(frozen=True)
 class PluginEntry:
-    """One entry point, and the distribution that has it."""
+    """One entry point and the distribution that provides it."""
 
     kind: str
     name: str
@@ -80,15 +80,15 @@ class PluginEntry:
 
     @property
     def source(self) -> str:
-        """Who offers it."""
+        """Name and version of the distribution."""
         return f"{self.distribution} {self.version}"
 
     def load(self, setting: str, value: str | None = None) -> Any:
-        """Import it, or something else that it names as `module:Name`.
+        """Import the plugin, or the object `value`, a `module:Name`. `setting` is the setting that named it.
 
-        `ConfigError` with who offers it and what went wrong. `setting` is what named it.
+        Raises `ConfigError` with the distribution and the error if the import fails.
         """
-        from importlib.metadata import EntryPoint  # late: most uses of rlox ask for no plugin
+        from importlib.metadata import EntryPoint  # imported here because most runs use no plugin
 
         try:
             return EntryPoint(self.entry_point.name, value or self.entry_point.value, GROUP).load()
@@ -101,7 +101,7 @@ class PluginEntry:
             ) from error
 
     def kind_error(self, setting: str, expected: str) -> ConfigError:
-        """The error for a plugin that is not what its kind asks for."""
+        """Return the error for a plugin that is not of the type that its kind requires."""
         return ConfigError(
             f"{setting}: {self.entry_point.value} of {self.source} is no plugin of this kind; expected "
             f"{expected}"
@@ -110,9 +110,9 @@ class PluginEntry:
 
 @cache
 def plugin_entries() -> tuple[PluginEntry, ...]:
-    """Every entry point of the group, by kind and name; nothing is imported.
+    """Return every entry point of the group, sorted by kind and name; import nothing.
 
-    What lies in the current folder is not installed: such a folder may be anybody's.
+    Packages in the current folder do not count as installed: the folder may be anybody's.
     """
     from importlib.metadata import distributions
 
@@ -120,11 +120,11 @@ def plugin_entries() -> tuple[PluginEntry, ...]:
     seen_names: set[str] = set()
     for distribution in distributions(path=_search_path()):
         entry_points = distribution.entry_points.select(group=GROUP)
-        if not entry_points:  # of the others not even the name is read, there are hundreds
+        if not entry_points:  # the names of the others, often hundreds, are not read
             continue
         name, summary = distribution.name, distribution.metadata.json.get("summary", "")
         normalized_name = re.sub("[-_.]+", "-", name).lower()
-        if normalized_name not in seen_names:  # the first on the path is the one that is imported
+        if normalized_name not in seen_names:  # the first one on the path is the one that gets imported
             seen_names.add(normalized_name)
             metadata = (name, distribution.version, str(summary))
             entries += [PluginEntry(*_kind_and_name(point), point, *metadata) for point in entry_points]
@@ -132,12 +132,15 @@ def plugin_entries() -> tuple[PluginEntry, ...]:
 
 
 def plugin_names(kind: str) -> list[str]:
-    """What plugins offer of a kind."""
+    """Return the names of the plugins of a kind."""
     return sorted({entry.name for entry in plugin_entries() if entry.kind == kind})
 
 
 def find_entry(kind: str, name: str, setting: str) -> PluginEntry | None:
-    """The one plugin of that kind and name; `ConfigError` where several offer it. `setting` names it."""
+    """Return the plugin of a kind and name, or `None`; raise `ConfigError` if several packages provide it.
+
+    `setting` is the setting that names it.
+    """
     entries = [entry for entry in plugin_entries() if (entry.kind, entry.name) == (kind, name)]
     if len(entries) > 1:
         raise ConfigError(
@@ -148,7 +151,7 @@ def find_entry(kind: str, name: str, setting: str) -> PluginEntry | None:
 
 
 def loaded_plugin_versions() -> dict[str, str]:
-    """Versions of the distributions whose plugins this process has imported."""
+    """Return the versions of the distributions whose plugins this process has imported."""
     return {
         entry.distribution: entry.version
         for entry in plugin_entries()
@@ -157,15 +160,15 @@ def loaded_plugin_versions() -> dict[str, str]:
 
 
 def conf_folders() -> list[tuple[PluginEntry, Path]]:
-    """The conf folders that plugins bring, found without importing anything of theirs."""
+    """Return the conf folders of plugins; nothing of theirs is imported."""
     candidates = ((entry, _conf_folder(entry)) for entry in plugin_entries() if entry.kind == "conf")
     return [(entry, path) for entry, path in candidates if path is not None and path.is_dir()]
 
 
 class PluginRegistry(dict[str, T]):
-    """A registry of rlox's own by name, and of plugins: one is imported when it is looked up.
+    """A registry of rlox's own entries and of plugins; a plugin is imported when it is looked up.
 
-    To go through it is to go through what rlox has itself and what was looked up before.
+    Iteration covers rlox's own entries and plugins that were looked up before.
     """
 
     def __init__(
@@ -174,7 +177,7 @@ class PluginRegistry(dict[str, T]):
         super().__init__(builtin)
         self.builtin_names = frozenset(builtin)
         self.kind = kind
-        self._convert = convert  # of what an offer loads, the part that this registry holds; else ConfigError
+        self._convert = convert  # converts a loaded plugin to this registry's entry, or raises ConfigError
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or (isinstance(name, str) and name in plugin_names(self.kind))
@@ -188,7 +191,7 @@ class PluginRegistry(dict[str, T]):
         return item
 
     def get(self, name: Any, default: Any = None) -> Any:
-        """As of any mapping: plugins too."""
+        """Like `dict.get`, plugins included."""
         try:
             return self[name]
         except KeyError:
@@ -207,6 +210,6 @@ def _kind_and_name(entry_point: EntryPoint) -> tuple[str, str]:
 
 def _conf_folder(entry: PluginEntry) -> Path | None:
     package, *subfolders = entry.entry_point.value.split(".")
-    spec = importlib.util.find_spec(package)  # of a name without dots: nothing is imported
+    spec = importlib.util.find_spec(package)  # a top-level name: find_spec imports nothing
     locations = list(spec.submodule_search_locations or ()) if spec is not None else []
     return Path(locations[0], *subfolders) if locations else None

@@ -1,4 +1,4 @@
-"""Tuned hyperparameters for façades: the presets `conf/tuned/<algo>/<env>.yaml` of the command line."""
+"""Tuned hyperparameters for façades: the command line's presets `conf/tuned/<algo>/<env>.yaml`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlox.errors import UnknownNameError
 
 __all__ = ["preset_algorithms", "preset_candidates", "preset_names", "preset_options"]
 
-# What a façade calls keys outside of `algo`.
+# Façade arguments for configuration keys outside of `algo`.
 _ARGUMENTS = {
     "env.backend": "env_backend",
     "buffer.capacity": "buffer_size",
@@ -25,19 +25,19 @@ _ARGUMENTS = {
 
 @cache
 def preset_names() -> tuple[str, ...]:
-    """`<algo>/<env>` of each preset that is shipped."""
+    """Return the name `<algo>/<env>` of each preset that rlox ships."""
     root = _presets_folder()
     paths = (path.relative_to(root).with_suffix("") for path in root.glob("*/**/*.yaml"))
     return tuple(sorted(path.as_posix() for path in paths))
 
 
 def preset_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """The arguments that a preset gives a façade, under `options`, and its total of steps.
+    """Return the façade arguments of a preset, overridden by `options`, and its total number of steps.
 
-    `preset` is the name of an environment, without a module to import, or `<algo>/<env>`; one without a
-    preset of its own has that of its family, `ALE` of `ALE/Pong-v5`. An algorithm of a plugin has those of
-    the built-in one that its configuration derives from, without the fields that it drops.
-    `UnknownNameError` where there is none.
+    `preset` is `<algo>/<env>` or the name of an environment without the module to import. An environment
+    without its own preset uses that of its family (`ALE` for `ALE/Pong-v5`). A plugin's algorithm uses the
+    presets of the built-in algorithm that its configuration derives from, without the fields that it drops.
+    Raises `UnknownNameError` if there is no preset.
     """
     algorithms = preset_algorithms(algo)
     available = [name for name in preset_names() if name.partition("/")[0] in algorithms]
@@ -58,12 +58,12 @@ def preset_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dic
     remaining = {name: value for name, value in preset_arguments.items() if name not in conflicting}
     arguments = {**remaining, **options}
     if not any(arguments.get(name) for name in ("normalize_obs", "normalize_reward")):
-        remaining.pop("normalize_rule", None)  # of a preset whose normalisation `options` turn off
+        remaining.pop("normalize_rule", None)  # the preset normalises, `options` turn that off
     return {**remaining, **options}, int(data["total_steps"])
 
 
 def preset_algorithms(algo: str) -> list[str]:
-    """Whose presets an algorithm has: its own and, of a plugin, those of what it derives from."""
+    """Return the algorithms whose presets apply: `algo` and, for a plugin, its built-in base algorithms."""
     if algo not in ALGO_CONFIGS or algo in ALGO_CONFIGS.builtin_names:
         return [algo]
     bases = ALGO_CONFIGS[algo].__mro__
@@ -71,8 +71,8 @@ def preset_algorithms(algo: str) -> list[str]:
 
 
 def preset_candidates(env_id: str) -> list[str]:
-    """What the preset of an environment may be called: its name without a module to import, then that of
-    the family that it belongs to (`ALE` of `ALE/Pong-v5`).
+    """Return the possible preset names of an environment: its name without the module to import, then its
+    family (`ALE` for `ALE/Pong-v5`).
     """
     name = env_id.rpartition(":")[2]
     family = name.rpartition("/")[0]
@@ -80,7 +80,7 @@ def preset_candidates(env_id: str) -> list[str]:
 
 
 def _conflicting_arguments(algo: str, options: dict[str, Any]) -> set[str]:
-    """The arguments that say in another way what these say."""
+    """Return the arguments that set the same things as `options` in another way."""
     field_of_argument = {argument: key.rpartition(".")[2] for key, argument in _ARGUMENTS.items()}
     by_field = {field_of_argument.get(name, name): value for name, value in options.items()}
     kinds = [ALGO_CONFIGS[algo], *(BUFFER_CONFIGS[kind] for kind in ALGO_CONFIGS[algo].buffers)]
@@ -89,7 +89,7 @@ def _conflicting_arguments(algo: str, options: dict[str, Any]) -> set[str]:
 
 
 def _presets_folder() -> Path:
-    """The shipped presets, which lie beside the command line; found without importing that."""
+    """Return the folder of the shipped presets, which is in the package `rlox_cli`; do not import that."""
     spec = find_spec("rlox_cli")
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent / "conf" / "tuned"

@@ -1,8 +1,8 @@
 """Named random streams: every draw of a run is a function of (seed, name, counter).
 
-A stream is keyed, never advanced by somebody else's draws, so adding one shifts no other, and a
-position is a number that a checkpoint can hold. Torch generators are re-keyed at each use:
-`streams.generator("action", rollout)` gives the same numbers whoever asks, whenever.
+A stream is keyed by its name and does not depend on draws from other streams, so a new stream changes no
+other. Its position is a number that a checkpoint can hold. Torch generators are re-keyed at each use:
+`streams.generator("action", rollout)` always yields the same numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rlox._core import stream_seed
 from rlox.devices import import_torch
 
-if TYPE_CHECKING:  # a run of the native engine imports no torch
+if TYPE_CHECKING:  # so that a run with the native engine does not import torch
     import torch
 
 __all__ = ["Streams", "seeded_default_generators"]
@@ -22,10 +22,10 @@ __all__ = ["Streams", "seeded_default_generators"]
 
 @contextmanager
 def seeded_default_generators(key: int, devices: Iterable[torch.device] = ()) -> Iterator[None]:
-    """Run a block whose code draws from torch's default generators, which start at `key` in it.
+    """Run a block in which torch's default generators are seeded with `key`.
 
-    Those of the CPU and of `devices` (each CUDA device and MPS has its own); afterwards they are as
-    they were. For code that is not ours to change: module constructors, a user's own policy.
+    This covers the generators of the CPU and of `devices` (each CUDA device and MPS has its own); they are
+    restored afterwards. It serves code that rlox cannot change: module constructors, a user's policy.
     """
     import torch
 
@@ -46,18 +46,19 @@ class Streams:
         self.seed = int(seed)
 
     def key(self, name: str, counter: int = 0) -> int:
-        """A 63-bit key for the stream `name` at `counter`."""
+        """Return a 63-bit key for the stream `name` at `counter`."""
         return stream_seed(self.seed, name, counter)
 
     def generator(self, name: str, counter: int = 0, device: str = "cpu") -> torch.Generator:
-        """A torch generator at the start of the stream `(name, counter)`."""
+        """Return a torch generator at the start of the stream `(name, counter)`."""
         generator: torch.Generator = import_torch().Generator(device=device)
         return generator.manual_seed(self.key(name, counter))
 
     def seeded_generators(
         self, name: str, counter: int = 0, device: torch.device | None = None
     ) -> AbstractContextManager[None]:
-        """`seeded_default_generators` by the stream `(name, counter)`; with `device`, its default generator
-        too.
+        """Seed torch's default generators by the stream `(name, counter)`, see `seeded_default_generators`.
+
+        `device` adds the default generator of that device.
         """
         return seeded_default_generators(self.key(name, counter), () if device is None else (device,))

@@ -1,4 +1,4 @@
-"""What objects of users remember, as trees of JSON and arrays that come back with their kinds."""
+"""Conversion of users' state objects to trees of JSON and arrays that keep Python types."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from rlox.errors import CheckpointError
 
 __all__ = ["from_state_tree", "to_state_tree"]
 
-# In place of a dict whose keys JSON would change, or of which arrays could not be named by; of a tuple; of
-# a number of NumPy.
+# Keys that mark a dict whose keys JSON would change or that cannot name arrays; a tuple; a NumPy number.
 PAIRS_KEY, TUPLE_KEY, NUMBER_KEY = "$pairs", "$tuple", "$number"
-MAX_DEPTH = 100  # levels of a state: one that holds itself has no end
-MAX_PLACE_LENGTH = 120  # characters of a place, where it is deep
+MAX_DEPTH = 100  # levels of a state; one that contains itself would never end
+MAX_PLACE_LENGTH = 120  # characters of a deeply nested place in a message
 
 
 def to_state_tree(value: Any, place: str, depth: int = 0, keep_numpy: bool = False) -> Any:
-    """A copy that a checkpoint takes; `CheckpointError` for what would not come back, with its place.
+    """Return a copy that a checkpoint can store; raise `CheckpointError`, with the place, for other types.
 
-    `OrderedDict`s, which torch's `state_dict()` gives, are dicts afterwards. Numbers of NumPy are Python's,
-    or with `keep_numpy` themselves: their kind decides the arithmetic that goes on with them.
+    `OrderedDict`s, which torch's `state_dict()` returns, become dicts. NumPy numbers become Python numbers,
+    or stay as they are with `keep_numpy`: their dtype affects the arithmetic after a resume.
     """
     if depth > MAX_DEPTH:
         raise CheckpointError(
@@ -38,7 +37,7 @@ def to_state_tree(value: Any, place: str, depth: int = 0, keep_numpy: bool = Fal
         if keep_numpy and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
             return {NUMBER_KEY: [value.dtype.str, value.item()]}
         value = value.item()
-    value_type = type(value)  # a subclass would come back as its base
+    value_type = type(value)  # not isinstance: a subclass would be restored as its base
     if value is None or value_type in (bool, int, float, str):
         return value
     if value_type in (dict, OrderedDict):
@@ -72,7 +71,7 @@ def to_state_tree(value: Any, place: str, depth: int = 0, keep_numpy: bool = Fal
 
 
 def from_state_tree(value: Any) -> Any:
-    """What `to_state_tree` was given."""
+    """Convert a tree back to the value that `to_state_tree` was called with."""
     if isinstance(value, list):
         return [from_state_tree(item) for item in value]
     if not isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""A run that is asked to stop in the middle of something long.
+"""Stop requests for a run that is in the middle of long work.
 
-It may go on for a moment, to where it can be saved. After that it is abandoned at the next minibatch or
-step of the environments, and goes on from its last checkpoint when it is resumed.
+After a request the work may continue for a grace period, to reach a point where it can be saved. After
+that it stops at the next minibatch or environment step, and resumes from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from contextlib import contextmanager
 
 __all__ = ["StopDeadline", "StopRequested", "raise_if_expired"]
 
-GRACE_SECONDS = 2.0  # seconds
-HEARTBEAT_SECONDS = 2.0  # between signs of life
+GRACE_SECONDS = 2.0  # time to reach a point where the run can be saved
+HEARTBEAT_SECONDS = 2.0  # seconds between heartbeats
 
 
 class StopRequested(BaseException):
-    """Ends what is under way; no handler of `Exception` is meant to see it."""
+    """Aborts the current work; derives from BaseException so that `except Exception` does not catch it."""
 
 
 class StopDeadline:
-    """How long work that was asked to stop may still go on.
+    """The time limit of work that was asked to stop.
 
-    `on_heartbeat` is called every few seconds of it, from the thread that works.
+    `on_heartbeat` is called every few seconds while the work goes on, from the thread that works.
     """
 
     def __init__(self, on_heartbeat: Callable[[], None] | None = None) -> None:
@@ -31,26 +31,26 @@ class StopDeadline:
         self._on_heartbeat, self._last_heartbeat = on_heartbeat, time.monotonic()
 
     def start(self) -> None:
-        """From now on a moment is left; safe to call from a signal handler."""
+        """Start the grace period; safe to call from a signal handler."""
         self._started = self._started or time.monotonic()
 
     def is_expired(self) -> bool:
-        """Whether the moment has passed."""
+        """Return whether the grace period is over."""
         return self._started is not None and time.monotonic() - self._started > GRACE_SECONDS
 
     def heartbeat(self) -> None:
-        """Show that work goes on, if that is due."""
+        """Call `on_heartbeat` if it is due."""
         if self._on_heartbeat is not None and time.monotonic() - self._last_heartbeat >= HEARTBEAT_SECONDS:
             self._on_heartbeat()
             self.record_heartbeat()
 
     def record_heartbeat(self) -> None:
-        """Something else has just shown that work goes on."""
+        """Note that a heartbeat was just sent elsewhere."""
         self._last_heartbeat = time.monotonic()
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Around work that can be abandoned; the innermost counts."""
+        """Apply this deadline to the work in the block; the innermost block counts."""
         global _active
         outer, _active = _active, self
         try:
@@ -63,9 +63,9 @@ _active: StopDeadline | None = None
 
 
 def raise_if_expired() -> None:
-    """Raise `StopRequested` if the work was asked to stop longer ago than a moment.
+    """Raise `StopRequested` if the grace period of a stop request is over.
 
-    Called between minibatches and between steps of the environments, and by long calls of `rlox._core`.
+    Called between minibatches and environment steps, and by long calls of `rlox._core`.
     """
     if _active is None:
         return

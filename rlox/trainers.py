@@ -1,4 +1,4 @@
-"""Trainers: an algorithm named by its environment, with its options as keywords."""
+"""Trainers: an algorithm created from its environment, with options as keyword arguments."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = [
 
 
 class Trainer(SB3Aliases):
-    """An algorithm by its environment: `PPOTrainer(env="CartPole-v1", seed=42).train(50_000)`.
+    """Creates and trains an algorithm: `PPOTrainer(env="CartPole-v1", seed=42).train(50_000)`.
 
     `config` and further keywords are arguments of the algorithm's class: the fields of its
-    configuration, of its buffer's and of `EnvConfig`.
+    configuration, of its buffer's configuration and of `EnvConfig`.
     """
 
     facade: ClassVar[Any]
@@ -54,12 +54,12 @@ class Trainer(SB3Aliases):
         self.algo = self.facade(sources[0], seed=seed, callbacks=callbacks, logger=logger, **options)
 
     def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
-        """Train to `total_timesteps` environment steps; the final metrics with `mean_reward`."""
+        """Train up to `total_timesteps` environment steps; return the final metrics with `mean_reward`."""
         metrics: dict[str, float] = self.algo.train(total_timesteps, progress)
         return metrics
 
     def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
-        """The policy's action for an observation or a batch, as the algorithm's `predict`."""
+        """Return the policy's action for an observation or a batch, as the algorithm's `predict`."""
         action: Any = self.algo.predict(obs, deterministic, action_masks)
         return action
 
@@ -79,7 +79,7 @@ class Trainer(SB3Aliases):
 
 
 def _check_config(config: Any, name: str) -> Mapping[str, Any]:
-    """A trainer's `config`; `ConfigError` for what is no mapping, or has arguments that are no keys of it."""
+    """Return a trainer's `config`; raise `ConfigError` unless it is a mapping of keys that it may contain."""
     if config is None:
         return {}
     if not isinstance(config, Mapping):
@@ -98,13 +98,13 @@ def _check_config(config: Any, name: str) -> Mapping[str, Any]:
 
 
 class PPOTrainer(Trainer):
-    """PPO by its environment; `n_envs` is 8 unless given."""
+    """Trains PPO; `n_envs` is 8 by default."""
 
     facade = PPO
 
 
 class RecurrentPPOTrainer(Trainer):
-    """Recurrent PPO by its environment; `n_envs` is 8 unless given."""
+    """Trains recurrent PPO; `n_envs` is 8 by default."""
 
     facade = RecurrentPPO
 
@@ -115,36 +115,36 @@ class RecurrentPPOTrainer(Trainer):
         episode_start: Any = None,
         deterministic: bool = True,
     ) -> tuple[Any, NDArray[Any]]:
-        """The action for an observation or a batch, and the state to give next time: the algorithm's."""
+        """Return the action and the next recurrent state, as the algorithm's `predict`."""
         result: tuple[Any, NDArray[Any]] = self.algo.predict(obs, state, episode_start, deterministic)
         return result
 
 
 class A2CTrainer(Trainer):
-    """A2C by its environment; `n_envs` is 8 unless given."""
+    """Trains A2C; `n_envs` is 8 by default."""
 
     facade = A2C
 
 
 class DQNTrainer(Trainer):
-    """DQN by its environment, of which there is one unless `n_envs` says otherwise."""
+    """Trains DQN; `n_envs` is 1 by default."""
 
     facade = DQN
 
 
 class SACTrainer(Trainer):
-    """SAC by its environment, of which there is one unless `n_envs` says otherwise."""
+    """Trains SAC; `n_envs` is 1 by default."""
 
     facade, example = SAC, "Pendulum-v1"
 
 
 class TD3Trainer(Trainer):
-    """TD3 by its environment, of which there is one unless `n_envs` says otherwise."""
+    """Trains TD3; `n_envs` is 1 by default."""
 
     facade, example = TD3, "Pendulum-v1"
 
 
 class DDPGTrainer(Trainer):
-    """DDPG by its environment, of which there is one unless `n_envs` says otherwise."""
+    """Trains DDPG; `n_envs` is 1 by default."""
 
     facade, example = DDPG, "Pendulum-v1"

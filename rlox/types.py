@@ -1,4 +1,4 @@
-"""What flows between the rooms: episodes, rollouts, progress, updates, the clock."""
+"""Data types that components exchange: episodes, rollouts, progress, updates, the clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rlox.devices import to_device
 from rlox.errors import ShapeError
 
-if TYPE_CHECKING:  # a run of the native engine imports no torch
+if TYPE_CHECKING:  # so that a run with the native engine does not import torch
     import torch
     from torch import Tensor
 
@@ -33,16 +33,16 @@ __all__ = [
 
 B = TypeVar("B", "Transitions", "Rollout")
 
-# What a run counts: its total, its cadences, its checkpoints.
+# The unit of a run's total, of its intervals and of its checkpoints.
 Unit = Literal["env_steps", "updates", "samples"]
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How far a run is: environment steps (all copies together), updates, gradient samples.
+    """Counts environment steps (over all copies), updates and gradient samples of a run.
 
-    `unit` names the one of them that its total, its cadences and its checkpoints count; `horizon` is
-    the total, 0 where there is none.
+    `unit` names the counter that the run's total, its intervals and its checkpoints use. `horizon` is the
+    total, 0 if there is none.
     """
 
     env_steps: int = 0
@@ -53,27 +53,27 @@ class Clock:
 
     @property
     def now(self) -> int:
-        """How far the run is, in its unit."""
+        """The count in the run's unit."""
         count: int = getattr(self, self.unit)
         return count
 
     @property
     def units_left(self) -> int:
-        """What is left to the horizon, never below 0."""
+        """Units left until the horizon, at least 0."""
         return max(self.horizon - self.now, 0)
 
     @property
     def remaining(self) -> float:
-        """The part that is left, from 1 to 0, which schedules read; 1 without a horizon."""
+        """The fraction of the run that is left, from 1 to 0, for schedules; 1 without a horizon."""
         return max(0.0, 1.0 - self.now / self.horizon) if self.horizon else 1.0
 
     @property
     def counters(self) -> dict[str, int]:
-        """What a checkpoint keeps: unit and horizon are of the configuration."""
+        """The counters that a checkpoint stores; unit and horizon come from the configuration."""
         return {"env_steps": self.env_steps, "updates": self.updates, "samples": self.samples}
 
     def with_counters(self, counters: Mapping[str, int]) -> Clock:
-        """The same clock at saved `counters`."""
+        """Return this clock with the saved `counters`."""
         return replace(
             self,
             env_steps=counters["env_steps"],
@@ -82,7 +82,7 @@ class Clock:
         )
 
     def tick(self, progress: Progress, update: Update) -> Clock:
-        """The clock after one batch."""
+        """Return the clock after one batch."""
         return replace(
             self,
             env_steps=self.env_steps + progress.env_steps,
@@ -92,37 +92,37 @@ class Clock:
 
 
 class Episode(NamedTuple):
-    """One finished training episode, in the environment's own rewards."""
+    """One finished training episode, with the environment's original rewards."""
 
-    env_steps: int  # the run's step count when it ended
+    env_steps: int  # the run's step count at the end of the episode
     env: int
     total_reward: float
     length: int
-    info: Mapping[str, Any] | None = None  # of its last step; None from environments without infos
+    info: Mapping[str, Any] | None = None  # of its last step; None if the environment has no infos
 
     @property
     def is_success(self) -> bool | None:
-        """Whether it reached its goal, where its info says so by `is_success`, a flag as `terminated` is."""
+        """Whether the episode reached its goal: `is_success` of its info; None if the info lacks it."""
         value = (self.info or {}).get("is_success")
         return None if value is None else bool(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one batch cost: increments, never totals."""
+    """The cost of one batch; all counts are increments."""
 
     env_steps: int = 0
     episodes: tuple[Episode, ...] = ()
-    lost_episodes: int = 0  # cut off by the failure of an environment, which has begun anew
-    restarts: int = 0  # failures
+    lost_episodes: int = 0  # cut off because an environment failed and restarted
+    restarts: int = 0  # number of failures
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What one learner update did; `count` and `samples` are increments.
+    """The result of one learner update; `count` and `samples` are increments.
 
-    `columns` go back to the rows of the source with the given `indices`: `priorities` `[n]` are
-    absolute errors for a prioritized buffer, any other name is a column of the buffer.
+    `columns` are written back to the source's rows with the given `indices`: `priorities` `[n]` are absolute
+    errors for a prioritized buffer, any other name is a column of the buffer.
     """
 
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -137,14 +137,14 @@ NO_UPDATE = Update()
 
 @dataclass(frozen=True, slots=True)
 class FusedUpdate:
-    """A batch that was learned from in the call that collected it."""
+    """The result of a batch that Rust collected and learned from in one call."""
 
     update: Update
-    seconds: float  # that learning took
+    seconds: float  # time spent learning
 
 
 class Minibatch(NamedTuple):
-    """Rows of a rollout that a learner learns from; all `[B, ...]`."""
+    """Rows of a rollout for one gradient step; all `[B, ...]`."""
 
     obs: Tensor
     actions: Tensor
@@ -158,7 +158,7 @@ class Minibatch(NamedTuple):
 class FinalObs(NamedTuple):
     """Last observations of the episodes that ended in a rollout: a sparse table `(t, n) -> obs`.
 
-    In the order of the steps, then of the environments; as the policy sees them.
+    Sorted by step, then by environment; as the policy sees them.
     """
 
     steps: Tensor  # [K] int64, t in 0..T-1: the step that ended the episode
@@ -168,26 +168,26 @@ class FinalObs(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transitions:
-    """`n` batches of `B` stored transitions, to be learned from one after the other.
+    """`n` batches of `B` stored transitions, learned from one after the other.
 
-    On the CPU the tensors are memory of the source: they hold until its next batch. A learner in Rust is
-    given NumPy's arrays in their place.
+    On the CPU the tensors share the source's memory and are valid until its next batch. A learner in Rust
+    gets NumPy arrays instead.
     """
 
     obs: Tensor  # [n, B, obs_dim] float32
     actions: Tensor  # [n, B] int64, or rows [n, B, act_dim]: docs/actions.md
-    rewards: Tensor  # [n, B]; of an n-step window the discounted sum
-    next_obs: Tensor  # [n, B, obs_dim]: what the step (the window) led to, never a reset's
-    discounts: Tensor  # [n, B]: gamma^m of a window of m steps; 0 where it ended in termination
+    rewards: Tensor  # [n, B]; the discounted sum of an n-step window
+    next_obs: Tensor  # [n, B, obs_dim]: the observation after the step (the window), never after a reset
+    discounts: Tensor  # [n, B]: gamma^m of a window of m steps; 0 if it ended in termination
     indices: NDArray[np.uint64]  # [n, B]: rows of the source, for `Update.indices`
-    weights: Tensor | None = None  # [n, B]: importance weights, of a prioritized buffer
-    env_steps: int = 0  # taken when they were drawn
+    weights: Tensor | None = None  # [n, B]: importance weights of a prioritized buffer
+    env_steps: int = 0  # the run's step count when the batches were drawn
 
     def __len__(self) -> int:
         return len(self.obs)
 
     def to(self, device: torch.device | str) -> Transitions:
-        """The same batches on another device (themselves when they are there already)."""
+        """Return the batches on another device (the same object if they are there already)."""
         return _to_device(self, device)
 
 
@@ -195,24 +195,23 @@ class Transitions:
 class Rollout:
     """`n_steps` of `n_envs` environments, flat `[T*N, ...]` in time-major order (row t*N + n).
 
-    On the CPU the tensors are views of the collector's arena: they hold until the next rollout.
+    On the CPU the tensors are views of the collector's arena and are valid until the next rollout.
     `rewards` are those the learner sees (scaled when rewards are normalised); `dones` marks
     episode ends of either kind.
 
-    Row T is kept, so that a learner can estimate for itself (V-trace, values in other units):
-    `last_obs` and `last_values` are of where the rollout stopped, `next_values` of where each step
-    led, `final_obs` has the observations that a reset replaced, `None` where no episode ended.
-    `advantages` and `returns` are NaN until an estimator such as `rlox.sources.advantages.gae`
-    writes them.
+    Row T is kept for learners with their own estimator (V-trace, values in other units): `last_obs` and
+    `last_values` belong to the state where the rollout stopped, `next_values` to the state after each step.
+    `final_obs` has the observations that a reset replaced, `None` if no episode ended. `advantages` and
+    `returns` are NaN until an estimator such as `rlox.sources.advantages.gae` writes them.
 
-    Two columns are there only where something fills them: `valid` is False in rows that are no
-    transitions (an engine that spends a step on a reset, an environment that failed and has begun anew;
-    the row before has then ended the episode, so no estimate flows across it), and `extras` has what
-    else a policy needs of each step, by name (`action_mask` `[T*N, n_actions]` bool, which rows of `obs`
-    have behind them as numbers). Minibatches have valid rows only, with their extras.
+    Two columns are optional. `valid` is False in rows that are not transitions: an engine used the step for
+    a reset, or an environment failed and restarted. The row before then ends the episode, so estimates do
+    not cross it. `extras` has further inputs of the policy for each step, by name: `action_mask`
+    `[T*N, n_actions]` bool, for example, which rows of `obs` also contain, as numbers after the observation.
+    Minibatches have only valid rows, with their extras.
 
-    Of a policy with a memory `first_state` is its state before the first row, and the extra `is_first`
-    marks rows that begin an episode, where its state is zeros.
+    For a recurrent policy, `first_state` is its state before the first row, and the extra `is_first` marks
+    rows that begin an episode, where the state is zero.
     """
 
     obs: Tensor  # [T*N, obs_dim] float32
@@ -225,18 +224,18 @@ class Rollout:
     next_values: Tensor  # [T*N], V after the step: 0 if terminated, of final_obs if truncated
     advantages: Tensor  # [T*N]
     returns: Tensor  # [T*N] = advantages + values
-    last_obs: Tensor  # [N, obs_dim] float32, what the next rollout begins with
+    last_obs: Tensor  # [N, obs_dim] float32, the first observations of the next rollout
     last_values: Tensor  # [N]
     n_envs: int
-    index: int = 0  # counts the collector's rollouts: keys the shuffle
+    index: int = 0  # counts the collector's rollouts; part of the shuffle's key
     final_obs: FinalObs | None = None
     valid: Tensor | None = None  # [T*N] bool; None: every row
     extras: Mapping[str, Tensor] = field(default_factory=dict)  # each [T*N, ...]
-    first_state: Tensor | None = None  # [N, state_size] float32; None: of a policy without a memory
+    first_state: Tensor | None = None  # [N, state_size] float32; None: the policy is not recurrent
 
     @property
     def n_steps(self) -> int:
-        """T."""
+        """The number of steps T."""
         return len(self) // self.n_envs
 
     @property
@@ -248,19 +247,19 @@ class Rollout:
         return len(self.obs)
 
     def to(self, device: torch.device | str) -> Rollout:
-        """The same rollout on another device (itself when it is there already)."""
+        """Return the rollout on another device (the same object if it is there already)."""
         return _to_device(self, device)
 
     def rows(self) -> Minibatch:
-        """All valid rows in their order; the columns themselves where every row is valid."""
+        """Return all valid rows in order; without a copy if every row is valid."""
         return self._rows(self._valid_rows())
 
     def sample_minibatches(
         self, batch_size: int, shuffle: bool = True, generator: torch.Generator | None = None
     ) -> Iterator[Minibatch]:
-        """Disjoint minibatches covering every valid row once; the last one may be smaller.
+        """Yield disjoint minibatches that cover every valid row once; the last one may be smaller.
 
-        The order comes from `generator` (torch's default one unless given).
+        `generator` determines the order (torch's default generator if None).
         """
         if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
             raise ShapeError(f"batch_size={batch_size!r}: expected a whole number of at least 1")
@@ -268,10 +267,10 @@ class Rollout:
         yield from self.minibatches(order, batch_size)
 
     def minibatches(self, order: Tensor | None, batch_size: int) -> Iterator[Minibatch]:
-        """The rows of `order`, int64 numbers on the rollout's device, so many at a time; `None`: all rows."""
+        """Yield the rows `order`, int64 indices on the rollout's device, in minibatches; `None`: all rows."""
         import torch
 
-        # one gather for the epoch, then slices that share its memory
+        # one gather for the epoch; the minibatches are slices that share its memory
         rows = self._rows(order)
         names, columns = tuple(rows.extras), (*rows[:-1], *rows.extras.values())
         for chunks in zip(*(torch.split(c, batch_size) for c in columns), strict=True):
@@ -280,19 +279,19 @@ class Rollout:
             yield Minibatch._make((*chunks[:n_fixed], extras))
 
     def shuffled_indices(self, generator: torch.Generator | None = None) -> Tensor:
-        """Numbers of the valid rows in an order that comes from `generator`."""
+        """Return the indices of the valid rows, shuffled by `generator`."""
         import torch
 
         return self.ordered_indices(lambda count: torch.randperm(count, generator=generator))
 
     def ordered_indices(self, order: Callable[[int], Tensor]) -> Tensor:
-        """Numbers of the valid rows in the order that `order` gives so many, int64 `[valid rows]`."""
+        """Return the indices of the valid rows, int64, permuted by `order(number of valid rows)`."""
         rows = self._valid_rows()
         permutation = to_device(order(len(self) if rows is None else len(rows)), self.obs.device)
         return permutation if rows is None else rows[permutation]
 
     def _valid_rows(self) -> Tensor | None:
-        """Numbers of the valid rows; `None` where all are."""
+        """Return the indices of the valid rows; `None` if all are valid."""
         if self.valid is None:
             return None
         index = self.valid.nonzero().squeeze(-1)
@@ -312,7 +311,7 @@ class Rollout:
 
 
 def _to_device(batch: B, device: torch.device | str) -> B:
-    """A batch with all its tensors on `device`; itself when they are there already."""
+    """Return a batch with all its tensors on `device`; the same object if they are there already."""
     import torch
 
     target = torch.device(device)
@@ -322,7 +321,7 @@ def _to_device(batch: B, device: torch.device | str) -> B:
 
 
 def _field_to_device(value: Any, device: torch.device) -> Any:
-    """A field of a batch on another device."""
+    """Return a field of a batch on another device."""
     from torch import Tensor
 
     if isinstance(value, Tensor):

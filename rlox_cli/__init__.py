@@ -1,1 +1,1 @@
-"""The runner: from a command line to a checked configuration to a run folder."""
+"""The command line: turns arguments into a checked configuration and a run folder."""

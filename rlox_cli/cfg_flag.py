@@ -1,4 +1,4 @@
-"""`--cfg`: one configuration is shown, or a package of it."""
+"""Checks for `--cfg`, which prints one composed configuration or one of its packages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from rlox_cli.overrides import has_several_values
 
 
 def require_one_value(overrides: Iterable[str]) -> None:
-    """`ConfigError` for a key with several values, of which only a sweep has a configuration each."""
+    """Raise `ConfigError` if an override has several values.
+
+    `--cfg` prints one configuration; only a sweep composes one for each value.
+    """
     for override in overrides:
         if has_several_values(override):
             raise ConfigError(f"{override}: --cfg shows one configuration; give one value of the key")
 
 
 def require_package(composed: DictConfig, cfg_choice: str, package: str | None) -> None:
-    """`ConfigError` where nothing is there to show; it names the packages that there are."""
+    """Raise `ConfigError` if `package` selects nothing; the error lists the packages that exist."""
     if package in (None, "_global_"):
         return
     is_hydra = cfg_choice == "hydra"

@@ -1,4 +1,4 @@
-"""Which keys a run may change when it goes on; the rest is frozen in its config.yaml."""
+"""The keys that a resumed run may change; all others are frozen in its config.yaml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`resume=RUN key=value ...`: what a resumed run is asked to change, and whether it may."""
+"""`resume=RUN key=value ...`: apply overrides to the saved configuration and check that they are allowed."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Change:
 
 
 def is_resume(args: Sequence[str]) -> bool:
-    """Whether the command line continues a run."""
+    """Return whether the command line resumes a run."""
     return any(arg.startswith("resume=") and arg != "resume=null" for arg in args)
 
 
 def split_resume(args: Sequence[str]) -> tuple[str, list[str]]:
-    """The run that is named, everything after the first `=`, and the other overrides."""
+    """Return the value of `resume=` (everything after the first `=`) and the other overrides."""
     runs = [arg.partition("=")[2] for arg in args if arg.startswith("resume=")]
     rest = [arg for arg in args if not arg.startswith("resume=")]
     if len(runs) > 1:
@@ -61,10 +61,10 @@ def split_resume(args: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def apply_overrides(saved_config: RunConfig, overrides: Sequence[str]) -> RunConfig:
-    """The configuration of the resumed run; `ConfigError` for what is wrong or frozen."""
+    """Return the configuration of the resumed run; raise `ConfigError` for a wrong or frozen key."""
     data = to_plain(saved_config)
     for override in overrides:
-        if override == f"env={saved_config.env.id}":  # repeated, where it names code
+        if override == f"env={saved_config.env.id}":  # repeated to trust the code that it names
             continue
         key = override.partition("=")[0]
         _require_key(key, override, data)
@@ -79,7 +79,7 @@ def apply_overrides(saved_config: RunConfig, overrides: Sequence[str]) -> RunCon
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
-    """Every leaf in which two plain configurations differ."""
+    """Return every leaf in which two plain configurations differ."""
     before, after = dict(dotted_items(old)), dict(dotted_items(new))
     keys = dict.fromkeys([*before, *after])
     pairs = [(key, before.get(key, UNSET), after.get(key, UNSET)) for key in keys]
@@ -87,7 +87,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
 
 
 def describe(change: Change, config: RunConfig) -> str:
-    """One line: `total_steps 100,352 -> 2,000,000 (schedules stretch)`."""
+    """Return one line: `total_steps 100,352 -> 2,000,000 (schedules stretch)`."""
     text = f"{change.key} {_format_value(change.old)} -> {_format_value(change.new)}"
     if change.key == "total_steps" and (config.algo.has_schedule or config.buffer.has_schedule):
         return f"{text} (schedules {'stretch' if change.new > change.old else 'shorten'})"
@@ -116,7 +116,7 @@ def _require_key(key: str, override: str, data: Mapping[str, Any]) -> None:
 
 
 def _parse_value(override: str) -> Any:
-    """The value as Hydra's grammar reads it; nothing is composed, looked up or resolved."""
+    """Parse the value with Hydra's grammar; nothing is composed, looked up or resolved."""
     messages.require_readable(override)
     try:
         (parsed,) = OverridesParser.create().parse_overrides([override])

@@ -1,4 +1,4 @@
-"""What `rlox check` shows of an environment."""
+"""`rlox check`: check an environment and print the findings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH = 100
 
 
 def check_environment(config: CheckConfig) -> int:
-    """Check it and print what was found, each thing as soon as it is known; the number of errors."""
+    """Check the environment, print each finding as soon as it is known, and return the number of errors."""
     on_finding = (lambda finding: None) if config.json else _print_finding
     result = check_in_subprocess(config.env, config.steps, config.seed, on_finding)
     if config.json:
@@ -33,7 +33,7 @@ def _print_finding(finding: Finding) -> None:
 
 
 def _closing_lines(config: CheckConfig, result: CheckResult) -> Iterator[str]:
-    """What was looked at, and the sum of it."""
+    """Yield the spaces, the suitable algorithms and the counts of findings, steps and episodes."""
     if result.observation_space:
         yield f"observations  {result.observation_space}"
         yield f"actions       {result.action_space}"

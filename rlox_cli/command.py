@@ -1,4 +1,4 @@
-"""What a command of `rlox` is: a file in `rlox_cli/commands` has one as `COMMAND`."""
+"""The definition of an `rlox` command; each file in `rlox_cli/commands` has one as `COMMAND`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def keep_overrides(overrides: Sequence[str], folders: Sequence[Path]) -> Iterable[str]:
-    """Overrides as they were written."""
+    """Return the overrides unchanged."""
     return overrides
 
 
 def never_print_only(args: Sequence[str]) -> bool:
-    """False: the command does more than what it prints."""
+    """Return False: the command does more than print."""
     return False
 
 
@@ -33,56 +33,56 @@ class Alias:
 
     name: str
     summary: str
-    expand: Callable[[list[str]], list[str]]  # the command's own arguments; else ConfigError
-    usage_arguments: str  # arguments without a key, in its usage
+    expand: Callable[[list[str]], list[str]]  # returns the command's own arguments; raises ConfigError
+    usage_arguments: str  # positional arguments in the usage line
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command: how it is described, which keys it takes, and what it does.
+    """One command: its description, its keys and its function.
 
-    `conf/<name>.yaml` is its primary configuration. Importing the file brings neither Hydra nor torch:
-    the functions import what they need.
+    `conf/<name>.yaml` is its primary configuration. The command's module imports neither Hydra nor torch;
+    its functions import them.
     """
 
     name: str
     summary: str  # its line in `rlox --help`
-    description: str  # what its own help begins with
+    description: str  # the first paragraph of its help
     examples: tuple[str, ...]
     schema: Schema
-    codes: tuple[int, ...]  # the exit codes it may end with
-    check: Callable[[DictConfig], Any]  # a composed configuration, validated; else ConfigError
-    run: Callable[[Call], int]  # does it; the exit code
-    # overrides as Hydra takes them
+    codes: tuple[int, ...]  # its possible exit codes
+    check: Callable[[DictConfig], Any]  # validates a composed configuration; raises ConfigError
+    run: Callable[[Call], int]  # runs the command and returns the exit code
+    # rewrites the overrides for Hydra
     rewrite: Callable[[Sequence[str], Sequence[Path]], Iterable[str]] = keep_overrides
-    failure_meaning: str = MEANINGS[FAILED]  # what that exit code says of it
-    is_sweepable: bool = False  # whether several values of a key are several jobs
-    epilog: str = ""  # what its help says after the keys
-    usage_arguments: str = ""  # arguments without a key, in its usage
-    # whether what it prints for these arguments is all that it does
+    failure_meaning: str = MEANINGS[FAILED]  # the meaning of exit code FAILED for this command
+    is_sweepable: bool = False  # whether several values of a key make several jobs
+    epilog: str = ""  # the text after the keys in its help
+    usage_arguments: str = ""  # positional arguments in the usage line
+    # whether the command only prints for these arguments
     is_print_only: Callable[[Sequence[str]], bool] = never_print_only
-    alias: Alias | None = None  # a name of its own for a part of what it does
-    # keys that its jobs do not have, `sweep.*` for one
+    alias: Alias | None = None  # another name for one use of the command
+    # keys that its jobs do not have, such as `sweep.*`
     extra_options: Mapping[str, type[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Call:
-    """One use of a command."""
+    """One invocation of a command."""
 
     command: Command
-    args: list[str]  # what follows the command's name
+    args: list[str]  # the arguments after the command's name
     signals: Signals
     full_trace: bool = False  # HYDRA_FULL_ERROR=1
-    reporter: JobReporter = field(default_factory=JobReporter)  # how its jobs say how they are doing
-    alias: str = ""  # the name that was typed, where it is not the command's own
+    reporter: JobReporter = field(default_factory=JobReporter)  # its jobs report their state to it
+    alias: str = ""  # the typed name, which may be an alias
 
     @property
     def name(self) -> str:
-        """The command as it was typed, for messages."""
+        """The name of the command as typed, for messages."""
         return self.alias or self.command.name
 
     @property
     def command_line(self) -> list[str]:
-        """The command line, as it was typed."""
+        """The command line; an alias is replaced by its command."""
         return ["rlox", self.command.name, *self.args]

@@ -1,4 +1,4 @@
-"""Hydra composition: what the user typed -> one composed config per job."""
+"""Hydra composition: turn the typed arguments into one composed configuration per job."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ TaskFunction = Callable[[DictConfig], Any]
 
 
 class SweepTask(Protocol):
-    """A task that is told the plan and keeps how each job ended."""
+    """A task that receives the plan of a sweep and records the outcome of each job."""
 
     outcomes: list[dict[str, Any]]
 
     def prepare(self, plan: sweep.SweepPlan) -> None:
-        """Know what is planned."""
+        """Receive the plan, before the first job."""
 
     def __call__(self, config: DictConfig) -> Any:
-        """Do one job."""
+        """Run one job."""
 
 
 def run(call: Call, task: TaskFunction) -> None:
     """Compose the command from its overrides and call `task` once per job.
 
-    Every mistake in the overrides raises a `ConfigError`; Hydra's own flags (`--cfg`, `--info`,
-    `-m`, `--config-dir`, ...) do what they do in any Hydra application. What the task raises comes
-    after all jobs, the first of it.
+    Every mistake in the overrides raises a `ConfigError`. Hydra's own flags (`--cfg`, `--info`,
+    `-m`, `--config-dir`, ...) work as in any Hydra application. The first exception of the task is
+    raised after all jobs.
     """
     arguments = ParsedArguments.parse(call.command, call.args)
     recording_task = _ErrorKeepingTask(task)
@@ -78,7 +78,7 @@ def run(call: Call, task: TaskFunction) -> None:
 
 
 def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
-    """Check every job of a sweep, run them, write the summary; the exit code of the whole."""
+    """Check every job of a sweep, run the jobs, write the summary and return the exit code of the sweep."""
     arguments = ParsedArguments.parse(call.command, args)
     if not any(o.startswith("hydra.sweep.dir=") for o in arguments.overrides):
         arguments.overrides.append(f"hydra.sweep.dir={sweep.new_folder()}")
@@ -87,7 +87,7 @@ def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
             plan = sweep.plan_sweep(app, arguments.primary, arguments.overrides)
         task.prepare(plan)
         with tempfile.TemporaryDirectory() as scratch_dir:
-            # Hydra's sweeper makes its folder in any case; a dry run shall leave none.
+            # Hydra's sweeper always creates its folder; a dry run must leave none.
             extra_overrides = [f"hydra.sweep.dir={scratch_dir}"] if plan.is_dry_run else []
             extra_overrides += grid.prechecked_sweeper_override() if plan.jobs is not None else []
             extra_overrides = [*arguments.overrides, *extra_overrides]
@@ -106,7 +106,7 @@ def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
 
 @contextmanager
 def sweep_job(call: Call, args: list[str], task: TaskFunction) -> Iterator[Callable[[int, list[str]], None]]:
-    """One job of the sweep that `args` are, by its number and overrides, as Hydra launches it."""
+    """Yield a function that launches one job of the sweep `args` as Hydra does, by number and overrides."""
     arguments = ParsedArguments.parse(call.command, args)
     overrides = [*arguments.overrides, "hydra.mode=MULTIRUN"]
     with arguments.translate_errors(), _application() as app:
@@ -118,14 +118,14 @@ def sweep_job(call: Call, args: list[str], task: TaskFunction) -> Iterator[Calla
         launcher.setup(hydra_context=context, task_function=task, config=master)
 
         def launch(number: int, job: list[str]) -> None:
-            _ = launcher.launch([job], number)[0].return_value  # raises what the task raised
+            _ = launcher.launch([job], number)[0].return_value  # raises the error of the task
 
         yield launch
 
 
 @dataclass(frozen=True)
 class ParsedArguments:
-    """The arguments of a command, taken apart: Hydra's flags, and overrides as Hydra takes them."""
+    """The parsed arguments of a command: Hydra's flags, and the overrides in the form that Hydra takes."""
 
     command: Command
     namespace: argparse.Namespace
@@ -135,7 +135,7 @@ class ParsedArguments:
 
     @classmethod
     def parse(cls, command: Command, args: list[str]) -> ParsedArguments:
-        """Take them apart; `ConfigError` for what cannot be."""
+        """Parse the arguments; raise `ConfigError` if they are invalid."""
         namespace = parse_flags(args, command)
         if namespace.multirun and not command.is_sweepable:
             raise ConfigError(f"-m: rlox {command.name} does one thing; call it once for each value")
@@ -165,12 +165,12 @@ class ParsedArguments:
 
     @property
     def primary(self) -> str:
-        """The primary configuration."""
+        """The name of the primary configuration."""
         return self.namespace.config_name or self.command.name
 
     @property
     def needs_hydra_main(self) -> bool:
-        """Whether Hydra's own `main` has to handle the flags: help, completion, contradictions."""
+        """Whether Hydra's own `main` must handle the flags: help, information, completion, contradictions."""
         flags = self.namespace
         shows_information = (flags.help, flags.hydra_help, flags.shell_completion, flags.info is not None)
         has_conflicting_flags = bool(flags.run) + bool(flags.multirun) + (flags.cfg is not None) > 1
@@ -178,7 +178,7 @@ class ParsedArguments:
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """What Hydra raises inside comes out as a `ConfigError` in the house's words."""
+        """Translate Hydra's errors into `ConfigError`s with rlox's messages."""
         try:
             yield
         except ConfigError:
@@ -206,7 +206,7 @@ class ParsedArguments:
 
 
 def _require_primary(name: str | None, folders: Sequence[Path]) -> None:
-    """`ConfigError` for a primary configuration (`--config-name`) that no folder has."""
+    """Raise `ConfigError` if no folder has the primary configuration (`--config-name`)."""
     file = f"{(name or '').removesuffix('.yaml')}.yaml"
     if name is not None and not any((folder / file).is_file() for folder in folders):
         raise ConfigError(
@@ -216,21 +216,21 @@ def _require_primary(name: str | None, folders: Sequence[Path]) -> None:
 
 
 def split_flags(args: list[str], command: Command) -> tuple[list[str], list[str]]:
-    """Hydra's flags with their values, and everything else."""
+    """Return Hydra's flags with their values, and all other arguments."""
     overrides: list[str] = parse_flags(args, command).overrides
     return _flags(args, overrides), overrides
 
 
 def split_runs(args: list[str], command: Command) -> tuple[list[str], list[str]]:
-    """The run folders that are named without `run=`, and everything else, Hydra's flags first.
+    """Return the run folders given without `run=`, and all other arguments, Hydra's flags first.
 
-    `ConfigError` where `run=` names one too.
+    Raise `ConfigError` if `run=` names a run too.
     """
     flags, arguments = split_flags(args, command)
     runs = [
         a
         for a in arguments
-        # `Path` raises for a value that is longer than a file's name may be
+        # `Path(a).is_dir()` raises if `a` is longer than a file name may be
         if os.path.isdir(a) or ("=" not in a and (a[:1] not in "~+" or a[:2] == "~/"))  # noqa: PTH112
     ]
     rest = [*flags, *(a for a in arguments if a not in runs)]
@@ -240,7 +240,7 @@ def split_runs(args: list[str], command: Command) -> tuple[list[str], list[str]]
 
 
 def parse_flags(args: list[str], command: Command) -> argparse.Namespace:
-    """Hydra's command line, taken apart by Hydra's parser; mistakes are `ConfigError`s."""
+    """Parse the command line with Hydra's parser; a mistake raises `ConfigError`."""
     from hydra._internal.utils import get_args_parser
 
     def on_parser_error(message: str) -> NoReturn:
@@ -265,7 +265,7 @@ def parse_flags(args: list[str], command: Command) -> argparse.Namespace:
 
 
 class _ErrorKeepingTask:
-    """A task whose error waits until Hydra is done, and is not taken for one of composition."""
+    """A task that keeps its first error until Hydra is done: it must not be taken for a composition error."""
 
     def __init__(self, task: TaskFunction) -> None:
         self.task = task
@@ -280,9 +280,9 @@ class _ErrorKeepingTask:
 
 
 def _print_config(arguments: ParsedArguments) -> None:
-    """Print the composed configuration (`--cfg`), once it is known to be valid.
+    """Print the composed configuration (`--cfg`) after validation.
 
-    A required key may be missing in a configuration that is only printed.
+    A configuration that lacks a required key is printed without validation.
     """
     cfg_flag.require_one_value(arguments.overrides)
 
@@ -290,7 +290,7 @@ def _print_config(arguments: ParsedArguments) -> None:
         cfg_flag.require_package(composed, arguments.namespace.cfg, arguments.namespace.package)
         if arguments.namespace.cfg == "hydra":
             return
-        HydraConfig.instance().set_config(composed)  # what ${hydra:...} is resolved from
+        HydraConfig.instance().set_config(composed)  # ${hydra:...} is resolved from it
         config = copy.deepcopy(composed)
         with flag_override(config, ["struct", "readonly"], [False, False]):
             del config["hydra"]
@@ -317,7 +317,7 @@ def _require_one_run(composed: DictConfig) -> None:
 
 
 class _Application(Hydra):
-    """Hydra's application; `check` is called with what it composed, before that is used."""
+    """Hydra's application; it calls `check` with the composed configuration before it uses that."""
 
     check: Callable[[DictConfig], None] | None = None
 
@@ -342,18 +342,18 @@ def _application(check: Callable[[DictConfig], None] | None = None) -> Iterator[
 
 
 def _hydra_main(arguments: ParsedArguments, overrides: list[str], task: TaskFunction) -> None:
-    """What Hydra's own `main` does with the flags: help, information, completion."""
+    """Let Hydra's own `main` handle the flags: help, information, completion."""
     with _hydra_environment([*arguments.flags, *overrides]), _translate_os_errors():
         hydra.main(version_base="1.3", config_path=CONF, config_name=arguments.command.name)(task)()
 
 
 @contextmanager
 def _translate_os_errors() -> Iterator[None]:
-    """A folder that Hydra cannot make is a `StorageError`; tasks keep their errors to themselves."""
+    """Raise `StorageError` if Hydra cannot create a folder; errors of tasks are kept elsewhere."""
     try:
         yield
     except OSError as error:
-        if isinstance(error, HydraException):  # "no such option" is one of both kinds
+        if isinstance(error, HydraException):  # Hydra's "no such option" error is also an `OSError`
             raise
         raise StorageError(f"{error.filename} cannot be written: {error.strerror}") from error
 
@@ -370,7 +370,7 @@ def _flags(args: list[str], overrides: list[str]) -> list[str]:
 
 @contextmanager
 def _hydra_environment(argv: list[str]) -> Iterator[None]:
-    """Hydra reads sys.argv; with HYDRA_FULL_ERROR it raises instead of printing and exiting."""
+    """Set sys.argv for Hydra, and HYDRA_FULL_ERROR so that it raises instead of printing and exiting."""
     saved_argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
     sys.argv = [saved_argv[0], *argv]
     os.environ["HYDRA_FULL_ERROR"] = "1"

@@ -1,4 +1,4 @@
-"""What `rlox dataset` does."""
+"""`rlox dataset`: make, show, check and convert datasets."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ from rlox.sources.preparation import are_equal, complete_returns
 from rlox_cli import summary
 from rlox_cli.commands.dataset import DatasetConfig
 
-BINS, WIDTH = 10, 40  # of a histogram
+BINS, WIDTH = 10, 40  # of the histogram
 SUFFIXES = {".npz": "npz", ".parquet": "parquet", ".hdf5": "d4rl", ".h5": "d4rl"}
-COLUMNS = 16  # numbers of an observation that are shown
+COLUMNS = 16  # components of an observation that are shown
 
 
 def run_dataset_command(config: DatasetConfig, env: str | None) -> int:
-    """Do what is asked for; the number of errors that a dataset has. `env`: what a file is said to be of."""
+    """Run the requested action and return the number of errors in the dataset.
+
+    `env`: the environment of a file that is converted, as given by the user.
+    """
     assert config.path is not None
     folder = Path(config.path)
     if config.what == "make":
@@ -65,7 +68,7 @@ def _show_or_check(config: DatasetConfig, folder: Path, dataset: Dataset) -> int
 
 
 def _make_dataset(config: DatasetConfig, folder: Path) -> None:
-    """Write a dataset, and say what it is."""
+    """Write a dataset and print its description."""
     _require_writable_target(folder, config.overwrite, "path")
     from rlox.offline.collect import PlaySettings, make_random_dataset, make_run_dataset
     from rlox.runs.progress import make_reporter, progress_callback
@@ -95,10 +98,10 @@ def _print_score(checkpoint: str, score: float) -> None:
 def _open_dataset(
     path: Path, conversion: ConversionOptions, scratch_parent: Path | None = None
 ) -> Iterator[Dataset]:
-    """A dataset of any format, its rows on disk: for others than rlox's a copy in the folder
-    `scratch_parent`.
+    """Open a dataset of any format, with its rows on disk.
 
-    Without one it is where the system has such files ($TMPDIR).
+    Unless it is in rlox's format and needs no conversion, it is copied to a temporary folder in
+    `scratch_parent`, by default in the system's ($TMPDIR).
     """
     if detect_format(path) == "rlox" and conversion == ConversionOptions():
         yield read_dataset(path, max_bytes=0)
@@ -108,13 +111,13 @@ def _open_dataset(
 
 
 def _convert(config: DatasetConfig, path: Path, env: str | None) -> None:
-    """Read one format, write another, and say what it is."""
+    """Read one format, write another and print the description."""
     target = Path(config.to or "")
     kind = _format_of(target, config.format)
     if target.exists() and target.resolve() == path.resolve():
         raise ConfigError(f"to={target} is what is read; choose another name")
     conversion = ConversionOptions(env, config.time_limit)
-    detect_format(path)  # before anything is written
+    detect_format(path)  # raises before anything is written
     if kind == "rlox":
         _require_writable_target(target, config.overwrite, "to")
         with _translate_write_errors(target):
@@ -131,7 +134,7 @@ def _convert(config: DatasetConfig, path: Path, env: str | None) -> None:
 
 
 def _format_of(target: Path, requested_format: str | None) -> str:
-    """What is written: as the end of the name says, which may not be another one's."""
+    """Return the format to write, from `format=` or the suffix; raise `ConfigError` if they contradict."""
     suffix_format = SUFFIXES.get(target.suffix)
     if requested_format is not None and suffix_format not in (None, requested_format):
         raise ConfigError(
@@ -145,7 +148,7 @@ def _format_of(target: Path, requested_format: str | None) -> str:
 
 @contextmanager
 def _translate_write_errors(path: Path) -> Iterator[None]:
-    """`StorageError` where `path` cannot be written."""
+    """Raise `StorageError` if `path` cannot be written."""
     try:
         yield
     except RloxError:
@@ -155,7 +158,7 @@ def _translate_write_errors(path: Path) -> Iterator[None]:
 
 
 def _require_writable_target(folder: Path, overwrite: bool, key: str) -> None:
-    """Before anything is played: a place where a dataset can be written and none is lost."""
+    """Check, before anything is played, that a dataset can be written to `folder` without data loss."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{key}={folder} is a file, expected a folder or a name that is free")
     existing_parent = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
@@ -170,7 +173,7 @@ def _require_writable_target(folder: Path, overwrite: bool, key: str) -> None:
 
 
 def _dataset_document(dataset: Dataset) -> dict[str, Any]:
-    """All that is known, as plain data."""
+    """Return everything known about the dataset, as plain data."""
     about = {name: value for name, value in dataset.about.items() if name != "returns"}
     return {
         "about": about,
@@ -180,7 +183,7 @@ def _dataset_document(dataset: Dataset) -> dict[str, Any]:
 
 
 def _column_statistics(column: Column) -> list[dict[str, float]]:
-    """Least, mean, greatest and deviation of each number."""
+    """Return minimum, mean, maximum and standard deviation of each component."""
     parts = [_moments(rows.reshape(len(rows), -1)[:, :COLUMNS]) for _, (rows,) in iter_blocks(column)]
     counts, low, means, high, squares = (np.stack(each) for each in zip(*parts, strict=True))
     weights = counts / counts.sum(0)
@@ -191,7 +194,7 @@ def _column_statistics(column: Column) -> list[dict[str, float]]:
 
 
 def _moments(rows: NDArray[Any]) -> tuple[NDArray[np.float64], ...]:
-    """Rows, least, mean, greatest and variance of each number."""
+    """Return row count, minimum, mean, maximum and variance of each component."""
     x = rows.astype(np.float64)
     n = np.full(x.shape[1], len(x), np.float64)
     return n, x.min(0), x.mean(0), x.max(0), x.var(0)
@@ -226,7 +229,7 @@ def _describe_lines(dataset: Dataset) -> Iterator[str]:
 
 
 def _returns_text(returns: Mapping[str, Any]) -> str:
-    """`12.30 mean (95% CI 11.90 to 12.70), 9.000 to 15.00`; of one episode its return alone."""
+    """Return `12.30 mean (95% CI 11.90 to 12.70), 9.000 to 15.00`; for one episode only its return."""
     if returns["ci95"] is None:
         return summary.format_number(returns["mean"])
     mean, low, high, minimum, maximum = map(
@@ -236,14 +239,14 @@ def _returns_text(returns: Mapping[str, Any]) -> str:
 
 
 def _origin_text(about: Mapping[str, Any]) -> str:
-    """Environment, policy and checkpoint, as far as the dataset says them."""
+    """Return environment, policy and checkpoint, as far as the dataset names them."""
     parts = [str(about.get("env", "an environment that is not named"))]
     parts += [str(about[name]) for name in ("quality", "algo", "checkpoint") if name in about]
     return ", ".join(dict.fromkeys(parts))
 
 
 def _histogram(returns: NDArray[np.float64]) -> Iterator[str]:
-    """How many episodes paid what, where they did not all pay the same."""
+    """Yield the lines of a histogram of the returns; none if all returns are equal."""
     returns = returns[np.isfinite(returns)]
     if are_equal(returns):
         return

@@ -1,4 +1,4 @@
-"""What `rlox doctor` says: one finding a line, and what is broken at the end."""
+"""`rlox doctor`: print one finding per line, and the broken items at the end."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from rlox_cli.plugin_states import IGNORED, plugin_state
 from rlox_cli.provenance import cores, cpu_model
 
 INDENT = 15
-# The state of CartPole a step after standing still and upright at 0 and being pushed to the right, by the
+# The state of CartPole one step after it stood still and upright at 0 and was pushed to the right, by the
 # equations of Barto, Sutton and Anderson (1983): (0, 8/41, 0, -12/41).
 EXPECTED_STATE = (0.0, 8 / 41, 0.0, -12 / 41)
-N_ENVS = 20_000  # enough for several threads to share the step
+N_ENVS = 20_000  # enough to split the step among several threads
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One line; `is_broken` says that rlox cannot do without."""
+    """One line of output; `is_broken` means that rlox does not work without it."""
 
     subject: str
     message: str
@@ -36,7 +36,7 @@ class Diagnostic:
 
 
 def examine(run_root: str) -> int:
-    """Print what is found; how many things are broken."""
+    """Print the diagnostics and return the number of broken items."""
     parts: dict[str, Callable[[], Iterator[Diagnostic]]] = {
         "machine": lambda: _machine(run_root),
         "packages": _packages,
@@ -82,11 +82,11 @@ def _machine(run_root: str) -> Iterator[Diagnostic]:
 
 
 def _quota(root: Path = Path("/")) -> str:
-    """What a control group leaves of them (cgroup v2)."""
+    """Return the CPU time that the control group allows (cgroup v2), as text; empty if unlimited."""
     try:
         quota, period = (root / "sys/fs/cgroup/cpu.max").read_text().split()
         return f"; its control group has the time of {int(quota) / int(period):g}"
-    except (OSError, ValueError):  # none, or `max`
+    except (OSError, ValueError):  # no control group, or `max`
         return ""
 
 
@@ -105,7 +105,7 @@ def _disk(run_root: Path) -> Diagnostic:
 
 
 def _packages() -> Iterator[Diagnostic]:
-    """What rlox needs in any case: is it there, in a version that fits, and does it import?"""
+    """Check the required packages: installed, in a version that fits, and importable?"""
     if (other := requirements.version("rlox")) is not None:
         message = f"the package rlox {other} is another project; pip uninstall rlox"
         yield Diagnostic("rlox", message, True)
@@ -149,10 +149,10 @@ def _native() -> Iterator[Diagnostic]:
 
 
 def _engine() -> Diagnostic:
-    """Does the native engine learn what torch would?"""
+    """Check that an update of the native engine gives the numbers that torch gives."""
     try:
         from rlox.policies import self_test
-    except ImportError as error:  # of a package, which is told with the packages
+    except ImportError as error:  # of a package; `_packages` reports it
         return Diagnostic("engine", f"not tried: {' '.join(str(error).split())}")
     if (message := self_test.self_test_mismatch()) is not None:
         return Diagnostic("engine", f"{message}; please report it, and use algo.backend=torch", True)
@@ -160,7 +160,7 @@ def _engine() -> Diagnostic:
 
 
 def _wrong_step() -> tuple[float, ...] | None:
-    """The first of many equal states after a step that is not `EXPECTED_STATE`."""
+    """Step many equal states once and return the first result that is not `EXPECTED_STATE`, if any."""
     import numpy as np
 
     import rlox
@@ -176,7 +176,7 @@ def _wrong_step() -> tuple[float, ...] | None:
 def _gpu() -> Iterator[Diagnostic]:
     try:
         import torch
-    except Exception:  # told with the packages
+    except Exception:  # `_packages` reports it
         return
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     for number in range(count):
@@ -192,7 +192,7 @@ def _gpu() -> Iterator[Diagnostic]:
 
 
 def _extras() -> Iterator[Diagnostic]:
-    """What is optional, and the line that installs it."""
+    """Check the optional packages and give the command that installs each extra."""
     for extra, needs in requirements.extras().items():
         problems = [f"{need.name} {need.problem}" for need in needs if need.problem]
         if not problems:
@@ -211,7 +211,7 @@ def _extras() -> Iterator[Diagnostic]:
 
 
 def _plugins() -> Iterator[Diagnostic]:
-    """Which packages offer something, and what of it is not used; none is imported."""
+    """List the packages that offer plugins, and the plugins that are ignored; none is imported."""
     for source in sorted({offer.source for offer in plugins.plugin_entries()}):
         offers = [offer for offer in plugins.plugin_entries() if offer.source == source]
         ready = [o.entry_point.name for o in offers if plugin_state(o) == "ready"]
@@ -222,7 +222,7 @@ def _plugins() -> Iterator[Diagnostic]:
 
 
 def _conf_folders() -> Iterator[Diagnostic]:
-    """The user's own, from which a key may have a value that nobody typed."""
+    """List the user's configuration folders; they may set keys that nobody typed."""
     for path in user_conf_folders():
         yield Diagnostic("yours", f"{path}, of RLOX_CONF_PATH")
 

@@ -1,4 +1,4 @@
-"""One run in several processes, as torchrun starts them: the first one has the folder, others learn along."""
+"""One run in several processes (torchrun): rank 0 has the run folder, the other ranks learn along."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["RANK_ZERO", "is_follower", "require_one_run", "require_shared", "run
 
 
 def is_follower() -> bool:
-    """Whether another process than the first one of a group."""
+    """Return whether this process is a rank other than 0 of a group."""
     return process_count() > 1 and os.environ["RANK"] != "0"
 
 
 def require_shared(config: RunConfig) -> None:
-    """`ConfigError` where several processes were started for what one does, or what they cannot share."""
+    """Raise `ConfigError` if several processes cannot share the run or divide its batches."""
     if process_count() == 1:
         return
     algo = config.algo
@@ -43,7 +43,7 @@ def require_shared(config: RunConfig) -> None:
 
 
 def require_one_run() -> None:
-    """`ConfigError` for a sweep of several processes."""
+    """Raise `ConfigError` for a sweep in several processes."""
     if process_count() > 1:
         raise ConfigError(
             f"a sweep in {process_count()} processes (WORLD_SIZE) at once: run rlox sweep without torchrun, "
@@ -52,16 +52,16 @@ def require_one_run() -> None:
 
 
 class RankZero:
-    """What the first process tells the others: what the run is, and when it is over."""
+    """Rank 0's messages to the other ranks: the run's configuration and state, and its end."""
 
     def __init__(self) -> None:
         self._has_broadcast = self._is_finished = self._has_agreed = False
 
     def broadcast(self, algorithm: Algorithm, config: RunConfig) -> None:
-        """What the run is and how far, before it goes on."""
+        """Send the configuration and the state of the run before training goes on."""
         if process_count() == 1:
             return
-        # what is logged and called back is the first one's
+        # only rank 0 logs and calls callbacks
         follower_config = replace(config, logger={}, callbacks=(), init_from=None)
         group = join()
         saved = algorithm.checkpoint()
@@ -77,7 +77,7 @@ class RankZero:
         algorithm.components = replace(algorithm.components, broadcast_done=agree)
 
     def release(self) -> None:
-        """Let the others go, who may have been told nothing, or wait for a run that had nothing to learn."""
+        """Release ranks that have received no run yet, or wait because the run has nothing left to learn."""
         if process_count() == 1 or self._is_finished or self._has_agreed:
             return
         message = True if self._has_broadcast else None
@@ -86,11 +86,11 @@ class RankZero:
             join().broadcast(message)
 
 
-RANK_ZERO = RankZero()  # of this process, if it is the first one
+RANK_ZERO = RankZero()  # used only in the process of rank 0
 
 
 def run_follower(call: Call) -> int:
-    """Learn from this process's shares of what the first one learns, until that says that it is over."""
+    """Learn from this rank's share of each batch until rank 0 ends the run; return the exit code."""
     from rlox.build import build
 
     group = join()
@@ -113,7 +113,7 @@ def run_follower(call: Call) -> int:
 
 
 def on_cpu(tree: Any) -> Any:
-    """The same with its tensors on the CPU: they would come out on the first process's GPU."""
+    """Return `tree` with its tensors on the CPU; otherwise receivers would place them on rank 0's GPU."""
     if isinstance(tree, Mapping):
         return {name: on_cpu(part) for name, part in tree.items()}
     if isinstance(tree, list | tuple):
@@ -122,4 +122,4 @@ def on_cpu(tree: Any) -> Any:
 
 
 def _ignore_signal() -> None:
-    """A signal is the first process's to answer, which tells the others when it is over."""
+    """Do nothing: rank 0 handles the signal and tells the other ranks when the run is over."""

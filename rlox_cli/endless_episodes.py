@@ -1,4 +1,4 @@
-"""A warning of environments in which no episode ends, before an evaluation waits for whole ones."""
+"""Warn of environments in which no episode ends, before an evaluation waits for whole episodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["endless_episodes_warning", "step_limit"]
 
 
 def endless_episodes_warning(algorithm: Algorithm) -> str | None:
-    """What to say where no episode came to an end, though each environment was stepped past its limit."""
+    """Return a warning if no episode has ended although each environment was stepped past its limit."""
     config = algorithm.config
     steps = algorithm.clock.env_steps // config.env.n_envs
     if not steps or algorithm.recent.count:
@@ -38,16 +38,16 @@ def endless_episodes_warning(algorithm: Algorithm) -> str | None:
 
 
 def step_limit(config: EnvConfig) -> int | None:
-    """Actions after which an episode is cut off; `None` where nothing says so."""
+    """Return the number of actions after which an episode is cut off; `None` if no limit is known."""
     limit = config.max_episode_steps
     frame_skip_option: object = config.atari.frame_skip if is_preprocessed_game(config) else 1
     if limit is None:
-        with suppress(Exception):  # what has no spec has no limit that is known
+        with suppress(Exception):  # without a spec no limit is known
             if config.backend not in ("envpool", "ale") and engine_factory_for(config) is not None:
                 return None
             spec = find_spec(config.id)
             arguments = {**spec.kwargs, **config.kwargs}
-            game = is_ale(config.id)  # which counts frames
+            game = is_ale(config.id)  # ALE counts frames
             limit = arguments.get("max_num_frames_per_episode" if game else "max_episode_steps")
             limit = limit or spec.max_episode_steps
             if game and not is_preprocessed_game(config):
@@ -56,5 +56,5 @@ def step_limit(config: EnvConfig) -> int | None:
         return None
     frame_skip = (
         frame_skip_option if isinstance(frame_skip_option, int) else 1
-    )  # a range of ALE's: the longest that it can take
+    )  # for a range (ALE): the longest possible episode
     return -(-limit // (frame_skip * config.action_repeat))

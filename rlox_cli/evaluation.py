@@ -1,4 +1,4 @@
-"""An evaluation of a run: its policy is played, and every episode's return written."""
+"""Evaluate a run: play its policy and write the return of every episode."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def require_playable(config: EvaluateConfig) -> tuple[RunConfig, Path]:
-    """What is played, and the checkpoint; an error for what can be known before anything is played."""
+    """Return the configuration to play and the checkpoint; raise every error that is known before playing."""
     run = Path(config.run)
     run_config = _trusted_config(config, run)
     text_files(config, run_config)
@@ -72,9 +72,9 @@ def require_playable(config: EvaluateConfig) -> tuple[RunConfig, Path]:
 
 
 def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
-    """Play `config.episodes` episodes; write the file of its own.
+    """Play `config.episodes` episodes and write the result to a file of its own.
 
-    `eval/<checkpoint>.json` is written too where the environment and the rows are the run's own.
+    `eval/<checkpoint>.json` is written too if the environment and the rows are the run's own.
 
     With `config.method` fqe the value is estimated from a dataset.
     """
@@ -103,7 +103,7 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
         else:
             evaluation = _best_of(algorithm, config, config.best_of)
         if video:
-            os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames, no window
+            os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # render frames without a window
             _close_training_envs(algorithm)
             algorithm.evaluate(1, **play_options, video=video)
     data = _document(config, run_config, checkpoint, evaluation, video, target_return)
@@ -127,7 +127,7 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
 
 
 def _apply_limits(algorithm: Algorithm, config: EvaluateConfig) -> None:
-    """Have evaluations keep to what is asked for in place of the run's `eval.n_envs` and `eval.max_steps`."""
+    """Apply the requested limits in place of the run's `eval.n_envs` and `eval.max_steps`."""
     evaluator = algorithm.components.evaluate
     if evaluator is not None:
         limited_evaluator = with_eval_limits(evaluator, algorithm.name, config.n_envs, config.max_steps)
@@ -135,7 +135,7 @@ def _apply_limits(algorithm: Algorithm, config: EvaluateConfig) -> None:
 
 
 def _close_training_envs(algorithm: Algorithm) -> None:
-    """Close the environments of training where no other can live beside them: another kind of it draws."""
+    """Close the training environments if no second instance may exist: rendering needs a new one."""
     evaluator = algorithm.components.evaluate
     if isinstance(evaluator, Evaluator) and evaluator.settings.reuse_env:
         algorithm.close()
@@ -144,17 +144,17 @@ def _close_training_envs(algorithm: Algorithm) -> None:
 def _report_progress(
     algorithm: Algorithm, report: Callable[[ProgressSnapshot], None], evaluating: float
 ) -> None:
-    """Show that the evaluation goes on."""
+    """Report the progress of the evaluation."""
     report(replace(ProgressSnapshot.of(algorithm.clock, None, 0.0, 0.0), evaluating=evaluating))
 
 
 def _best_of(algorithm: Algorithm, config: EvaluateConfig, n: int) -> Evaluation:
-    """The best of several completions, of a model that writes some."""
+    """Evaluate the best of `n` completions of a text model."""
     return cast("TextAlgorithm", algorithm).best_of(n, config.episodes, config.seed)
 
 
 def _set_target_return(algorithm: Algorithm, target_return: float | None) -> float | None:
-    """Say what return is to be reached, to a policy that can be asked; what it is asked for then."""
+    """Set the target return of a return-conditioned policy; return the one in force, `None` for others."""
     if not isinstance(algorithm.config.algo, DecisionTransformerConfig):
         return None
     if target_return is not None:
@@ -163,7 +163,7 @@ def _set_target_return(algorithm: Algorithm, target_return: float | None) -> flo
 
 
 def _estimate_value(config: EvaluateConfig) -> dict[str, Any]:
-    """What the policy is worth by fitted Q evaluation."""
+    """Estimate the value of the policy by fitted Q evaluation."""
     run, data = Path(config.run), Path(config.buffer.path or "")
     (run_config, checkpoint), folder = require_playable(config), _make_folder(run / "eval")
     from rlox.algorithms import ALGORITHMS
@@ -217,7 +217,7 @@ def _estimate_value(config: EvaluateConfig) -> dict[str, Any]:
 
 
 def text_files(config: Any, run_config: RunConfig) -> dict[str, str]:
-    """Where a run on text finds what it is about; `ConfigError` of any other run."""
+    """Return the given model and dataset paths; raise `ConfigError` if the run is not on text."""
     names = {f.name for f in fields(config)} & {"model", "tokenizer", "dataset", "eval_dataset"}
     paths = {name: getattr(config, name) for name in sorted(names) if getattr(config, name)}
     if paths and not is_text(run_config.env.id):
@@ -238,7 +238,7 @@ def _load(config: EvaluateConfig, load: Any, checkpoint: Path, load_options: dic
 
 
 def _result_name(config: EvaluateConfig, checkpoint: Path, played_config: RunConfig) -> str:
-    """One name for each checkpoint, seed, number of episodes, way to play, environment and file of rows."""
+    """Return one name per checkpoint, seed, number of episodes, way to play, environment and file of rows."""
     name = f"{checkpoint.resolve().name}_s{config.seed}_e{config.episodes}"
     name += "" if config.max_steps is None else f"_max-{config.max_steps}"
     name += "" if config.deterministic else "_sampled"
@@ -249,7 +249,7 @@ def _result_name(config: EvaluateConfig, checkpoint: Path, played_config: RunCon
 
 
 def _difference_suffix(config: EvaluateConfig, played_config: RunConfig) -> str:
-    """What tells the environment or the rows from the run's own; empty where they are these."""
+    """Return a suffix for an environment or rows that differ from the run's own, else an empty string."""
     run_config = read_run_config(Path(config.run))
     run_env, played_env = to_plain(run_config.env), to_plain(played_config.env)
     name = f"_env-{played_env['id']}" if played_env["id"] != run_env["id"] else ""
@@ -270,7 +270,7 @@ def _sha256(data: bytes) -> str:
 
 
 def _trusted_config(config: EvaluateConfig, run: Path) -> RunConfig:
-    """What is played, as the run is configured; `ConfigError` for code that only the folder names."""
+    """Return the configuration to play; raise `ConfigError` for code that only the folder names."""
     run_config = replace(read_run_config(run), callbacks=())
     kwargs = {**run_config.env.kwargs, **config.env.kwargs}
     env = replace(run_config.env, id=config.env.id or run_config.env.id, kwargs=kwargs)
@@ -285,7 +285,7 @@ def _trusted_config(config: EvaluateConfig, run: Path) -> RunConfig:
 
 
 def read_run_config(run: Path) -> RunConfig:
-    """The frozen configuration of a run, read as plain data; nothing that it names is imported."""
+    """Return the frozen configuration of a run, read as plain data; nothing that it names is imported."""
     path = run / "config.yaml"
     if (run / "manifest.json").is_file():
         raise ConfigError(
@@ -298,7 +298,7 @@ def read_run_config(run: Path) -> RunConfig:
 
 
 def _make_folder(path: Path) -> Path:
-    """A folder that is there; `StorageError` before anything is played."""
+    """Create the folder if it is missing; raise `StorageError` before anything is played."""
     try:
         path.mkdir(exist_ok=True)
     except OSError as error:
@@ -307,7 +307,7 @@ def _make_folder(path: Path) -> Path:
 
 
 def find_checkpoint(run: Path, name: str) -> Path:
-    """The checkpoint of that name; `ConfigError` where there is none to load."""
+    """Return the checkpoint of that name; raise `ConfigError` if there is none to load."""
     from rlox.runs.checkpoint import resolve_checkpoint
 
     try:

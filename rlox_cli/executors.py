@@ -1,7 +1,8 @@
-"""Libraries that have the jobs of a sweep done: joblib's processes, Ray, submitit.
+"""Executors of a sweep's jobs: joblib's processes, Ray and submitit.
 
-Each is asked for one process a job and for nothing else: what becomes of a job is in the mailbox. Hydra's
-launchers for them hand out all jobs as one: the first that dies takes what is known of all the others.
+Each library only starts one process per job; the outcome of a job is read from the sweep's event folder.
+Hydra's launchers for these libraries submit all jobs as one: the first that dies loses the outcomes of
+all others.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from rlox_cli.remote_job import RemoteJob
 from rlox_cli.remote_job_runner import NO_EXIT_MESSAGE, ProcessExit
 from rlox_cli.signals import HANDLED_SIGNALS
 
-POLL_SECONDS = 0.1  # seconds until a signal, an end or the clock is noticed
-SLURM_POLL_SECONDS = 15.0  # seconds between questions to Slurm about jobs that say nothing
-EXIT_SECONDS = 5.0  # seconds for processes to leave in that have nothing left to do
+POLL_SECONDS = 0.1  # seconds until a signal, an exit or a timeout is noticed
+SLURM_POLL_SECONDS = 15.0  # seconds between queries to Slurm about silent jobs
+EXIT_SECONDS = 5.0  # seconds that processes without work have to exit
 QUEUED_STATES = ("PENDING", "UNKNOWN", "REQUEUED")
-SHARED_DISK_SECONDS = 15.0  # seconds that a file may take to another machine
+SHARED_DISK_SECONDS = 15.0  # seconds until a file may be visible on another machine
 
 
 class LokyExecutor:
-    """Joblib's processes, each with an executor of its own: a death breaks the executor it is in."""
+    """Joblib's processes, each in an executor of its own: a process that dies breaks its executor."""
 
     grace = 0.0
 
@@ -37,15 +38,15 @@ class LokyExecutor:
         self._size = size
         self._pending: deque[RemoteJob] = deque()
         self._cancelled: list[int] = []
-        self._busy: dict[Any, tuple[int, Any]] = {}  # by future: the job and the executor
+        self._busy: dict[Any, tuple[int, Any]] = {}  # future -> (job number, executor)
 
     def submit(self, jobs: Sequence[RemoteJob]) -> None:
-        """One a process, the others when one is free."""
+        """Start one job per process; the others wait for a free process."""
         self._pending.extend(jobs)
         self._assign()
 
     def poll_exits(self) -> list[ProcessExit]:
-        """What is over."""
+        """Return the exits since the last call."""
         from joblib.externals.loky import wait
 
         exits = [ProcessExit(number) for number in self._cancelled]
@@ -62,12 +63,12 @@ class LokyExecutor:
         return exits
 
     def cancel_pending(self) -> None:
-        """The others stay undone; ended() has no more of them to tell than that."""
+        """Cancel the waiting jobs; `poll_exits()` returns an exit for each."""
         self._cancelled += [job.number for job in self._pending]
         self._pending.clear()
 
     def close(self, unfinished: Collection[int]) -> None:
-        """End the processes."""
+        """End the busy processes."""
         for _, executor in self._busy.values():
             executor.shutdown(wait=True, kill_workers=True)
 
@@ -84,12 +85,12 @@ class LokyExecutor:
                 )
                 job = self._pending.popleft()
                 self._busy[executor.submit(job)] = (job.number, executor)
-        while not self._pending and self._idle:  # it would outlive a sweep that is killed
+        while not self._pending and self._idle:  # an idle process would outlive a killed sweep
             self._idle.pop().shutdown(wait=False)
 
 
 class RayExecutor:
-    """A task of Ray's for each job; Ray knows how many fit."""
+    """One Ray task per job; Ray decides how many run at once."""
 
     grace = 0.0
 
@@ -99,8 +100,8 @@ class RayExecutor:
         self._owns_ray = False
 
     def submit(self, jobs: Sequence[RemoteJob]) -> None:
-        """Hand all of them to Ray."""
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
+        """Submit all jobs to Ray."""
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
         import ray
 
         try:
@@ -114,13 +115,13 @@ class RayExecutor:
     def _start_ray(self, ray: Any) -> None:
         defaults = {"log_to_driver": False, "include_dashboard": False, "logging_level": "ERROR"}
         if self._init.get("address") is not None:
-            defaults.pop("include_dashboard")  # somebody else's cluster has one or not
+            defaults.pop("include_dashboard")  # an existing cluster decides that itself
         with _block_signals():
             ray.init(**{**defaults, **self._init})
         self._owns_ray = True
 
     def poll_exits(self) -> list[ProcessExit]:
-        """What is over."""
+        """Return the exits since the last call."""
         import ray
         from ray.exceptions import RayError, TaskCancelledError
 
@@ -138,10 +139,10 @@ class RayExecutor:
         return exits
 
     def cancel_pending(self) -> None:
-        """Those that have begun are asked elsewhere; what has not begun sees that it shall not."""
+        """Do nothing: the event folder has the stop request, which waiting jobs read too."""
 
     def close(self, unfinished: Collection[int]) -> None:
-        """End what was begun here."""
+        """Shut Ray down if this executor started it."""
         if self._owns_ray:
             import ray
 
@@ -149,7 +150,7 @@ class RayExecutor:
 
 
 class SubmititExecutor:
-    """A job of submitit's for each: a process of this machine, or what Slurm has for it."""
+    """One submitit job per job of the sweep: a local process or a Slurm job."""
 
     def __init__(self, executor: Any, size: int, is_slurm: bool) -> None:
         self._executor, self._size, self._is_slurm = executor, size, is_slurm
@@ -160,12 +161,12 @@ class SubmititExecutor:
         self._last_query = time.monotonic()
 
     def submit(self, jobs: Sequence[RemoteJob]) -> None:
-        """Submit all of them to Slurm, or here as many as fit."""
+        """Submit all jobs to Slurm, or start as many local processes as fit."""
         self._pending.extend(jobs)
         self._submit()
 
     def poll_exits(self) -> list[ProcessExit]:
-        """What is over."""
+        """Return the exits since the last call."""
         time.sleep(POLL_SECONDS)
         should_query = self._is_slurm and time.monotonic() - self._last_query >= SLURM_POLL_SECONDS
         if should_query:
@@ -174,21 +175,21 @@ class SubmititExecutor:
         self._cancelled = []
         for number, job in list(self._unfinished.items()):
             if job.done(force_check=should_query):
-                should_query = False  # one question is about all
+                should_query = False  # one query covers all jobs
                 del self._unfinished[number]
                 exits.append(ProcessExit(number, _exit_reason(job)))
         self._submit()
         return exits
 
     def cancel_pending(self) -> None:
-        """Take back what waits, here and in Slurm's queue."""
+        """Cancel the waiting jobs, here and in Slurm's queue."""
         self._cancelled += [remote_job.number for remote_job in self._pending]
         self._pending.clear()
         if self._is_slurm:
             self._cancel([job for job in self._unfinished.values() if job.state.upper() in QUEUED_STATES])
 
     def close(self, unfinished: Collection[int]) -> None:
-        """Take back from Slurm what nobody waits for; processes of this machine leave by themselves."""
+        """Cancel the `unfinished` jobs in Slurm; local processes exit by themselves."""
         if self._is_slurm:
             self._cancel([job for number, job in self._unfinished.items() if number in unfinished])
             return
@@ -209,7 +210,7 @@ class SubmititExecutor:
         try:
             with _block_signals(), self._executor.batch():
                 jobs = [self._executor.submit(remote_job) for remote_job in batch]
-        except Exception as error:  # submitit has many
+        except Exception as error:  # submitit raises many types
             raise RloxError(f"submitit cannot submit: {_first_line(error)}") from error
         self._unfinished |= {remote_job.number: job for remote_job, job in zip(batch, jobs, strict=True)}
 
@@ -220,7 +221,7 @@ def _run_job(job: RemoteJob) -> None:
 
 @contextmanager
 def _block_signals() -> Iterator[None]:
-    """A process begun meanwhile inherits that signals wait: the sweep tells jobs to stop, nobody else."""
+    """Block signals; a process started meanwhile inherits this, so that only the sweep stops jobs."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
     try:
         yield

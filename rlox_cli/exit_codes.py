@@ -1,4 +1,4 @@
-"""Exit codes: what each means, and which an error has."""
+"""Exit codes: their meanings, and the exit code of an error."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rlox.errors import ConfigError, EnvError, NonFiniteError, ShapeError, Stora
 
 OK, FAILED, WRONG_USE, NON_FINITE, ENVIRONMENT, STORAGE = 0, 1, 2, 3, 4, 5
 SIGHUP, SIGINT, SIGTERM, SIGUSR1 = SIGNALS = 129, 130, 143, 128 + signal.SIGUSR1
-DISK_FULL_ERRORS = (errno.EDQUOT, errno.EFBIG, errno.ENOSPC)  # there is no room
-# What a disk answers where nobody made a StorageError of it, as when the last lines of a log are written.
+DISK_FULL_ERRORS = (errno.EDQUOT, errno.EFBIG, errno.ENOSPC)  # no space left
+# Disk errors that can arrive without a StorageError, as when the last lines of a log are written.
 _DISK_ERRORS = (*DISK_FULL_ERRORS, errno.EIO, errno.EROFS)
 
 MEANINGS = {
@@ -28,12 +28,12 @@ MEANINGS = {
 
 
 def is_disk_error(error: OSError) -> bool:
-    """Whether a disk refused a write, and nobody has worded it."""
+    """Return whether this is a disk's own error, which no rlox error has wrapped."""
     return type(error) is OSError and error.errno in _DISK_ERRORS
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code for an error."""
+    """Return the exit code for an error."""
     table = (
         (ConfigError, WRONG_USE),
         (ShapeError, WRONG_USE),  # a dataset, or a policy, of another environment

@@ -1,4 +1,4 @@
-"""An export: the policy of a run's checkpoint, and the files that it becomes."""
+"""Export the policy of a run's checkpoint to files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlox_cli.trust import resolve_trusted
 
 
 def export_run(config: ExportConfig) -> None:
-    """Write the files of a run's policy, and say where they are."""
+    """Write the files of a run's policy and print their paths."""
     run = Path(config.run)
     command = f"rlox export {summary.quote_path(run)}"
     run_config = replace(read_run_config(run), callbacks=())
@@ -52,6 +52,6 @@ def export_run(config: ExportConfig) -> None:
 
 
 def _export_model(algorithm: Any, folder: Path, *_: object) -> list[Path]:
-    """A language model with its tokenizer as transformers loads them, or adapters as peft does."""
+    """Write a model and tokenizer in transformers' format, or adapters in peft's; return the files."""
     algorithm.save_pretrained(folder)
     return sorted(path for path in folder.iterdir() if path.is_file())

@@ -1,6 +1,6 @@
-"""`hydra/launcher=joblib|ray|submitit_local|submitit_slurm`: the jobs of a sweep where a library runs them.
+"""`hydra/launcher=joblib|ray|submitit_local|submitit_slurm`: run the jobs of a sweep through a library.
 
-The options have the names of Hydra's published launchers; what goes on with the jobs is rlox's, over the
+The options have the names of Hydra's published launchers; rlox itself manages the jobs, on top of the
 same libraries.
 """
 
@@ -29,18 +29,18 @@ from rlox_cli.remote_job_runner import JobExecutor, RemoteJobRunner, open_event_
 from rlox_cli.sweep_display import Display
 from rlox_cli.worker_pool import JobOutcome, Task
 
-TARGET = "hydra_plugins.rlox"  # Hydra takes launchers only under such a name
+TARGET = "hydra_plugins.rlox"  # Hydra accepts launchers only under such a name
 
 
 class ExternalLauncher(BaseLauncher):
-    """Hands the jobs to an engine."""
+    """A launcher that runs the jobs in an executor."""
 
-    extra: str  # which brings the library
-    module: str  # of the library
+    extra: str  # the extra that installs the library
+    module: str  # the library's module
     is_detached = False  # jobs go on without the sweep
 
     def run_jobs(self, tasks: Sequence[Task], display: Display) -> Mapping[int, JobOutcome]:
-        """Do the jobs; how each ended."""
+        """Run the jobs and return the outcome of each."""
         executor, variables = self.make_executor(len(tasks)), self.job_environment(len(tasks))
         with open_event_dir(self.folder.absolute()) as event_dir:
             worker_init = {**self.worker_init(), "runner": process_identity(), "folder": str(Path.cwd())}
@@ -56,18 +56,18 @@ class ExternalLauncher(BaseLauncher):
 
     @abstractmethod
     def make_executor(self, jobs: int) -> JobExecutor:
-        """What does so many jobs."""
+        """Return the executor for `jobs` jobs."""
 
     def job_environment(self, jobs: int) -> dict[str, str]:
-        """What is set for each job: how many threads the data plane has, where jobs share a machine."""
+        """Return environment variables of each job: the data plane's threads, where jobs share a machine."""
         return {}
 
     def require_valid(self) -> None:
-        """`ConfigError` for settings that cannot be kept, before anything is made."""
+        """Raise `ConfigError` for settings that cannot work, before anything is created."""
 
 
 class JoblibLauncher(ExternalLauncher):
-    """Processes of joblib's on this machine."""
+    """Joblib processes on this machine."""
 
     extra, module = "joblib", "joblib"
 
@@ -75,11 +75,11 @@ class JoblibLauncher(ExternalLauncher):
         self.n_jobs = n_jobs
 
     def make_executor(self, jobs: int) -> JobExecutor:
-        """As many processes as `n_jobs` says, as joblib counts."""
+        """Return an executor with `n_jobs` processes, as joblib counts them."""
         return LokyExecutor(self._worker_count(jobs), {})
 
     def job_environment(self, jobs: int) -> dict[str, str]:
-        """They share the CPUs."""
+        """Share the CPUs among the processes."""
         return shared_thread_environment(self._worker_count(jobs))
 
     def _worker_count(self, jobs: int) -> int:
@@ -90,7 +90,7 @@ class JoblibLauncher(ExternalLauncher):
 
 
 class RayLauncher(ExternalLauncher):
-    """Tasks of Ray's, on this machine or a cluster."""
+    """Ray tasks, on this machine or a cluster."""
 
     extra, module = "ray", "ray"
 
@@ -102,16 +102,16 @@ class RayLauncher(ExternalLauncher):
         )
 
     def make_executor(self, jobs: int) -> JobExecutor:
-        """Started as `ray.init` says, tasks as `ray.remote` says."""
+        """Return an executor that starts Ray by `ray.init` and tasks by `ray.remote`."""
         return RayExecutor(self.init, self.remote)
 
     def job_environment(self, jobs: int) -> dict[str, str]:
-        """A task has one CPU unless it asks for more."""
+        """Use the CPUs that a task requests, by default one."""
         return _thread_environment(max(1, int(self.remote.get("num_cpus", 1))))
 
 
 class SubmititLauncher(ExternalLauncher):
-    """Jobs of submitit's."""
+    """Submitit jobs."""
 
     extra, module = "submitit", "submitit"
     cluster = "local"
@@ -120,7 +120,7 @@ class SubmititLauncher(ExternalLauncher):
         self.settings = {key: _plain(value) for key, value in settings.items()}
 
     def require_valid(self) -> None:
-        """Several processes of one job would do it several times over."""
+        """Require one process per job: each process would repeat the whole job."""
         for key in ("nodes", "tasks_per_node"):
             if self.settings.get(key, 1) != 1:
                 raise ConfigError(
@@ -128,11 +128,11 @@ class SubmititLauncher(ExternalLauncher):
                 )
 
     def make_executor(self, jobs: int) -> JobExecutor:
-        """An executor with these settings."""
+        """Return an executor with these settings."""
         return SubmititExecutor(self._executor(), self._worker_count(), self.cluster == "slurm")
 
     def job_environment(self, jobs: int) -> dict[str, str]:
-        """A job has the CPUs that it asks for."""
+        """Use the CPUs that a job requests, by default one."""
         return _thread_environment(int(self.settings.get("cpus_per_task") or 1))
 
     def _worker_count(self) -> int:
@@ -152,12 +152,12 @@ class SubmititLauncher(ExternalLauncher):
 
 
 class SlurmLauncher(SubmititLauncher):
-    """Jobs of Slurm's, which go on without the sweep that submitted them."""
+    """Slurm jobs, which go on without the sweep that submitted them."""
 
     cluster, is_detached = "slurm", True
 
     def require_valid(self) -> None:
-        """Slurm's commands have to be there."""
+        """Require Slurm's commands on this machine."""
         super().require_valid()
         missing = [name for name in ("sbatch", "srun", "sacct") if shutil.which(name) is None]
         if missing:
@@ -176,8 +176,8 @@ LAUNCHERS: Mapping[str, type[ExternalLauncher]] = {
 
 
 def register() -> None:
-    """Let `hydra/launcher=` choose them, whatever else of their names is installed."""
-    plugins = Plugins.instance()  # first: it registers what is installed
+    """Register the launchers for `hydra/launcher=`, in place of installed ones of the same names."""
+    plugins = Plugins.instance()  # first, because this registers the installed launchers
     for name, kind in LAUNCHERS.items():
         plugins.class_name_to_class[f"{TARGET}.{name}"] = kind
         node = {"_target_": f"{TARGET}.{name}", **SETTINGS[name]}
@@ -185,7 +185,7 @@ def register() -> None:
 
 
 def require_launchable(node: DictConfig) -> None:
-    """`ConfigError` where the launcher that is configured so cannot launch."""
+    """Raise `ConfigError` if the configured launcher cannot launch."""
     name = str(node._target_).removeprefix(f"{TARGET}.")
     launcher_class = LAUNCHERS.get(name)
     if launcher_class is None:
@@ -207,7 +207,7 @@ def _plain(value: Any) -> Any:
 
 
 def _thread_environment(count: int) -> dict[str, str]:
-    """The environment of a job that has so many CPUs, unless somebody has chosen."""
+    """Return the environment of a job with `count` CPUs; empty if the user has set a number of threads."""
     return (
         {}
         if any(name in os.environ for name in THREAD_COUNT_VARIABLES)

@@ -1,8 +1,8 @@
-"""The combinations of a sweep, each composed and checked before the first of them runs.
+"""The combinations of a sweep, all composed and checked before the first one runs.
 
-Hydra composes a job from all files of its groups, about a fifth of a second each, and would do it once
-more before it launches. Jobs that choose the same options are composed once here and differ in values
-set on top, as Hydra itself sets them last.
+Hydra composes a job from all files of its groups, which takes about a fifth of a second, and would do it
+again before the launch. Here jobs that choose the same options are composed once; their values are set
+afterwards, as Hydra itself sets values last.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-TARGET = "hydra_plugins.rlox.Checked"  # Hydra takes sweepers only under such a name
+TARGET = "hydra_plugins.rlox.Checked"  # Hydra accepts sweepers only under such a name
 SWEEPER = "hydra.sweeper._target_"
 
 
 def prechecked_sweeper_override() -> list[str]:
-    """The override that chooses Hydra's own sweeper, of jobs that have been composed and checked."""
+    """Return the override that selects Hydra's own sweeper for jobs that are already composed and checked."""
     plugins = Plugins.instance()
     from rlox_cli.prechecked_sweeper import PrecheckedSweeper
 
@@ -34,7 +34,7 @@ def prechecked_sweeper_override() -> list[str]:
 
 
 def combinations(app: Hydra, master: DictConfig) -> list[list[str]]:
-    """The overrides of each job."""
+    """Return the overrides of each job."""
     parameters = [f"{k}={v}" for k, v in (master.hydra.sweeper.params or {}).items()]
     task_overrides = OmegaConf.to_container(master.hydra.overrides.task, resolve=False)
     assert isinstance(task_overrides, list)
@@ -45,7 +45,7 @@ def combinations(app: Hydra, master: DictConfig) -> list[list[str]]:
 
 
 class Composer:
-    """Composes jobs, those that choose the same options from one base."""
+    """Composes jobs; jobs that choose the same options share one base."""
 
     def __init__(self, app: Hydra, master: DictConfig) -> None:
         self._loader, self._master = app.config_loader, master
@@ -54,11 +54,11 @@ class Composer:
         self._parsed: dict[str, Override] = {}
 
     def __call__(self, job: Sequence[str]) -> DictConfig:
-        """What Hydra would compose, but for `hydra.overrides`."""
+        """Compose a job as Hydra would, except for `hydra.overrides`."""
         try:
             return self._compose_on_base(job)
         except (HydraException, OmegaConfBaseException):
-            return self._compose_fully(job)  # its errors are about the job as it was written
+            return self._compose_fully(job)  # its errors refer to the job as written
 
     def _compose_on_base(self, job: Sequence[str]) -> DictConfig:
         values = [text for text in job if self._is_value(self._parse(text))]
@@ -78,7 +78,7 @@ class Composer:
         return self._parsed[text]
 
     def _is_value(self, override: Override) -> bool:
-        """Whether it only sets a key: an option is chosen by a group, and packages place one."""
+        """Return whether it only sets a value: groups choose options, and packages place options."""
         if override.package is not None or override.is_hydra_override():
             return False
         assert isinstance(self._loader, ConfigLoaderImpl)

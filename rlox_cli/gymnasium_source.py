@@ -26,44 +26,44 @@ def _is_known_env(env_id: str) -> bool:
         if vector_factory(env_id) is None:
             find_spec(env_id)
     except MissingExtraError:
-        return True  # the name is fine; the check after composition gives the install line
+        return True  # the name is fine; the check after composition gives the install command
     except UnknownNameError as error:
         from rlox.envs.engines.pools import is_envpool_id
 
-        # likewise for a module that does not import, and for what EnvPool has: the backend is not known here
+        # also for a module that does not import and for EnvPool's ids: the backend is not known here
         return error.__cause__ is not None or is_envpool_id(env_id)
     return True
 
 
 class GymnasiumSource(ConfigSource):
-    """`gymnasium://`: each registered id is an option of the group `env`, `env/base` its content."""
+    """`gymnasium://`: each registered id is an option of the group `env`, with the content of `env/base`."""
 
     @staticmethod
     def scheme() -> str:
-        """The URL scheme of this source."""
+        """Return the URL scheme of this source."""
         return "gymnasium"
 
     def available(self) -> bool:
-        """Gymnasium is a dependency, so always."""
+        """Return True: Gymnasium is a dependency."""
         return True
 
     def is_group(self, config_path: str) -> bool:
-        """Only `env` is a group here."""
+        """Return whether the path is a group; only `env` is one here."""
         return config_path in ("", "env")
 
     def is_config(self, config_path: str) -> bool:
-        """Whether `env/<id>` names an environment."""
+        """Return whether `env/<id>` names an environment."""
         env_id = _env_id(config_path)
         return env_id is not None and _is_known_env(env_id)
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """The base environment config with the id filled in."""
+        """Return the base environment configuration with the id filled in."""
         config = OmegaConf.create({"defaults": ["/env/base@_here_", "_self_"], "id": _env_id(config_path)})
         path = f"{self.scheme()}://{config_path}"
         return ConfigResult(provider=self.provider, path=path, config=config, header={"package": None})
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        """The ids under `env`, for shell completion and for nearest names."""
+        """Return the ids under `env`, for shell completion and for nearest names."""
         if config_path == "" and results_filter in (None, ObjectType.GROUP):
             return ["env"]
         if config_path == "env" and results_filter in (None, ObjectType.CONFIG):
@@ -74,14 +74,14 @@ class GymnasiumSource(ConfigSource):
 class RloxSearchPath(SearchPathPlugin):
     """User folders first; variants, plugins, defaults and Gymnasium's ids last, for every primary config.
 
-    `config_dir` is the folder of `--config-dir`, which Hydra itself would put behind all others, or nowhere
-    where it composes without a command line.
+    `config_dir` is the folder of `--config-dir`. Hydra itself would put it last, or leave it out when it
+    composes without a command line.
     """
 
     config_dir: ClassVar[str | None] = None
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Called by Hydra while it assembles the search path."""
+        """Add rlox's entries; Hydra calls this while it assembles the search path."""
         for number, folder in enumerate(
             [*user_conf_folders(), *([self.config_dir] if self.config_dir else [])]
         ):

@@ -21,9 +21,9 @@ flags (Hydra's, all of them work)
 {several}  +key=value, ~key     add or remove a key
   HYDRA_FULL_ERROR=1   (environment) the full traceback of an error"""
 INDENT = 38
-# What the keys are about that the jobs of a command do not have.
+# Title suffixes of keys that the jobs of a command do not have.
 EXTRA_OPTIONS_TITLES = {"sweep": " of several runs", "search": " of rlox sweep search=ALGO"}
-# What total_steps counts, by an algorithm's unit.
+# The meaning of total_steps, by the algorithm's unit.
 UNIT_HELP = {
     "env_steps": "counts environment steps, all copies together",
     "updates": "counts updates",
@@ -32,9 +32,9 @@ UNIT_HELP = {
 
 
 def command_help(command: Command, args: Sequence[str] = (), alias: Alias | None = None) -> str:
-    """The help text of one command, with the keys of the options that `args` choose.
+    """Return the help text of one command, with the keys of the options that `args` choose.
 
-    That of an `alias` says how it is typed, and before the keys what it does.
+    For an `alias`, its own usage, its summary and the epilog come before the keys.
     """
     schema = command.schema
     chosen_options = schema.chosen_options(args, conf_folders())
@@ -70,7 +70,7 @@ def command_help(command: Command, args: Sequence[str] = (), alias: Alias | None
 
 
 def value_text(value: Any) -> str:
-    """A value as it is written on the command line."""
+    """Return a value as it is written on the command line."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -81,7 +81,7 @@ def value_text(value: Any) -> str:
 
 
 def _option_section(group: Group, tag: str, keys: Iterable[Key], shown_tags: Collection[str]) -> str:
-    """The keys of one option, under its name where the group has others."""
+    """Return the keys of one option, under its name if the group has others."""
     if len(group.registry) == 1:
         return _section_text(group.name, keys)
     others = ", ".join(f"{group.name}={other}" for other in group.registry if other not in shown_tags)
@@ -96,7 +96,7 @@ def _section_text(title: str, keys: Iterable[Key], title_suffix: str = "") -> st
 
 
 def _group_lines(schema: Schema, shown_tags: Collection[str]) -> str:
-    """The options of each group; presets of what is not shown are left out, there are many."""
+    """Return the options of each group, without the many presets of options that are not shown."""
     tags = (tag for group in schema.groups for tag in group.registry)
     others = tuple(f"{tag}/" for tag in tags if tag not in shown_tags)
     lines, folders = ["groups (group=option)"], conf_folders()

@@ -1,7 +1,7 @@
-"""Which jobs of a sweep are the same: a job is the hash of its validated configuration.
+"""The identity of a job: the hash of its validated configuration.
 
-That of a folder is computed anew from its `config.yaml`, under today's schema. So neither growing a sweep,
-nor writing its values in another order, nor a new key with a default makes a job another one.
+The identity of a folder is recomputed from its `config.yaml` under the present schema. So a job keeps its
+identity when the sweep grows, when values are written in another order, and when a key with a default is new.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from rlox.configs.env import KEYED, LEGACY
 from rlox.errors import ConfigError
 from rlox_cli.run_folder import read_config
 
-# Keys that say where and whether and under which name, not what: they do not make a job another one.
+# Keys for the place, the dry run and the name of a run; they do not change the identity of a job.
 BOOKKEEPING_KEYS = ("run_root", "dry_run", "run")
-# These, and what watches a run or shares its work without changing any of its results.
+# These, and keys for logging and threads, which change no result either.
 NON_RESULT_KEYS = (*BOOKKEEPING_KEYS, "logger", "threads")
 SLUG_LENGTH = 100
 _JOB_NAME_PATTERN = re.compile(r"[0-9].*_")
-SHORT_ID_LENGTH = 6  # characters of the identity in a folder's name
+SHORT_ID_LENGTH = 6  # characters of the identity in a folder name
 
 
 def identity(config: RunConfig) -> str:
-    """The hash of everything that decides what a job does."""
+    """Return the hash of every key that can change a job's results."""
     text = json.dumps(result_config(config), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def result_config(config: RunConfig) -> dict[str, Any]:
-    """The configuration without the keys that change no result.
+    """Return the configuration without the keys that change no result.
 
-    The seeds that environments had before there was `env.seeding` count as today's: they are other draws
-    of the same job.
+    Environment seeds from before `env.seeding` existed count as present ones: they are other draws of the
+    same job.
     """
     if config.env.seeding == LEGACY:
         config = replace(config, env=replace(config.env, seeding=KEYED))
@@ -47,9 +47,9 @@ def result_config(config: RunConfig) -> dict[str, Any]:
 
 
 def require_same_normalize_rule(folder: Path, rules: Container[str]) -> None:
-    """`ConfigError` where the runs of a sweep normalise by a rule of before there was the key for it.
+    """Raise `ConfigError` if runs of a sweep normalise by a rule from before the key for it existed.
 
-    Its command, which names none, asks for the default today. `rules` are those that are asked for.
+    A command that names no rule asks for the present default. `rules` are the requested rules.
     """
     for path in job_folders(folder):
         saved_config = saved_run(path)
@@ -68,21 +68,21 @@ def require_same_normalize_rule(folder: Path, rules: Container[str]) -> None:
 
 
 def saved_run(folder: Path) -> RunConfig | None:
-    """The configuration of a run folder as it would be validated today; `None` where it has none."""
+    """Return the configuration of a run folder, validated under the present schema; `None` if it has none."""
     saved = _load_saved(folder)
     return saved and saved[0]
 
 
 def saved_identity(folder: Path) -> str | None:
-    """The job that a run folder is of, as it would be known today; `None` where nothing says it."""
+    """Return the identity of a run folder's job under the present schema; `None` if it is unknown."""
     saved = _load_saved(folder)
     return saved and saved[1]
 
 
 def job_folders(sweep: Path) -> list[Path]:
-    """The job folders of a sweep, by job number; attempts that were set aside are left out.
+    """Return the job folders of a sweep by job number, without attempts that were set aside.
 
-    One that was renamed is known by its files.
+    A renamed folder is recognised by its files.
     """
     folders = [
         p
@@ -94,25 +94,25 @@ def job_folders(sweep: Path) -> list[Path]:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether the folder is that of a run, whatever it is called."""
+    """Return whether the folder is a run folder, whatever its name."""
     return all((folder / name).is_file() for name in ("config.yaml", "status.json"))
 
 
 def job_slug(overrides: Sequence[str], common_overrides: Collection[str] = ()) -> str:
-    """What sets the job apart, in characters that a folder's name may have."""
+    """Return the job's own overrides in characters that a folder name may have."""
     text = "_".join(override for override in overrides if override not in common_overrides)
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:SLUG_LENGTH].strip("-") or "defaults"
 
 
 def _load_saved(folder: Path) -> tuple[RunConfig, str] | None:
     try:
-        path = folder.absolute()  # a process may go to another folder
+        path = folder.absolute()  # the process may change its current folder
         return _read_cached(path, (path / "config.yaml").stat().st_mtime_ns)
     except OSError:
         return None
 
 
-@functools.cache  # a sweep asks for each of its folders once a job
+@functools.cache  # a sweep reads each of its folders once per job
 def _read_cached(folder: Path, modified_ns: int) -> tuple[RunConfig, str] | None:
     try:
         config = make_run(read_config(folder))

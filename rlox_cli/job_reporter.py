@@ -1,4 +1,4 @@
-"""What a job says of itself: on the terminal, or, of a job in a worker process, to its sweep."""
+"""Reports of a job: to the terminal or, from a worker process, to its sweep."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ ProgressContext = AbstractContextManager[Callable[["ProgressSnapshot"], None]]
 
 
 class JobReporter:
-    """Prints it."""
+    """Prints the reports of a job."""
 
     def message(self, kind: str, text: str) -> None:
-        """A part of the job's story: `job`, `begun`, `resumed`, `skipped`, `checked` or `ended`."""
+        """Print a message of kind `job`, `begun`, `resumed`, `skipped`, `checked`, `evaluated` or `ended`."""
         print(text, flush=True)
 
     def report_error(self, text: str) -> None:
-        """Why it failed."""
+        """Print why the job failed."""
         print(text, file=sys.stderr, flush=True)
 
     def progress(self) -> ProgressContext:
-        """What is told how far it is."""
+        """Return a context manager that gives the function to report progress to."""
         from rlox.runs import progress
 
         return progress.make_reporter()
 
     def report_outcome(self, outcome: dict[str, Any], is_last: bool) -> None:
-        """How it ended, and whether no other follows; on a terminal the words before have said it."""
+        """Report the outcome, and whether it is the last; on a terminal earlier messages have shown it."""

@@ -1,4 +1,4 @@
-"""Where a run goes: beside others under run_root, into a sweep, or into a folder that was named."""
+"""Jobs and their folders: under run_root, in a sweep, or at a path that the user names."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from rlox_cli.run_schema import ALGO, BUFFER
 from rlox_cli.variants import resolve_variant
 
 BUSY_MESSAGE = "running in another process"
-STOPPED_STATES = (KILLED, RUNNING)  # by a signal, or by one that nobody could write down
+STOPPED_STATES = (KILLED, RUNNING)  # by a signal, or killed before the status was written
 
 
 @dataclass
 class Job:
-    """One run as Hydra launched it."""
+    """One run as Hydra launches it."""
 
     overrides: list[str]
     sweep: Path | None
@@ -48,32 +48,32 @@ class Job:
     tuned: str | None = None
     preset_keys: frozenset[str] = frozenset()  # keys of the tuned preset that were not typed
     common_overrides: frozenset[str] = frozenset()  # overrides that every job of the sweep has
-    trial: int | None = None  # of a search; its run may go on from where it was pruned
-    identity: str = ""  # once its configuration is known
-    folder: Path | None = None  # once it has been made
-    run: RunFolder | None = None  # once it is ours to write to
-    variant: str = ""  # the user's own files that it was composed from, as `algo=ppo_big exp=mine`
+    trial: int | None = None  # of a search; its pruned run may be resumed
+    identity: str = ""  # set once its configuration is known
+    folder: Path | None = None  # set once it has been created
+    run: RunFolder | None = None  # set once this process may write to it
+    variant: str = ""  # the user's own options in it, e.g. `algo=ppo_big exp=mine`
 
     @property
     def name(self) -> str:
-        """The folder name inside a sweep; of a trial its number, as the search counts, and the seed."""
+        """The folder name inside a sweep; for a trial its number in the search and the seed."""
         seed = [override for override in self.overrides if override.startswith("seed=")]
         slug = job_slug(seed if self.trial else self.overrides, self.common_overrides)
         number = self.trial or self.number
         return "_".join(filter(None, [str(number), slug, self.identity[:SHORT_ID_LENGTH]]))
 
     def run_dirs(self) -> list[Path]:
-        """Runs of this very configuration in the sweep, whatever they are called."""
+        """Return the runs of this configuration in the sweep, whatever their names."""
         return [path for path in job_folders(self.sweep) if self._has_identity(path)] if self.sweep else []
 
     def earlier_dirs(self) -> list[Path]:
-        """These, and what stands in the place of the job: of a start that was killed early, or another's."""
+        """Return `run_dirs()` and any folder in the job's place, from an early kill or from another job."""
         run_dirs = self.run_dirs()
         own_dir = self.sweep / self.name if self.sweep else None
         return [*run_dirs, own_dir] if own_dir and own_dir.exists() and own_dir not in run_dirs else run_dirs
 
     def prepare_dir(self) -> Path | None:
-        """The folder to make, earlier attempts set aside; `None`: a fresh one under run_root."""
+        """Set earlier attempts aside and return the folder to create; `None`: a new one under run_root."""
         if self.sweep is None:
             return self.requested_dir
         for folder in self.earlier_dirs():
@@ -85,10 +85,10 @@ class Job:
 
 
 def current_job(common_overrides: frozenset[str] = frozenset()) -> Job:
-    """The job that Hydra is running now."""
+    """Return the job that Hydra is running now."""
     node = HydraConfig.get()
     swept = node.mode == RunMode.MULTIRUN
-    # `.` is also what a run without a folder of its own has
+    # Hydra's folder of a run without its own is `.` too
     has_run_dir = any(str(o).lstrip("+").startswith("hydra.run.dir=") for o in node.overrides.hydra)
     has_own_dir = not swept and (has_run_dir or str(node.run.dir) != ".")
     overrides = _task_overrides(node)
@@ -109,20 +109,20 @@ def current_job(common_overrides: frozenset[str] = frozenset()) -> Job:
 
 
 def _variant(choices: Mapping[str, Any]) -> str:
-    """The options that were chosen and say no algorithm or buffer themselves, and the experiment."""
+    """Return the chosen options that are not algorithms or buffers themselves, and the experiment."""
     options = {group: str(choices.get(group)) for group in ("exp", ALGO.name, BUFFER.name)}
     known = {"None", "null", *ALGO.registry, *BUFFER.registry}
     return " ".join(f"{group}={option}" for group, option in options.items() if option not in known)
 
 
 def _preset_env_keys(tuned: str | None, folders: Sequence[Path]) -> frozenset[str]:
-    """The keys that a preset gives the environment."""
+    """Return the keys that a preset sets for the environment."""
     env = read_option_file("tuned", tuned, folders).get("env") if tuned else None
     return frozenset(f"env.{name}" for name in env) if isinstance(env, dict) else frozenset()
 
 
 def _used_preset(name: str, folders: Sequence[Path]) -> str | None:
-    """The tuned preset that was used: of one that is missing Hydra leaves the name in place."""
+    """Return the tuned preset in use, if there is one: Hydra keeps the name of a missing preset."""
     if name in group_options("tuned", folders):
         return name
     variant_path = resolve_variant(f"tuned/{name}", folders)
@@ -130,7 +130,7 @@ def _used_preset(name: str, folders: Sequence[Path]) -> str | None:
 
 
 def find_finished(job: Job) -> Path | None:
-    """The folder in which this very job has been done before."""
+    """Return the folder in which this job is done already, if any."""
     for folder in job.run_dirs():
         if read_state(folder) == DONE and read_result_or_none(folder) is not None:
             return folder
@@ -138,9 +138,9 @@ def find_finished(job: Job) -> Path | None:
 
 
 def find_interrupted(job: Job) -> Path | None:
-    """The folder in which this very job was stopped on its way and left a whole checkpoint.
+    """Return the folder in which this job was stopped and left a whole checkpoint, if any.
 
-    One whose status or result is lost or damaged goes on too: what it learned was paid for.
+    A run whose status or result is lost or damaged is resumed too, so that its training is not lost.
     """
     for folder in job.run_dirs():
         resumable_states = (
@@ -148,9 +148,9 @@ def find_interrupted(job: Job) -> Path | None:
             UNREADABLE,
             DONE,
             *[PRUNED] * bool(job.trial),
-        )  # `find_finished` was done
+        )  # DONE: `find_finished` found no result
         if read_state(folder) in resumable_states and any(folder.glob("checkpoints/step-*")):
-            from rlox.runs.checkpoint import newest_checkpoint  # late: it brings torch
+            from rlox.runs.checkpoint import newest_checkpoint  # late: it imports torch
 
             if newest_checkpoint(folder) is not None:
                 return folder
@@ -159,9 +159,9 @@ def find_interrupted(job: Job) -> Path | None:
 
 @contextmanager
 def claim(job: Job) -> Iterator[bool]:
-    """While active, no other process begins this job in this sweep; false where one does it already.
+    """Prevent other processes from starting this job in this sweep; yield false if one runs it already.
 
-    The lock of a run folder is not enough: the folder is looked for, moved and made before it has one.
+    The lock of a run folder is not enough: the folder is searched, moved and created before it has one.
     """
     assert job.sweep is not None
     path = job.sweep / f".claim-{job.identity[:16]}"
@@ -178,12 +178,12 @@ def claim(job: Job) -> Iterator[bool]:
 
 
 def find_busy_dir(job: Job) -> Path | None:
-    """The folder in which another process is doing this job now."""
+    """Return the folder in which another process runs this job now, if any."""
     return next((folder for folder in job.earlier_dirs() if is_locked(folder)), None)
 
 
 def save_hydra(folder: Path, config: DictConfig) -> None:
-    """`.hydra/`: what Hydra composed and from which overrides, for people to read."""
+    """Write `.hydra/`: the composed configuration and its overrides, for people to read."""
     node, hydra_dir = HydraConfig.get(), folder / ".hydra"
     with translate_os_errors(hydra_dir):
         hydra_dir.mkdir()
@@ -199,7 +199,7 @@ def _task_overrides(node: Any) -> list[str]:
 
 
 def _lock_file(path: Path) -> int | None:
-    """A file of this name, locked; `None` where another process has it."""
+    """Create and lock the file, return its descriptor; `None` if another process has the lock."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -210,7 +210,7 @@ def _lock_file(path: Path) -> int | None:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
-        os.close(descriptor)  # whoever had it removed it just before it became ours
+        os.close(descriptor)  # its last holder removed it just before this process got the lock
 
 
 def _set_aside(folder: Path) -> None:

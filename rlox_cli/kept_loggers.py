@@ -1,4 +1,4 @@
-"""Jobs that were done before keep the loggers that they had: what a command asks for besides, in one line."""
+"""A message: finished jobs keep their loggers, so loggers that a command adds do not apply to them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ Loggers = dict[str, LoggerConfig]
 def kept_loggers_message(
     outcomes: Sequence[Mapping[str, Any]], requested_configs: Mapping[str, RunConfig]
 ) -> str:
-    """The line, `requested_configs` being the configurations by identity; empty where nothing more is asked
-    for.
+    """Return the message as one line; empty if the command adds no logger.
+
+    `requested_configs` has the configurations by identity.
     """
     count = 0
     previous_names: dict[str, None] = {}
@@ -48,11 +49,11 @@ def kept_loggers_message(
 def _finished_loggers(
     outcomes: Sequence[Mapping[str, Any]], requested_configs: Mapping[str, RunConfig]
 ) -> Iterator[tuple[Loggers, Loggers]]:
-    """The loggers that each such job had, and those that are asked for now."""
+    """Yield, for each finished job, the loggers that it had and those requested now."""
     for outcome in outcomes:
         config = requested_configs.get(outcome["identity"])
         if outcome["status"] != "skipped" or outcome["message"] or config is None:
-            continue  # what another process does is none of these
+            continue  # not finished: another process runs it
         saved = saved_run(Path(outcome["folder"]))
         if saved is not None:
             yield _by_name(saved.logger.values()), _by_name(config.logger.values())
@@ -63,7 +64,7 @@ def _by_name(loggers: Iterable[LoggerConfig]) -> Loggers:
 
 
 def _sync_arguments(previous: Loggers, requested: Loggers, name: str) -> Iterator[str]:
-    """What `rlox sync` is told where a logger that the job had is to send elsewhere now."""
+    """Yield the arguments of `rlox sync` for a logger that is now to send to another place."""
     old, new = previous[name], requested[name]
     if isinstance(old, WandbConfig) and isinstance(new, WandbConfig):
         if (old.mode, new.mode) == ("offline", "online"):

@@ -1,7 +1,7 @@
-"""Hydra's launcher `workers`: the jobs of a sweep in processes of their own on this machine.
+"""Hydra's launcher `workers`: run the jobs of a sweep in separate processes on this machine.
 
-Written here and not joblib's: a worker that dies must take nobody with it, a signal must reach every
-run so that it saves, and what workers print must not run into one another.
+It replaces joblib's launcher: a worker that dies must not end the others, a signal must reach every run
+so that it saves, and the output of workers must not mix.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from rlox_cli.worker_pool import JobOutcome, Task, WorkerPool
 if TYPE_CHECKING:
     from rlox_cli.training import TrainTask
 
-TARGET = "hydra_plugins.rlox.Workers"  # Hydra takes launchers only under such a name
+TARGET = "hydra_plugins.rlox.Workers"  # Hydra accepts launchers only under such a name
 THREAD_COUNT_VARIABLES = (
     "RLOX_THREADS",
     "RAYON_NUM_THREADS",
-)  # what says how many threads the data plane has
+)  # they set the number of threads of the data plane
 
 
 class BaseLauncher(Launcher):
-    """What launchers of rlox have in common; each has the jobs done in its own way."""
+    """The base of rlox's launchers; a subclass defines how the jobs run."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Know what to launch."""
+        """Keep the task and the sweep's folder."""
         self.task = cast("TrainTask", task_function)
         self.folder = Path(str(config.hydra.sweep.dir))
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Do the jobs; how each ended."""
+        """Run the jobs and return the outcome of each."""
         with translate_os_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         tasks = [Task(n, list(job)) for n, job in enumerate(job_overrides, initial_job_idx)]
@@ -70,10 +70,10 @@ class BaseLauncher(Launcher):
 
     @abstractmethod
     def run_jobs(self, tasks: Sequence[Task], display: Display) -> Mapping[int, JobOutcome]:
-        """Do the jobs; how each ended, also in the task's outcomes."""
+        """Run the jobs; return the outcome of each and add it to the task's outcomes."""
 
     def worker_init(self) -> dict[str, object]:
-        """What a process has to know before its first job."""
+        """Return what a process needs before its first job."""
         call = self.task.call
         arguments = [arg for arg in self.task.args if not arg.startswith("hydra.sweep.dir=")]
         return {
@@ -86,7 +86,7 @@ class BaseLauncher(Launcher):
         }
 
     def death_outcome(self, task: Task, reason: str) -> dict[str, object]:
-        """The outcome of a job whose process ended without one."""
+        """Record and return the outcome of a job whose process ended without one."""
         job = self._job(task)
         started_dirs = [path for path in job.earlier_dirs() if (path / "status.json").exists()]
         for path in started_dirs:
@@ -96,7 +96,7 @@ class BaseLauncher(Launcher):
         return outcome | {"job": job.name, "identity": job.identity}
 
     def _finished_outcome(self, task: Task, display: Display) -> JobOutcome | None:
-        """The outcome of a job that no process has to begin for: it is known that it is done."""
+        """Return the outcome of a job that is done already and needs no process."""
         job = self._job(task)
         plan = self.task.plan
         folder = jobs.find_finished(job) if job.identity and plan and not plan.is_dry_run else None
@@ -116,13 +116,13 @@ class BaseLauncher(Launcher):
 
 
 class WorkersLauncher(BaseLauncher):
-    """Hands the jobs to a crew of processes, each of which does one after another."""
+    """Runs the jobs in a pool of worker processes; each worker runs one job after another."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
 
     def run_jobs(self, tasks: Sequence[Task], display: Display) -> Mapping[int, JobOutcome]:
-        """Do the jobs; how each ended."""
+        """Run the jobs and return the outcome of each."""
         workers = min(self.workers, len(tasks))
         self._warn_of_threads(workers)
         signals = self.task.call.signals
@@ -134,7 +134,7 @@ class WorkersLauncher(BaseLauncher):
             self.task.outcomes += pool.outcomes.values()
 
     def _warn_of_threads(self, workers: int) -> None:
-        """Say so when torch has more threads than there are CPUs, before it costs time."""
+        """Warn in advance if torch has more threads than there are CPUs."""
         plan = self.task.plan
         configs = [job.config for job in (plan.jobs or () if plan else ())]
         threads_per_worker, cores = max((c.torch_threads for c in configs), default=1), provenance.cores()
@@ -152,14 +152,14 @@ class WorkersLauncher(BaseLauncher):
 
 
 def register() -> None:
-    """Let `hydra/launcher=workers` choose it."""
+    """Register the launcher for `hydra/launcher=workers`."""
     Plugins.instance().class_name_to_class[TARGET] = WorkersLauncher
     node = {"_target_": TARGET, "workers": 1}
     ConfigStore.instance().store(group="hydra/launcher", name="workers", node=node, provider="rlox")
 
 
 def shared_thread_environment(workers: int) -> dict[str, str]:
-    """What the environment of a worker has besides: unless somebody has chosen, they share the CPUs."""
+    """Return extra variables for workers: they share the CPUs unless the user has set a number of threads."""
     if any(name in os.environ for name in THREAD_COUNT_VARIABLES):
         return {}
     return {THREAD_COUNT_VARIABLES[0]: str(max(1, num_threads() // workers))}

@@ -1,6 +1,6 @@
-"""What can be set of the launchers of `hydra/launcher=`, and which values of it can be kept.
+"""The settings of the launchers of `hydra/launcher=`, and their valid values.
 
-The names are those of Hydra's published launchers, of what makes sense where each job is accounted for.
+The names are those of Hydra's published launchers, as far as they make sense where each job is tracked.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from rlox.configs import nearest
 from rlox.errors import ConfigError
 from rlox_cli import provenance
 
-# What can be set of a job in a queue, with the names of submitit; null: as submitit or Slurm has it.
+# Settings of a queued job, with submitit's names; null: the default of submitit or Slurm.
 QUEUE: Mapping[str, Any] = {
     "submitit_folder": "${hydra.sweep.dir}/.submitit/%j",
-    "timeout_min": 1440,  # an hour, which the published launcher gives, ends most trainings
+    "timeout_min": 1440,  # the published launcher's hour would end most trainings
     "cpus_per_task": None,
     "gpus_per_node": None,
     "tasks_per_node": 1,
@@ -28,12 +28,12 @@ QUEUE: Mapping[str, Any] = {
 SLURM: Mapping[str, Any] = {
     **dict.fromkeys(("partition", "qos", "comment", "constraint", "exclude", "gres", "account")),
     **dict.fromkeys(("cpus_per_gpu", "gpus_per_task", "mem_per_gpu", "mem_per_cpu", "setup")),
-    "signal_delay_s": 120,  # before time is up the job is told, and saves
-    "max_num_timeout": 3,  # how often it then goes on in a job of its own
+    "signal_delay_s": 120,  # the job gets a signal before the time limit, and saves
+    "max_num_timeout": 3,  # how often it is then continued in a new job
     "additional_parameters": {},
     "array_parallelism": 256,
 }
-# Of `ray.init` and of `ray.remote`; null: as Ray has it.
+# Arguments of `ray.init` and `ray.remote`; null: Ray's default.
 RAY: Mapping[str, Any] = {
     "init": dict.fromkeys(("address", "num_cpus", "num_gpus", "resources", "runtime_env")),
     "remote": {
@@ -51,7 +51,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Expectation(NamedTuple):
-    """What a value has to be, in words, and whether one is."""
+    """A description of valid values, and the check of a value."""
 
     description: str
     is_valid: Callable[[Any], bool]
@@ -103,7 +103,7 @@ EXPECTED: Mapping[str, Expectation] = {
 
 
 def require_settings(launcher: str, settings: Mapping[str, Any]) -> None:
-    """`ConfigError` for a setting that the launcher does not have, or a value that it cannot be."""
+    """Raise `ConfigError` for a setting that the launcher does not have, or for an invalid value."""
     _require_known(launcher, settings, SETTINGS[launcher], "")
     if launcher == "ray":
         _require_ray_capacity(settings.get("ray") or {})
@@ -124,7 +124,7 @@ def _require_known(launcher: str, settings: Mapping[str, Any], known: Mapping[st
 
 
 def _require_ray_capacity(ray: Mapping[str, Any]) -> None:
-    """What a Ray has is its own, or said; a task that asks for more would wait for ever."""
+    """Check that Ray has the resources of a task, which would else wait for ever; a cluster has its own."""
     init = {key: value for key, value in (ray.get("init") or {}).items() if value is not None}
     address = init.get("address") or os.environ.get("RAY_ADDRESS", "local")
     if address != "local":

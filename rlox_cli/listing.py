@@ -1,4 +1,4 @@
-"""What `rlox list` shows, line by line."""
+"""`rlox list`: the lines of its listings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ HEAD = ("state", "date", "seed", "progress", "score", "label", "run")
 
 
 def format_listing(config: ListConfig) -> list[str]:
-    """The listing; a line that says so where there is nothing."""
+    """Return the lines of the listing; an empty listing is one line that says so."""
     special = {"runs": _run_rows, "plugins": _plugin_rows}
     rows = list(special.get(config.what, _option_rows)(config))
     if not rows:
@@ -56,7 +56,7 @@ def format_listing(config: ListConfig) -> list[str]:
 
 
 def _option_rows(config: ListConfig) -> Iterator[tuple[str, str]]:
-    """The options of a group with a line on each."""
+    """Yield the options of a group, each with a line about it."""
     registry = next((group.registry for group in RUN.groups if group.name == config.what), {})
     names = set(group_options(config.what, conf_folders()))
     if config.what == "env":
@@ -67,7 +67,7 @@ def _option_rows(config: ListConfig) -> Iterator[tuple[str, str]]:
 
 
 def _plugin_rows(config: ListConfig) -> Iterator[tuple[str, ...]]:
-    """What installed packages offer, and whether it is used."""
+    """Yield the plugins of installed packages and their states."""
     for offer in plugins.plugin_entries():
         row = (offer.entry_point.name, offer.source, plugin_state(offer), offer.summary)
         if any((config.contains or "").lower() in part.lower() for part in row[:2]):
@@ -76,7 +76,7 @@ def _plugin_rows(config: ListConfig) -> Iterator[tuple[str, ...]]:
 
 def _describe_option(group: str, name: str, registry: Mapping[str, type[Any]]) -> str:
     offers = [o for o in plugins.plugin_entries() if (o.kind, o.name) == (group, name) and not is_shadowed(o)]
-    if offers:  # it is not imported to ask it
+    if offers:  # a plugin is not imported for this
         return ", ".join(f"of {o.source}: {o.summary}".removesuffix(": ") for o in offers)
     if group == "env" and (name in gym.registry or name in OPTIONAL_PACKAGE_IDS):
         return _describe_env(name)
@@ -85,7 +85,7 @@ def _describe_option(group: str, name: str, registry: Mapping[str, type[Any]]) -
         # no plugin is imported for this
         modules = [config_class.__module__ for config_class in dict.values(ALGO_CONFIGS)]
         is_alone_in_module = modules.count(kind.__module__) == 1
-        # an algorithm's file begins with its name and paper, its class with where defaults are from
+        # an algorithm's module docstring starts with name and paper, its class's with the source of defaults
         docstring = (
             sys.modules[kind.__module__].__doc__ if group == "algo" and is_alone_in_module else kind.__doc__
         )
@@ -98,7 +98,7 @@ def _describe_option(group: str, name: str, registry: Mapping[str, type[Any]]) -
 
 
 def _first_sentence(lines: Iterable[str]) -> str:
-    """What the first comment of a file says first, however many lines that takes."""
+    """Return the first sentence of a file's first comment; it may span several lines."""
     comment_lines = dropwhile(lambda line: line[:1] != "#" or line[1:].strip()[:1] in ("", "@"), lines)
     text = "\n".join(line[1:].strip() for line in takewhile(lambda line: line[:1] == "#", comment_lines))
     end = SENTENCE_END.search(text)
@@ -106,16 +106,16 @@ def _first_sentence(lines: Iterable[str]) -> str:
 
 
 def _describe_env(name: str) -> str:
-    """What Gymnasium says of it without making one, and what has to be installed first."""
+    """Describe an environment from Gymnasium's registry, without creating it, and name missing packages."""
     from rlox._core import native_env_ids
 
-    if name not in gym.registry:  # packages that register theirs when they are imported
+    if name not in gym.registry:  # its package registers it on import
         kind, package = ("Atari", "ale_py") if name in ATARI_IDS else ("MiniGrid", "minigrid")
         needs = install_hint(package)
         return f"{kind}{f', needs: {needs}' if needs else ''}"
     spec = gym.registry[name]
     if getattr(spec.entry_point, "__module__", "").startswith("gymnasium.envs"):
-        return "not in Gymnasium any more"  # a function that says where it went
+        return "not in Gymnasium any more"  # the entry point is a function that says where it went
     limit, solved, needs = spec.max_episode_steps, spec.reward_threshold, install_hint(spec.entry_point)
     parts = (
         f"at most {limit:,} steps" if limit else "no time limit",
@@ -127,11 +127,11 @@ def _describe_env(name: str) -> str:
 
 
 class _RunRow(NamedTuple):
-    """How a run stands."""
+    """The state of a run, as a row."""
 
     path: Path
     state: str
-    started_at: datetime  # in the time of this machine
+    started_at: datetime  # in this machine's time zone
     seed: str = ""
     progress: str = ""
     score: str = ""
@@ -140,13 +140,13 @@ class _RunRow(NamedTuple):
     env: str = ""
 
     def row(self) -> tuple[str, ...]:
-        """Its line, as `HEAD` has it."""
+        """Return the row in the order of `HEAD`."""
         date = f"{self.started_at:%Y-%m-%d %H:%M}"
         rest = (self.seed, self.progress, self.score, self.label, str(self.path))
         return tuple(map(summary.replace_unprintable, (self.state, date, *rest)))
 
     def matches(self, config: ListConfig) -> bool:
-        """Whether it has the text, the state, the algorithm and the environment that are asked for."""
+        """Return whether it has the requested text, state, algorithm and environment."""
         filters, text = config.only, config.contains or ""
         return (
             any(text in part for part in (self.label, str(self.path)))
@@ -157,7 +157,7 @@ class _RunRow(NamedTuple):
 
 
 def _run_rows(config: ListConfig) -> Iterator[tuple[str, ...]]:
-    """The runs that are asked for, the newest last."""
+    """Yield the requested runs, the newest last."""
     root = Path(config.run_root)
     if not root.is_dir():
         raise ConfigError(f"run_root={root}: no such folder")
@@ -176,7 +176,7 @@ def _run_folders(root: Path) -> Iterator[Path]:
 
 
 def _read_run(path: Path) -> _RunRow:
-    """How a run stands. Whether it is going on is known by its lock: what it wrote last may be old."""
+    """Read the state of a run; its lock says whether it is running, as the last status may be old."""
     started_at = _started_at(path)
     try:
         status = read_status(path)
@@ -211,7 +211,7 @@ def _read_run(path: Path) -> _RunRow:
 
 
 def _started_at(path: Path) -> datetime:
-    """When a run began, by its provenance, else by the time of its oldest file."""
+    """Return when a run began, by its provenance, else by its oldest file."""
     with suppress(OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         timestamp = json.loads(read_file(path / "provenance.json"))["started"]
         return datetime.fromtimestamp(datetime.fromisoformat(timestamp).timestamp())
@@ -221,7 +221,7 @@ def _started_at(path: Path) -> datetime:
 
 
 def _label(run: Mapping[str, Any]) -> str:
-    """What people call the run: its name, and its tags in brackets."""
+    """Return the label of the run: its name, and its tags in brackets."""
     tags = ", ".join(map(str, run.get("tags") or ()))
     text = " ".join(filter(None, [str(run.get("name") or ""), f"[{tags}]" if tags else ""]))
     return summary.replace_unprintable(text)

@@ -1,4 +1,4 @@
-"""The command `rlox`: which subcommand, which exit code."""
+"""The command `rlox`: runs a subcommand and returns the exit code."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ examples
 
 rlox COMMAND --help lists every key with its default, range and meaning.
 rlox COMMAND --cfg job shows the configuration without running it."""
-MAX_THREADS = 1024  # as many as the data plane takes
-# flags that ask for text
+MAX_THREADS = 1024  # the maximum of the data plane
+# flags that only print text
 SHOW_FLAGS = ("-h", "--help", "--hydra-help", "-c", "--cfg", "-i", "--info")
 
 
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report_truncated_output(args: list[str], output: NonFailingStream) -> int:
-    """0, or 5 and a message where a disk had no room for what a command printed, and that is all it does."""
+    """Return 5, with a message, if a print-only command could not write its output to a full disk; else 0."""
     output.flush()
     if output.disk_full_error is None or not _is_print_only(args):
         return 0
@@ -62,14 +62,14 @@ def _is_print_only(args: list[str]) -> bool:
 
 
 def _leave_quickly() -> None:
-    """Look for garbage once: the interpreter does several times as it ends, a second with torch loaded."""
+    """Collect garbage once: at exit the interpreter would do so several times, a second with torch loaded."""
     gc.collect()
-    if "triton" not in sys.modules:  # whose objects say that they were leaked, a screen of them
+    if "triton" not in sys.modules:  # its objects would print a screen of leak reports
         gc.freeze()
 
 
 def usage() -> str:
-    """The text of `rlox --help`."""
+    """Return the text of `rlox --help`."""
     all_commands = [commands.load(name) for name in commands.names()]
     lines = {c.name: c.summary for c in all_commands}
     lines |= {c.alias.name: c.alias.summary for c in all_commands if c.alias}
@@ -101,7 +101,7 @@ def _dispatch(args: list[str]) -> int:
 
 
 def _find_command(name: str) -> tuple[Command, Alias | None] | None:
-    """The command of that name, or the one that has it as an alias."""
+    """Return the command of that name or alias."""
     if name in commands.names():
         return commands.load(name), None
     for command in map(commands.load, commands.names()):
@@ -113,7 +113,7 @@ def _find_command(name: str) -> tuple[Command, Alias | None] | None:
 def _report_unknown_command(name: str) -> int:
     aliases = [c.alias.name for c in map(commands.load, commands.names()) if c.alias]
     known = sorted([*commands.names(), *aliases])
-    from rlox.configs import nearest  # late: the commands that there are need none of it
+    from rlox.configs import nearest  # late: a known command does not need it
 
     print(f"rlox: unknown command '{name}'{nearest(name, known)}", file=sys.stderr)
     print(f"  commands: {', '.join(known)}; rlox --help", file=sys.stderr)
@@ -135,7 +135,7 @@ def _run_command(command: Command, arguments: list[str], alias: Alias | None) ->
     except SignalInterrupt as interrupt:
         print(f"rlox {name}: stopped", file=sys.stderr)
         return interrupt.code
-    except SystemExit as exit_request:  # Hydra, after --hydra-help and its like, and a sweep with failures
+    except SystemExit as exit_request:  # from Hydra after --hydra-help etc., and from a sweep with failures
         return exit_request.code if isinstance(exit_request.code, int) else int(exit_request.code is not None)
     except Exception as error:
         from rlox_cli.messages import describe, shorten, strip_frames
@@ -148,7 +148,7 @@ def _run_command(command: Command, arguments: list[str], alias: Alias | None) ->
 
 
 def _require_current_dir() -> None:
-    """`StorageError` where the current folder is gone: every relative path would fail, each its way."""
+    """Raise `StorageError` if the current folder is gone: every relative path would fail differently."""
     try:
         Path.cwd()
     except FileNotFoundError as error:
@@ -156,7 +156,7 @@ def _require_current_dir() -> None:
 
 
 def _require_threads() -> None:
-    """`ConfigError` for an `RLOX_THREADS` that the data plane would pass over."""
+    """Raise `ConfigError` for an `RLOX_THREADS` that the data plane would ignore."""
     value = os.environ.get("RLOX_THREADS")
     if value is not None and not (value.isascii() and value.isdecimal() and 1 <= int(value) <= MAX_THREADS):
         raise ConfigError(

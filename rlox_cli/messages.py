@@ -1,4 +1,4 @@
-"""Errors in words: what was wrong, and the nearest right name."""
+"""Error messages: the mistake and the nearest valid name."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ MAX_LINES = 8
 TRACEBACK = "Traceback (most recent call last):"
 MAX_LISTED_OPTIONS = 20
 
-# Packages that bring options of Hydra's own groups.
+# Packages that add options to Hydra's own groups.
 PLUGINS = {"hydra/launcher=rq": "hydra-rq-launcher"}
 
-# What other libraries call it: last part of a key -> our key.
+# Names in other libraries: last part of a key -> rlox's key.
 SYNONYMS = {
     "total_timesteps": "total_steps",
     "n_timesteps": "total_steps",
@@ -50,7 +50,7 @@ SYNONYMS = {
 
 
 def describe(error: BaseException) -> str:
-    """The message; the type too where it is not one that rlox words itself."""
+    """Return the message; with the type if rlox does not word the error itself."""
     text = redact(str(error))
     if isinstance(error, OSError) and is_disk_error(error):
         path_text = redact(str(error.filename or "a file"))
@@ -63,7 +63,7 @@ def describe(error: BaseException) -> str:
 
 
 def strip_frames(text: str) -> str:
-    """A message with a traceback in it, of which the innermost frame and the error are left."""
+    """Reduce the traceback in a message to its innermost frame and the error."""
     head, marker, trace = text.partition(f"\n{TRACEBACK}")
     if not marker:
         return text
@@ -73,13 +73,13 @@ def strip_frames(text: str) -> str:
 
 
 def shorten(text: str, lines: int = MAX_LINES) -> str:
-    """At most `lines` lines, the empty ones dropped."""
+    """Return at most `lines` lines, without empty ones."""
     nonempty_lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     return "\n".join(nonempty_lines if len(nonempty_lines) <= lines else [*nonempty_lines[: lines - 1], "…"])
 
 
 def nearest_keys(key: str, names: Iterable[str]) -> str:
-    """`; did you mean ...?` over full key names: by synonym, by last part, then by spelling."""
+    """Return `; did you mean ...?` over full key names: by synonym, by last part, then by spelling."""
     known = list(names)
     last = key.rsplit(".", 1)[-1]
     matches = _by_last_part(last, known)
@@ -92,27 +92,27 @@ def nearest_keys(key: str, names: Iterable[str]) -> str:
 
 
 def _by_last_part(last: str, known: Iterable[str]) -> list[str]:
-    """Keys that end in `last`, or that have what other libraries call so."""
+    """Return the keys that end in `last`, and rlox's key for that name in other libraries."""
     names = list(known)
     matches = [SYNONYMS[last]] if SYNONYMS.get(last) in names else []
     return matches + [name for name in names if name.rsplit(".", 1)[-1] == last]
 
 
 def unknown_key(key: str, names: Iterable[str], owners: Sequence[str] = ()) -> ConfigError:
-    """The error for a key that no dataclass declares, or only those of the options `owners`."""
+    """Return the error for a key that no dataclass declares, or only those of the options `owners`."""
     if owners:
         return ConfigError(f"unknown key '{key}': it belongs to {' and '.join(owners)}")
     return ConfigError(f"unknown key '{key}'{nearest_keys(key, names)}")
 
 
 def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigError:
-    """The error for an option that a group does not have; short lists are shown whole."""
+    """Return the error for an option that a group does not have; short lists are shown in full."""
     names = sorted(options)
     if group == "hydra":
         return _unknown_plugin(f"hydra/{option.replace('/', '=', 1)}")
     if group == "env":
         module, colon, name = option.rpartition(":")
-        from rlox.envs.ids import describe_registered_ids  # late: it brings Gymnasium
+        from rlox.envs.ids import describe_registered_ids  # late: it imports Gymnasium
 
         hint = describe_registered_ids(module) if module else ""
         hint += nearest(name, {*names, *OPTIONAL_PACKAGE_IDS}, module + colon)
@@ -121,7 +121,7 @@ def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigErr
         return UnknownNameError(f"env={option}: no such environment in Gymnasium{hint}")
     if not names:
         return UnknownNameError(f"{group}={option}: no such option; the group '{group}' has none")
-    # of presets only those of the same algorithm are near, by the name of the environment alone
+    # presets are compared within one algorithm, by the name of the environment alone
     algo, slash, name = option.rpartition("/")
     env_names = [known.removeprefix(f"{algo}/") for known in names if known.startswith(f"{algo}/")]
     hint = nearest(name, env_names, f"{algo}/") if slash else nearest(option, names)
@@ -133,7 +133,7 @@ def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigErr
 
 
 def _unknown_plugin(choice: str) -> ConfigError:
-    """The error for an option of one of Hydra's own groups, which packages bring."""
+    """Return the error for an option of one of Hydra's own groups, which packages extend."""
     if choice in PLUGINS:
         return MissingExtraError(
             f"{choice} needs a package that is not installed: pip install {PLUGINS[choice]}"
@@ -144,7 +144,7 @@ def _unknown_plugin(choice: str) -> ConfigError:
 
 
 def unknown_flag(flag: str, value: str | None, names: Sequence[str]) -> ConfigError:
-    """The error for what other programs take with dashes: here it is a key."""
+    """Return the error for a setting with dashes, as in other programs: here it is a key."""
     key = flag.lstrip("-").replace("-", "_")
     known = [name for name in names if name == key] or _by_last_part(key, names)
     if not known:
@@ -163,9 +163,9 @@ def from_hydra(
     sweep_hint: str,
     list_keys: Collection[str] = (),
 ) -> ConfigError:
-    """Hydra's and OmegaConf's composition errors, reworded.
+    """Return a composition error of Hydra or OmegaConf, reworded.
 
-    `options` lists those of a group, `owners` those that have a key; `sweep_hint` is how to give a key
+    `options` lists those of a group, `owners` those that have a key; `sweep_hint` shows how to give a key
     several values; `list_keys` are the keys that take a list.
     """
     if isinstance(error, OverrideParseException):
@@ -177,7 +177,7 @@ def from_hydra(
         return unknown_option(match[1], match[2], options(match[1]))
     if match := re.search(r"Could not override '([^'@]+)", text):
         group = match[1]
-        if group in names and "." not in group:  # a group of which no option exists
+        if group in names and "." not in group:  # a group without options
             return unknown_option(group, _value_of(group, text), options(group))
         return unknown_key(group, names, owners(group))
     if match := re.search(r"Could not delete from config\. '([^']+)' does not exist", text):
@@ -203,7 +203,7 @@ def from_hydra(
 
 
 def yaml_error(error: YAMLError) -> ConfigError:
-    """The error for a configuration file that is not YAML."""
+    """Return the error for a configuration file that is not YAML."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None:
         return ConfigError(f"a configuration file is not YAML: {error}")
@@ -212,7 +212,7 @@ def yaml_error(error: YAMLError) -> ConfigError:
 
 
 def require_readable(override: str) -> None:
-    """`ConfigError` for a number of more digits than Python reads."""
+    """Raise `ConfigError` for a number with more digits than Python reads."""
     key, _, value = override.partition("=")
     max_digits = sys.int_info.default_max_str_digits
     if re.search(rf"\d{{{max_digits + 1}}}", value):
@@ -220,7 +220,7 @@ def require_readable(override: str) -> None:
 
 
 def malformed_override(error: OverrideParseException) -> ConfigError:
-    """The error for an override that Hydra's grammar does not know."""
+    """Return the error for an override that Hydra's grammar rejects."""
     override = error.override
     if "=" not in override and not override.startswith("~"):
         return ConfigError(f"'{override}' is not an override, expected key=value, e.g. env=CartPole-v1")

@@ -1,4 +1,4 @@
-"""Mistakes in configuration files of the user's own that Hydra explains without naming the file."""
+"""Mistakes in the user's configuration files that Hydra reports without naming the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MISSING_BASE_PATTERN = re.compile(r"Could not (?:find|load) 'buffer/_of/([^']+)
 
 
 def require_packages(overrides: Iterable[str], folders: Sequence[Path]) -> None:
-    """`ConfigError` for an experiment's file that does not say where its keys belong."""
+    """Raise `ConfigError` for an experiment file that does not name the package of its keys."""
     for override in overrides:
         group, _, options = override.lstrip("+").partition("=")
         for option in options.split(",") if group.split("/")[0] == "exp" else ():
@@ -30,7 +30,7 @@ def require_packages(overrides: Iterable[str], folders: Sequence[Path]) -> None:
 
 
 def explain_error(error: BaseException, folders: Sequence[Path]) -> ConfigError | None:
-    """What is wrong in which file, where Hydra's error does not say it."""
+    """Return an error that names the file and the mistake, if Hydra's error does not."""
     if isinstance(error, UnicodeDecodeError):
         unreadable_path = next(filter(_is_not_utf8, _user_files(folders)), None)
         if unreadable_path is not None:
@@ -47,13 +47,13 @@ def explain_error(error: BaseException, folders: Sequence[Path]) -> ConfigError 
 
 
 def _find_option_file(group: str, option: str, folders: Sequence[Path]) -> Path | None:
-    """The file of an option in the user's folders, the last of them first."""
+    """Return the file of an option in the user's folders; the last folder wins."""
     paths = [folder / group / f"{option}.yaml" for folder in reversed(folders) if folder != CONF]
     return next((path for path in paths if path.is_file()), None)
 
 
 def _has_package(path: Path) -> bool:
-    """Whether a file says where its keys belong; true of one that is no YAML, which is told elsewhere."""
+    """Return whether a file names its package; true for invalid YAML, which is reported elsewhere."""
     data = path.read_bytes()
     try:
         yaml.compose(data.decode("utf-8"))

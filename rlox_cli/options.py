@@ -1,4 +1,4 @@
-"""Folders of configuration files, and the options that they have for each group."""
+"""Folders of configuration files, and their options for each group."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ CONF = Path(__file__).parent / "conf"
 
 
 def conf_folders(config_dir: str | None = None) -> list[Path]:
-    """The conf folders in force, what wins last: plugins', the shipped one, the user's, `--config-dir`."""
+    """Return the conf folders in use, the last one wins: plugins', shipped, the user's, `--config-dir`."""
     extra = [config_dir] if config_dir else []
     plugin_folders = [folder for _, folder in plugins.conf_folders()]
     return [*plugin_folders, CONF, *(Path(p).absolute() for p in [*user_conf_folders(), *extra])]
 
 
 def user_conf_folders() -> list[str]:
-    """The folders in RLOX_CONF_PATH, as they are written there: the last one wins."""
+    """Return the folders in RLOX_CONF_PATH, as they are written there; the last one wins."""
     return [p for p in os.environ.get("RLOX_CONF_PATH", "").split(os.pathsep) if p]
 
 
 def require_user_conf_folders() -> None:
-    """`ConfigError` for what RLOX_CONF_PATH names and is no folder."""
+    """Raise `ConfigError` for an entry of RLOX_CONF_PATH that is not a folder."""
     for path in map(Path, user_conf_folders()):
         if not path.is_dir():
             problem = "a file, expected a folder" if path.exists() else "no such folder"
@@ -40,19 +40,19 @@ def require_user_conf_folders() -> None:
 
 
 def group_options(group: str, folders: Iterable[Path]) -> list[str]:
-    """The options of a config group: files in the conf folders, plugins', and for env the registered ids."""
+    """Return the options of a config group: files in conf folders, plugins', and for env registered ids."""
     options = set(declared_options(group, folders))
     if group == "env":
-        from rlox.envs.ids import env_ids  # late: it brings Gymnasium
+        from rlox.envs.ids import env_ids  # late: it imports Gymnasium
 
         options.update(env_ids())
     return sorted(options)
 
 
 def declared_options(group: str, folders: Iterable[Path]) -> list[str]:
-    """Those of files in the conf folders and of plugins.
+    """Return the options from files in the conf folders and from plugins.
 
-    What begins with an underscore is for other files to be built on, and no option.
+    A name with a leading underscore is a base for other files, not an option.
     """
     paths = {
         path.relative_to(folder / group).with_suffix("")
@@ -60,7 +60,7 @@ def declared_options(group: str, folders: Iterable[Path]) -> list[str]:
         for path in (folder / group).rglob("*.yaml")
     }
     options = {p.as_posix() for p in paths if not any(part.startswith("_") for part in p.parts)}
-    if group == "tuned":  # the file exists because Hydra refuses null here; people write null
+    if group == "tuned":  # `none.yaml` exists because Hydra refuses null here; users write null
         options = {"null" if name == "none" else name for name in options}
     if group in plugins.KINDS:
         options.update(plugins.plugin_names(group))
@@ -68,7 +68,7 @@ def declared_options(group: str, folders: Iterable[Path]) -> list[str]:
 
 
 def read_option_file(group: str, option: str, folders: Iterable[Path]) -> dict[str, Any]:
-    """What the file of an option says, the last folder's first; empty where there is none to read."""
+    """Return the content of an option's file, from the last folder that has it; else empty."""
     for folder in reversed(list(folders)):
         path = folder / group / f"{option}.yaml"
         if path.is_file():
@@ -77,7 +77,7 @@ def read_option_file(group: str, option: str, folders: Iterable[Path]) -> dict[s
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
-    """A configuration file as plain data; empty where it is none: Hydra says what is wrong with it."""
+    """Return a configuration file as plain data; empty if it is invalid, since Hydra reports the mistake."""
     try:
         return copy.deepcopy(_read_shipped(path)) if CONF in path.parents else plain_yaml.load(path)
     except (ConfigError, OSError):
@@ -86,5 +86,5 @@ def read_config_file(path: Path) -> dict[str, Any]:
 
 @functools.cache
 def _read_shipped(path: Path) -> dict[str, Any]:
-    """A file of rlox's own: nobody writes those while it runs, and one command looks into them many times."""
+    """Read one of rlox's own files; cached, as it does not change and one command reads it many times."""
     return plain_yaml.load(path)

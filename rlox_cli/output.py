@@ -1,7 +1,7 @@
-"""Standard output and error that may go away: a pipe's reader, a terminal, room on a disk.
+"""Standard output and error that may fail: a closed pipe, a lost terminal, a full disk.
 
-What is shown is never a reason to end a command: once a stream fails, the rest of it is dropped. That a disk
-had no room for it is kept, for commands that do nothing but print.
+A failing output never ends a command: once a stream fails, the rest of it is dropped. The error of a full
+disk is kept, for commands that only print.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from rlox_cli.exit_codes import DISK_FULL_ERRORS
 
 
 class NonFailingStream:
-    """A text stream whose writes do not fail; characters that it cannot say become `?`."""
+    """A text stream whose writes do not fail; characters that it cannot encode become `?`."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
         self._is_closed = stream is None  # closed before the command began
-        self.disk_full_error: OSError | None = None  # where a disk had no room for the rest
+        self.disk_full_error: OSError | None = None  # set if a disk had no room for the rest
 
     def write(self, text: str) -> int:
-        """Write while somebody reads."""
+        """Write the text; drop it once the stream has failed."""
         with self._drop_on_error():
             if self._stream is not None and not self._is_closed:
                 self._write_all(self._stream, self._encodable(text))
         return len(text)
 
     def writelines(self, lines: Iterator[str]) -> None:
-        """Write each of them."""
+        """Write each line."""
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        """Hand on what is held back."""
+        """Write what is buffered."""
         with self._drop_on_error():
             if self._stream is not None and not self._is_closed:
                 self._stream.flush()
 
     def isatty(self) -> bool:
-        """Whether a terminal shows it."""
+        """Return whether the stream is a terminal."""
         with suppress(OSError, ValueError):
             return self._stream is not None and not self._is_closed and self._stream.isatty()
         return False
@@ -58,7 +58,7 @@ class NonFailingStream:
         if not isinstance(raw, io.RawIOBase):
             stream.write(text)
             return
-        # with PYTHONUNBUFFERED the stream drops what one call has not taken
+        # with PYTHONUNBUFFERED the stream drops what one call has not written
         remaining = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
         while remaining and (n_bytes := raw.write(remaining)):
             remaining = remaining[n_bytes:]
@@ -71,15 +71,15 @@ class NonFailingStream:
     def _drop_on_error(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, ValueError) as error:  # ValueError: somebody closed it
+        except (OSError, ValueError) as error:  # ValueError: the stream is closed
             if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
                 self.disk_full_error = error
             self._drop()
 
     def _drop(self) -> None:
-        """From here on nowhere: also what is still held back, which Python writes when it exits."""
+        """Redirect the stream to the null device, also what is buffered, which Python writes at exit."""
         self._is_closed = True
-        with suppress(OSError, ValueError, AttributeError):  # it may have no file number
+        with suppress(OSError, ValueError, AttributeError):  # it may have no file descriptor
             devnull = os.open(os.devnull, os.O_WRONLY)
             os.dup2(devnull, cast(TextIO, self._stream).fileno())
             os.close(devnull)
@@ -87,8 +87,9 @@ class NonFailingStream:
 
 @contextmanager
 def non_failing_output() -> Iterator[NonFailingStream]:
-    """While active, standard output, which is given, and error are `NonFailingStream`; both are flushed at
-    the end.
+    """Replace standard output and error by `NonFailingStream`s and yield that of standard output.
+
+    Both are flushed at the end.
     """
     _open_closed_streams()
     before = sys.stdout, sys.stderr
@@ -103,11 +104,12 @@ def non_failing_output() -> Iterator[NonFailingStream]:
 
 
 def _open_closed_streams() -> None:
-    """Open nowhere for each standard stream that is closed: the next file would have its number, and what
-    is written to standard error by number would be in it.
+    """Open the null device for each closed standard stream.
+
+    Else the next file would get its descriptor, and receive what is written to standard error by descriptor.
     """
     for number in range(3):
         try:
             os.fstat(number)
-        except OSError:  # the lowest number that is free is this one
+        except OSError:  # `os.open` takes the lowest free descriptor, which is this one
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)

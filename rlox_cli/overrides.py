@@ -1,4 +1,4 @@
-"""Overrides of a training run in the spellings that Hydra takes."""
+"""Rewrite the overrides of a training run for Hydra."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PASSWORD_PATTERN = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 
 
 def rewrite_overrides(raw_overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
-    """What Hydra is given for a run's overrides; `ConfigError` for what it would explain badly."""
+    """Return a run's overrides for Hydra; raise `ConfigError` where Hydra's error would be unclear."""
     require_lists(RUN, raw_overrides, folders)
     env_overrides = [o for o in raw_overrides if o.startswith("env=")]
     overrides = [
@@ -42,7 +42,7 @@ def rewrite_overrides(raw_overrides: Sequence[str], folders: Sequence[Path]) -> 
 
 
 def require_no_password(override: str) -> None:
-    """`ConfigError` for an address with a password, which would be in files of the run or sweep."""
+    """Raise `ConfigError` for an address with a password, which files of the run or sweep would hold."""
     key, _, value = override.lstrip("+").partition("=")
     is_saved = key in ADDRESS_KEYS or (key.startswith("logger") and "tracking_uri" in override)
     key = key.replace("hydra.sweeper.", "search.")  # as it is typed
@@ -54,9 +54,9 @@ def require_no_password(override: str) -> None:
 
 
 def require_one_list(overrides: Sequence[str]) -> None:
-    """`ConfigError` for a key with a list of values that is given again without all of them.
+    """Raise `ConfigError` if a key with a list of values is given again without all of them.
 
-    Jobs of that list would be lost; a longer list behind it is a sweep that grows.
+    Jobs of the first list would be lost; a longer second list is a sweep that grows.
     """
     last_by_key: dict[str, str] = {}
     for override in overrides:
@@ -72,22 +72,22 @@ def require_one_list(overrides: Sequence[str]) -> None:
 
 
 def has_several_values(override: str) -> bool:
-    """Whether an override has several values, of a job each."""
-    with suppress(OverrideParseException):  # which is told where it is composed
+    """Return whether an override has several values, one per job."""
+    with suppress(OverrideParseException):  # composition reports it
         return bool(OverridesParser.create().parse_override(override).is_sweep_override())
     return False
 
 
 def _disable_preset(overrides: Sequence[str]) -> list[str]:
-    """Without a preset where a model or text is the user's: those of text are of small new models."""
+    """Return `tuned=none` for the user's own model or text: presets of text are for small new models."""
     values = dict(o.split("=", 1) for o in overrides if "=" in o)
     has_own_text = values.get("dataset", "null") != "null" or values.get("model", TINY) not in (TINY, "null")
     return ["tuned=none"] if has_own_text and "tuned" not in values else []
 
 
 def env_id_as_group(override: str, env_overrides: Sequence[str]) -> str:
-    """`env.id=X` as `env=X`, by which the environment has its own presets."""
-    if not override.startswith("env.id=") or override[7:8] in "[{":  # no name, which is said later
+    """Rewrite `env.id=X` as `env=X`, so that the environment's presets apply."""
+    if not override.startswith("env.id=") or override[7:8] in "[{":  # not a name, which is reported later
         return override
     if env_overrides:
         raise ConfigError(f"{env_overrides[0]} and {override} both name the environment; give one of them")
@@ -95,7 +95,7 @@ def env_id_as_group(override: str, env_overrides: Sequence[str]) -> str:
 
 
 def require_lists(schema: Schema, overrides: Sequence[str], folders: Sequence[Path]) -> None:
-    """Refuse mappings where there is a list or a number, which Hydra explains badly."""
+    """Raise `ConfigError` for a mapping in place of a list or number; Hydra's error would be unclear."""
     keys = {key.name: key for key in schema.keys(schema.chosen_options(overrides, folders))}
     for override in overrides:
         name, _, value = override.lstrip("+").partition("=")
@@ -111,7 +111,7 @@ def require_lists(schema: Schema, overrides: Sequence[str], folders: Sequence[Pa
 
 
 def rewrite_override(override: str, folders: Sequence[Path]) -> Iterator[str]:
-    """The override, or what stands for one that Hydra crashes on; `ConfigError` for what it skips."""
+    """Yield the override, or a replacement if Hydra crashes on it; raise `ConfigError` if Hydra skips it."""
     key, equals, value = override.partition("=")
     if key.lstrip("+~") == "resume":
         if override == "resume=null":
@@ -140,14 +140,15 @@ def rewrite_override(override: str, folders: Sequence[Path]) -> Iterator[str]:
 
 
 def allow_open_keys(override: str) -> str:
-    """`env.kwargs` is open: its keys belong to the environment, so Hydra's struct mode must not judge
-    them.
+    """Let overrides add keys to `env.kwargs`.
+
+    Its keys belong to the environment, so Hydra's struct mode must not reject them.
     """
     return re.sub(r"^\+?(?=env\.kwargs[.=])", "++", override)
 
 
 def _require_matching_preset(overrides: Sequence[str], folders: Sequence[Path]) -> None:
-    """Reject the preset of an algorithm that is not the one chosen: its keys would be unknown."""
+    """Raise `ConfigError` for a preset of another algorithm: its keys would be unknown."""
     algorithms = {
         option.tags[0]
         for option in RUN.chosen_options(overrides, folders)
@@ -164,9 +165,9 @@ def _require_matching_preset(overrides: Sequence[str], folders: Sequence[Path]) 
 
 
 def displaced_defaults(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
-    """Defaults for keys that a preset may give and the command line says in another way.
+    """Yield defaults for keys that a preset may set and that conflict with a key on the command line.
 
-    Where both are typed they contradict each other.
+    If both keys are typed, they contradict each other.
     """
     pairs = [o.lstrip("+~").partition("=") for o in overrides]
     values = {key: _parse_value(value) for key, _, value in pairs}
@@ -176,14 +177,14 @@ def displaced_defaults(overrides: Sequence[str], folders: Sequence[Path]) -> Ite
         for tag in option.tags:
             if option.group is ALGO:
                 require_one_schedule(tag, algo_values)
-            # which job of a sweep has a schedule shows when it is composed
+            # which job of a sweep has a schedule is known only after composition
             plain = {name: value and 0.0 for name, value in algo_values.items()}
             for name in conflicting_fields(option.group.registry[tag], plain):
                 yield f"{keys[name].name}={value_text(keys[name].default)}"
 
 
 def _parse_value(text: str) -> Any:
-    """None, true, a number, or else the text; of a sweep's several values the kind of any that is none."""
+    """Return None, a bool, a number or the text; for several values None if one is null, else the sum."""
     if "null" in text.split(","):
         return None
     if text in ("true", "false"):
@@ -195,7 +196,7 @@ def _parse_value(text: str) -> Any:
 
 
 def _require_tuned(value: str, folders: Sequence[Path]) -> None:
-    """Reject unknown presets: Hydra silently skips a missing option of an optional group."""
+    """Raise an error for unknown presets: Hydra silently skips a missing option of an optional group."""
     presets = group_options("tuned", folders)
     for name in value.split(","):
         if "$" not in name and name not in ("none", *presets):

@@ -1,4 +1,4 @@
-"""YAML as plain data: a file can name no code, repeat itself endlessly, or be resolved to more."""
+"""YAML as plain data: no code, no endless expansion by aliases, no resolved interpolations."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rlox.disk import read_file
 from rlox.errors import ConfigError
 
 MAX_BYTES = 1 << 20
-# YAML 1.1 takes 2e6 and 1e-3 for text; everyone else, Hydra too, for numbers.
+# YAML 1.1 reads 2e6 and 1e-3 as text; other readers, Hydra too, read numbers.
 EXPONENT = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):  # ten lines of aliases can stand for gigabytes
+        if self.check_event(yaml.AliasEvent):  # ten lines of aliases can expand to gigabytes
             mark = self.peek_event().start_mark
             raise yaml.composer.ComposerError(None, None, "an alias (*name)", mark)
         return super().compose_node(parent, index)
@@ -26,7 +26,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         keys: set[str] = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in keys:  # else the last one would count, without a word
+            if key.value in keys:  # else the last one would silently win
                 problem = f"the key {key.value!r} is there twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             keys.add(key.value)
@@ -43,7 +43,7 @@ for _yaml_class in (_Loader, _Dumper):
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file; `ConfigError` for anything but text, numbers, lists, mappings."""
+    """Return the mapping in a YAML file; raise `ConfigError` for other data than plain values and lists."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ConfigError(f"{path} is larger than any configuration")
@@ -61,7 +61,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def dump(data: Any) -> str:
-    """The text that `load` reads back as the same data."""
+    """Return the text that `load` reads back as the same data."""
     return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
 
 

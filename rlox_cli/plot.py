@@ -1,4 +1,4 @@
-"""`plots/learning_curve.png`: returns of episodes and their moving mean; losses where none are played."""
+"""`plots/learning_curve.png`: episode returns and their moving mean; losses if no episodes are played."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 EPISODE_COLOR, MEAN_COLOR, EVALUATION_COLOR = "#6baed6", "#08519c", "#d94801"
 MAX_POINTS = 20_000
-LOSS_PREFIX = "loss/"  # what the names of losses begin with
+LOSS_PREFIX = "loss/"  # the prefix of loss names
 AXIS_LABELS = {"env_steps": "environment steps", "updates": "updates", "samples": "samples"}
 
 
 def learning_curve(run: Path) -> Path | None:
-    """Draw the learning curve of a run folder; `None` when nothing has been played."""
+    """Draw the learning curve of a run folder and return its path; `None` if there is nothing to draw."""
     figure = curve_figure(run)
     if figure is None:
         return None
@@ -38,9 +38,9 @@ def learning_curve(run: Path) -> Path | None:
 
 
 def curve_figure(run: Path) -> Figure | None:
-    """The learning curve over the run's unit; `None` when there is none.
+    """Return the learning curve over the run's unit; `None` if there is none.
 
-    Where no episodes were played to learn from, as of datasets, the losses are drawn below the returns.
+    If no episodes were played for training, as with datasets, the losses are drawn below the returns.
     """
     result, unit, env = read_result(run), *_unit_and_env(run)
     rows, episodes = read_rows(run / "metrics.jsonl"), read_rows(run / "episodes.jsonl")
@@ -50,7 +50,7 @@ def curve_figure(run: Path) -> Figure | None:
     losses = {} if episodes else _losses(rows, unit)
     if not (has_returns or losses):
         return None
-    # where its cache is, as it tells those whose home is read-only, is no concern of a run
+    # it logs the place of its cache if the home folder is read-only, which is irrelevant to a run
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -82,14 +82,14 @@ def curve_figure(run: Path) -> Figure | None:
 
 
 def _losses(rows: list[dict[str, Any]], unit: str) -> dict[str, list[tuple[float, float]]]:
-    """The points of each loss that was logged twice or more."""
+    """Return the points of each loss that was logged twice or more."""
     names = dict.fromkeys(name for row in rows for name in row if name.startswith(LOSS_PREFIX))
     points = {name: [(row[unit], row[name]) for row in rows if row.get(name) is not None] for name in names}
     return {name: curve for name, curve in points.items() if len(curve) > 1}
 
 
 def moving_mean(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
-    """Mean of the last `window` values at each place, of fewer at the start."""
+    """Return the mean of the last `window` values at each position, of fewer at the start."""
     sums = np.cumsum(np.concatenate([[0.0], values]))
     end = np.arange(1, len(values) + 1)
     start = np.maximum(0, end - window)
@@ -98,7 +98,7 @@ def moving_mean(values: NDArray[np.float64], window: int) -> NDArray[np.float64]
 
 
 def _unit_and_env(run: Path) -> tuple[str, str]:
-    """What the run counts, and its environment: as its result says, else its configuration.
+    """Return the run's unit and environment, from its result, else from its configuration.
 
     Results of early versions name no unit: these runs counted steps.
     """
@@ -115,7 +115,7 @@ def _unit_and_env(run: Path) -> tuple[str, str]:
 def _episode_steps(
     episodes: list[dict[str, Any]], rows: list[dict[str, Any]], unit: str
 ) -> NDArray[np.float64]:
-    """Where episodes ended, in the unit; the rows say how it grew with the environment's steps."""
+    """Return where episodes ended, in `unit`; `rows` relate the unit to environment steps."""
     known_unit = "samples" if unit == "samples" else "env_steps"
     steps = np.array([row[known_unit] for row in episodes], float)
     if unit == known_unit:
@@ -161,7 +161,7 @@ def _draw_evaluations(
 
 
 def short_number(value: float) -> str:
-    """A number of steps in few letters."""
+    """Return a number of steps in few characters."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{letter}"

@@ -1,4 +1,4 @@
-"""Plugins as a source of Hydra's: their options, without a file of their own, and their conf folders."""
+"""Hydra config source for plugins: their options, which have no files, and their conf folders."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from rlox_cli.run_schema import ALGO, LOGGER
 from rlox_cli.schema import default_overrides_of, defaults_of, nested_dict
 
 GROUPS = {group.name: group for group in (ALGO, LOGGER)}
-ALGO_FOLDERS = ("schema/brings", "buffer/_of")  # where else an algorithm's name stands
+ALGO_FOLDERS = ("schema/brings", "buffer/_of")  # other folders with an option per algorithm
 
 
 class PluginSource(ConfigSource):
-    """`plugins://`: behind what rlox and the user have, so that it takes nothing's place.
+    """`plugins://`: searched after the sources of rlox and the user, so that it replaces none of theirs.
 
-    A plugin is imported when Hydra loads its option, and none to see which there are.
+    A plugin is imported when Hydra loads its option, not to list the options.
     """
 
     @staticmethod
     def scheme() -> str:
-        """The URL scheme of this source."""
+        """Return the URL scheme of this source."""
         return "plugins"
 
     def available(self) -> bool:
-        """It is part of rlox, so always."""
+        """Return True: the source is part of rlox."""
         return True
 
     def is_group(self, config_path: str) -> bool:
-        """Groups of plugins are those of rlox, or folders that they bring."""
+        """Return whether the path is the root or a folder in a plugin's conf folder."""
         return config_path == "" or any(
             (folder / config_path).is_dir() for _, folder in plugins.conf_folders()
         )
 
     def is_config(self, config_path: str) -> bool:
-        """Whether a plugin has this option."""
+        """Return whether a plugin has this option."""
         return self._option(config_path) is not None or bool(self._files(config_path))
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """The option of a plugin; `ConfigError` where two folders have a file of that name."""
+        """Return the option of a plugin; raise `ConfigError` if two packages have a file of that name."""
         if (option := self._option(config_path)) is None:
             return self._load_file(config_path)
         group, name = option
@@ -57,7 +57,7 @@ class PluginSource(ConfigSource):
         )
 
     def _option(self, config_path: str) -> tuple[str, str] | None:
-        """Where the option of a plugin stands, and its name."""
+        """Return the group and the name of a plugin's option, or `None`."""
         group, _, name = config_path.removesuffix(".yaml").rpartition("/")
         kind = ALGO.name if group in ALGO_FOLDERS else group
         return (group, name) if kind in GROUPS and name in plugins.plugin_names(kind) else None
@@ -77,12 +77,12 @@ class PluginSource(ConfigSource):
         return FileConfigSource(self.provider, f"file://{matches[0][1]}").load_config(config_path)
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        """What there is under a group."""
+        """Return the options under a group."""
         return plugins.plugin_names(config_path) if config_path in GROUPS else []
 
 
 def _option_content(group: str, name: str, kind: type[Any]) -> dict[str, Any]:
-    """What the file of an option would say, as those in conf/ do."""
+    """Return the content that an option's file would have in conf/."""
     if group == "schema/brings":
         return nested_dict(default_overrides_of(kind))
     if group == "buffer/_of":

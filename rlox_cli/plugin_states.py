@@ -1,4 +1,4 @@
-"""How what installed packages offer stands: whether it is used, and if not, why."""
+"""The states of installed plugins: used, or ignored and why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IGNORED = "ignored"
 
 
 def plugin_state(offer: PluginEntry) -> str:
-    """`ready`, or why it is ignored; nothing is imported."""
+    """Return `ready`, or why the plugin is ignored; nothing is imported."""
     if offer.kind not in KINDS or not offer.name:
         return f"{IGNORED}: '{offer.entry_point.name}' is not named KIND.NAME, KIND one of {', '.join(KINDS)}"
     if is_shadowed(offer):
@@ -30,9 +30,9 @@ def plugin_state(offer: PluginEntry) -> str:
 
 
 def is_shadowed(offer: PluginEntry) -> bool:
-    """Whether it has the name of something that rlox, or Gymnasium, has itself."""
+    """Return whether rlox or Gymnasium has that name itself."""
     if offer.kind == "env":
-        from rlox.envs.ids import env_ids  # late: it brings Gymnasium
+        from rlox.envs.ids import env_ids  # late: it imports Gymnasium
 
         return offer.name in env_ids() and offer.entry_point.module not in sys.modules
     builtin_names = {
@@ -44,7 +44,7 @@ def is_shadowed(offer: PluginEntry) -> bool:
 
 
 def shadowing_messages(config: RunConfig) -> list[str]:
-    """What to say of a run that uses rlox's own where a plugin has the same name."""
+    """Return messages on names that the run takes from rlox although a plugin has them too."""
     used = {("algo", config.algo.name), ("env", config.env.id)}
     used |= {("logger", logger.name) for logger in config.logger.values()}
     used |= {("wrapper", name) for name in _names(config.env.wrappers, config.env.reward_wrappers)}

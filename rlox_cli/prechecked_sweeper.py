@@ -1,6 +1,6 @@
-"""Hydra's own sweeper, of jobs that have been composed and checked already.
+"""Hydra's own sweeper for jobs that are already composed and checked.
 
-Hydra loads the modules of its plugins anew when it looks for them, so this is imported after it has.
+Hydra reloads the modules of its plugins when it searches for them, so this module is imported afterwards.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 
 
 class PrecheckedSweeper(BasicSweeper):
-    """Composes no job before it is launched."""
+    """Launches jobs without composing them first."""
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """They are."""
+        """Do nothing: the jobs are checked already."""

@@ -1,4 +1,4 @@
-"""`provenance.json`: code, versions and machine, so that a number can be traced to what made it."""
+"""`provenance.json`: code, versions and machine, so that a result can be traced to its origin."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENV_PACKAGES = (
     "envpool",
     "minigrid",
 )  # of environments; most machines lack some
-CPU_FIELDS = {"cpu family": "family", "model": "model", "stepping": "stepping"}  # of one name, on x86
+CPU_FIELDS = {"cpu family": "family", "model": "model", "stepping": "stepping"}  # of x86 processors
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -46,7 +46,7 @@ GIT_VARIABLES = (
 
 
 def collect(config: RunConfig, command: Sequence[str]) -> dict[str, Any]:
-    """Everything but the configuration itself."""
+    """Return the provenance: everything but the configuration itself."""
     return {
         "schema_version": 1,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -69,8 +69,9 @@ def collect(config: RunConfig, command: Sequence[str]) -> dict[str, Any]:
 
 
 def packages() -> dict[str, str | None]:
-    """Versions of what a run is made of; of the engines of environments those that are installed,
-    of plugins those that are used.
+    """Return the versions of rlox and its packages.
+
+    Packages of environments are listed if installed, plugins if used.
     """
     env_versions = {name: _version(name) for name in ENV_PACKAGES}
     installed = {name: version for name, version in env_versions.items() if version is not None}
@@ -84,14 +85,14 @@ def packages() -> dict[str, str | None]:
 
 
 def cores() -> int:
-    """CPUs that this process may use; all there are where the platform does not say."""
+    """Return the number of CPUs that this process may use; all CPUs if the platform does not say."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Commit of the repository around `folder`, and a hash of what is not committed; else `None`."""
+    """Return the commit of the repository around `folder` and a hash of uncommitted changes; else `None`."""
     inside = _run_git(folder, "rev-parse", "--is-inside-work-tree")
     if inside is None:
         return None
@@ -105,7 +106,7 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
 
 def _run_git(folder: Path, *arguments: str) -> bytes | None:
-    # Hooks of git set variables that name another repository than that of the folder.
+    # Git hooks set variables that may name another repository than the folder's.
     env = {name: value for name, value in os.environ.items() if name not in GIT_VARIABLES}
     try:
         result = subprocess.run(
@@ -124,7 +125,7 @@ def _version(package: str) -> str | None:
 
 
 def _extension_hash() -> dict[str, str] | None:
-    """File name and hash of the compiled extension: the version alone does not tell builds apart."""
+    """Return file name and hash of the compiled extension: the version alone does not tell builds apart."""
     module = sys.modules.get("rlox._core")
     path = Path(getattr(module, "__file__", None) or "")
     if not path.is_file():
@@ -133,9 +134,9 @@ def _extension_hash() -> dict[str, str] | None:
 
 
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name as the kernel has it and which one of that name, else what Python knows.
+    """Return the processor's name and exact model from the kernel, else what Python knows.
 
-    Of one name, such as AMD EPYC, there are several kinds, whose sums differ in the last bit.
+    One name, such as AMD EPYC, covers several models, whose sums differ in the last bit.
     """
     try:
         lines = cpuinfo.read_text(encoding="utf-8").partition("\n\n")[0].splitlines()

@@ -1,4 +1,4 @@
-"""Composed values that come from the environment of the process, where the key is not ours to write down."""
+"""References for composed values from environment variables, under keys that do not belong to rlox."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REFERENCE = re.compile(r"\$\{([^{}:]+)\}")  # a reference to another value of t
 
 
 def with_references(data: dict[str, Any], config: DictConfig, schema: Schema) -> dict[str, Any]:
-    """The resolved `data` with a `EnvVarRef` for each value below an open key that `oc.env` gave."""
+    """Return the resolved `data`, with an `EnvVarRef` for each value below an open key that `oc.env` gave."""
     raw: Any = OmegaConf.to_container(config, resolve=False)
     if "oc.env" not in str(raw):
         return data
@@ -27,7 +27,7 @@ def with_references(data: dict[str, Any], config: DictConfig, schema: Schema) ->
 
 
 def _mark_references(raw: Any, resolved: Any, tree: Any) -> Any:
-    """The real value, or where it depends on the environment one that knows what asked for it."""
+    """Return the resolved value, or an `EnvVarRef` with its raw text if it depends on the environment."""
     if isinstance(raw, str):
         if not _depends_on_environment(raw, tree, ()):
             return resolved
@@ -40,7 +40,7 @@ def _mark_references(raw: Any, resolved: Any, tree: Any) -> Any:
 
 
 def _depends_on_environment(raw: Any, tree: Any, visited: tuple[str, ...]) -> bool:
-    """Whether `oc.env` is asked for by a text, or by what it refers to."""
+    """Return whether a value, or one that it refers to, uses `oc.env`."""
     if isinstance(raw, (dict, list)):
         return any(
             _depends_on_environment(v, tree, visited)
@@ -49,7 +49,7 @@ def _depends_on_environment(raw: Any, tree: Any, visited: tuple[str, ...]) -> bo
     if not isinstance(raw, str) or "${" not in raw:
         return False
     names = [name.strip() for name in _REFERENCE.findall(raw)]
-    # a relative name, or one inside another expression, may lead anywhere
+    # a relative name, or one inside another expression, may refer to anything
     if "oc.env" in raw or any(name.startswith(".") for name in names) or "${" in _REFERENCE.sub("", raw):
         return True
     unvisited = [name for name in names if name not in visited]

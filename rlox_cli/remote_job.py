@@ -1,7 +1,7 @@
-"""A job of a sweep in a process that some library starts, perhaps on another machine.
+"""A job of a sweep in a process that a library starts, perhaps on another machine.
 
-It tells how it is doing in a file of the sweep's mailbox, lines of JSON as a worker's, and looks there
-whether it shall stop. So the sweep knows what became of each job whatever the library makes of its end.
+It writes its events to a file in the sweep's event folder, as lines of JSON like a worker's, and checks
+there for a stop request. So the sweep knows each job's outcome, however the library reports its end.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from rlox_cli.exit_codes import exit_code
 from rlox_cli.signals import HANDLED_SIGNALS, SignalInterrupt, Signals
 from rlox_cli.worker import EventStream, JsonJobReporter
 
-POLL_SECONDS = 0.25  # seconds between looks into the mailbox
+POLL_SECONDS = 0.25  # seconds between checks of the event folder
 STOP_FILE = "stop"
-PREEMPTION_SIGNAL = signal.SIGUSR2  # what submitit sends before the time of a job is up
+PREEMPTION_SIGNAL = signal.SIGUSR2  # submitit sends it before a job's time limit
 
 
 def process_identity() -> dict[str, Any]:
-    """This process, as another one can look for it."""
+    """Return host, pid and start time of this process, by which another process can look for it."""
     return {"host": socket.gethostname(), "pid": os.getpid(), "since": _process_start_time(os.getpid())}
 
 
 def has_exited(process: Mapping[str, Any]) -> bool:
-    """Whether a process of this machine is no more; of another machine nobody knows."""
+    """Return whether a process of this machine has exited; false for another machine, where it is unknown."""
     return bool(
         process["host"] == socket.gethostname() and _process_start_time(process["pid"]) != process["since"]
     )
 
 
 def _process_start_time(pid: int) -> str:
-    """When a process began, by its machine's clock; empty once it has ended, waited for or not."""
+    """Return when a process began, by its machine's clock; empty once it has exited, also as a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -50,17 +50,17 @@ def _process_start_time(pid: int) -> str:
 
 @dataclass
 class RemoteJob:
-    """What a process has to know to do one job; calling it does the job."""
+    """Everything a process needs to run one job; calling it runs the job."""
 
     number: int
     overrides: list[str]
     events_dir: str
-    worker_init: dict[str, Any]  # of the sweep, as a worker gets it
+    worker_init: dict[str, Any]  # the sweep's, as a worker gets it
     environment: dict[str, str] = field(default_factory=dict)
-    is_detached: bool = False  # goes on when the sweep is gone
+    is_detached: bool = False  # the job goes on without the sweep
 
     def __call__(self) -> None:
-        """Do it; how it ended is in the mailbox."""
+        """Run the job; its outcome is in the event folder."""
         events_dir = Path(self.events_dir)
         stop_file = events_dir / STOP_FILE
         if stop_file.exists() or (not self.is_detached and has_exited(self.worker_init["runner"])):
@@ -72,7 +72,7 @@ class RemoteJob:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         try:
             descriptor = os.open(events_dir / f"{self.number}.jsonl", flags, 0o600)
-        except FileNotFoundError:  # the sweep is gone, and with it whoever would read
+        except FileNotFoundError:  # the sweep is gone, so nobody reads the events
             descriptor = os.open(os.devnull, flags)
         try:
             self._run(_FileJobReporter(descriptor))
@@ -82,7 +82,7 @@ class RemoteJob:
             os._exit(1)  # the process would wait for another job for ever
 
     def checkpoint(self, *args: Any) -> Any:
-        """The same again, for submitit: it goes on from its checkpoint."""
+        """Return the same job for submitit to resubmit; it resumes from its checkpoint."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
@@ -104,7 +104,7 @@ class RemoteJob:
             except SignalInterrupt:
                 if reporter.on_preempted is None:
                     reporter.send_event("left")
-            except Exception as error:  # of the sweep: jobs keep theirs
+            except Exception as error:  # of the sweep: jobs handle their own errors
                 from rlox_cli.messages import describe
 
                 failure = {"status": "failed", "code": exit_code(error), "message": describe(error)}
@@ -126,27 +126,27 @@ class RemoteJob:
             job(self.number, self.overrides)
 
     def _requested_signal(self) -> int | None:
-        """The signal that the sweep has for its jobs, or that its end is."""
+        """Return the signal that the sweep requests, or SIGTERM if the sweep has exited."""
         with suppress(OSError, ValueError):
             return int((Path(self.events_dir) / STOP_FILE).read_text())
         return None if self.is_detached or not has_exited(self.worker_init["runner"]) else signal.SIGTERM
 
 
 class _FileJobReporter(JsonJobReporter):
-    """Tells in a file. Of a job whose time is up nothing more is told: it goes on elsewhere."""
+    """Writes events to a file; it writes no outcome of a preempted job, which goes on elsewhere."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
         self.on_preempted: Callable[[], object] | None = None
 
     def report_outcome(self, outcome: dict[str, Any], is_last: bool) -> None:
-        """The last word on the job, unless it is to go on."""
+        """Report the outcome of the job, unless it is to go on."""
         if self.on_preempted is None or outcome["status"] != "killed":
             self.on_preempted = None
             super().report_outcome(outcome, is_last)
 
     def requeue_if_preempted(self) -> None:
-        """Have it begun anew elsewhere, if its time was up."""
+        """Requeue the job if it was preempted."""
         if self.on_preempted is not None:
             self.send_event("preempted")
             self.on_preempted()
@@ -154,9 +154,9 @@ class _FileJobReporter(JsonJobReporter):
 
 @contextmanager
 def _handle_preemption(reporter: _FileJobReporter) -> Iterator[None]:
-    """While active, the notice that time is up first has the run saved."""
+    """While active, save the run first when a preemption notice arrives."""
     before = signal.getsignal(PREEMPTION_SIGNAL)
-    if not callable(before):  # nobody gives such notice
+    if not callable(before):  # no handler, so there are no such notices
         yield
         return
 
@@ -173,7 +173,7 @@ def _handle_preemption(reporter: _FileJobReporter) -> Iterator[None]:
 
 @contextmanager
 def _watch_stop_request(requested_signal: Callable[[], int | None], signals: Signals) -> Iterator[None]:
-    """While active, what the sweep asks for is a signal to this process."""
+    """While active, send the signal that the sweep requests to this process."""
     finished = threading.Event()
     main = threading.main_thread().ident
     assert main is not None
@@ -198,7 +198,7 @@ def _watch_stop_request(requested_signal: Callable[[], int | None], signals: Sig
 
 @contextmanager
 def _redirect_output(reporter: JsonJobReporter) -> Iterator[None]:
-    """While active, what Python prints is told."""
+    """While active, report what Python prints as events."""
     before = sys.stdout, sys.stderr
     sys.stdout = cast(Any, EventStream(reporter))
     sys.stderr = cast(Any, EventStream(reporter, is_error=True))

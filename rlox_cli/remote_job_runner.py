@@ -1,4 +1,4 @@
-"""A sweep whose jobs some library launches: what they tell, what became of them, and how they are stopped."""
+"""Run a sweep's jobs through a library: read their events, record their outcomes, stop them."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ NO_EXIT_MESSAGE = "its process ended without a word"
 
 
 class ProcessExit(NamedTuple):
-    """A process that a library had for a job is no more."""
+    """The exit of a process that a library started for a job."""
 
     number: int
-    reason: str = NO_EXIT_MESSAGE  # for a job that did not say how it ended
+    reason: str = NO_EXIT_MESSAGE  # for a job that reported no outcome
 
 
 class JobExecutor(Protocol):
-    """A library that has functions called in other processes."""
+    """A library that calls functions in other processes."""
 
-    grace: float  # seconds that what a process wrote may take to be seen here
+    grace: float  # seconds until a process's last writes are visible here
 
     def submit(self, jobs: Sequence[RemoteJob]) -> None:
-        """Have all of them done, in whatever order and however many at a time."""
+        """Run all jobs, in any order and any number at a time."""
 
     def poll_exits(self) -> list[ProcessExit]:
-        """Those that came to an end since it was last asked; waits a moment for one."""
+        """Return the exits since the last call; wait a moment for one."""
 
     def cancel_pending(self) -> None:
-        """Let none begin that has not; they count as ended."""
+        """Cancel the jobs that have not begun; they count as exited."""
 
     def close(self, unfinished: Collection[int]) -> None:
-        """Leave no process behind, least of all those of jobs that are not over."""
+        """Leave no process behind, above all none of an `unfinished` job."""
 
 
 class JobEventDir:
-    """A folder in which each job tells how it is doing, and is told to stop."""
+    """A folder in which each job writes its events and finds the stop request."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._offsets: dict[int, int] = {}
 
     def read_events(self, numbers: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """What came from these jobs since they were last asked."""
+        """Yield the events of these jobs since the last call."""
         for number in numbers:
             for event in self._read_new_events(number):
                 yield number, event
@@ -82,7 +82,7 @@ class JobEventDir:
 
 
 class RemoteJobRunner:
-    """Has jobs done by an engine, and knows how each of them ended."""
+    """Runs jobs in an executor and records the outcome of each."""
 
     def __init__(
         self,
@@ -96,12 +96,12 @@ class RemoteJobRunner:
         self.signals, self.death_outcome = signals, death_outcome
         self.outcomes: dict[int, JobOutcome] = {}  # in the order in which the jobs ended
         self._unfinished: dict[int, Task] = {}
-        self._running: dict[int, Mapping[str, Any]] = {}  # their processes
-        self._exited: dict[int, tuple[float, str]] = {}  # until when a last word may come
+        self._running: dict[int, Mapping[str, Any]] = {}  # the "started" events, which identify the processes
+        self._exited: dict[int, tuple[float, str]] = {}  # the deadline for a last event, and the reason
         self._stop_sent = False
 
     def run(self, tasks: Sequence[Task], jobs: Sequence[RemoteJob]) -> dict[int, JobOutcome]:
-        """Have every job done, or as many as begin before a signal; how each of them ended."""
+        """Run every job, or those that begin before a signal; return the outcome of each."""
         self._unfinished = {task.number: task for task in tasks}
         self.signals.on_second_signal = self._kill_now
         try:
@@ -116,7 +116,7 @@ class RemoteJobRunner:
         finally:
             self.signals.on_second_signal = None
             with suppress(OSError):
-                self.event_dir.request_stop(signal.SIGTERM)  # whatever happened: nobody goes on unwatched
+                self.event_dir.request_stop(signal.SIGTERM)  # in any case: no job goes on unwatched
             self.executor.close(self._unfinished.keys())
         return self.outcomes
 
@@ -125,7 +125,7 @@ class RemoteJobRunner:
             if number in self._unfinished:
                 self._exited.setdefault(number, (time.monotonic() + self.executor.grace, reason))
         for number, event in self.event_dir.read_events(list(self._unfinished)):
-            if number in self._unfinished:  # after its end it has nothing more to tell
+            if number in self._unfinished:  # events after its end are ignored
                 self._handle_event(number, event)
         for number, (deadline, reason) in list(self._exited.items()):
             if number in self._unfinished and time.monotonic() >= deadline:
@@ -157,7 +157,7 @@ class RemoteJobRunner:
         self.display.on_ended(number, outcome)
 
     def _handle_exit(self, number: int, reason: str) -> None:
-        """Note what a process that has ended left undone, unless it was told not to begin."""
+        """Record a job whose process exited without an outcome, unless it was stopped before it began."""
         if self._stop_sent and number not in self._running:
             self._forget(number)
         else:
@@ -176,7 +176,7 @@ class RemoteJobRunner:
 
 @contextmanager
 def open_event_dir(sweep: Path) -> Iterator[JobEventDir]:
-    """A mailbox in the folder of a sweep, while it runs; those of sweeps that were killed are removed."""
+    """Create an event folder while the sweep runs; remove those of sweeps that were killed."""
     for path in sweep.glob(".jobs-*"):
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             if has_exited(json.loads((path / RUNNER_FILE).read_text())):

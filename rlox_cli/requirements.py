@@ -1,4 +1,4 @@
-"""What rlox asks for, by its own metadata, and how the packages that are installed meet it."""
+"""The requirements of rlox, by its own metadata, and whether the installed packages meet them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement  # Hydra asks for it
+from packaging.requirements import InvalidRequirement, Requirement  # Hydra requires it
 
 from rlox.extras import DISTRIBUTION
 
-# Of packages that take no second to import: the module by which it is tried.
+# The module to import, for packages that import in less than a second.
 MODULES = {
     "gymnasium": "gymnasium",
     "hydra-core": "hydra",
@@ -29,16 +29,16 @@ DEVELOPER_EXTRAS = ("dev", "peers")
 
 @dataclass(frozen=True)
 class RequirementStatus:
-    """One requirement, and what is there."""
+    """One requirement and its installed version."""
 
     name: str
     specification: str
     version: str | None
-    problem: str  # empty where what is there fits
+    problem: str  # empty if the installed version fits
 
 
 def version(package: str) -> str | None:
-    """The version of a distribution; `None` where it is not installed."""
+    """Return the version of a distribution; `None` if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -46,26 +46,26 @@ def version(package: str) -> str | None:
 
 
 def own_version() -> str:
-    """That of rlox itself."""
+    """Return the version of rlox itself."""
     return version(DISTRIBUTION) or "(not installed)"
 
 
 def required_packages() -> list[RequirementStatus] | None:
-    """What rlox needs in any case; `None` where rlox itself is not installed."""
+    """Return the packages that rlox always needs; `None` if rlox itself is not installed."""
     return _deduplicate(_requirements_of(DISTRIBUTION, "")) if version(DISTRIBUTION) is not None else None
 
 
 def extras() -> dict[str, list[RequirementStatus]]:
-    """What the extras of rlox for its users need, by extra."""
+    """Return the requirements of rlox's extras for users, by extra."""
     names = _declared_extras() if version(DISTRIBUTION) is not None else []
     users = [extra for extra in names if extra not in DEVELOPER_EXTRAS]
     return {extra: _deduplicate(_requirements_of(DISTRIBUTION, extra)) for extra in users}
 
 
 def undeclared_extras() -> list[str]:
-    """The extras of the checkout that this is which the metadata of its installation does not know yet.
+    """Return the extras of this checkout that the metadata of its installation does not list yet.
 
-    An editable installation has the metadata of the day it was made.
+    An editable installation keeps the metadata of the day it was made.
     """
     if version(DISTRIBUTION) is None:
         return []
@@ -82,11 +82,11 @@ def _declared_extras() -> list[str]:
 
 
 def _requirements_of(package: str, extra: str, visited: tuple[str, ...] = ()) -> Iterator[RequirementStatus]:
-    """The requirements of a package that belong to an extra, or to none."""
+    """Yield the requirements of a package that belong to an extra, or to none."""
     for text in importlib.metadata.requires(package) or ():
         try:
             requirement = Requirement(text)
-        except InvalidRequirement:  # of somebody else's package: pip says what is wrong with it
+        except InvalidRequirement:  # in another package; pip reports it
             continue
         marker = requirement.marker
         always = marker is None or marker.evaluate({"extra": ""})
@@ -105,7 +105,7 @@ def _requirements_of(package: str, extra: str, visited: tuple[str, ...] = ()) ->
 
 
 def _deduplicate(statuses: Iterable[RequirementStatus]) -> list[RequirementStatus]:
-    """Of what several packages ask for the first, or the one that is not met."""
+    """Keep one status per package: the first, or the first that is not met."""
     by_name: dict[str, RequirementStatus] = {}
     for status in statuses:
         name = status.name.lower().replace("_", "-")

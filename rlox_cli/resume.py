@@ -1,6 +1,6 @@
-"""`rlox train resume=RUN`: go on with a run in its own folder, as its newest whole checkpoint left it.
+"""`rlox train resume=RUN`: continue a run in its own folder from its newest whole checkpoint.
 
-Nothing in the folder is composed or executed, and nothing is changed before all of it is known to fit.
+Nothing in the folder is composed or executed, and nothing is changed before all checks have passed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LOG_FILES = ("metrics.jsonl", "episodes.jsonl", "samples.jsonl", "log.txt")
 
 @dataclass(frozen=True)
 class ResumePlan:
-    """A run folder and what it shall be continued with."""
+    """A run folder and the configuration to continue it with."""
 
     path: Path
     overrides: list[str]
@@ -66,7 +66,7 @@ class ResumePlan:
     def read(cls, path: Path, overrides: Sequence[str], is_trusted: bool = False) -> ResumePlan:
         """Read and check everything but the checkpoints.
 
-        `is_trusted` is a folder whose configuration is one that the user typed.
+        `is_trusted`: the user typed the configuration of the folder.
         """
         trust, plain_overrides = split_trust(overrides)
         _require_regular_files(path)
@@ -87,11 +87,11 @@ class ResumePlan:
 
     @property
     def changes(self) -> list[Change]:
-        """What differs from the frozen configuration."""
+        """The differences from the frozen configuration."""
         return changes.differences(to_plain(self.saved_config), to_plain(self.config))
 
     def is_finished(self) -> bool:
-        """Whether the run is done and nothing that is asked for would take it further."""
+        """Return whether the run is done and no requested change would take it further."""
         if self.status.get("status") != DONE or self.is_missing_evaluation:
             return False
         self.require_not_behind(int(self.status.get("step", 0)))
@@ -101,8 +101,8 @@ class ResumePlan:
 
     @property
     def is_missing_evaluation(self) -> bool:
-        """Whether only the final evaluation is left: `stop.minutes` were over before it was, or what is known
-        of it is lost with `result.json`.
+        """Whether only the final evaluation is left: `stop.minutes` ended before it did, or its result is
+        lost with `result.json`.
         """
         result = read_result_or_none(self.path)
         if result is None:
@@ -110,7 +110,7 @@ class ResumePlan:
         return result.get("score") is None and "within" in (result.get("unscored") or "")
 
     def require_not_behind(self, step: int) -> None:
-        """A run cannot go back."""
+        """Raise `ConfigError` for a total_steps before `step`: a run cannot go back."""
         has_new_total = any(change.key == "total_steps" for change in self.changes)
         if has_new_total and self.config.rounded_steps < step:
             raise ConfigError(
@@ -120,7 +120,7 @@ class ResumePlan:
 
 
 def resume_run(call: Call) -> int:
-    """Continue one run; the exit code."""
+    """Continue one run and return the exit code."""
     name, overrides = changes.split_resume(call.args)
     path = find_run(name)
     plan = ResumePlan.read(path, overrides)
@@ -134,7 +134,7 @@ def resume_run(call: Call) -> int:
     folder = RunFolder.reopen(path)
     try:
         with folder:
-            plan = ResumePlan.read(path, overrides)  # again: from here on nobody else writes to it
+            plan = ResumePlan.read(path, overrides)  # again: only now the folder is locked
             if plan.is_finished():
                 return _print_done(plan)
             return int(_resume(plan, folder, call)["code"])
@@ -143,10 +143,10 @@ def resume_run(call: Call) -> int:
 
 
 def resume_job(folder: RunFolder, call: Call, config: RunConfig) -> dict[str, Any]:
-    """Continue a run of the job that is configured so, unless somebody else has ended it.
+    """Continue the run of a job, unless another process has finished it; return status and exit code.
 
-    Its status and exit code. What it names is trusted, as the command of the job names the same. What
-    the command says beside the job is for runs that begin: this one keeps its loggers, name and tags.
+    Code that the run names is trusted, as the command of the job names the same. Settings that do not
+    define the job apply to new runs only: this run keeps its loggers, name and tags.
     """
     if identity(validate.saved_config(read_config(folder.path))) != identity(config):
         raise ConfigError(f"{folder.path}/config.yaml is of another job: it was changed just now")
@@ -161,7 +161,7 @@ def resume_job(folder: RunFolder, call: Call, config: RunConfig) -> dict[str, An
 
 
 def find_run(name: str) -> Path:
-    """The run folder that is named; `ConfigError` says what is missing, and which runs there are."""
+    """Return the named run folder; a `ConfigError` says what is missing and which runs there are."""
     path = expand_path(name)
     if not path.is_dir():
         problem = "a file, not a run folder" if path.exists() else "no such folder"
@@ -183,7 +183,7 @@ def find_run(name: str) -> Path:
 
 
 def _missing_config_message(path: Path) -> str:
-    """What a run is without its configuration, and what to do."""
+    """Describe a run without its configuration, and what to do."""
     checkpoints, logs = _saved_checkpoints(path), [name for name in LOG_FILES[:-1] if _file_size(path / name)]
     if not (checkpoints or logs or _file_size(path / "result.json")):
         return (
@@ -198,7 +198,7 @@ def _missing_config_message(path: Path) -> str:
 
 
 def _resume(plan: ResumePlan, folder: RunFolder, call: Call) -> dict[str, Any]:
-    from rlox import build  # late: it brings torch, which wrong use should not wait for
+    from rlox import build  # late: it imports torch; wrong use is reported before that
 
     with _show_warnings(call.name):
         algorithm, checkpoint = build.resume(
@@ -232,7 +232,7 @@ def _resume(plan: ResumePlan, folder: RunFolder, call: Call) -> dict[str, Any]:
 
 
 def _require_regular_files(run: Path) -> None:
-    """`ConfigError` for a pipe or a device in the place of a file: whoever opened it might wait for ever."""
+    """Raise `ConfigError` for a pipe or device in place of a file: opening it might block for ever."""
     for name in ("config.yaml", "status.json", "result.json", "provenance.json", *LOG_FILES):
         file = run / name
         if file.exists() and not file.is_file():
@@ -240,7 +240,7 @@ def _require_regular_files(run: Path) -> None:
 
 
 def _warn_if_damaged(run: Path, command: str) -> None:
-    """Name the old result where it is damaged: the run goes on without it, and writes another."""
+    """Warn of a damaged old result: the run goes on without it and writes a new one."""
     try:
         read_result(run)
     except (OSError, ConfigError) as error:
@@ -248,7 +248,7 @@ def _warn_if_damaged(run: Path, command: str) -> None:
 
 
 def _require_logs(run: Path, checkpoint: Checkpoint | None) -> None:
-    """`CheckpointError`, before anything is changed, for a log without rows that the checkpoint counts on."""
+    """Raise `CheckpointError`, before anything is changed, if a log lacks rows that the checkpoint needs."""
     for name, size in (checkpoint.logs if checkpoint else {}).items():
         file = run / name
         if _file_size(file) < size:
@@ -260,12 +260,12 @@ def _require_logs(run: Path, checkpoint: Checkpoint | None) -> None:
 
 
 def _file_size(file: Path) -> int:
-    """Bytes of a file; 0 where there is none."""
+    """Return the size of a file in bytes; 0 if there is none."""
     return file.stat().st_size if file.exists() else 0
 
 
 def _require_same_origin(plan: ResumePlan, algorithm: Algorithm) -> None:
-    """A run that begins anew, before its first checkpoint, begins with the weights it began with."""
+    """Require the same initial weights for a run that restarts because it has no checkpoint yet."""
     if algorithm.origin is None:
         return
     provenance_file = plan.path / "provenance.json"
@@ -286,7 +286,7 @@ def _resume_message(algorithm: Algorithm, checkpoint: Checkpoint | None, interru
 
 
 def _require_matching_checkpoints(plan: ResumePlan, checkpoint: Checkpoint | None) -> None:
-    """The checkpoints must be there and belong to the configuration beside them."""
+    """Require checkpoints that exist and belong to the configuration beside them."""
     if checkpoint is None:
         if damaged := _checkpoints(plan.path):
             raise CheckpointError(
@@ -297,7 +297,7 @@ def _require_matching_checkpoints(plan: ResumePlan, checkpoint: Checkpoint | Non
             raise CheckpointError(summary.missing_checkpoints_message(plan.path, plan.status["step"]))
         return
     file_values = dict(dotted_items(plain_yaml.load(plan.path / "config.yaml")))
-    # a version that went on with a run of an older one gave its checkpoints the defaults of these
+    # a version that resumed an older version's run saved the defaults of these in its checkpoints
     newer_keys = {"env.seeding", "env.normalize_rule"} - file_values.keys()
     checkpoint_values = to_plain(validate.saved_config(upgrade_saved_config(checkpoint.config)))
     edits = [
@@ -315,14 +315,14 @@ def _require_matching_checkpoints(plan: ResumePlan, checkpoint: Checkpoint | Non
 
 
 def _is_ignored(change: Change) -> bool:
-    """Whether a key says where a run is, or is of a logger that only one of both configurations has."""
+    """Return whether a key is bookkeeping, or of a logger that only one of the configurations has."""
     group = change.key.split(".")[0]
     is_added_or_removed = changes.UNSET in (change.old, change.new)
     return group in BOOKKEEPING_KEYS or (group == "logger" and is_added_or_removed)
 
 
 def _save_previous(plan: ResumePlan, origin: dict[str, Any]) -> None:
-    """`.hydra/resumeN/`: the configuration and result until now, what changes them, from where."""
+    """Write `.hydra/resumeN/`: the previous configuration and result, the overrides, the provenance."""
     hydra, number = plan.path / ".hydra", 1
     while (hydra / f"resume{number}").exists():
         number += 1
@@ -343,7 +343,7 @@ def _save_previous(plan: ResumePlan, origin: dict[str, Any]) -> None:
 
 
 def _saved_checkpoints(run: Path) -> list[Path]:
-    """The checkpoints, oldest first, but for those that were set aside."""
+    """Return the checkpoints, oldest first, without those that were set aside."""
     return sorted(p for p in run.glob("checkpoints/step-*") if "." not in p.name)
 
 
@@ -352,7 +352,7 @@ def _checkpoints(run: Path) -> list[Path]:
 
 
 def _move_damaged_aside(run: Path, step: int) -> None:
-    """What was passed over must not stand where the run will save again."""
+    """Rename damaged checkpoints after `step`, whose names the run will need again."""
     for path in _checkpoints(run):
         if int(path.name[5:]) > step:
             number = 1
@@ -388,7 +388,7 @@ def _print_done(plan: ResumePlan) -> int:
 
 @contextmanager
 def _show_warnings(command: str) -> Iterator[None]:
-    """What the library says about checkpoints that it passes over, on standard error."""
+    """While active, show the library's warnings about skipped checkpoints on standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(logging.WARNING)
     handler.setFormatter(logging.Formatter(f"rlox {command}: warning: %(message)s"))

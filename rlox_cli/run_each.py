@@ -1,4 +1,4 @@
-"""A command on several run folders: what is wrong with one of them does not cost the others their turn."""
+"""Run a command on several run folders; an error of one does not stop the others."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def run_each(
     task: Callable[[DictConfig], object],
     is_fatal: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Compose the command for each of `runs` and call `task`; the highest exit code of their errors.
+    """Compose the command for each of `runs` and call `task`; return the highest exit code of their errors.
 
-    An error of one run is printed and the next run has its turn. It is raised where there is no other run,
-    and while `is_fatal` is true. Without `runs`, `rest` names one.
+    An error of one run is printed and the next run follows. It is raised if there is no other run, or while
+    `is_fatal` is true. Without `runs`, `rest` names one.
     """
     code = OK
     for args in [[f"run={quote_existing_path(run)}", *rest] for run in runs] or [[*rest]]:

@@ -1,4 +1,4 @@
-"""A run's folder: unique, locked while it is written to, and honest about how the run ended."""
+"""A run's folder: unique, locked while a process writes to it, and with the status of the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rlox_cli import plain_yaml
 from rlox_cli.signals import SignalInterrupt
 
 RUNNING, DONE, FAILED, KILLED, PRUNED = "running", "done", "failed", "killed", "pruned"
-UNREADABLE = "unreadable"  # how a run stands whose status or result cannot be read
+UNREADABLE = "unreadable"  # the state of a run whose status or result cannot be read
 HEARTBEAT_SECONDS = 5.0
 RETRY_INTERVAL = 0.5
 LOCK_TRIES = 5
@@ -40,20 +40,20 @@ class BusyError(ConfigError):
 
 
 def slug(text: str) -> str:
-    """Only letters, digits, dot, underscore and dash: anything else breaks overrides or paths."""
+    """Keep letters, digits, dot, underscore and dash; anything else breaks overrides or paths."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-")
 
 
 def run_path(config: RunConfig) -> Path:
-    """A fresh `run_root/env/algo/date-time_seed_id`."""
+    """Return a new `run_root/env/algo/date-time_seed_id`."""
     name = f"{datetime.now():%Y%m%d-%H%M%S}_s{config.seed}_{secrets.token_hex(2)}"
     return Path(config.run_root) / slug(config.env.id) / config.algo.name / name
 
 
 def write_text(path: Path, text: str, retry_seconds: float = 0.0) -> None:
-    """Replace a file in one step, so that a reader sees the old or the new content, never half.
+    """Replace a file atomically, so that a reader sees the old or the new content, never half.
 
-    A disk that refuses is asked again for `retry_seconds`.
+    After a transient error of the disk, the write is retried for `retry_seconds`.
     """
     start = time.monotonic()
     while True:
@@ -68,7 +68,7 @@ def write_text(path: Path, text: str, retry_seconds: float = 0.0) -> None:
 
 @contextmanager
 def translate_os_errors(path: Path) -> Iterator[None]:
-    """The block in which something at `path` is made or moved; `StorageError` where that is refused."""
+    """Raise `StorageError` if the block cannot create or move something at `path`."""
     try:
         yield
     except OSError as error:
@@ -81,37 +81,37 @@ def translate_os_errors(path: Path) -> Iterator[None]:
 
 
 def write_json(path: Path, data: Any, retry_seconds: float = 0.0) -> None:
-    """Replace a JSON file in one step."""
+    """Replace a JSON file atomically."""
     write_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n", retry_seconds)
 
 
 def read_status(folder: Path) -> dict[str, Any]:
-    """`status.json` of a run folder; errors as `read_json`."""
+    """Return `status.json` of a run folder; errors as in `read_json`."""
     return _read_mapping(folder / "status.json")
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """`result.json` of a run folder; `None` where no session of it has ended. Errors as `read_json`."""
+    """Return `result.json` of a run folder; `None` if no session has ended. Errors as in `read_json`."""
     path = folder / "result.json"
     return _read_mapping(path) if path.exists() else None
 
 
 def read_state(folder: Path) -> str:
-    """What `status.json` says of a run; `UNREADABLE` where it says nothing."""
+    """Return the state in a run's `status.json`; `UNREADABLE` if there is none."""
     with suppress(OSError, ValueError, KeyError):
         return str(read_status(folder)["status"])
     return UNREADABLE
 
 
 def read_result_or_none(folder: Path) -> dict[str, Any] | None:
-    """`result.json` of a run folder; `None` where there is none that can be read."""
+    """Return `result.json` of a run folder; `None` if there is none that can be read."""
     with suppress(OSError, ValueError):
         return read_result(folder)
     return None
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file has; `ConfigError` names a file that is damaged."""
+    """Return the content of a JSON file; raise a `ConfigError` that names a damaged file."""
     data = read_file(path)
     try:
         return json.loads(data)
@@ -129,9 +129,9 @@ def _read_mapping(path: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """`config.yaml` of a run folder as plain data: nothing in it is resolved or executed.
+    """Return `config.yaml` of a run folder as plain data: nothing in it is resolved or executed.
 
-    Keys are those of today (`upgrade_saved_config`).
+    The keys are the present ones (`upgrade_saved_config`).
     """
     data = plain_yaml.load(folder / "config.yaml")
     return upgrade_saved_config({key: value for key, value in data.items() if key != "hydra"})
@@ -143,7 +143,7 @@ def write_config(folder: Path, config: RunConfig) -> None:
 
 
 def nearest_runs_hint(run: Path) -> str:
-    """`; there is ...`: run folders below `run`, or else beside it, the nearest names first."""
+    """Return `; there is ...`: run folders below `run`, or else beside it, the nearest names first."""
     run_configs = [p.parent for depth in ("*", "*/*", "*/*/*") for p in run.glob(f"{depth}/config.yaml")]
     run_dirs = sorted(p for p in run_configs if ".hydra" not in p.parts)[-3:]
     if not run_dirs:
@@ -154,24 +154,24 @@ def nearest_runs_hint(run: Path) -> str:
 
 
 class RunFolder:
-    """Use as a context manager: leaving it normally means done, an exception means failed."""
+    """The folder of a run, as a context manager: an exception in the block marks the run failed or killed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: int | None = None
-        self._folder_identity: FolderIdentity | None = None  # once it is ours
+        self._folder_identity: FolderIdentity | None = None  # set once it is locked
         self._step = 0
         self._last_heartbeat = 0.0
         self._log: logging.Handler | None = None
-        self._has_ended = False  # an end has been written
-        self.is_new = self.has_started = True  # a folder that was there before is neither, at first
-        self._is_resumable = False  # a fresh one until it has what a run is resumed from
+        self._has_ended = False  # a final status has been written
+        self.is_new = self.has_started = True  # both false at first for a reopened folder
+        self._is_resumable = False  # a new one once it has what a resume needs
 
     @classmethod
     def create(cls, config: RunConfig, path: Path | None = None) -> RunFolder:
-        """Make the folder and lock it; a fresh name that is taken gets another id.
+        """Create and lock the folder; a new name that is taken gets another id.
 
-        A `path` that was asked for may exist when it is empty.
+        A requested `path` may exist if it is empty.
         """
         while True:
             folder = cls(path or run_path(config))
@@ -192,10 +192,10 @@ class RunFolder:
 
     @classmethod
     def reopen(cls, path: Path) -> RunFolder:
-        """Lock the folder of a run that ended or was killed; until `restart` nothing is changed."""
+        """Lock the folder of a run that ended or was killed; nothing is changed until `restart`."""
         folder = cls(path)
         folder.is_new = folder.has_started = False
-        for attempt in range(LOCK_TRIES):  # someone who only looks holds the lock for a moment
+        for attempt in range(LOCK_TRIES):  # a process that only checks holds the lock for a moment
             try:
                 folder._acquire()
                 return folder
@@ -209,19 +209,19 @@ class RunFolder:
         raise AssertionError
 
     def restart(self, step: int) -> None:
-        """From here on the folder says how the resumed run is doing, from `step` on."""
+        """Mark the run as running again, from `step` on."""
         self.has_started, self._step = True, step
         self.write_status(RUNNING)
 
     def start(self, config: RunConfig, provenance: dict[str, Any]) -> None:
-        """Write what is known before the first step."""
+        """Write the configuration, provenance and status before the first step."""
         write_config(self.path, config)
         write_json(self.path / "provenance.json", provenance)
         self.write_status(RUNNING)
         self._is_resumable = True
 
     def write_status(self, state: str, reason: str = "", retry_seconds: float = 0.0) -> None:
-        """Write `status.json`; `StorageError` where the folder is not in its place any more."""
+        """Write `status.json`; raise `StorageError` if the folder was moved or replaced."""
         if self._folder_identity is not None:
             self._folder_identity.require_unmoved()
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -238,9 +238,9 @@ class RunFolder:
             log.info("%s at step %d: %s", state, self._step, reason)
 
     def update_step(self, step: int) -> None:
-        """Note the progress; it reaches `status.json` every few seconds.
+        """Record the progress; it is written to `status.json` every few seconds.
 
-        `StorageError` where the folder is not in its place any more.
+        Raise `StorageError` if the folder was moved or replaced.
         """
         self._step = step
         if self._folder_identity is not None:
@@ -249,7 +249,7 @@ class RunFolder:
             self._last_heartbeat = time.monotonic()
             try:
                 self.write_status(RUNNING)
-            # the session waits for the disk, and says when it gives up
+            # the session waits for the disk, and reports when it gives up
             except StorageError as error:
                 print(f"rlox: {error}; the run goes on, rows wait in memory", file=sys.stderr)
 
@@ -288,7 +288,7 @@ class RunFolder:
         try:
             if not self.has_started:
                 self._log_resume_error(error)
-            elif self._has_ended:  # what comes now, when loggers are waited for, ends it no other way
+            elif self._has_ended:  # an error while loggers finish does not change the status
                 pass
             elif isinstance(error, (SignalInterrupt, KeyboardInterrupt)):
                 if self.is_new and not self._is_resumable:
@@ -309,7 +309,7 @@ class RunFolder:
 
     def _mark_failed(self, error: BaseException) -> None:
         log.error("the run failed", exc_info=error)
-        with suppress(StorageError):  # of a full disk the error itself tells
+        with suppress(StorageError):  # if the disk is full, the error itself says so
             self.write_status(FAILED, redact(f"{type(error).__name__}: {error}"))
 
     def _detach_log(self) -> None:
@@ -319,7 +319,7 @@ class RunFolder:
             logging.getLogger(name).removeHandler(self._log)
         logging.captureWarnings(False)
         clear_warnings()
-        with suppress(OSError):  # lines that a full disk has not taken are lost, as those before
+        with suppress(OSError):  # lines that a full disk refuses are lost, like earlier ones
             self._log.close()
 
     def _acquire(self) -> None:
@@ -333,7 +333,7 @@ class RunFolder:
                 "writing to the run as well",
                 file=sys.stderr,
             )
-        with suppress(OSError):  # only for the message of whoever finds it locked
+        with suppress(OSError):  # only for the message of a process that finds it locked
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, str(os.getpid()).encode(), 0)
         self._folder_identity = FolderIdentity(self.path)
@@ -345,22 +345,22 @@ class RunFolder:
 
 
 class _ScrubbingFormatter(logging.Formatter):
-    """Tracebacks too, without values that no file is to have."""
+    """Formats records and tracebacks without secret values."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The lines of a record."""
+        """Return the lines of a record."""
         return redact(super().format(record))
 
 
 class _RunLogHandler(logging.FileHandler):
-    """`log.txt`; while the disk is full its lines are lost, the run is not."""
+    """Handler of `log.txt`; while the disk is full, its lines are lost but the run goes on."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Say nothing: the heartbeat tells of a full disk."""
+        """Do nothing: the heartbeat reports a full disk."""
 
 
 def record_death(folder: Path, reason: str) -> None:
-    """Say in the folder of a run whose process died that it was killed, unless somebody has it now."""
+    """Mark a run whose process died as killed, unless another process has locked its folder."""
     with suppress(RloxError, OSError, ValueError, KeyError):
         run = RunFolder.reopen(folder)
         try:
@@ -373,10 +373,10 @@ def record_death(folder: Path, reason: str) -> None:
 
 
 def is_locked(folder: Path) -> bool | None:
-    """Whether a living process is writing to the run folder; `None` on a disk without locks."""
+    """Return whether a living process writes to the run folder; `None` on a disk without locks."""
     try:
         descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:  # none, or in a folder that can only be read
+    except OSError:  # no lock file, or a read-only folder
         return False
     try:
         return False if lock_file(descriptor) else None
@@ -387,7 +387,7 @@ def is_locked(folder: Path) -> bool | None:
 
 
 def locked_message(folder: Path) -> str:
-    """The message about a folder that is locked."""
+    """Return the message about a locked folder."""
     pid = ""
     with suppress(OSError, ValueError):
         pid = f" (pid {int((folder / '.lock').read_text()[:20])})"

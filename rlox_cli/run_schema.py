@@ -1,4 +1,4 @@
-"""The keys of a training run: what `rlox train`, sweeps and saved configurations hold."""
+"""The keys of a training run, in `rlox train`, sweeps and saved configurations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RUN = Schema(
 
 
 def single_env_rewriter(schema: Schema) -> Callable[[Sequence[str], Sequence[Path]], Iterable[str]]:
-    """What rewrites overrides of a command with one environment in spellings that Hydra takes."""
+    """Return a function that rewrites the overrides of a command with one environment for Hydra."""
 
     def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
         from rlox_cli.overrides import allow_open_keys, env_id_as_group, require_lists

@@ -1,4 +1,4 @@
-"""Training in a locked run folder, fresh or resumed: progress, result, plot, status."""
+"""Train in a locked run folder, new or resumed: progress, result, plot, status."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run_training(
     call: Call,
     resumed: Checkpoint | None = None,
 ) -> dict[str, Any]:
-    """Train to the end, or until a signal; the status and the exit code."""
+    """Train to the end or until a signal; return the status and the exit code."""
     from rlox.runs.journal import best_evaluation
     from rlox.runs.session import Session
 
@@ -81,7 +81,7 @@ def run_training(
     data = summary.result_document(config, outcome, status, reason)
     data["resume_grade"] = algorithm.source.resume_grade
     data["resumes"] = read_resumes(folder.path)
-    # who asked it to stop does not wait for a disk
+    # after a stop request, do not wait for the disk
     retry_seconds = 0.0 if status == KILLED else config.checkpoint.storage_timeout
     write_json(folder.path / "result.json", data, retry_seconds)
     _plot_learning_curve(folder)
@@ -101,7 +101,7 @@ def run_training(
 
 
 def _status_and_reason(outcome: Outcome) -> tuple[str, str]:
-    """Status and reason of a run; one whose score is no number has failed."""
+    """Return status and reason of a run; a run with a non-finite score has failed."""
     status = {"signal": KILLED, PRUNED: PRUNED}.get(outcome.reason, DONE)
     if status == DONE and outcome.evaluation is not None and outcome.evaluation.non_finite_message:
         return RUN_FAILED, f"in the final evaluation {outcome.evaluation.non_finite_message}"
@@ -109,12 +109,12 @@ def _status_and_reason(outcome: Outcome) -> tuple[str, str]:
 
 
 def report_failure(error: Exception, folder: Path | None, call: Call) -> tuple[int, str]:
-    """Print what went wrong; the exit code and the text. `folder`: where the run had begun."""
+    """Print the error; return the exit code and the text. `folder`: the run's, if it had begun."""
     code, text = exit_code(error), messages.strip_frames(messages.describe(error))
     if folder is not None:
         code = FAILED if code == WRONG_USE else code
         text = messages.shorten(text, 4)
-        if folder.is_dir():  # nobody moved it away
+        if folder.is_dir():  # not if it was moved away
             text += f"\n  traceback: {folder / 'log.txt'}"
         is_disk_full = isinstance(error, StorageError) and _is_disk_full(error)
         has_checkpoint = any(folder.glob("checkpoints/step-*")) and not isinstance(error, CheckpointError)
@@ -128,13 +128,13 @@ def report_failure(error: Exception, folder: Path | None, call: Call) -> tuple[i
 
 
 def _is_disk_full(error: StorageError) -> bool:
-    """Whether there was no room for what was to be written."""
+    """Return whether the disk had no room for the write."""
     cause = error.__cause__ if error.errno is None else error
     return isinstance(cause, OSError) and cause.errno in DISK_FULL_ERRORS
 
 
 def read_resumes(folder: Path) -> list[dict[str, Any]]:
-    """Where the run went on after each stop, and how exactly."""
+    """Return the step and the grade of each resume."""
     resume_records = []
     paths = [p for p in (folder / ".hydra").glob("resume*") if p.name[6:].isdigit()]
     for path in sorted(paths, key=lambda p: int(p.name[6:])):
@@ -145,7 +145,7 @@ def read_resumes(folder: Path) -> list[dict[str, Any]]:
 
 
 def title(config: RunConfig) -> str:
-    """The first line about a run."""
+    """Return the first line about a run."""
     amount = f"{config.total_steps:,} {progress.unit_label(config.algo.unit)}"
     if config.rounded_steps > config.total_steps:
         amount += f", rounded up to {config.rounded_steps:,}"
@@ -155,17 +155,17 @@ def title(config: RunConfig) -> str:
 
 
 def print_warnings(config: RunConfig, command: str) -> None:
-    """Say what is probably not meant, before it costs time."""
+    """Print warnings about probably unintended settings, before they cost time."""
     for line in [*advice(config), *shadowing_messages(config), *thread_warnings(config)]:
         print(f"rlox {command}: warning: {line}", file=sys.stderr, flush=True)
 
 
 def thread_warnings(config: RunConfig) -> list[str]:
-    """That torch has more threads than CPUs are free, which makes updates many times slower."""
+    """Warn if torch has more threads than there are free CPUs: updates can be many times slower."""
     cores = provenance.cores()
     try:
         idle_cpus = max(0.0, cores - os.getloadavg()[0])
-    except OSError:  # a system that does not say
+    except OSError:  # not available on this system
         idle_cpus = float(cores)
     if config.torch_threads <= max(1.0, idle_cpus):
         return []
@@ -176,7 +176,7 @@ def thread_warnings(config: RunConfig) -> list[str]:
 
 
 def _deliver(session: Session, folder: RunFolder) -> None:
-    """Let the loggers have the result and the picture too, and say what they lack."""
+    """Deliver the result and the plot to the loggers, and print what they lack."""
     deliveries = session.deliver()
     incomplete = {name: delivery for name, delivery in deliveries.items() if not delivery.complete}
     for name, delivery in incomplete.items():
@@ -188,7 +188,7 @@ def _deliver(session: Session, folder: RunFolder) -> None:
 
 
 def _plot_learning_curve(folder: RunFolder) -> None:
-    """A picture is no reason to lose a run."""
+    """Draw the learning curve; an error here does not fail the run."""
     try:
         plot.learning_curve(folder.path)
     except Exception as error:

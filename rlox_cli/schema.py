@@ -1,10 +1,10 @@
-"""Which keys a command takes: fields of the dataclasses in `rlox.configs`, option by option.
+"""The keys of a command: fields of the dataclasses in `rlox.configs`, option by option.
 
-What the command line chooses (`algo=ppo`, `buffer=rollout`, `logger=[csv]`) is a tagged union, a
-`Group`: one registry says which dataclass an option has. Nothing else here knows an option's name.
+A choice on the command line (`algo=ppo`, `buffer=rollout`, `logger=[csv]`) is a tagged union, a
+`Group`: one registry maps each option to its dataclass. Nothing else here knows an option's name.
 
-Hydra gets the leaves untyped on purpose: its struct mode finds unknown keys, and `rlox.configs`
-alone judges types and ranges, so each mistake has one wording.
+Hydra gets the leaves untyped on purpose: its struct mode finds unknown keys, and only `rlox.configs`
+checks types and ranges, so each mistake has one message.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Key:
     name: str
     field: Field[Any]
     hint: Any
-    option_default: Any = None  # the default that a chosen option has in place of the field's
+    option_default: Any = None  # a chosen option's default in place of the field's
 
     @property
     def doc(self) -> str:
-        """What it means, in one line."""
+        """The meaning of the key, in one line."""
         return str(self.field.metadata.get("doc", ""))
 
     @property
@@ -45,7 +45,7 @@ class Key:
 
     @property
     def is_open(self) -> bool:
-        """Whether the keys below it are the environment's, or whoever's, and not ours."""
+        """Whether the keys below it belong to the environment or other code, not to rlox."""
         return typing.get_origin(self.hint) is dict or self.field.metadata.get("code") in (
             "one",
             "many",
@@ -53,7 +53,7 @@ class Key:
 
     @property
     def default(self) -> Any:
-        """The default value, `???` when the key must be given."""
+        """The default value; `???` if the key must be given."""
         if self.option_default is not None:
             return self.option_default
         if self.field.default is not MISSING:
@@ -66,16 +66,16 @@ class Group:
     """A part of the configuration that the command line chooses: a tagged union.
 
     `registry` has the dataclass of each tag, which is the option's `name` in a composed
-    configuration. With `is_multiple`, several are chosen at once, each under a name of its own.
+    configuration. With `is_multiple`, several options are chosen at once, each under its own name.
     """
 
     name: str
     registry: Mapping[str, type[Any]]
     is_multiple: bool = False
-    help_listing: str = ""  # what --help says where the options are too many to list
+    help_listing: str = ""  # text for --help if there are too many options to list
 
     def tag(self, option: str, folders: Sequence[Path]) -> str | None:
-        """The tag of an option: itself, or that of the option which its file is built on."""
+        """Return the tag of an option: itself, or that of the option that its file is built on."""
         if len(self.registry) == 1:
             return next(iter(self.registry))
         pending, visited = [option], set[str]()
@@ -89,14 +89,14 @@ class Group:
         return None
 
     def option_for(self, tag: str | None, mount: str = "") -> ChosenOption:
-        """The part that a tag fills; of a tag that is unknown, every key that it could have."""
+        """Return the option of a tag; for an unknown tag, with every key that it could have."""
         known = tag is not None and tag in self.registry
         return ChosenOption(self, (str(tag),) if known else tuple(self.registry), mount)
 
 
 @dataclass(frozen=True)
 class ChosenOption:
-    """A chosen option, and where its keys stand: below `algo.`, or below `logger.csv.`."""
+    """A chosen option, and the place of its keys: below `algo.`, or below `logger.csv.`."""
 
     group: Group
     tags: tuple[str, ...]
@@ -110,17 +110,17 @@ class ChosenOption:
 
     @property
     def default_overrides(self) -> dict[str, Any]:
-        """Defaults outside the part that its option brings; of several options none."""
+        """Defaults that the option sets outside its group; none if there are several options."""
         return default_overrides_of(self.group.registry[self.tags[0]]) if len(self.tags) == 1 else {}
 
 
 @dataclass(frozen=True)
 class Schema:
-    """What may stand left of `=` for one command.
+    """The names that one command accepts left of `=`.
 
     `dataclass` is the dataclass of the whole, with a field for each group. Besides the keys there are
-    groups of presets, which only set keys, and words with which the command does something else.
-    `primary` is the file in conf/ whose defaults say what is chosen unless told otherwise.
+    groups of presets, which only set keys, and special keys that make the command do something else.
+    `primary` is the file in conf/ whose defaults are chosen unless the command line overrides them.
     """
 
     name: str
@@ -135,9 +135,9 @@ class Schema:
     def chosen_options(
         self, overrides: Iterable[str], folders: Sequence[Path] = (CONF,)
     ) -> list[ChosenOption]:
-        """What a command line chooses in each group, several options in a sweep.
+        """Return the options that a command line chooses in each group, several in a sweep.
 
-        All options of a group where a preset or an expression chooses.
+        If a preset or an expression chooses, all options of the group are returned.
         """
         pairs = [o.lstrip("+").partition("=") for o in overrides if "=" in o]
         values = {key: value for key, _, value in pairs}
@@ -155,7 +155,7 @@ class Schema:
         return chosen
 
     def options_of(self, data: Mapping[str, Any]) -> list[ChosenOption]:
-        """What a composed or saved configuration has chosen."""
+        """Return the options that a composed or saved configuration has chosen."""
         chosen: list[ChosenOption] = []
         for group in self.groups:
             node = data.get(group.name)
@@ -167,13 +167,13 @@ class Schema:
         return chosen
 
     def keys(self, options: Iterable[ChosenOption]) -> list[Key]:
-        """Every key, in the order of the groups and then of the dataclass."""
+        """Return every key, in the order of the groups and then of the dataclass."""
         group_names = {group.name for group in self.groups}
         rest = (k for k in keys_of(self.dataclass, "") if k.name.split(".")[0] not in group_names)
         return _unique([*(key for option in options for key in option.keys), *rest])
 
     def with_option_defaults(self, keys: Iterable[Key], options: Sequence[ChosenOption]) -> list[Key]:
-        """The keys with the defaults that the only choice of a group brings."""
+        """Return the keys with the defaults that the only chosen option of a group sets."""
         groups = [option.group.name for option in options]
         single_options = [option for option in options if groups.count(option.group.name) == 1]
         option_defaults = {
@@ -182,12 +182,12 @@ class Schema:
         return [replace(key, option_default=option_defaults.get(key.name)) for key in keys]
 
     def names(self, options: Iterable[ChosenOption]) -> list[str]:
-        """Everything that may stand left of `=`."""
+        """Return every name that is accepted left of `=`."""
         groups = [group.name for group in self.groups]
         return [*groups, *self.presets, *self.special_keys, *(key.name for key in self.keys(options))]
 
     def owners(self, key: str) -> list[str]:
-        """The options that have a key, as they are chosen: `algo=ppo`."""
+        """Return the options that have a key, as they are typed: `algo=ppo`."""
         return [
             f"{group.name}={tag}"
             for group in self.groups
@@ -196,10 +196,10 @@ class Schema:
         ]
 
     def node(self, path: str) -> dict[str, Any] | None:
-        """The defaults that the files in conf/ name `schema/<path>`; `None` where there are none.
+        """Return the defaults that files in conf/ call `schema/<path>`; `None` if there are none.
 
-        `<group>/<option>` has those of an option, `brings/<option>` what it says of keys elsewhere, and the
-        name of the schema those of all keys outside the groups.
+        `<group>/<option>` has those of an option, `brings/<option>` those that it sets for other keys, and
+        the name of the schema those of all keys outside the groups.
         """
         if path == self.name:
             multiplicity = {group.name: group.is_multiple for group in self.groups}
@@ -224,7 +224,7 @@ class Schema:
 
 
 def keys_of(cls: type[Any], prefix: str) -> tuple[Key, ...]:
-    """The keys that a dataclass declares, those of dataclasses inside it included."""
+    """Return the keys that a dataclass declares, including those of nested dataclasses."""
     return _keys_of(typing.cast(Any, cls), prefix)
 
 
@@ -240,7 +240,7 @@ def _keys_of(cls: Any, prefix: str) -> tuple[Key, ...]:
 
 
 def is_below_open_key(key: str, keys: Iterable[Key]) -> bool:
-    """Whether `key` stands below one that takes any names."""
+    """Return whether `key` is below one that takes any names."""
     return any(key.startswith(f"{k.name}.") for k in keys if k.is_open)
 
 
@@ -251,7 +251,7 @@ def _named_options(
     earlier_options: Mapping[str, list[str]],
     folders: Sequence[Path],
 ) -> list[str]:
-    """The options that are named for a group; those of groups before it stand for `${group}`."""
+    """Return the options named for a group; `${group}` stands for those of an earlier group."""
     if group.name in values:
         value: Any = values[group.name]
     elif defaults is None:
@@ -271,18 +271,18 @@ def _split_list(value: str) -> list[str]:
 
 
 def _resolve_choice(group: Group, option: str, folders: Sequence[Path]) -> list[str]:
-    """The option, or what its file is built on where another group's choice (`${group}`) says that."""
+    """Return the option, or the bases of its file that depend on another group's choice (`${group}`)."""
     base_names = base_options(read_option_file(group.name, option, folders))
     return [name for name in base_names if "${" in name] or [option]
 
 
 def base_options(file: Mapping[str, Any]) -> list[str]:
-    """Names of options that the file of an option refers to: its tag, then what it begins with."""
+    """Return the options that an option's file refers to: its tag, then those in its defaults."""
     options = [str(file["name"])] if "name" in file else []
     for entry in file.get("defaults") or ():
         if isinstance(entry, str):
             options.append(entry.split("@")[0].rsplit("/")[-1])
-        elif isinstance(entry, dict):  # a folder of its own, below the group's
+        elif isinstance(entry, dict):  # a folder below the group's
             subfolders = {k.split("@")[0]: v for k, v in entry.items() if not k.startswith("/")}
             options += [f"{folder}/{option}" for folder, option in subfolders.items()]
     return options
@@ -293,17 +293,17 @@ def _tag(node: Any) -> str | None:
 
 
 def defaults_of(cls: type[Any]) -> dict[str, Any]:
-    """The defaults of a dataclass as plain data, `???` where there is none."""
+    """Return the defaults of a dataclass as plain data, `???` where there is none."""
     return nested_dict({key.name: key.default for key in keys_of(cls, "")})
 
 
 def default_overrides_of(cls: type[Any]) -> dict[str, Any]:
-    """What an algorithm's dataclass says of keys elsewhere (`AlgorithmConfig.default_overrides`)."""
+    """Return the defaults that an algorithm sets for other keys (`AlgorithmConfig.default_overrides`)."""
     return dict(cls.default_overrides) if issubclass(cls, AlgorithmConfig) else {}
 
 
 def nested_dict(dotted: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"env.n_envs": 1}` as a tree of plain data."""
+    """Return `{"env.n_envs": 1}` as a tree of plain data."""
     tree: dict[str, Any] = {}
     for name, value in dotted.items():
         *path, last = name.split(".")

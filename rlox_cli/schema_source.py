@@ -1,4 +1,4 @@
-"""Defaults of dataclasses as a source of Hydra's: what the files in conf/ refer to as `schema/...`."""
+"""Hydra config source for defaults of dataclasses: files in conf/ refer to them as `schema/...`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ROOT = "schema"
 
 
 class SchemaSource(ConfigSource):
-    """`schema://`: the nodes of the command's schema, each made when Hydra asks for it.
+    """`schema://`: the nodes of the command's schema, each created when Hydra asks for it.
 
-    What is in Hydra's own ConfigStore is all copied every time that something is composed.
+    Hydra's own ConfigStore would be copied completely at each composition.
     """
 
-    # The schema of the command, which Hydra does not tell a source; an instance keeps that of its call.
+    # The schema of the command, which Hydra does not pass to a source; an instance keeps that of its call.
     current_schema: ClassVar[Schema]
 
     def __init__(self, provider: str, path: str) -> None:
@@ -28,23 +28,23 @@ class SchemaSource(ConfigSource):
 
     @staticmethod
     def scheme() -> str:
-        """The URL scheme of this source."""
+        """Return the URL scheme of this source."""
         return ROOT
 
     def available(self) -> bool:
-        """It is part of rlox, so always."""
+        """Return True: the source is part of rlox."""
         return True
 
     def is_group(self, config_path: str) -> bool:
-        """Whether options of one of the schema's groups are there."""
+        """Return whether the path has options of one of the schema's groups."""
         return config_path in ("", ROOT) or bool(self.list(config_path, ObjectType.CONFIG))
 
     def is_config(self, config_path: str) -> bool:
-        """Whether the path is of a node."""
+        """Return whether the path is that of a node."""
         return self._node(config_path) is not None
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """The node, made anew: Hydra changes what it gets."""
+        """Return a new copy of the node, because Hydra changes it."""
         return ConfigResult(
             provider=self.provider,
             path=f"{ROOT}://{config_path}",
@@ -53,7 +53,7 @@ class SchemaSource(ConfigSource):
         )
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        """The options of a group below `schema`, which Hydra names where one is not found."""
+        """Return the options of a group below `schema`; Hydra lists them if one is not found."""
         groups = [g for g in self.schema.groups if config_path == f"{ROOT}/{g.name}"]
         return sorted(groups[0].registry) if groups and results_filter != ObjectType.GROUP else []
 

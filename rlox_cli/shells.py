@@ -1,8 +1,8 @@
-"""The scripts by which shells ask `rlox completion SHELL words=...` what comes next."""
+"""Shell scripts that get completions from `rlox completion SHELL words=...`."""
 
 from __future__ import annotations
 
-# bash cuts words at = and : and replaces what is behind the last of them; a word that is whole gets a space.
+# bash splits words at = and : and replaces the text after the last of them; a whole word gets a space.
 BASH = """\
 _rlox_complete() {
   local line=${COMP_LINE:0:COMP_POINT} IFS=$' \\t\\n' word words

@@ -1,5 +1,5 @@
-"""Ctrl-C, SIGTERM, SIGUSR1 and a terminal that goes away: the first signal asks the run to save and stop,
-the second leaves at once.
+"""Ctrl-C, SIGTERM, SIGUSR1 and a closing terminal: the first signal asks the run to save and stop, the
+second exits at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-SAME_CAUSE_SECONDS = 1.0  # seconds within which signals of one cause come
+SAME_CAUSE_SECONDS = 1.0  # seconds within which signals have one cause
 HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -24,7 +24,7 @@ STOPPING_MESSAGE = (
 
 
 def signal_name(signum: int) -> str:
-    """What people call the signal."""
+    """Return the usual name of the signal."""
     return "Ctrl-C" if signum == signal.SIGINT else signal.Signals(signum).name
 
 
@@ -37,17 +37,17 @@ class SignalInterrupt(BaseException):
 
     @property
     def code(self) -> int:
-        """The exit code by which a shell knows the signal."""
+        """The exit code of a process that the signal ended, as in a shell."""
         return 128 + self.signum
 
 
 class Signals:
-    """Context manager that owns both handlers for one command."""
+    """Context manager that handles signals for one command."""
 
     def __init__(self, ignores_repeats: bool = False) -> None:
         self.received_signal: int | None = None
-        self.ignores_repeats = ignores_repeats  # of a worker: its sweep decides when it is enough
-        self.on_second_signal: Callable[[], None] | None = None  # what a second signal does first
+        self.ignores_repeats = ignores_repeats  # in a worker: the sweep decides when to kill it
+        self.on_second_signal: Callable[[], None] | None = None  # called first on a second signal
         self._received_at = 0.0
         self._raised_signal: int | None = None
         self._stop: Callable[[], None] | None = None
@@ -65,13 +65,13 @@ class Signals:
             self._stop = None
 
     def raise_pending(self) -> None:
-        """Raise `SignalInterrupt` again: libraries may have caught it, and gone on or failed otherwise."""
+        """Raise `SignalInterrupt` again: a library may have caught it and gone on, or failed otherwise."""
         if self._raised_signal is not None:
             raise SignalInterrupt(self._raised_signal)
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            # `nohup` means that nothing shall happen when the terminal goes away
+            # under `nohup` a closing terminal must have no effect
             ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
             handled = [number for number in HANDLED_SIGNALS if number not in ignored]
             self._previous = {s: signal.signal(s, self._handle) for s in handled}
@@ -92,13 +92,13 @@ class Signals:
             self.raise_pending()
 
     def _unraisable_hook(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """What is raised in a destructor ends nothing, and Python shows it; `raise_pending` raises again."""
+        """Hide a `SignalInterrupt` in a destructor, where it ends nothing; `raise_pending` raises again."""
         if not isinstance(unraisable.exc_value, SignalInterrupt):
             self._previous_hook(unraisable)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self.received_signal is not None:
-            # a terminal that goes away sends SIGHUP twice, and a session's end SIGTERM with it
+            # a closing terminal sends SIGHUP twice, the end of a session SIGTERM too
             is_same_cause = (
                 self.received_signal == signal.SIGHUP
                 and time.monotonic() - self._received_at < SAME_CAUSE_SECONDS
@@ -115,5 +115,5 @@ class Signals:
         self._stop()
         if self.ignores_repeats:
             return
-        with suppress(OSError):  # nobody may be left to read it
+        with suppress(OSError):  # standard error may have no reader any more
             os.write(2, f"\n{STOPPING_MESSAGE.format(signal_name(signum))}\n".encode())

@@ -1,4 +1,4 @@
-"""The script `rlox`: from its first moment on, Ctrl-C ends it without a traceback."""
+"""The script `rlox`: Ctrl-C ends it without a traceback, also while it starts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Run the command line; its exit code."""
-    # until the command has handlers of its own: imports take a while, and there is nothing to save
+    """Run the command line and return its exit code."""
+    # until the command has its own handlers: imports take a while, and there is nothing to save
     signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
     site_packages = Path(__file__).resolve().parents[1]
-    # as `import rlox` has it, of which the file is another project's where that was installed later
+    # the check of rlox/__init__.py, which is another project's file if that was installed later
     for metadata_dir in site_packages.glob("rlox-*.dist-info"):
         print(
             f"rlox: the package {metadata_dir.stem}, another project or an rlox from before its package was "

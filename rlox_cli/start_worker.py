@@ -1,7 +1,7 @@
-"""The first moments of a worker of a sweep, as a script: signals wait, and Python's path is its parent's.
+"""The start script of a sweep's worker: signals are blocked, and Python's path is its parent's.
 
-Its standard input are orders, its standard output events: both are moved out of the way of whatever else
-the process does, and of processes that it starts.
+Standard input carries orders and standard output events. Both are moved to other descriptors, which the
+rest of the process and its children do not use.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import sys
 
 
 def main() -> int:
-    """Do the jobs that are ordered; the exit code."""
+    """Run the ordered jobs and return the exit code."""
     orders, events = os.fdopen(os.dup(0), "rb"), os.dup(1)
     devnull = os.open(os.devnull, os.O_RDWR)
     os.dup2(devnull, 0)
-    os.dup2(2, 1)  # what no stream of Python's writes is text
+    os.dup2(2, 1)  # output that bypasses Python's streams is text, not events
     os.close(devnull)
     first = orders.readline()
     if not first:
@@ -31,4 +31,4 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     sys.stderr.flush()
-    os._exit(code)  # a thread still waits for orders, and threads of libraries for nothing
+    os._exit(code)  # a thread still waits for orders, and threads of libraries may never end

@@ -1,4 +1,4 @@
-"""What may come next on a command line: for completion in a shell, so it imports neither Hydra nor torch."""
+"""Completions of a command line; a shell waits for them, so this imports neither Hydra nor torch."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FLAG_VALUES = {"--cfg": ("job", "hydra", "all"), "--info": ("config", "defaults"
 RUN_KEYS = ("resume", "run", "init_from")  # keys that name a run folder
 FOLDER_KEYS = ("run_root",)
 DEVICES = ("auto", "cpu", "cuda", "mps")
-MAX_DEPTH = 5  # folders below runs/ that may have runs in them
+MAX_DEPTH = 5  # levels of folders below runs/ that may hold runs
 
 
 def suggest(words: Sequence[str]) -> list[str]:
-    """What the last of the words may become; the words are those after `rlox`.
+    """Return the completions of the last of `words`, the words after `rlox`.
 
-    What ends in `=`, `.` or `/` is not a whole word yet.
+    A completion that ends in `=`, `.` or `/` is not a whole word yet.
     """
     *before, last = words or [""]
     candidates: Iterable[str] = ()
@@ -46,7 +46,7 @@ def _command_names() -> list[str]:
 
 
 def _find_command(name: str) -> tuple[Command, bool] | None:
-    """The command of that name, and whether the name is an alias of it."""
+    """Return the command of that name, and whether the name is an alias of it."""
     if name in commands.names():
         return commands.load(name), False
     loaded = map(commands.load, commands.names())
@@ -71,7 +71,7 @@ def _suggest_for(command: Command, is_alias: bool, before: Sequence[str], last: 
 
 
 class _CompletionContext:
-    """Where a word stands: the command, what was given before, and so the keys that there are."""
+    """The context of the completed word: the command, the earlier arguments and the resulting keys."""
 
     def __init__(
         self, command: Command, is_alias: bool, arguments: Sequence[str], folders: Sequence[Path]
@@ -80,7 +80,7 @@ class _CompletionContext:
         schema = command.schema
         try:
             chosen_options = schema.chosen_options(arguments, folders)
-        except RloxError:  # a plugin that is broken, which the command itself will say
+        except RloxError:  # a broken plugin, which the command itself reports
             chosen_options = schema.chosen_options([], folders)
         extra_keys = [
             key for name, kind in command.extra_options.items() for key in keys_of(kind, f"{name}.")
@@ -90,7 +90,7 @@ class _CompletionContext:
         self.groups = [*(group.name for group in schema.groups), *schema.presets]
 
     def names(self, typed: str) -> Iterator[str]:
-        """What may stand left of `=`; of keys with dots one step, and none that was given."""
+        """Yield completions left of `=`: one step of dotted keys, and no key that was given."""
         given_keys = {word.partition("=")[0] for word in self.arguments}
         special_keys = [word for word in self.command.schema.special_keys if word not in self.keys]
         for name in _complete_step([*self.groups, *special_keys, *self.keys], typed, "."):
@@ -98,7 +98,7 @@ class _CompletionContext:
                 yield name if name.endswith(".") else f"{name}="
 
     def values(self, key: str, value: str) -> Iterator[str]:
-        """What may stand right of `=`: in a list, or of several values, what the last may be."""
+        """Yield completions right of `=`; in a list or among several values, those of the last one."""
         prefix = value[: max(value.rfind(","), value.rfind("[")) + 1]
         if prefix.endswith(",") and not (value.startswith("[") or self.command.is_sweepable):
             return
@@ -113,7 +113,7 @@ class _CompletionContext:
                 yield f"{prefix}{opening}{option}"
 
     def positional_values(self, typed: str) -> Iterable[str]:
-        """What may stand without a key: a run folder, or values of the first keys that have choices."""
+        """Return values without a key: a run folder, or values of the first keys that have choices."""
         if self.is_alias or "RUN" in self.command.usage_arguments:
             return [] if self.is_alias and self.arguments else _run_paths(typed)
         number = sum("=" not in word for word in self.arguments)
@@ -155,7 +155,7 @@ class _CompletionContext:
 
 
 def _complete_step(names: Iterable[str], typed: str, separator: str) -> set[str]:
-    """The names that begin so, cut behind the next `separator` where several go on: it may be hundreds."""
+    """Return the names that begin so, cut after the next `separator` if several go on, as hundreds may."""
     steps: dict[str, set[str]] = {}
     for name in names:
         if name.startswith(typed):
@@ -165,7 +165,7 @@ def _complete_step(names: Iterable[str], typed: str, separator: str) -> set[str]
 
 
 def _gymnasium_ids() -> list[str]:
-    """The ids that Gymnasium registers itself, read from its source: importing it takes too long."""
+    """Return the ids that Gymnasium itself registers, read from its source: importing it takes too long."""
     spec = importlib.util.find_spec("gymnasium")
     locations = list(spec.submodule_search_locations or ()) if spec is not None else []
     try:
@@ -176,7 +176,7 @@ def _gymnasium_ids() -> list[str]:
 
 
 def _run_paths(typed: str) -> list[str]:
-    """Run folders below the folder that is typed, or below `runs`; else folders on the way."""
+    """Return run folders below the typed folder, or below `runs`; else folders on the way."""
     prefix = typed[: typed.rfind("/") + 1] or "runs/"
     start = Path(prefix).expanduser()
     run_paths = [f"{prefix}{path.relative_to(start)}" for path in _run_folders(start, MAX_DEPTH)]
@@ -196,7 +196,7 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _folders(typed: str) -> Iterator[str]:
-    """Folders that begin so, each with a slash: there may be more below."""
+    """Yield folders that begin so, each with a slash: there may be more below."""
     prefix = typed[: typed.rfind("/") + 1]
     try:
         entries = [e.name for e in os.scandir(Path(prefix).expanduser()) if e.is_dir()]

@@ -19,20 +19,20 @@ TIME_PARTS = ("total", "collect", "update", "evaluate")
 
 
 def replace_unprintable(text: str) -> str:
-    """Text of a file that anybody may have written: no letter of it moves the cursor."""
+    """Replace characters that could move the cursor in text from a file that anybody may have written."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def quote_path(path: Path) -> str:
-    """A path as it is typed in a shell: one that would be read as a flag or an override begins with `./`."""
+    """Quote a path for a shell; a path that would be read as a flag or an override begins with `./`."""
     text = str(path)
     return shlex.quote(f"./{text}" if text[:1] in ("-", "~", "+") else text)
 
 
 def result_document(config: RunConfig, outcome: Any, status: str, reason: str) -> dict[str, Any]:
-    """The content of `result.json`.
+    """Return the content of `result.json`.
 
-    Numbers that are not finite become null; `unscored` says why there is no score.
+    Non-finite numbers become null; `unscored` says why there is no score.
     """
     evaluation = outcome.evaluation
     clock = outcome.clock
@@ -57,7 +57,7 @@ def result_document(config: RunConfig, outcome: Any, status: str, reason: str) -
         "seconds": {part: outcome.seconds[part] for part in TIME_PARTS},
         "steps_per_second": {part: _rate(clock.now, outcome.seconds[part]) for part in TIME_PARTS},
     }
-    # Steps of the evaluation itself, not of training; known when there was only the final one.
+    # Steps of the evaluation itself, not of training; known if there was only the final one.
     only_final = evaluation is not None and config.eval.every == 0
     data["steps_per_second"]["evaluate"] = (
         _rate(sum(evaluation.lengths), outcome.seconds["evaluate"]) if only_final else None
@@ -66,7 +66,7 @@ def result_document(config: RunConfig, outcome: Any, status: str, reason: str) -
 
 
 def evaluation_line(result: Any, is_best: bool) -> str:
-    """What an evaluation on the way came to, in the words of the last one."""
+    """Return the result of an evaluation during training, worded like the final one."""
     return (
         format_score(result.mean, result.iqm, result.ci95, len(result.returns))
         + ", the best so far" * is_best
@@ -80,9 +80,9 @@ def closing_lines(
     best: tuple[float, int] | None = None,
     signal: str = "signal",
 ) -> str:
-    """What the user reads at the end.
+    """Return the lines that the user reads at the end.
 
-    `best` is the highest evaluation and where it was made, `signal` what people call the one that stopped it.
+    `best` is the highest evaluation and its step, `signal` the usual name of the signal that stopped the run.
     """
     seconds, rate = data["seconds"], data["steps_per_second"]["total"]
     unit_word = unit_label(data["unit"])
@@ -111,7 +111,7 @@ def closing_lines(
 
 
 def offline_message(config: RunConfig, folder: Path) -> str:
-    """Where files for Weights & Biases are and how they are sent, where that is not done; else empty."""
+    """Return where unsent files for Weights & Biases are and how to send them; empty if there are none."""
     kinds = config.logger.values()
     if not any(isinstance(kind, WandbConfig) and kind.mode == "offline" for kind in kinds):
         return ""
@@ -119,12 +119,12 @@ def offline_message(config: RunConfig, folder: Path) -> str:
 
 
 def truncation_line(count: int, episodes: int) -> str:
-    """A line on episodes that had not ended when they were; empty where all had."""
+    """Return a line on episodes that were cut off; empty if there are none."""
     return f"  cut     {count} of {episodes} episodes, at max_steps\n" if count else ""
 
 
 def abandoned_message(config: RunConfig, outcome: Any, folder: Path) -> str:
-    """What a stop in the middle of something long costs."""
+    """Return the message on what is lost by a stop during a long operation."""
     checkpoint_steps = [int(p.name[5:17]) for p in folder.glob("checkpoints/step-*") if "." not in p.name]
     unit_word = unit_label(config.algo.unit)
     checkpoint_text = (
@@ -140,7 +140,7 @@ def abandoned_message(config: RunConfig, outcome: Any, folder: Path) -> str:
 
 
 def missing_checkpoints_message(folder: Path, step: Any) -> str:
-    """What a run that is done is without its checkpoints, and what to do."""
+    """Return the message on a finished run without checkpoints, and what to do."""
     step_text = f" at step {step:,}" if isinstance(step, int) else ""
     return (
         f"{folder} was done{step_text} and has no checkpoints any more\n"
@@ -149,12 +149,12 @@ def missing_checkpoints_message(folder: Path, step: Any) -> str:
 
 
 def resume_command(folder: Path, config: RunConfig) -> str:
-    """What to type to go on with a run, code that it names repeated."""
+    """Return the command that resumes a run; it repeats the code that the run names."""
     return f"rlox resume {quote_path(folder)}{trust_arguments(config)}"
 
 
 def replace_non_finite(value: Any) -> Any:
-    """The same data with NaN and infinities as `None`, which JSON can say."""
+    """Return the data with `None` for NaN and infinities, which JSON does not have."""
     if isinstance(value, dict):
         return {k: replace_non_finite(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -177,7 +177,7 @@ def format_score(
     episodes: int,
     qualifier: str = "",
 ) -> str:
-    """`475.2 mean of 50 episodes (95% CI 460.1 to 489.9), IQM 500.0`, in digits that suffice.
+    """Return `475.2 mean of 50 episodes (95% CI 460.1 to 489.9), IQM 500.0`, with enough digits.
 
     The interval is that of the mean. One episode has no interval: `475.2 in 1 episode`.
     """
@@ -203,7 +203,7 @@ def _rate(steps: int, seconds: float) -> float | None:
 
 
 def format_number(value: float | None) -> str:
-    """With one decimal from 100 on, two from 10 on, three below that."""
+    """Format with one decimal from 100 on, two from 10 on, three below that."""
     if value is None:
         return "-"
     return f"{value:.{1 if abs(value) >= 100 else 2 if abs(value) >= 10 else 3}f}"

@@ -1,4 +1,4 @@
-"""`rlox sweep`: many runs in one folder; what is done is skipped, what fails is named."""
+"""`rlox sweep`: many runs in one folder; finished jobs are skipped, failed ones are named."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from rlox_cli.run_folder import DONE, KILLED, RUNNING, UNREADABLE, read_result_o
 from rlox_cli.search.settings import SEARCH_FILES
 from rlox_cli.trust import require_no_links
 
-if TYPE_CHECKING:  # what shows help and versions chooses no engine
+if TYPE_CHECKING:  # help and versions need no backend
     from rlox.training.backend import Backend
 
 
-SIMILAR_LENGTH_RATIO = 1.01  # times as long as another: what a job may learn without a word
+SIMILAR_LENGTH_RATIO = 1.01  # a job may train longer than another by this factor without a warning
 
 
 class PlannedJob(NamedTuple):
-    """A combination of values, checked."""
+    """A checked combination of values."""
 
     overrides: list[str]
     config: RunConfig
@@ -50,25 +50,25 @@ class PlannedJob(NamedTuple):
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """A checked sweep; `jobs` is unknown for sweepers that choose as they go."""
+    """A checked sweep; `jobs` is `None` for sweepers that choose jobs as they go."""
 
     folder: Path
     jobs: list[PlannedJob] | None
     is_dry_run: bool
-    # what was decided for jobs that leave the engine open, and before that, by algorithm
+    # by algorithm, for jobs with algo.backend=auto: decided now, and recorded earlier
     backends: dict[str, Backend] = field(default_factory=dict, kw_only=True)
     recorded_backends: dict[str, str] = field(default_factory=dict, kw_only=True)
 
     def record_decisions(self, folder: Path) -> None:
-        """Say and keep what was decided, and which jobs there are, in the folder of the jobs."""
+        """Print the decisions; save them and the list of jobs in the folder of the jobs."""
         self.print_decisions([config for _, config in self.jobs or ()])
         sweep_backend.record_backends(folder, self.backends)
-        if self.jobs:  # a kill -9 leaves no time for it
+        if self.jobs:  # now, because a kill -9 leaves no time for it
             folder.mkdir(parents=True, exist_ok=True)
             sweep_summary.write_summary(folder, (), self.jobs_without_run(job_states(folder)))
 
     def print_decisions(self, configs: Sequence[RunConfig]) -> None:
-        """Print which engines learn in the jobs, which are configured so, and that some learn longer."""
+        """Print the backends of the jobs in `configs`, and a warning if some train longer than others."""
         for line in sweep_backend.backend_messages(self.backends, self.recorded_backends):
             print(line, flush=True)
         for line in length_warnings(configs):
@@ -81,7 +81,7 @@ class SweepPlan:
         return frozenset(grid[0]).intersection(*grid) if len(grid) > 1 else frozenset()
 
     def jobs_without_run(self, known_identities: Container[str]) -> dict[str, RunConfig]:
-        """The jobs whose identities are not among the known ones, by the names that summaries give them."""
+        """Return the jobs whose identities are not known, by their names in summaries."""
         return {
             f"{number}_{job_slug(overrides, self.common_overrides)}": config
             for number, (overrides, config) in enumerate(self.jobs or ())
@@ -89,7 +89,7 @@ class SweepPlan:
         }
 
     def finish(self, outcomes: Sequence[dict[str, Any]], command_line: Sequence[str]) -> int:
-        """Write and print what came of it; the exit code."""
+        """Write and print the summary; return the exit code."""
         return finish_sweep(self, outcomes, command_line)
 
 
@@ -102,7 +102,7 @@ def plan_sweep(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     require_no_links(folder)
     _require_no_run(folder)
     external_launchers.require_launchable(master.hydra.launcher)
-    from rlox_cli.search.plan import is_search, search_plan  # late: it is built on this
+    from rlox_cli.search.plan import is_search, search_plan  # late: it imports this module
 
     _require_same_kind(folder, is_search(master))
     if is_search(master):
@@ -118,7 +118,7 @@ def plan_sweep(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
         try:
             config = validate.run_config(compose(job))
             checked_jobs.append(PlannedJob(job, config))
-            with suppress(EnvError):  # code of the user's that fails: the job will say so
+            with suppress(EnvError):  # failing code of the user: the job will report it
                 requests.append(sweep_backend.BackendRequest(job, config, spaces_of(config)))
         except ConfigError as error:
             raise ConfigError(f"{error}\n  in the job: {' '.join(job)}") from error
@@ -135,9 +135,9 @@ def plan_sweep(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
 
 
 def length_warnings(configs: Iterable[RunConfig]) -> Iterator[str]:
-    """Lines on jobs that are asked for the same total, and of which some learn longer than others.
+    """Yield lines on jobs with the same total_steps of which some train longer than others.
 
-    Totals are rounded up to whole batches, so that sizes of batches decide.
+    Totals are rounded up to whole batches, so the batch sizes decide.
     """
     batch_sizes: dict[tuple[str, int], set[int]] = {}
     for config in configs:
@@ -156,7 +156,7 @@ def length_warnings(configs: Iterable[RunConfig]) -> Iterator[str]:
 
 
 def _require_no_run(folder: Path) -> None:
-    """A run has its folder to itself: who reads runs does not look for others in it."""
+    """Raise `ConfigError` if the folder is a run's: readers of a run do not look for other runs in it."""
     if is_run(folder):
         raise ConfigError(
             f"hydra.sweep.dir={folder} is the folder of a run; name another folder: "
@@ -165,7 +165,7 @@ def _require_no_run(folder: Path) -> None:
 
 
 def _require_same_kind(folder: Path, is_search_requested: bool) -> None:
-    """A folder is a sweep's or a search's: their summaries and their ways of going on do not fit together."""
+    """Raise `ConfigError` for a sweep in a search's folder, or the reverse: they continue differently."""
     search_files = [name for name in SEARCH_FILES if (folder / name).exists()]
     runs = len(job_folders(folder))
     if is_search_requested == bool(search_files) or not (search_files or runs):
@@ -180,7 +180,7 @@ def _require_same_kind(folder: Path, is_search_requested: bool) -> None:
 
 
 def _require_distinct(jobs: Sequence[PlannedJob]) -> None:
-    """A sweep has jobs, and no job twice: what differs in nothing that changes a result is the same."""
+    """Raise `ConfigError` for a sweep without jobs, or with two jobs that must give the same result."""
     if not jobs:
         raise ConfigError("the sweep has no jobs: a range or list of values is empty")
     jobs_by_identity: dict[str, PlannedJob] = {}
@@ -199,10 +199,10 @@ def _require_distinct(jobs: Sequence[PlannedJob]) -> None:
 def finish_sweep(
     plan: SweepPlan, outcomes: Sequence[dict[str, Any]], command_line: Sequence[str] = ()
 ) -> int:
-    """Write and print the summary; the exit code of the sweep. `command_line` is the command that was typed.
+    """Write and print the summary; return the sweep's exit code. `command_line` is the typed command.
 
-    A job counts as done when its folder says so: a launcher may have run it in another process, and
-    may not have run it at all.
+    A job counts as done if its folder says so: a launcher may have run it in another process, or
+    not at all.
     """
     failed = any(outcome["code"] != OK for outcome in outcomes)
     if plan.is_dry_run or not plan.folder.is_dir():
@@ -225,19 +225,19 @@ def finish_sweep(
 
 
 def new_folder() -> str:
-    """A folder name that no other sweep has, as a Hydra interpolation on the job's run_root."""
+    """Return a unique folder name, as a Hydra interpolation on the job's run_root."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     return f"${{run_root}}/sweeps/{stamp}_{secrets.token_hex(2)}"
 
 
 def continue_command(command_line: Sequence[str], folder: Path) -> str:
-    """What to type to go on with a sweep."""
+    """Return the command that continues a sweep."""
     arguments = [argument for argument in command_line if not argument.startswith("hydra.sweep.dir=")]
     return shlex.join([*arguments, f"hydra.sweep.dir={folder}"])
 
 
 def job_states(folder: Path) -> dict[str, str]:
-    """How each job in a folder stands, by its identity; `UNREADABLE` where a file that says it is damaged."""
+    """Return the state of each job in a folder by identity; `UNREADABLE` if its file is damaged."""
     runs = {path: saved_identity(path) for path in job_folders(folder)}
     states = {
         job: read_state(path)
@@ -251,5 +251,5 @@ def job_states(folder: Path) -> dict[str, str]:
 
 
 def _has_unreadable_result(run: Path, state: str) -> bool:
-    """Whether what is known of a job that is done cannot be read."""
+    """Return whether the result of a finished job cannot be read."""
     return state == DONE and (run / "result.json").exists() and read_result_or_none(run) is None

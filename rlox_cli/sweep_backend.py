@@ -1,8 +1,8 @@
-"""One engine for all jobs of an algorithm in a sweep, so that what is compared was learned by the same one.
+"""One backend for all jobs of an algorithm in a sweep, so that compared runs learn with the same one.
 
-`algo.backend=auto` depends on sizes, so that jobs of one sweep could learn partly in torch and partly in the
-native engine. The sweep decides before its first job and keeps it in `backend.json` of its folder, where jobs
-read it, on whatever machine they run. What a job says itself stays.
+`algo.backend=auto` depends on sizes, so jobs of one sweep could learn partly in torch and partly in the
+native engine. The sweep decides before its first job and saves the decision in `backend.json` in its folder,
+where jobs read it on any machine. A job that names its backend keeps it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rlox.errors import ConfigError, StorageError
 from rlox_cli.identity import job_folders, saved_run
 from rlox_cli.run_folder import write_json
 
-if TYPE_CHECKING:  # what shows help and versions makes no environment
+if TYPE_CHECKING:  # help and versions need no environment
     from rlox.envs.actions import ActionCodec
     from rlox.envs.spaces import ObservationCodec
     from rlox.training.backend import Backend
@@ -29,13 +29,13 @@ if TYPE_CHECKING:  # what shows help and versions makes no environment
 
 FILE = "backend.json"
 AUTO = "auto"
-ANY_ALGO = "*"  # every algorithm, in the place of its name
+ANY_ALGO = "*"  # in place of a name: every algorithm
 UNKNOWN_REASON = "the sweeper chooses the settings of its jobs as it goes"
 NO_ENV_REASON = "without an environment the sizes of its networks are not known before"
 
 
 class BackendRequest(NamedTuple):
-    """A job, and the spaces that it learns in; `None` where it has no environment."""
+    """A job, and the spaces that it learns in; `None` if it has no environment."""
 
     overrides: Sequence[str]
     config: RunConfig
@@ -43,18 +43,18 @@ class BackendRequest(NamedTuple):
 
 
 def apply_backend(config: RunConfig, names: Mapping[str, str]) -> RunConfig:
-    """The configuration of a job, with the engine of its sweep where it leaves the choice to it."""
+    """Return the configuration of a job, with the sweep's backend if the job leaves the choice open."""
     name, algo = backend_for(config.algo.name, config, names), cast(Any, config.algo)
     return config if name is None else replace(config, algo=replace(algo, backend=name))
 
 
 def backend_for(algo: str, config: RunConfig, names: Mapping[str, str]) -> str | None:
-    """The engine of an algorithm's jobs, which are configured so; `None` where they say it themselves."""
+    """Return the backend of an algorithm's jobs with this configuration; `None` if they name one."""
     return names.get(algo, names.get(ANY_ALGO)) if _leaves_choice(config) else None
 
 
 def read_backends(folder: Path) -> dict[str, str]:
-    """The engines that a sweep has decided for, by algorithm; none of one that began without."""
+    """Return the backends that a sweep has decided on, by algorithm; empty if it began without."""
     try:
         data = json.loads((folder / FILE).read_text(encoding="utf-8"))
         return {str(algo): str(entry["name"]) for algo, entry in data.items()}
@@ -68,7 +68,7 @@ def read_backends(folder: Path) -> dict[str, str]:
 
 
 def record_backends(folder: Path, backends: Mapping[str, Backend]) -> None:
-    """Keep what was decided beside what was before."""
+    """Save new decisions beside earlier ones."""
     if not backends:
         return
     try:
@@ -86,10 +86,10 @@ def record_backends(folder: Path, backends: Mapping[str, Backend]) -> None:
 def decide_backends(
     folder: Path, recorded_backends: Mapping[str, str], jobs: Sequence[BackendRequest]
 ) -> dict[str, Backend]:
-    """The engine of each algorithm whose jobs leave the choice; torch unless native is for all of them.
+    """Decide the backend of each algorithm whose jobs leave the choice open: native if all would get it.
 
-    Of algorithms that the folder has decided for (`recorded_backends`), and of those with jobs from before
-    sweeps decided, none.
+    No decision is made for algorithms in `recorded_backends`, the decisions of the folder, or for those
+    with jobs from before sweeps decided.
     """
     from rlox.training.backend import NATIVE, TORCH, Backend, predict_backend
 
@@ -117,7 +117,7 @@ def decide_backends_between(
     configs: Sequence[RunConfig],
     spaces: Spaces | None,
 ) -> dict[str, Backend]:
-    """The same of a search, whose jobs are somewhere between configurations in the same spaces."""
+    """Decide the same for a search, whose jobs lie between configurations in the same spaces."""
     from rlox.training.backend import TORCH, Backend, predict_backend_between
 
     jobs = [BackendRequest((), config, spaces) for config in configs]
@@ -131,7 +131,7 @@ def decide_backends_between(
 
 
 def decide_unknown_backends(folder: Path, recorded_backends: Mapping[str, str]) -> dict[str, Backend]:
-    """The same of jobs that nobody knows."""
+    """Decide the same for jobs that are not known in advance."""
     from rlox.training.backend import TORCH, Backend
 
     has_open_jobs = any(_leaves_choice(config) for config in _job_configs(folder))
@@ -139,7 +139,7 @@ def decide_unknown_backends(folder: Path, recorded_backends: Mapping[str, str]) 
 
 
 def backend_messages(backends: Mapping[str, Backend], recorded_backends: Mapping[str, str]) -> list[str]:
-    """What people are told, once for the sweep."""
+    """Return the lines on the backends, which are printed once per sweep."""
     kept_lines = [
         f"backend {name} in {_jobs_text(algo)}, as when the sweep began"
         for algo, name in recorded_backends.items()
@@ -153,14 +153,14 @@ def _jobs_text(algo: str) -> str:
 
 
 def _leaves_choice(config: RunConfig) -> bool:
-    """Whether a job leaves the choice of the engine."""
+    """Return whether a job leaves the choice of the backend open."""
     return to_plain(config.algo).get("backend") == AUTO
 
 
 def _undecided_jobs(
     folder: Path, recorded_backends: Mapping[str, str], jobs: Iterable[BackendRequest]
 ) -> dict[str, list[BackendRequest]]:
-    """The jobs that leave the choice, by algorithm, of those for which the folder has none."""
+    """Return the jobs that leave the choice open, by algorithm, if the folder has no decision."""
     earlier_algos = {config.algo.name for config in _job_configs(folder) if _leaves_choice(config)}
     by_algo: dict[str, list[BackendRequest]] = {}
     for job in jobs:
@@ -177,7 +177,7 @@ def _undecided_jobs(
 def _require_recorded_backends(
     folder: Path, recorded_backends: Mapping[str, str], jobs: Iterable[BackendRequest]
 ) -> None:
-    """`ConfigError` for a job that cannot learn with the engine that its sweep began with."""
+    """Raise `ConfigError` for a job that cannot learn with the backend that its sweep began with."""
     from rlox.training.backend import NATIVE, native_obstacle
 
     for overrides, config, spaces in jobs:
@@ -192,18 +192,18 @@ def _require_recorded_backends(
 
 
 def _job_configs(folder: Path) -> list[RunConfig]:
-    """The configurations of the jobs that have been begun."""
+    """Return the configurations of the jobs that have begun."""
     return [config for path in job_folders(folder) if (config := saved_run(path)) is not None]
 
 
 class SpacesCache:
-    """The spaces of environments, of which each is made once for all jobs that have it."""
+    """The spaces of environments; each environment is created once for all jobs that have it."""
 
     def __init__(self) -> None:
         self._spaces: dict[str, Spaces] = {}
 
     def __call__(self, config: RunConfig) -> Spaces | None:
-        """Those of a job; `ConfigError` where its algorithm cannot learn in them."""
+        """Return the spaces of a job; raise `ConfigError` if its algorithm cannot learn in them."""
         from rlox_cli import validate
 
         if config.env.id == NO_ENV or is_text(config.env.id):

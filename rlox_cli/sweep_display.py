@@ -1,4 +1,4 @@
-"""What is shown of jobs that run side by side: a live line each on a terminal, else a line an event."""
+"""Display of jobs that run in parallel: one live line per job on a terminal, else one line per event."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from rlox_cli.run_folder import KILLED, read_result
 
 LINE_SECONDS = 10.0  # between lines about one job
 REDRAW_SECONDS = 0.2
-NARROW_WIDTH = 60  # columns, below which lines that stay are easier to read
+NARROW_WIDTH = 60  # columns; below that, permanent lines are easier to read
 STARTED_KINDS = ("begun", "resumed")
-SHOWN_KINDS = ("resumed", "skipped", "checked")  # parts of a job's story that its own lines do not say
-NAME_WIDTH = 32  # columns for what sets a job apart
+SHOWN_KINDS = ("resumed", "skipped", "checked")  # messages that the display's own lines do not cover
+NAME_WIDTH = 32  # columns for a job's title
 
 
 class Display:
-    """One line an event, for pipes, log files and narrow terminals."""
+    """One line per event, for pipes, log files and narrow terminals."""
 
     def __init__(self, total: int, common_overrides: Collection[str]) -> None:
         self.total, self.common_overrides = total, common_overrides
         self._next_line_at: dict[int, float] = {}
-        self._unannounced: dict[int, str] = {}  # what jobs are whose process has only just been given them
+        self._unannounced: dict[int, str] = {}  # titles of jobs that do not train yet
 
     def __enter__(self) -> Self:
         return self
@@ -43,14 +43,14 @@ class Display:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nothing to restore."""
+        """Do nothing: there is nothing to restore."""
 
     def on_started(self, number: int, overrides: Sequence[str]) -> None:
-        """A worker has the job; it is said to have started once it trains."""
+        """Record that a worker has the job; its start is printed once it trains."""
         self._unannounced[number] = self.name(overrides)
 
     def on_event(self, number: int, on_event: Mapping[str, Any]) -> None:
-        """What the job says of itself."""
+        """Show an event of the job."""
         if on_event["event"] == "progress" or on_event.get("about") in STARTED_KINDS:
             self._announce_start(number)
         if on_event["event"] == "progress":
@@ -59,13 +59,13 @@ class Display:
             self.print_lines(number, on_event["text"].strip(), is_error=on_event.get("error", False))
 
     def on_progress(self, number: int, snapshot: ProgressSnapshot) -> None:
-        """How far it is."""
+        """Show the progress of the job."""
         if time.monotonic() >= self._next_line_at.get(number, 0.0):
             self._next_line_at[number] = time.monotonic() + LINE_SECONDS
             self.print_lines(number, "  ".join(filter(None, progress_cells(snapshot))))
 
     def on_ended(self, number: int, outcome: Mapping[str, Any]) -> None:
-        """How it ended; of one that was skipped it has said so."""
+        """Show how the job ended; a skipped job has reported that itself."""
         name = self._unannounced.pop(number, "")
         if text := closing_line(outcome):
             if name:  # it failed before it began
@@ -73,16 +73,16 @@ class Display:
             self.print_lines(number, text, is_error=outcome["code"] != OK and outcome["status"] != KILLED)
 
     def on_stopped(self, number: int) -> None:
-        """A signal came before it began."""
+        """Show that a signal stopped the job before it began."""
         self._unannounced.pop(number, None)
         self.print_lines(number, "stopped before it began")
 
     def note(self, text: str) -> None:
-        """Something about the sweep."""
+        """Show a note about the sweep."""
         self.print_lines(None, text, is_error=True)
 
     def tick(self) -> None:
-        """Time passes."""
+        """Do nothing; `LiveTable` redraws here."""
 
     def _announce_start(self, number: int) -> None:
         name = self._unannounced.pop(number, None)
@@ -100,16 +100,16 @@ class Display:
         print(text, file=sys.stderr if is_error else sys.stdout, flush=True)
 
     def label(self, number: int | None) -> str:
-        """`[3/12]`."""
+        """Return `[3/12]`."""
         return "" if number is None else f"[{number + 1}/{self.total}]"
 
     def name(self, overrides: Sequence[str]) -> str:
-        """What sets the job apart from the others."""
+        """Return the title that tells the job apart from the others."""
         return job_title(overrides, self.common_overrides)
 
 
 class LiveTable(Display):
-    """A live line for each job that runs; what stays is printed above."""
+    """A live line for each running job; permanent lines are printed above."""
 
     def __init__(self, total: int, common_overrides: Collection[str]) -> None:
         super().__init__(total, common_overrides)
@@ -120,8 +120,8 @@ class LiveTable(Display):
         self._snapshots: dict[int, ProgressSnapshot] = {}
         self._drawn_at = 0.0
         self._console = Console(highlight=False)
-        # The loop of the sweep redraws it: a thread of rich's could draw into what it prints.
-        # Nor shall rich take standard error, which may lead elsewhere.
+        # The loop of the sweep redraws it: a thread of rich could draw into other output.
+        # Rich must not redirect standard error either, which may lead elsewhere.
         self._live = Live(
             console=self._console,
             auto_refresh=False,
@@ -144,32 +144,32 @@ class LiveTable(Display):
         self._live.stop()
 
     def on_started(self, number: int, overrides: Sequence[str]) -> None:
-        """Give it a line."""
+        """Add a line for the job."""
         self._names[number] = self.name(overrides)
         self._draw()
 
     def on_progress(self, number: int, snapshot: ProgressSnapshot) -> None:
-        """Change its line when it is next drawn."""
+        """Store the progress for the next redraw."""
         self._snapshots[number] = snapshot
 
     def on_ended(self, number: int, outcome: Mapping[str, Any]) -> None:
-        """Its line goes, how it ended stays."""
+        """Remove the line of the job and print how it ended."""
         name = self._forget(number)
         if text := closing_line(outcome):
             self.print_lines(number, f"{name}: {text}" if name else text)
 
     def on_stopped(self, number: int) -> None:
-        """Its line goes."""
+        """Remove the line of the job and print that it was stopped."""
         self._forget(number)
         super().on_stopped(number)
 
     def tick(self) -> None:
-        """Redraw now and then."""
+        """Redraw every `REDRAW_SECONDS`."""
         if time.monotonic() - self._drawn_at >= REDRAW_SECONDS:
             self._draw()
 
     def print_line(self, text: str, is_error: bool) -> None:
-        """Print above the live lines; errors where errors go, unless that is the same terminal."""
+        """Print above the live lines; errors go to standard error unless that is a terminal."""
         if is_error and not sys.stderr.isatty():
             super().print_line(text, is_error)
             return
@@ -204,7 +204,7 @@ class LiveTable(Display):
 
 
 def make_display(total: int, common_overrides: Collection[str]) -> Display:
-    """The one that fits standard output."""
+    """Return the display that fits standard output."""
     if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
         return Display(total, common_overrides)
     from rich.console import Console
@@ -215,7 +215,7 @@ def make_display(total: int, common_overrides: Collection[str]) -> Display:
 
 
 def progress_cells(snapshot: ProgressSnapshot) -> tuple[str, str, str, str]:
-    """Steps, return, speed and time left."""
+    """Return steps, return, speed and time left as text."""
     unit_word = unit_label(snapshot.unit)
     score = "" if snapshot.return_mean is None else f"return {snapshot.return_mean:.1f}"
     return (
@@ -227,13 +227,13 @@ def progress_cells(snapshot: ProgressSnapshot) -> tuple[str, str, str, str]:
 
 
 def closing_line(outcome: Mapping[str, Any]) -> str:
-    """How a job ended, with its score; nothing of one that did nothing."""
+    """Return how a job ended, with its score; empty for a job that did nothing."""
     if outcome["status"] in ("skipped", "checked"):
         return ""
     if outcome["message"]:
         return f"{outcome['status']}: {shorten(outcome['message'], 4)}"
     folder = outcome["folder"]
-    with suppress(OSError, ValueError, KeyError, TypeError):  # somebody may have moved it
+    with suppress(OSError, ValueError, KeyError, TypeError):  # the folder may have been moved
         if folder and (result := read_result(Path(folder))):
             return _result_line(outcome["status"], result, folder)
     return str(outcome["status"])

@@ -1,4 +1,4 @@
-"""`sweep.*`: how a sweep goes about its jobs. No job has these keys: they change none of its results."""
+"""`sweep.*`: how a sweep runs its jobs. Jobs do not have these keys, which change no result."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from rlox.errors import ConfigError
 PREFIX = "sweep."
 WORKERS = f"{PREFIX}workers"
 LAUNCHER = "hydra/launcher"
-# Hydra's keys of several jobs, which do nothing in one, and those of one, which do nothing in several.
+# Hydra's keys for several jobs, which have no effect on one job, and those for one job.
 MULTI_RUN_PREFIXES = (LAUNCHER, "hydra/sweeper", "hydra.launcher.", "hydra.sweeper.", "hydra.sweep.")
 SINGLE_RUN_PREFIXES = ("hydra.run.dir",)
 
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """The keys of a sweep beside those of its jobs."""
+    """The keys of a sweep besides those of its jobs."""
 
     workers: int = param(1, "processes that do jobs side by side, on this machine", within="[1, 1024]")
 
     def launcher_overrides(self) -> list[str]:
-        """The overrides by which Hydra launches the jobs so."""
+        """Return the overrides that make Hydra use this number of workers."""
         if self.workers == 1:
             return []
-        from rlox_cli.launcher import register  # late: it brings Hydra
+        from rlox_cli.launcher import register  # late: it imports Hydra
 
         register()
         return [f"{LAUNCHER}=workers", f"hydra.launcher.workers={self.workers}"]
 
 
 def split_sweep_options(args: Sequence[str]) -> tuple[SweepOptions, list[str]]:
-    """The options that a command line gives, the last of each, and the rest of it."""
+    """Return the sweep options of a command line, the last value of each, and the other arguments."""
     values = {key: value for key, value in map(_split_argument, args) if key == WORKERS}
     rest = [arg for arg in args if _split_argument(arg)[0] not in values]
     for arg in rest:
@@ -49,7 +49,7 @@ def split_sweep_options(args: Sequence[str]) -> tuple[SweepOptions, list[str]]:
 
 
 def refuse_sweep_options(args: Iterable[str]) -> None:
-    """Raise `ConfigError` where a single run is given what only a sweep has."""
+    """Raise `ConfigError` if a single run is given keys that only a sweep has."""
     for arg in args:
         if _split_argument(arg)[0] == WORKERS:
             raise ConfigError(
@@ -68,7 +68,7 @@ def _split_argument(arg: str) -> tuple[str, str]:
 
 
 def _parse_number(text: str) -> int | str | None:
-    """The number in it; of anything else `make` says what was expected."""
+    """Parse a whole number; for anything else `make` reports what was expected."""
     if text in ("", "null"):
         return None
     return int(text) if text.isdecimal() or (text[:1] == "-" and text[1:].isdecimal()) else text

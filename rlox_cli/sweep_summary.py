@@ -59,7 +59,7 @@ GROUP_COLUMNS = (
     "highest",
     "settings",
 )
-SETTINGS = "settings"  # of a row, for grouping: its configuration without the seed
+SETTINGS = "settings"  # a row's configuration without the seed, for grouping
 
 
 def write_summary(
@@ -67,7 +67,7 @@ def write_summary(
 ) -> str:
     """Write both summaries and return the text for the terminal.
 
-    `missing` are jobs that were planned and of which there is neither folder nor outcome.
+    `missing` are planned jobs that have neither a folder nor an outcome.
     """
     started_dirs = [path for path in job_folders(folder) if (path / "status.json").exists()]
     known_identities = set(map(saved_identity, started_dirs))
@@ -90,7 +90,7 @@ def write_summary(
 
 
 def _group_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Runs that differ in nothing but their seed, and what sets each such group apart."""
+    """Yield groups of runs that differ only in their seed, with the settings of each group."""
     runs_by_task: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         if row["status"] == DONE and row["score"] not in ("", None):
@@ -116,7 +116,7 @@ def _group_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _seed_statistics(scores: Sequence[float]) -> dict[str, Any]:
-    """Their IQM and its interval over seeds, which one seed alone does not have."""
+    """Return the IQM of the scores and its interval over seeds; one seed alone has no interval."""
     values = np.array(scores)
     if len(values) < 2:
         return {"iqm": iqm(values), "ci95_low": "", "ci95_high": ""}
@@ -125,7 +125,7 @@ def _seed_statistics(scores: Sequence[float]) -> dict[str, Any]:
 
 
 def _varying_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The keys in which configurations differ."""
+    """Return the keys in which configurations differ."""
     keys = dict.fromkeys(key for setting_values in settings for key in setting_values)
     return [
         key
@@ -135,7 +135,7 @@ def _varying_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _run_row(path: Path) -> dict[str, Any]:
-    """What a run folder says; one with a damaged file is unreadable, and the file named."""
+    """Return the row of a run folder; a damaged file makes it unreadable and is named as the reason."""
     config = saved_run(path)
     row = _config_row(config) if config else dict.fromkeys(COLUMNS, "") | {SETTINGS: {}}
     row |= {"job": path.name}
@@ -168,13 +168,13 @@ def _result_columns(path: Path) -> dict[str, Any]:
     if row["score"] is None and read_status(path)["status"] == DONE:
         if no_score_reason := data.get("unscored"):
             row["reason"] = no_score_reason
-        if data["episodes"]:  # of an earlier version, which called it done
+        if data["episodes"]:  # from an earlier version, which recorded it as done
             row |= {"status": FAILED, "reason": "its score is not finite"}
     return row
 
 
 def _config_row(config: RunConfig) -> dict[str, Any]:
-    """What is known of a job from its configuration alone."""
+    """Return the row of a job, as far as its configuration tells."""
     row: dict[str, Any] = dict.fromkeys(COLUMNS, "")
     row |= {"algo": config.algo.name, "env": config.env.id, "seed": config.seed}
     row |= {"unit": config.algo.unit}

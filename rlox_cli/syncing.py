@@ -1,4 +1,4 @@
-"""A run whose loggers catch up: in its locked folder, to addresses that the folder has no say in."""
+"""Let the loggers of a run catch up: in its locked folder, to addresses that the folder cannot set."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WANDB = "https://api.wandb.ai"
 
 
 def sync_run(config: SyncConfig) -> bool:
-    """Have the loggers of one run catch up and say what came of it; whether nothing is missing."""
+    """Let the loggers of one run catch up, print the result and return whether all rows were sent."""
     path = Path(config.run)
     if not (path / "config.yaml").is_file() or not (path / METRICS).is_file():
         missing = METRICS if (path / "config.yaml").is_file() else "config.yaml"
@@ -42,7 +42,7 @@ def sync_run(config: SyncConfig) -> bool:
         print(f"{path}: no logger besides metrics.jsonl, nothing to send")
         return True
     with RunFolder.reopen(path), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # said below
+        warnings.simplefilter("ignore", UserWarning)  # reported below
         return _catch_up(path, target_config, config.timeout)
 
 
@@ -66,7 +66,7 @@ def _catch_up(path: Path, run: RunConfig, timeout: float) -> bool:
 
 
 def _with_target(logger: Any, config: SyncConfig) -> Any:
-    """The configuration of a logger with where the command line or the environment sends it."""
+    """Return the configuration of a logger with the target from the command line or the environment."""
     if isinstance(logger, MlflowConfig) and config.mlflow.tracking_uri is not None:
         return replace(logger, tracking_uri=config.mlflow.tracking_uri)
     if isinstance(logger, WandbConfig):
@@ -82,7 +82,7 @@ def _with_target(logger: Any, config: SyncConfig) -> Any:
 
 
 def _has_key() -> bool:
-    """Whether the environment or the user's netrc has a key for the W&B server."""
+    """Return whether the environment or the user's netrc has a key for the W&B server."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     host = urlsplit(os.environ.get("WANDB_BASE_URL") or WANDB).hostname or ""

@@ -1,4 +1,4 @@
-"""Jobs of training: from a composed config to a finished run folder, once or many times."""
+"""Training jobs: from a composed configuration to a finished run folder, once or many times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MULTIRUN = ("-m", "--multirun")
 
 
 def train_one(call: Call) -> int:
-    """Train as the command line says, several times where it asks for that; the exit code."""
+    """Train as the command line says, several times if it asks for that; return the exit code."""
     if set(MULTIRUN) & set(call.args):
         return train_many(call)
     task = TrainTask(call)
@@ -38,7 +38,7 @@ def train_one(call: Call) -> int:
 
 
 def train_many(call: Call) -> int:
-    """Train once per combination of values; the exit code of the whole."""
+    """Train once per combination of values; return the exit code of the sweep."""
     distributed_run.require_one_run()
     options, arguments = sweep_options.split_sweep_options(search_options.expand_call(call))
     has_multirun = set(MULTIRUN) & set(arguments)
@@ -49,23 +49,23 @@ def train_many(call: Call) -> int:
 
 
 class TrainTask:
-    """What Hydra calls once per job; it never raises an error, so that a sweep goes on."""
+    """The task that Hydra calls once per job; it records errors and raises none, so that a sweep goes on."""
 
     def __init__(self, call: Call, args: Sequence[str] = ()) -> None:
         self.call = call
-        self.args = list(args)  # of a sweep: what every job of it is composed from
+        self.args = list(args)  # of a sweep: the arguments that each job is composed from
         self.code = OK
         self.plan: SweepPlan | None = None
         self.outcomes: list[dict[str, Any]] = []
         self.common_overrides: frozenset[str] = frozenset()  # overrides that all jobs share
-        self.total = 0  # jobs of the sweep, where that is known
+        self.total = 0  # jobs of the sweep, if known
 
     def prepare(self, plan: SweepPlan) -> None:
-        """Know the sweep that the jobs belong to."""
+        """Keep the plan of the sweep that the jobs belong to."""
         self.plan, self.common_overrides, self.total = plan, plan.common_overrides, len(plan.jobs or ())
 
     def __call__(self, config: DictConfig) -> dict[str, Any]:
-        """Train one job; the result says how it ended."""
+        """Train one job and return its outcome."""
         job = jobs.current_job(self.common_overrides)
         if job.sweep is not None:
             total = f"/{self.total}" if self.total else ""
@@ -92,7 +92,7 @@ class TrainTask:
 
     def _train(self, composed: DictConfig, job: Job) -> dict[str, Any]:
         config = validate.run_config(composed)
-        if job.sweep is None:  # those of a sweep are seen together
+        if job.sweep is None:  # a sweep checks its jobs together
             validate.require_rule_used([config], job.overrides)
         if job.variant and config.run.variant is None:
             config = replace(config, run=replace(config.run, variant=job.variant))
@@ -115,7 +115,7 @@ class TrainTask:
         if (interrupted_dir := jobs.find_interrupted(job)) is not None:
             try:
                 job.run = RunFolder.reopen(interrupted_dir)
-            except BusyError:  # by rlox resume, just now
+            except BusyError:  # rlox resume has just locked it
                 return self._skip_busy(job)
             job.folder = interrupted_dir
             with job.run:
@@ -123,7 +123,7 @@ class TrainTask:
         return self._train_new(composed, config, job)
 
     def _skip_busy(self, job: Job) -> dict[str, Any]:
-        """Whoever does it may be about to make its folder."""
+        """Skip a job that another process runs; it may not have created its folder yet."""
         job.folder = jobs.find_busy_dir(job)
         location_text = f": {job.folder}" if job.folder else ""
         self.call.reporter.message("skipped", f"  {jobs.BUSY_MESSAGE}{location_text}")
@@ -135,7 +135,7 @@ class TrainTask:
             validate.try_environment(config)
         validate.require_init_from(config)
         print_warnings(config, self.call.name)
-        # late: they bring torch, which wrong use should not wait for
+        # late: they import torch; wrong use is reported before that
         from rlox.build import build
         from rlox.training.evaluate import Evaluator
 
@@ -179,7 +179,7 @@ class TrainTask:
         return {"code": code, "message": text}
 
     def _remove_empty_dir(self, job: Job) -> None:
-        """Hydra makes `hydra.run.dir` before anything is checked; leave none empty."""
+        """Remove `hydra.run.dir` if it is empty: Hydra creates it before anything is checked."""
         if job.requested_dir is not None and job.folder is None:
             with suppress(OSError):
                 job.requested_dir.rmdir()
@@ -190,7 +190,7 @@ def _run_title(config: RunConfig, job: Job) -> str:
 
 
 def _origin_text(origin: dict[str, Any] | None) -> str:
-    """Whose weights the run begins with; empty where they are new."""
+    """Return the origin of the run's initial weights; empty if they are new."""
     if origin is None:
         return ""
     source_text = f"({origin['algo']} on {origin['env']})"

@@ -1,4 +1,4 @@
-"""Code and secrets that only a run folder asks for, and what the user types to allow them."""
+"""Code and secrets that only a run folder names, and the arguments by which a user allows them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rlox.configs.code import code_paths, require_trusted
 from rlox.configs.secrets import references, resolve
 from rlox.errors import ConfigError
 
-# those that `Disk.link` makes, the new ones where a kill came before they were in their place
+# the links of `Disk.link`; the new ones are left if a kill came before they were in place
 CHECKPOINT_LINKS = ("last", "best", ".last.new", ".best.new")
 
 
 def split_trust(overrides: Sequence[str]) -> tuple[bool, list[str]]:
-    """Whether the folder is trusted, and the other overrides."""
+    """Return whether the folder is trusted, and the other overrides."""
     trust_overrides = [o for o in overrides if o.partition("=")[0] == "trust"]
     for override in trust_overrides:
         if override not in ("trust=true", "trust=false"):
@@ -30,10 +30,10 @@ def split_trust(overrides: Sequence[str]) -> tuple[bool, list[str]]:
 def resolve_trusted(
     config: RunConfig, trust: bool, repeated_arguments: Sequence[str] | None, source: Path, command: str
 ) -> RunConfig:
-    """The configuration of a run folder with the values it asks for; `ConfigError` unless all is trusted.
+    """Return a run folder's configuration with its references resolved.
 
-    `repeated_arguments` are the overrides in which the user repeats what the folder names; `None` where it
-    takes none.
+    Raise `ConfigError` unless everything that the folder names is trusted. `repeated_arguments` are the
+    overrides in which the user repeats that; `None` if the command takes none.
     """
     if not trust:
         require_no_links(source.parent)
@@ -50,11 +50,11 @@ def resolve_trusted(
 
 
 def require_no_links(run: Path) -> None:
-    """`ConfigError` for a link in a run's or sweep's folder, by which a stranger could write elsewhere.
+    """Raise `ConfigError` for a link in a run's or sweep's folder: a stranger could redirect writes by it.
 
-    `last` and `best` are made by the runs themselves, which replace them and follow them no further. What W&B
-    links to in wandb/live of a run that was killed is removed before the folder is used again; submitit links
-    the script of a job to itself.
+    Runs themselves create `last` and `best`; they replace these and do not write through them. Links of W&B
+    in wandb/live of a killed run are removed before the folder is used again; submitit links the script of
+    a job to itself.
     """
     for folder, folders, files in os.walk(run):
         allowed_links = CHECKPOINT_LINKS if Path(folder).name == "checkpoints" else ()
@@ -73,12 +73,12 @@ def _is_submitit_link(path: Path) -> bool:
 
 
 def trust_arguments(config: RunConfig) -> str:
-    """What a command that goes on with the run has to repeat, after a space; nothing for most runs."""
+    """Return what a command that continues the run must repeat, after a space; empty for most runs."""
     items = [*code_paths(config), *references(config, include_resolved=True)]
     return f" {_trust_argument([f'{key}={text}' for key, text in items])}" if items else ""
 
 
 def _trust_argument(items: Sequence[str]) -> str:
-    """The environment's id repeated; for anything else the folder is trusted as a whole."""
+    """Return the environment's id repeated; for anything else, trust in the whole folder."""
     (key, _, value), *others = [item.partition("=") for item in items]
     return shlex.quote(f"env={value}") if key == "env.id" and not others else "trust=true"

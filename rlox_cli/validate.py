@@ -28,16 +28,16 @@ from rlox_cli.run_folder import nearest_runs_hint
 from rlox_cli.run_schema import RUN
 from rlox_cli.schema import REQUIRED, Key, Schema
 
-if TYPE_CHECKING:  # what only composes makes no environment
+if TYPE_CHECKING:  # composition alone needs no environment
     from rlox.envs.actions import ActionCodec
     from rlox.envs.spaces import ObservationCodec
 
 
 def run_config(config: DictConfig) -> RunConfig:
-    """The validated configuration of one training job."""
+    """Return the validated configuration of one training job."""
     data = convert_text_values(plain_data(config), config, RUN)
     unknown = _unknown_key(data, RUN)
-    if unknown and RUN.owners(unknown):  # perhaps of a preset, which is for another buffer
+    if unknown and RUN.owners(unknown):  # perhaps from a preset for another buffer
         _require_buffer(data)
     require_known(data, RUN)
     run = make_run(data, is_new_run=True)
@@ -47,7 +47,7 @@ def run_config(config: DictConfig) -> RunConfig:
 
 
 def require_environment(config: RunConfig) -> None:
-    """Raise where the environment of a run, or its task, is not there, unless it has none."""
+    """Raise an error if the environment of a run, or its task, does not exist; a run may have none."""
     if is_text(config.env.id):
         require_task(config)
     elif config.env.id != NO_ENV:
@@ -55,7 +55,7 @@ def require_environment(config: RunConfig) -> None:
 
 
 def saved_config(data: dict[str, Any]) -> RunConfig:
-    """The configuration in plain data, of a run folder for one; imports nothing it names."""
+    """Return the configuration in plain data, e.g. of a run folder; import nothing that it names."""
     require_known(data, RUN)
     config = make_run(data)
     for key, logger in config.logger.items():
@@ -68,14 +68,14 @@ def saved_config(data: dict[str, Any]) -> RunConfig:
 
 
 def checked_data(config: DictConfig, schema: Schema) -> dict[str, Any]:
-    """The plain data of a composed configuration; `ConfigError` for keys unknown or not given."""
+    """Return the plain data of a composed configuration; raise `ConfigError` for unknown or missing keys."""
     data = convert_text_values(plain_data(config), config, schema)
     require_known(data, schema)
     return data
 
 
 def require_rule_used(configs: Sequence[RunConfig], overrides: Sequence[str]) -> None:
-    """`ConfigError` for a rule of normalisation among `overrides` where no run normalises anything."""
+    """Raise `ConfigError` for a normalisation rule among `overrides` if no run normalises anything."""
     has_rule = any(o.lstrip("+").startswith("env.normalize_rule=") for o in overrides)
     if has_rule and not any(config.env.has_normalization for config in configs):
         for config in configs:
@@ -83,10 +83,10 @@ def require_rule_used(configs: Sequence[RunConfig], overrides: Sequence[str]) ->
 
 
 def try_environment(config: RunConfig) -> None:
-    """Make one environment and look at its spaces, before torch takes seconds to import.
+    """Create one environment and check its spaces, before torch takes seconds to import.
 
-    A missing package, arguments that do not fit, spaces that no policy takes and pictures that cannot be
-    drawn show up here.
+    This finds a missing package, invalid arguments, spaces that no policy takes and frames that cannot be
+    rendered.
     """
     from rlox.envs.actions import ActionCodec
     from rlox.envs.failures import close_or_warn
@@ -113,7 +113,7 @@ def try_environment(config: RunConfig) -> None:
 
 
 def spaces_of(config: RunConfig) -> tuple[ObservationCodec, ActionCodec]:
-    """What the run sees and does in its environment, of which one is made."""
+    """Return the codecs of a run's observations and actions; one environment is created for that."""
     from rlox.envs.actions import ActionCodec
     from rlox.envs.failures import close_or_warn
     from rlox.envs.make import wrapped_factory
@@ -129,7 +129,7 @@ def spaces_of(config: RunConfig) -> tuple[ObservationCodec, ActionCodec]:
 
 
 def require_spaces(config: RunConfig, observations: ObservationCodec, actions: ActionCodec) -> None:
-    """`ConfigError` where the algorithm of a run cannot learn in these spaces, or not with its settings."""
+    """Raise `ConfigError` if a run's algorithm, with its settings, cannot learn in these spaces."""
     from rlox.algorithms.encoding import make_encoder_spec, require_actions
 
     algo = config.algo
@@ -143,14 +143,14 @@ def require_spaces(config: RunConfig, observations: ObservationCodec, actions: A
 
 
 def require_init_from(config: RunConfig) -> None:
-    """Look whether the run to begin from is there, before torch is imported."""
+    """Check that the run to begin from exists, before torch is imported."""
     if config.init_from is not None and not Path(config.init_from).is_dir():
         hint = nearest_runs_hint(Path(config.init_from))
         raise ConfigError(f"init_from={config.init_from}: no such folder{hint}")
 
 
 def plain_data(config: DictConfig) -> dict[str, Any]:
-    """Plain data without the `hydra` node, interpolations resolved; missing values stay `???`."""
+    """Return plain data without the `hydra` node, interpolations resolved; missing values stay `???`."""
     try:
         data = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException as error:
@@ -159,9 +159,9 @@ def plain_data(config: DictConfig) -> dict[str, Any]:
 
 
 def convert_text_values(data: dict[str, Any], config: DictConfig, schema: Schema) -> dict[str, Any]:
-    """The data with numbers, flags and null where an interpolation gave their text.
+    """Return the data with numbers, flags and null where an interpolation gave their text.
 
-    `${oc.env:SEED}` is text whatever is in it; a key that takes text keeps it.
+    `${oc.env:SEED}` always gives text; a key that takes text keeps it.
     """
     text_keys = {key.name for key in schema.keys(schema.options_of(data)) if key.hint in (str, str | None)}
     data = with_references(data, config, schema)
@@ -176,7 +176,7 @@ def convert_text_values(data: dict[str, Any], config: DictConfig, schema: Schema
 
 
 def _interpolated_names(config: DictConfig, prefix: str = "") -> Iterator[str]:
-    """Dotted names of the values that are interpolations."""
+    """Yield the dotted names of the values that are interpolations."""
     for key in map(str, config):
         name = f"{prefix}{key}"
         if OmegaConf.is_interpolation(config, key):
@@ -198,7 +198,7 @@ def require_known(data: dict[str, Any], schema: Schema) -> None:
 
 
 def _require_package(group: str, schema: Schema) -> None:
-    """`ConfigError` for keys below a group of presets, where Hydra puts those of a file without a package."""
+    """Raise `ConfigError` for keys below a group of presets: the preset's file lacks its package line."""
     if group in schema.presets:
         raise ConfigError(
             f"the file that {group}= names sets keys below '{group}', expected keys of a run; put this line "
@@ -207,14 +207,14 @@ def _require_package(group: str, schema: Schema) -> None:
 
 
 def missing_keys(data: dict[str, Any], schema: Schema) -> list[Key]:
-    """The keys without a default that have no value either."""
+    """Return the keys that have neither a default nor a value."""
     values = dict(_flatten(data))
     keys = schema.keys(schema.options_of(data))
     return [key for key in keys if key.is_required and values.get(key.name) in (None, REQUIRED)]
 
 
 def _unknown_key(data: dict[str, Any], schema: Schema) -> str | None:
-    """The first key that the chosen options do not have."""
+    """Return the first key that the chosen options do not have."""
     chosen_options = schema.options_of(data)
     keys, names = schema.keys(chosen_options), schema.names(chosen_options)
     known = set(names)
@@ -222,7 +222,7 @@ def _unknown_key(data: dict[str, Any], schema: Schema) -> str | None:
         segments = name.split(".")
         known.update(".".join(segments[:depth]) for depth in range(1, len(segments)))
     for name, _ in _flatten(data):
-        # below a key that takes no names there is a value of the wrong type, which `make` says
+        # a name below a key that takes none means a value of the wrong type, which `make` reports
         if name not in known and not any(name.startswith(f"{key.name}.") for key in keys):
             return name
     return None

@@ -1,9 +1,11 @@
-"""Files that a user's variant of an option stands on: `algo/ppo_big.yaml`, built on `ppo`, has PPO's
-buffer and PPO's tuned presets; `my_pkg:MyEnv-v0` has the preset `MyEnv-v0`, `ALE/Pong-v5` that of `ALE`. An
-algorithm of a plugin whose configuration derives from `SACConfig` has SAC's presets.
+"""Files that replace missing ones of a user's variants.
 
-Hydra asks for `tuned/<algo>/<env>` and `buffer/_of/<algo>` by the names that were typed. A file of
-exactly that name comes first; what this finds stands in for one that is not there.
+`algo/ppo_big.yaml`, built on `ppo`, has PPO's buffer and PPO's tuned presets; `my_pkg:MyEnv-v0` has the
+preset `MyEnv-v0`, `ALE/Pong-v5` that of `ALE`. An algorithm of a plugin whose configuration derives from
+`SACConfig` has SAC's presets.
+
+Hydra asks for `tuned/<algo>/<env>` and `buffer/_of/<algo>` by the typed names. A file of exactly that name
+comes first; this module replaces only a missing one.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from rlox_cli.schema import Group, base_options
 
 
 def resolve_variant(path: str, folders: Sequence[Path]) -> str | None:
-    """The config path (`tuned/ppo/MyEnv-v0`) that a missing one of a variant stands for."""
+    """Return the config path (`tuned/ppo/MyEnv-v0`) that replaces a missing path of a variant."""
     group, _, rest = path.removesuffix(".yaml").partition("/")
     if group == "buffer" and rest.startswith("_of/"):
         tag = ALGO.tag(rest[4:], folders)
@@ -46,9 +48,9 @@ def _is_file(path: str, folders: Sequence[Path]) -> bool:
 
 
 def variant_keys(group: Group, option: str, folders: Sequence[Path]) -> dict[str, Any]:
-    """What the file of a variant says, and those of the variants that it is built on.
+    """Return the keys in the file of a variant, and in those of the variants that it is built on.
 
-    Where it says one thing in one of two ways, a preset's other way is displaced by its default.
+    If it sets one of two conflicting fields, the other gets its default, in place of a preset's value.
     """
     tag = group.tag(option, folders)
     if tag is None:
@@ -64,7 +66,7 @@ def _merged_values(
 ) -> dict[str, Any]:
     if option in group.registry:
         return {}
-    if option in visited:  # a circle, which Hydra refuses
+    if option in visited:  # a cycle, which Hydra rejects
         return {}
     file = read_option_file(group.name, option, folders)
     base_values = [_merged_values(group, base, folders, (*visited, option)) for base in base_options(file)]
@@ -73,9 +75,9 @@ def _merged_values(
 
 
 class VariantSource(ConfigSource):
-    """`variants://`: what the options of a user's variants stand for, where they have no file."""
+    """`variants://`: replacements for missing files of a user's variants."""
 
-    # The conf folders in force, which Hydra does not tell a source; an instance keeps those of its call.
+    # The conf folders in use, which Hydra does not pass to a source; an instance keeps those of its call.
     current_folders: ClassVar[tuple[Path, ...]] = (CONF,)
 
     def __init__(self, provider: str, path: str) -> None:
@@ -84,25 +86,25 @@ class VariantSource(ConfigSource):
 
     @staticmethod
     def scheme() -> str:
-        """The URL scheme of this source."""
+        """Return the URL scheme of this source."""
         return "variants"
 
     def available(self) -> bool:
-        """It is part of rlox, so always."""
+        """Return True: the source is part of rlox."""
         return True
 
     def is_group(self, config_path: str) -> bool:
-        """Groups are there by their files."""
+        """Return whether the path is the root; groups exist by their files."""
         return config_path == ""
 
     def is_config(self, config_path: str) -> bool:
-        """Whether the path is of a variant."""
+        """Return whether the path is that of a variant."""
         return (
             bool(self._variant_content(config_path)) or resolve_variant(config_path, self.folders) is not None
         )
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """A config that consists of the one it stands for, or of what a variant says for itself."""
+        """Return a config that refers to the replacement, or that has a variant's own keys."""
         group, content = config_path.split("/")[1], self._variant_content(config_path)
         path = resolve_variant(config_path, self.folders)
         is_preset = path is not None and path.startswith("tuned/")
@@ -119,7 +121,7 @@ class VariantSource(ConfigSource):
         )
 
     def _variant_content(self, config_path: str) -> dict[str, Any]:
-        """Of `_own/algo/ppo_big`, composed after the presets: what a variant says counts more."""
+        """Return the keys of `_own/algo/ppo_big`, which is composed after the presets and overrides them."""
         start, _, rest = config_path.removesuffix(".yaml").partition("/")
         name, _, option = rest.partition("/")
         group = {group.name: group for group in (ALGO, BUFFER)}.get(name)
@@ -128,7 +130,7 @@ class VariantSource(ConfigSource):
         return variant_keys(group, option, self.folders)
 
     def _dropped_defaults(self, requested_path: str, path: str) -> dict[str, Any]:
-        """What a preset says of fields that the algorithm of a plugin drops, back at its defaults."""
+        """Return defaults for fields that a preset sets and the algorithm of a plugin drops."""
         tag = ALGO.tag(requested_path.split("/")[1], self.folders)
         if tag is None or tag == path.split("/")[1]:
             return {}
@@ -137,5 +139,5 @@ class VariantSource(ConfigSource):
         return {f.name: f.default for f in fields(kind) if f.name in kind.drops and f.name in preset_values}
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        """None: they are no options of their own."""
+        """Return an empty list: variants are not options themselves."""
         return []

@@ -1,4 +1,4 @@
-"""Values that are paths or the like: any text that the shell hands over, not Hydra's grammar."""
+"""Values such as paths: any text from the shell, without Hydra's grammar."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _CALL = re.compile(r"\w+\(.*\)", re.DOTALL)
 
 
 def verbatim_keys(keys: Iterable[Key]) -> frozenset[str]:
-    """The names of those keys whose values are any text, Hydra's own too."""
+    """Return the names of the keys whose values are any text, including Hydra's own."""
     return HYDRA_KEYS | {key.name for key in keys if key.field.metadata.get("verbatim")}
 
 
 def quote_values(overrides: Iterable[str], keys: frozenset[str], allow_several: bool) -> Iterator[str]:
-    """The overrides, with values of the keys `keys` in Hydra's quotes and `~` written out.
+    """Yield the overrides, with values of the keys `keys` in Hydra's quotes and `~` expanded.
 
-    What is in quotes already, `null`, and interpolations within a path mean what they mean to Hydra;
-    with `allow_several`, so do commas and calls such as `choice(a,b)`.
+    Quoted values, `null` and interpolations within a path keep their meaning in Hydra; with
+    `allow_several`, so do commas and calls such as `choice(a,b)`.
     """
     for override in overrides:
         key, equals, value = override.partition("=")
@@ -37,18 +37,18 @@ def quote_values(overrides: Iterable[str], keys: frozenset[str], allow_several: 
 
 
 def _split_values(value: str) -> list[str]:
-    """The values between commas; one in quotes, or in an interpolation, parts nothing."""
+    """Split values at commas, except inside quotes or interpolations."""
     return [match[1] for match in _ELEMENT.finditer(f"{value},")]
 
 
 def expand_path(text: str) -> Path:
-    """The path that was typed: `~/` is the home folder, `~name` a folder of that name."""
+    """Return the typed path: `~/` is the home folder, `~name` a folder of that name."""
     return Path(text).expanduser() if text.startswith("~/") else Path(text)
 
 
 def quote_existing_path(name: str) -> str:
-    """A path as the value of an override; of one that is there nothing means anything to Hydra."""
-    # `Path` raises for a name that is longer than a file's may be
+    """Return a path as the value of an override; in an existing path nothing has a meaning to Hydra."""
+    # `Path(name).exists()` raises if `name` is longer than a file name may be
     if not os.path.exists(name):  # noqa: PTH110
         return name
     path_text = f"./{name}" if name in ("null", "???") else name
@@ -56,7 +56,7 @@ def quote_existing_path(name: str) -> str:
 
 
 def quote(value: str) -> str:
-    """A value in Hydra's quotes, unless it is in quotes or means something to Hydra."""
+    """Return a value in Hydra's quotes, unless it is quoted already or has a meaning to Hydra."""
     if value in ("", "null", "???") or _QUOTED.fullmatch(value):
         return value
     return _add_quotes(str(expand_path(value)) if value.startswith("~/") else value)

@@ -1,4 +1,4 @@
-"""A worker of a sweep: does the jobs it is given one after another, and tells how they are doing."""
+"""A worker of a sweep: runs its jobs one after another and reports their events."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ PROGRESS_SECONDS = 0.25
 
 
 class JsonJobReporter(JobReporter):
-    """Says it in events, lines of JSON."""
+    """Reports in events, lines of JSON."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def send_event(self, event: str, **content: Any) -> None:
-        """Write one; whoever does not listen any more misses it."""
+        """Write one event; it is lost if its reader is gone."""
         data = memoryview(json.dumps({"event": event, **content}).encode() + b"\n")
         with suppress(OSError):
             while data:
                 data = data[os.write(self._descriptor, data) :]
 
     def message(self, kind: str, text: str) -> None:
-        """A part of the story; the sweep chooses what is shown."""
+        """Send a message; the sweep chooses which ones it shows."""
         self.send_event("said", about=kind, text=text)
 
     def report_error(self, text: str) -> None:
-        """Nothing: the outcome has it."""
+        """Do nothing: the outcome has the error."""
 
     def progress(self) -> ProgressContext:
-        """Now and then."""
+        """Return a context manager that gives a function to report progress to."""
         return self._progress()
 
     def report_outcome(self, outcome: dict[str, Any], is_last: bool) -> None:
-        """The last word on a job."""
+        """Send the outcome, the last event of a job."""
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         self.send_event("ended", outcome=outcome, last=is_last)
@@ -72,26 +72,26 @@ class JsonJobReporter(JobReporter):
 
 
 class EventStream(io.TextIOBase):
-    """Standard output, or error: whole lines become events."""
+    """Standard output or error as events, one per whole line."""
 
     def __init__(self, reporter: JsonJobReporter, is_error: bool = False) -> None:
         self._reporter, self._partial_line, self._is_error = reporter, "", is_error
 
     def write(self, text: str) -> int:
-        """Tell what is whole."""
+        """Send the whole lines."""
         *lines, self._partial_line = (self._partial_line + text).split("\n")
         for line in lines:
             self._reporter.send_event("printed", text=line, error=self._is_error)
         return len(text)
 
     def flush(self) -> None:
-        """Tell what is left too."""
+        """Send the rest as a line."""
         if self._partial_line:
             self.write("\n")
 
 
 def serve(worker_init: Mapping[str, Any], orders: IO[bytes], events: int) -> int:
-    """Do what is ordered until nothing more is; the exit code."""
+    """Run the ordered jobs until there are no more; return the exit code."""
     reporter = JsonJobReporter(events)
     sys.stdout = cast(Any, EventStream(reporter))
     sys.stderr.reconfigure(line_buffering=True)  # type: ignore[union-attr]
@@ -102,7 +102,7 @@ def serve(worker_init: Mapping[str, Any], orders: IO[bytes], events: int) -> int
                 return _run_jobs(worker_init, orders, signals, reporter)
         except SignalInterrupt as interrupt:
             return interrupt.code
-        except Exception as error:  # of the jobs none: they keep theirs
+        except Exception as error:  # not of a job: jobs handle their own errors
             from rlox_cli.messages import describe
 
             print(f"the worker failed: {describe(error)}", file=sys.stderr)
@@ -128,7 +128,7 @@ def _run_jobs(
 
 
 def _read_orders(orders: IO[bytes], orders_queue: queue.Queue[dict[str, Any]], signals: Signals) -> None:
-    """Hand on orders; a stop, and the end of whoever gives them, are signals to this very process."""
+    """Queue the orders; a stop order, or the end of the sweep, becomes a signal to this process."""
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)  # they are for the main thread, which may wait
     for line in orders:
         order = json.loads(line)

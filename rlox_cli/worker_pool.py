@@ -1,4 +1,4 @@
-"""Worker processes that share a list of jobs, and the loop that looks after them."""
+"""Worker processes that share a list of jobs, and the loop that supervises them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from rlox_cli.signals import Signals
 from rlox_cli.sweep_display import Display
 from rlox_cli.worker_process import WorkerProcess
 
-POLL_SECONDS = 0.1  # seconds until a signal, a death or the clock is noticed
+POLL_SECONDS = 0.1  # seconds until a signal or an exit is noticed
 
 JobOutcome = dict[str, Any]
 
 
 class Task(NamedTuple):
-    """A job as a worker is told it."""
+    """A job as a worker receives it."""
 
     number: int
     overrides: list[str]
 
 
 class WorkerPool:
-    """Each process does one job after another; one that dies takes its job with it and is replaced."""
+    """Worker processes that run one job after another; one that dies loses its job and is replaced."""
 
     def __init__(
         self,
@@ -45,11 +45,11 @@ class WorkerPool:
         self._stop_sent = False
 
     def run(self, tasks: Sequence[Task]) -> dict[int, JobOutcome]:
-        """Have every job done, or as many as begin before a signal; how each of them ended."""
+        """Run every job, or those that begin before a signal; return the outcome of each."""
         pending = deque(tasks)
         self.signals.on_second_signal = self._kill_now
         try:
-            # the loop looks for `received_signal`: what a handler wrote could land inside a line
+            # the loop checks `received_signal`: the output of a handler could land inside a line
             with self.signals.call_on_signal(lambda: None):
                 while pending or self._busy:
                     if self.signals.received_signal is not None:
@@ -59,7 +59,7 @@ class WorkerPool:
                     self._poll()
             self._shutdown()
         finally:
-            self._kill()  # whatever happened: nobody is left behind
+            self._kill()  # in any case: no process is left behind
             self.signals.on_second_signal = None
             self._selector.close()
         return self.outcomes
@@ -78,7 +78,7 @@ class WorkerPool:
             worker.send({"job": task.number, "overrides": task.overrides})
 
     def _spawn(self) -> WorkerProcess | None:
-        """A new process; `None` where the system has none to give and others are at work."""
+        """Start a process; return `None` if the system cannot start one and others are busy."""
         try:
             worker = WorkerProcess(self.worker_init, self.environment)
         except OSError as error:
@@ -101,7 +101,7 @@ class WorkerPool:
 
     def _read(self, worker: WorkerProcess, stream: Any) -> None:
         if stream not in self._selector.get_map():
-            return  # it came to its end since it was selected
+            return  # it ended since it was selected
         data = worker.read(stream)
         if data is None:
             self._selector.unregister(stream)
@@ -109,7 +109,7 @@ class WorkerPool:
         for line in data:
             event = worker.parse_event(stream, line)
             if event is not None and event.get("event") == "ended":
-                self._drain(worker, worker.streams[1])  # what it said before comes before
+                self._drain(worker, worker.streams[1])  # earlier output comes first
             self._handle_event(worker, event, line)
 
     def _handle_event(self, worker: WorkerProcess, event: dict[str, Any] | None, line: str) -> None:
@@ -130,7 +130,7 @@ class WorkerPool:
         self.display.on_ended(number, outcome)
 
     def _reap(self, worker: WorkerProcess) -> None:
-        """Take the last words of a process that has ended, and note what it left undone."""
+        """Read the last output of a process that has exited, and record its unfinished job."""
         for stream in worker.streams:
             self._drain(worker, stream)
             if stream in self._selector.get_map():  # its own children may keep it open
@@ -138,7 +138,7 @@ class WorkerPool:
         task = self._busy.get(worker)
         if task is None:
             self._idle.remove(worker)
-        elif self._stop_sent and worker.exited_by_signal():  # before its run began: no more is known
+        elif self._stop_sent and worker.exited_by_signal():  # before its run began, so there is no outcome
             del self._busy[worker]
             self.display.on_stopped(task.number)
         else:
@@ -150,7 +150,7 @@ class WorkerPool:
             self._read(worker, stream)
 
     def _send_stop(self, signum: int) -> None:
-        """Ask every worker to save and stop, once: a terminal may have asked it already."""
+        """Ask every worker once to save and stop; a terminal may have signalled it already."""
         if not self._stop_sent:
             self._stop_sent = True
             for worker in self._busy:

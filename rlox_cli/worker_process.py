@@ -1,4 +1,4 @@
-"""A worker of a sweep as the sweep sees it: a process, a line to it, and what comes from it."""
+"""A worker of a sweep, on the sweep's side: its process, orders to it and output from it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from rlox_cli.signals import HANDLED_SIGNALS
 
 START_SCRIPT = Path(__file__).with_name("start_worker.py")
 READ_SIZE = 65536
-MAX_LINE_LENGTH = 1 << 20  # characters of a line; what is longer comes in pieces
-EXIT_SECONDS = 5.0  # seconds to leave in, for a process that has nothing left to do
+MAX_LINE_LENGTH = 1 << 20  # characters of a line; a longer one comes in pieces
+EXIT_SECONDS = 5.0  # seconds that a process without work has to exit
 
 
 class WorkerProcess:
-    """Its standard input takes orders, its standard output are events, its standard error is text."""
+    """A process that reads orders from standard input and writes events to standard output, text to error."""
 
     def __init__(self, worker_init: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-        # A signal that comes before the process can answer waits until it can: it inherits the mask.
+        # The process inherits the mask: a signal waits until the process has handlers.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
         try:
             self.process = subprocess.Popen(
-                # -P: a file of the current folder must not stand in for one of Python's
+                # -P: a file in the current folder must not shadow one of Python's
                 [sys.executable, "-P", str(START_SCRIPT)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -44,17 +44,17 @@ class WorkerProcess:
         for stream in self.streams:
             os.set_blocking(stream.fileno(), False)
         self._partial = dict.fromkeys(self.streams, b"")
-        self.is_leaving = False  # it has said that it does no more jobs
+        self.is_leaving = False  # it has reported that it takes no more jobs
         self.send(worker_init)
 
     def send(self, order: Mapping[str, Any]) -> None:
-        """Give an order; one that has ended does not hear it, which is noticed elsewhere."""
+        """Send an order; it is lost if the process has exited, which is noticed elsewhere."""
         with suppress(OSError, ValueError):
             self._orders.write(json.dumps(order).encode() + b"\n")
             self._orders.flush()
 
     def read(self, stream: IO[bytes]) -> list[str] | None:
-        """The whole lines that have come, perhaps none; `None` at the end."""
+        """Return the whole lines that have arrived, perhaps none; `None` at the end."""
         try:
             data = os.read(stream.fileno(), READ_SIZE)
         except BlockingIOError:
@@ -64,34 +64,34 @@ class WorkerProcess:
             complete, rest = [*complete, rest], b""
         self._partial[stream] = rest
         lines = [line.decode(errors="replace") for line in complete]
-        return lines if data or lines else None  # what stood before the end is a line too
+        return lines if data or lines else None  # text before the end is a line too
 
     def parse_event(self, stream: IO[bytes], line: str) -> dict[str, Any] | None:
-        """What a line says, if it is one of its events."""
+        """Return the event in a line, or `None` if it is not an event."""
         if stream is not self._events:
             return None
         try:
             parsed = json.loads(line)
-        except ValueError:  # a child of its own wrote there
+        except ValueError:  # a child of the process wrote it
             return None
         return parsed if isinstance(parsed, dict) and "event" in parsed else None
 
     def has_data(self, stream: IO[bytes]) -> bool:
-        """Whether there is something to read, or the end."""
+        """Return whether there is something to read, or the end."""
         with selectors.DefaultSelector() as selector:
             selector.register(stream, selectors.EVENT_READ)
             return bool(selector.select(0))
 
     def has_exited(self) -> bool:
-        """Whether the process is gone, whoever still holds its streams."""
+        """Return whether the process has exited, even if others still hold its streams."""
         return self.process.poll() is not None
 
     def exited_by_signal(self) -> bool:
-        """Whether it left because a signal had asked it to."""
+        """Return whether it exited because a signal asked it to."""
         return (self.process.returncode or 0) in {128 + number for number in HANDLED_SIGNALS}
 
     def exit_description(self) -> str:
-        """How the process ended, in words."""
+        """Return how the process ended, in words."""
         code = self.process.returncode
         if code is not None and -code in set(signal.Signals):
             name = signal.Signals(-code).name
@@ -102,25 +102,25 @@ class WorkerProcess:
         return f"its process ended with exit code {code}"
 
     def wait(self) -> None:
-        """Let it leave; one that does not is killed by whoever waits."""
+        """Wait for its exit; the caller kills it if it does not exit."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(EXIT_SECONDS)
 
     def kill(self) -> None:
-        """End it at once, unless it has ended."""
+        """Kill it, unless it has exited."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
         self.close()
 
     def kill_now(self) -> None:
-        """End it at once from a handler of signals, where waiting could be for what it interrupted."""
+        """Kill it from a signal handler, without waiting: the handler may have interrupted a wait."""
         if self.process.returncode is None:
             with suppress(OSError):
                 os.kill(self.process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Give back its streams."""
+        """Close its streams."""
         for stream in (self._orders, *self.streams):
             with suppress(OSError):
                 stream.close()

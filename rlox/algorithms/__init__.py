@@ -85,8 +85,8 @@ __getattr__ = lazy_getattr(
 
 
 def _plugin_class(entry: PluginEntry, plugin: Any, setting: str) -> type[Algorithm]:
-    """The class of an algorithm that a plugin brings; `ConfigError` for what is none."""
-    _ = ALGO_CONFIGS[entry.name]  # which checks what the plugin is
+    """Return the algorithm class of a plugin; `ConfigError` if it is not an `Algorithm` of that name."""
+    _ = ALGO_CONFIGS[entry.name]  # the look-up checks the plugin
     cls = entry.load(setting, plugin.facade)
     if not (isinstance(cls, type) and issubclass(cls, Algorithm) and cls.name == entry.name):
         raise entry.kind_error(
@@ -97,7 +97,7 @@ def _plugin_class(entry: PluginEntry, plugin: Any, setting: str) -> type[Algorit
 
 
 class _AlgorithmRegistry(PluginRegistry[type[Algorithm]]):
-    """The classes by name; one is imported when it is looked up, and all of rlox's own to go through them."""
+    """The classes by name; a look-up imports its class, and iteration over values or items imports all."""
 
     def __init__(self) -> None:
         super().__init__({}, "algo", _plugin_class)
@@ -111,11 +111,11 @@ class _AlgorithmRegistry(PluginRegistry[type[Algorithm]]):
         return cls
 
     def values(self) -> ValuesView[type[Algorithm]]:  # type: ignore[override]
-        """The classes."""
+        """Import and return all classes."""
         return self._load_all().values()
 
     def items(self) -> ItemsView[str, type[Algorithm]]:  # type: ignore[override]
-        """Names and classes."""
+        """Import all classes and return the pairs of name and class."""
         return self._load_all().items()
 
     def _load_all(self) -> dict[str, type[Algorithm]]:

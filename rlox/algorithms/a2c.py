@@ -1,4 +1,4 @@
-"""A2C: synchronous advantage actor-critic (Mnih et al. 2016), one gradient step on each rollout."""
+"""A2C: synchronous advantage actor-critic (Mnih et al. 2016), one gradient step per rollout."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["A2C"]
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """A2C's learner on rollouts."""
+    """Build the components of an A2C run, which learns from rollouts."""
     algo = cast(A2CConfig, config.algo)
     selector = BackendSelector(algo.backend, config, context.saved_backend)
 
@@ -54,13 +54,13 @@ class A2C(Algorithm):
     Parameters
     ----------
     env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    n_envs : parallel environments; `None`: 8, or as many as a ready vectorised one has
-    seed : keys every random stream of the run
-    policy : a module with `get_action_and_logprob`, `get_value`, `get_logprob_and_entropy`, and `mode`
-        (or an `actor` that gives logits or means) to play with; or what makes one of the spaces, also
-        by name: `"module:Name"`, `{"name": "module:Name", "hidden": 32}`
-    logger : receives metrics rows
-    callbacks : called during training; one that returns False from `on_step` stops it
+    n_envs : number of parallel environments; `None`: 8, or that of a given vectorised environment
+    seed : seed of every random stream of the run
+    policy : a module with `get_action_and_logprob`, `get_value`, `get_logprob_and_entropy`, and `mode` for
+        evaluation (or an `actor` that returns logits or means); or a factory that takes the spaces, also by
+        name: `"module:Name"`, `{"name": "module:Name", "hidden": 32}`
+    logger : receives the rows of metrics
+    callbacks : called during training; if `on_step` returns False, training stops
     **config_kwargs : any field of `A2CConfig` or `EnvConfig` (its `backend` as `env_backend`), or
         `device`; unknown names are errors
     """

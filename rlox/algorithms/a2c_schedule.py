@@ -1,4 +1,4 @@
-"""What A2C's updates share whatever learns: schedules, and what they say."""
+"""Schedules and metrics that the torch and native A2C learners share."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ METRIC_NAMES = ("loss/policy", "loss/value", "policy/entropy", "loss/total", "tr
 
 
 class A2CLearnerMixin:
-    """The schedules of the step size and of the entropy's weight."""
+    """Applies the schedules of the learning rate and the entropy coefficient, and builds updates."""
 
     config: A2CConfig
     optimizer: Any
 
     def _apply_schedules(self, clock: Clock) -> float:
-        """Set the step size; the weight of the entropy."""
+        """Set the learning rate and return the entropy coefficient."""
         remaining = clock.remaining
         self.optimizer.lr = self.config.at("learning_rate", remaining)
         return self.config.at("ent_coef", remaining)
@@ -29,7 +29,7 @@ class A2CLearnerMixin:
     def _build_update(
         self, losses: dict[str, float], explained_var: float, ent_coef: float, samples: int
     ) -> Update:
-        """What a step said, with what is known beside it."""
+        """Build the update from the losses, explained variance, learning rate and entropy coefficient."""
         metrics = {**losses, "value/explained_variance": explained_var}
         metrics["train/learning_rate"] = self.optimizer.lr
         if not is_constant(self.config.ent_coef):

@@ -1,4 +1,4 @@
-"""BC: behavioural cloning, the likelihood of a dataset's actions (Pomerleau 1991)."""
+"""BC: behavioural cloning, which maximises the likelihood of a dataset's actions (Pomerleau 1991)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["BC", "BCLearner"]
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """BC's learner on a dataset."""
+    """Build the components of a BC run, which learns from a dataset."""
     algo = cast(BCConfig, config.algo)
 
     def build_learner(
@@ -52,18 +52,18 @@ class BC(Algorithm):
 
     Parameters
     ----------
-    dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; choices are whole numbers from 0,
-        vectors floating-point numbers; of actions of several parts rows have the choices first. With
-        `normalize=True` the policy plays by its moments
-    obs_dim, act_dim : numbers in an observation, and in an action or choices; those of the
+    dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; choices are whole numbers from 0, vectors
+        are floating-point numbers; in actions of several parts the choices come first in each row. With
+        `normalize=True` the policy normalises its observations by the dataset's moments
+    obs_dim, act_dim : size of an observation, and size of an action or number of choices; taken from the
         environment if there is one
     continuous : whether actions are vectors, not choices
-    hidden : width of two hidden layers, unless `net_arch` gives all widths
-    learning_rate, batch_size : of each update
-    callbacks : called during training; one that returns False from `on_step` stops it
-    logger : receives metrics rows
-    env_id : where to evaluate: a Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    seed : keys every random stream of the run
+    hidden : width of the two hidden layers, unless `net_arch` gives all widths
+    learning_rate, batch_size : settings of each update
+    callbacks : called during training; if `on_step` returns False, training stops
+    logger : receives the rows of metrics
+    env_id : environment to evaluate in: a Gymnasium id, a `gymnasium.Env`, or a callable that makes one
+    seed : seed of every random stream of the run
     **config_kwargs : any field of `BCConfig` or `EnvConfig`, or `device`; unknown names are errors
     """
 

@@ -1,4 +1,4 @@
-"""BestOfN: the best of several completions (Stiennon et al. 2020, arXiv:2009.01325). Nothing is learned."""
+"""BestOfN: best of several completions (Stiennon et al. 2020, arXiv:2009.01325), without training."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ __all__ = ["BestOfN"]
 
 
 class BestOfN:
-    """A sampler: of `n` completions of each prompt the one with the greatest reward, the first of equals.
+    """A sampler that returns, of `n` completions per prompt, the first one with the highest reward.
 
     Parameters
     ----------
-    model : a module as of `GRPO`, or the folder of one
-    reward_fn : as of `GRPO`; several are added up
-    n : completions of each prompt
-    max_new_tokens : of a completion
-    temperature, top_k, top_p, min_p : that they are drawn with
-    eos_token_id : tokens that end a completion; none: those that the model and its tokenizer say
-    pad_token_id : the token behind an end
-    seed : keys what is drawn; each call of `generate` draws anew
+    model : a module as in `GRPO`, or the folder of a model
+    reward_fn : as in `GRPO`; the rewards of several functions are added
+    n : number of completions per prompt
+    max_new_tokens : maximum length of a completion
+    temperature, top_k, top_p, min_p : sampling settings
+    eos_token_id : tokens that end a completion; if empty, those of the model and its tokenizer
+    pad_token_id : token that fills rows after the end of a completion
+    seed : seed of the sampling; each call of `generate` draws new completions
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class BestOfN:
         self._n_calls = 0
 
     def generate(self, prompts: Tensor | Sequence[Tensor]) -> Tensor:
-        """The prompts `[B, P]`, each with its best completion behind it, `[B, P + T]`.
+        """Return the prompts `[B, P]`, each followed by its best completion, `[B, P + T]`.
 
-        Prompts of different lengths are rows of their own; the end of shorter ones is padding.
+        Prompts of different lengths come as a sequence of rows; shorter rows are padded at the end.
         """
         rows = parse_token_rows(prompts)
         completions, _ = self.sample(rows)
@@ -97,7 +97,7 @@ class BestOfN:
         )
 
     def sample(self, prompts: Tensor | Sequence[Tensor]) -> tuple[list[Tensor], Any]:
-        """The best completion of each prompt, up to its end, and the rewards of all, float64 `[B, n]`."""
+        """Return each prompt's best completion, cut at its end, and the rewards of all, float64 `[B, n]`."""
         rows = parse_token_rows(prompts)
         repeated_prompts = [Prompt(row) for row in rows for _ in range(self.n)]
         stream = Stream(self.seed, "best_of", self._n_calls)

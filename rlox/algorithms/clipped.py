@@ -1,4 +1,4 @@
-"""What PPO's updates have in common: passes of shuffled minibatches over one rollout."""
+"""The update that the PPO learners in torch share: epochs of shuffled minibatches over one rollout."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ __all__ = ["ClippedLearner", "ClippedLearnerBase"]
 
 
 class ClippedMinibatch(Protocol):
-    """What the loss reads of a minibatch."""
+    """The columns of a minibatch that the loss reads."""
 
     @property
     def log_probs(self) -> Tensor:
-        """Of the policy that acted, `[B]`."""
+        """Log-probabilities under the policy that acted, `[B]`."""
 
     @property
     def values(self) -> Tensor:
-        """When it acted, `[B]`."""
+        """Value estimates at the time of acting, `[B]`."""
 
     @property
     def advantages(self) -> Tensor:
-        """Estimated for what was done, `[B]`."""
+        """Advantage estimates of the actions, `[B]`."""
 
     @property
     def returns(self) -> Tensor:
-        """What values are to become, `[B]`."""
+        """Targets of the value function, `[B]`."""
 
 
 P = TypeVar("P", bound=nn.Module)
@@ -50,7 +50,7 @@ M = TypeVar("M", bound=ClippedMinibatch)
 
 
 class ClippedLearnerBase(PPOLearnerMixin, PolicyLearner[P]):
-    """A policy, its optimizer and loss, the schedules of both, and what an update says of itself."""
+    """A policy with its optimizer and loss, their schedules, and the metrics of an update."""
 
     def __init__(self, policy: P, config: PPOConfig, streams: Streams) -> None:
         self.adam = Adam(policy, config.initial("learning_rate"))
@@ -67,14 +67,14 @@ class ClippedLearnerBase(PPOLearnerMixin, PolicyLearner[P]):
 
 
 class ClippedLearner(ClippedLearnerBase[P], ABC, Generic[P, M]):
-    """What one rollout does to the weights: `n_epochs` passes of shuffled minibatches.
+    """Learns from each rollout in `n_epochs` passes of shuffled minibatches.
 
-    What a minibatch is, and what a policy says of it, is left to those that have one.
+    Subclasses define the minibatches and how the policy evaluates them.
     """
 
     @torch.no_grad()
     def update(self, batch: Rollout, clock: Clock) -> Update:
-        """Learn from one rollout; the schedules are read once, from the clock at its start."""
+        """Learn from one rollout; schedules are evaluated once, at the clock of the update's start."""
         self._apply_schedules(clock)
         steps: list[Tensor] = []
         epochs = samples = 0
@@ -96,19 +96,19 @@ class ClippedLearner(ClippedLearnerBase[P], ABC, Generic[P, M]):
 
     @abstractmethod
     def _minibatches(self, batch: Rollout, order: Callable[[int], Tensor]) -> Iterator[M]:
-        """Disjoint minibatches that cover every valid row once, as `order` mixes so many of them."""
+        """Yield disjoint minibatches that cover every valid row once; `order(n)` returns a permutation."""
 
     @abstractmethod
     def _evaluate(self, minibatch: M) -> Scored:
-        """What the policy says of what was done."""
+        """Compute the policy's log-probabilities, entropies and values for a minibatch."""
 
     def _permutation(self, index: int, epoch: int, count: int) -> Tensor:
         return torch.from_numpy(self._minibatch_order(index, epoch, count))
 
     def _epoch(self, batch: Rollout, epoch: int, steps: list[Tensor]) -> tuple[int, bool]:
-        """One pass, whose numbers go to `steps`; the rows learned from, and whether it was all of them.
+        """Run one epoch, append metrics to `steps`, and return the row count and whether it is complete.
 
-        The shuffled copy of the rollout goes with the pass, before the next one makes its own.
+        The shuffled copy of the rollout is freed at the end of the epoch, before the next one makes its own.
         """
         samples = 0
         for minibatch in self._minibatches(batch, partial(self._permutation, batch.index, epoch)):
@@ -120,9 +120,9 @@ class ClippedLearner(ClippedLearnerBase[P], ABC, Generic[P, M]):
         return samples, True
 
     def _step(self, minibatch: M) -> Tensor | None:
-        """One gradient step and its numbers; None, and no step, of a policy that has gone too far.
+        """Take one gradient step and return its metrics; return None without a step past `target_kl`.
 
-        What the policy said, with its layers' memory, goes before the next minibatch's comes.
+        The policy's outputs and saved activations are freed before those of the next minibatch are computed.
         """
         scored = self._evaluate(minibatch)
         terms, slopes = self._terms(scored, minibatch)

@@ -1,4 +1,4 @@
-"""CQL(H) (Kumar et al. 2020, arXiv:2006.04779): values held down where the dataset has no actions."""
+"""CQL(H) (Kumar et al. 2020, arXiv:2006.04779): penalises the values of actions outside the dataset."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rlox.training.components import BuildContext, RunComponents
 __all__ = ["CQL"]
 
 
-# What says something of vectors alone.
+# Fields that apply to continuous actions only.
 CONTINUOUS_ONLY = (
     "actor_learning_rate",
     "n_random_actions",
@@ -38,7 +38,7 @@ CONTINUOUS_ONLY = (
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """A learner of vectors or of choices on a dataset."""
+    """Build the components of a CQL run on a dataset, for continuous or discrete actions."""
 
     def build_learner(
         encoder_spec: EncoderSpec, actions: ActionCodec, _: BackendSelector
@@ -68,21 +68,21 @@ class CQL(Algorithm):
     ----------
     dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; actions are floating-point vectors, or
         choices from 0
-    obs_dim, act_dim : numbers in an observation, and in an action or choices; those of the
+    obs_dim, act_dim : size of an observation, and size of an action or number of choices; taken from the
         environment if there is one
     cql_alpha : weight of the penalty
-    n_random_actions : actions that the penalty of vectors is estimated with, three times so many
-    auto_alpha, cql_target_value : learn that weight, so that what it weighs stays below the target
-    hidden : width of two hidden layers, unless `net_arch` gives all widths
-    learning_rate : of the critics, and of choices in all; the policy's of vectors is `actor_learning_rate`
-    tau : how far the target networks follow at a time
+    n_random_actions : for vectors, number of actions that the penalty samples from each of 3 distributions
+    auto_alpha, cql_target_value : learn that weight, so that the penalty stays below the target
+    hidden : width of the two hidden layers, unless `net_arch` gives all widths
+    learning_rate : learning rate of the critics; for vectors the policy's is `actor_learning_rate`
+    tau : weight of the online networks in each Polyak update of the target networks
     gamma : discount factor
-    auto_entropy, target_entropy : learn the entropy temperature of vectors, and towards which entropy
-    batch_size : transitions of an update
-    callbacks : called during training; one that returns False from `on_step` stops it
-    logger : receives metrics rows
-    env_id : where to evaluate: a Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    seed : keys every random stream of the run
+    auto_entropy, target_entropy : for vectors, whether to learn the temperature, and its target entropy
+    batch_size : number of transitions in an update
+    callbacks : called during training; if `on_step` returns False, training stops
+    logger : receives the rows of metrics
+    env_id : environment to evaluate in: a Gymnasium id, a `gymnasium.Env`, or a callable that makes one
+    seed : seed of every random stream of the run
     **config_kwargs : any field of `CQLConfig` or `EnvConfig`, or `device`; unknown names are errors
     """
 

@@ -17,15 +17,15 @@ __all__ = ["DDPG"]
 class DDPG(Algorithm):
     """Deep deterministic policy gradient, for Box actions with finite bounds.
 
-    TD3 with one critic, an actor that learns each time and no noise on the target's action.
+    It is TD3 with one critic, an actor update after every critic update, and no noise on the target action.
 
     Parameters
     ----------
     env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    n_envs : parallel environments; `None`: 1, or as many as a ready vectorised one has
-    seed : keys every random stream of the run
-    logger : receives metrics rows
-    callbacks : called during training; one that returns False from `on_step` stops it
+    n_envs : number of parallel environments; `None`: 1, or that of a given vectorised environment
+    seed : seed of every random stream of the run
+    logger : receives the rows of metrics
+    callbacks : called during training; if `on_step` returns False, training stops
     **config_kwargs : any field of `DDPGConfig`, of its buffer (`buffer_size`, ...) or of `EnvConfig`
         (its `backend` as `env_backend`), or `device`; unknown names are errors
     """

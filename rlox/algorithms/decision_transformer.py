@@ -1,4 +1,4 @@
-"""Decision Transformer (Chen et al. 2021, arXiv:2106.01345): actions by the return that is asked for."""
+"""Decision Transformer (Chen et al. 2021, arXiv:2106.01345): a policy conditioned on a target return."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["DecisionTransformer", "DecisionTransformerLearner"]
 
 
 class DecisionTransformerLearner(PolicyLearner[DecisionTransformerPolicy]):
-    """A transformer, and one step for each batch towards the actions of the dataset."""
+    """A transformer that takes one gradient step per batch towards the dataset's actions."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class DecisionTransformerLearner(PolicyLearner[DecisionTransformerPolicy]):
         self.metric_names = ("loss/policy", fit_metric, "train/grad_norm")
 
     def update(self, batch: SubTrajectories, clock: Clock) -> Update:
-        """One step for each batch."""
+        """Take one gradient step for each batch."""
         count = int(batch.mask.sum())
         batch = batch.to(self.optimizer.vector.device)
         rows = [self._step(batch, i, clock.updates + i, clock) for i in range(len(batch))]
@@ -68,7 +68,7 @@ class DecisionTransformerLearner(PolicyLearner[DecisionTransformerPolicy]):
         return Update(metrics, len(batch), count)
 
     def _step(self, batch: SubTrajectories, i: int, update_number: int, clock: Clock) -> Tensor:
-        """One gradient step; its row of metrics. What is left out is drawn by the update's number."""
+        """Take one gradient step and return its row of metrics; the update's number seeds the dropout."""
         config = self.config
         warmup = min(1.0, (update_number + 1) / config.warmup_updates) if config.warmup_updates else 1.0
         self.optimizer.lr = warmup * config.at("learning_rate", clock.remaining)
@@ -84,9 +84,10 @@ class DecisionTransformerLearner(PolicyLearner[DecisionTransformerPolicy]):
 
 
 def _loss(outputs: Tensor, actions: Tensor, mask: Tensor, is_discrete: bool) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of choices and the part that is right, or squared and absolute error of vectors.
+    """Return cross-entropy and accuracy for choices, squared and absolute error for vectors.
 
-    Means over the steps that are none of padding, by weights: to pick them the host would wait for a GPU.
+    Both are means over the steps without padding. Weights exclude the padding, because indexing by the mask
+    would synchronise with the GPU.
     """
     weight = mask / mask.sum()
     if is_discrete:
@@ -98,7 +99,7 @@ def _loss(outputs: Tensor, actions: Tensor, mask: Tensor, is_discrete: bool) -> 
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """A transformer's learner on stretches of a dataset."""
+    """Build the components of a Decision Transformer run on sub-trajectories of a dataset."""
     algo = cast(DecisionTransformerConfig, config.algo)
     target_return = TargetReturn(algo.target_return)
 
@@ -130,16 +131,16 @@ class DecisionTransformer(Algorithm):
     ----------
     dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; actions are floating-point vectors, or
         choices from 0
-    obs_dim, act_dim : numbers in an observation, and in an action or choices; those of the
+    obs_dim, act_dim : size of an observation, and size of an action or number of choices; taken from the
         environment if there is one
-    context_length : steps that an action is chosen by
-    hidden, n_layers, n_heads : width, blocks and heads of the transformer
-    learning_rate, batch_size : of each update; a batch has so many stretches of `context_length` steps
-    target_return : what is asked for when it plays; None: the highest return of the dataset
-    callbacks : called during training; one that returns False from `on_step` stops it
-    logger : receives metrics rows
-    env_id : where to evaluate: a Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    seed : keys every random stream of the run
+    context_length : number of past steps that the policy sees
+    hidden, n_layers, n_heads : width, number of blocks and number of heads of the transformer
+    learning_rate, batch_size : of each update; `batch_size` counts sub-trajectories of `context_length` steps
+    target_return : return that the policy is conditioned on in evaluation; None: the dataset's highest
+    callbacks : called during training; if `on_step` returns False, training stops
+    logger : receives the rows of metrics
+    env_id : environment to evaluate in: a Gymnasium id, a `gymnasium.Env`, or a callable that makes one
+    seed : seed of every random stream of the run
     **config_kwargs : any field of `DecisionTransformerConfig` or `EnvConfig`, or `device`; unknown names are
         errors
     """
@@ -190,10 +191,10 @@ class DecisionTransformer(Algorithm):
         action_masks: Any = None,
         target_return: float | None = None,
     ) -> Any:
-        """The action for one raw observation or for a batch, each the first one of an episode.
+        """Return the action for one raw observation or for a batch, each the first one of an episode.
 
-        `target_return` is what is asked for, in place of the run's. Of an episode that goes on
-        `components.actor.make_player(n_slots)` keeps what came before: `act(rows)`,
+        `target_return` replaces the run's. To play whole episodes, use
+        `components.actor.make_player(n_slots)`, which keeps the history of each episode: `act(rows)`,
         `observe_rewards(rewards)`, `reset_slot(slot)`.
         """
         self._n_sampled_predictions += not deterministic
@@ -202,9 +203,9 @@ class DecisionTransformer(Algorithm):
         return actor.predict(obs, generator, parse_target_return(target_return), action_masks)
 
     def ask(self, target_return: float | None) -> None:
-        """Ask for this return when it is evaluated; None: for the highest of the dataset.
+        """Set the target return of evaluations; None: the highest return of the dataset.
 
-        Of this object alone: no checkpoint has it, and one that is loaded asks for its `target_return` again.
+        The value applies to this object only. It is not saved: a loaded checkpoint uses its `target_return`.
         """
         cast(
             ReturnConditionedActor, self.components.actor

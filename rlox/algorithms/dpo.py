@@ -1,4 +1,4 @@
-"""DPO: pairs of completions, of which one was chosen (Rafailov et al. 2023, arXiv:2305.18290)."""
+"""DPO: learns from pairs of a chosen and a rejected completion (Rafailov et al. 2023, arXiv:2305.18290)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TokenRows = Tensor | Sequence[Tensor]
 
 
 class DPOLearner(TextLearner):
-    """A model, and a step of each batch of pairs."""
+    """A model that takes one optimizer step per batch of pairs."""
 
     def __init__(self, text: TextContext, config: DPOConfig | OnlineDPOConfig) -> None:
         is_reference_free = isinstance(config, DPOConfig) and config.reference_free
@@ -49,13 +49,13 @@ class DPOLearner(TextLearner):
         self.loss = DPOLoss(config.loss_type, config.beta, smoothing)
 
     def update(self, batch: PreferencePairs, clock: Clock) -> Update:
-        """One step, unless there is no pair."""
+        """Take one step, unless no process has a pair."""
         self.apply_schedules(clock)
         count = len(batch.chosen)
         total = self.group.total(count)
         if not total:
             return self.build_update([], clock, batch.n_prompts)
-        if not count:  # other processes have some
+        if not count:  # other processes have pairs
             return self.build_update([self.step_on_loss(None)], clock, batch.n_prompts)
 
         def partial_loss(rows: slice) -> PartialLoss:
@@ -67,7 +67,7 @@ class DPOLearner(TextLearner):
         return self.build_update([self.accumulate_and_step(partial_loss, count)], clock, batch.n_prompts)
 
     def terms(self, batch: PreferencePairs, overwrite: bool = True) -> DPOTerms:
-        """The loss of pairs, with gradient (taken once with `overwrite`), and what is told beside it."""
+        """Compute the loss of pairs and its metrics; with `overwrite` its gradient can be taken only once."""
         both_sides, count = _concatenate(batch.chosen, batch.rejected), len(batch.chosen)
         log_probs = self.log_probs(both_sides, overwrite=overwrite).sum(1)
         if batch.ref_log_probs is not None:
@@ -86,7 +86,10 @@ class DPOLearner(TextLearner):
 
     @torch.no_grad()
     def score(self, prompts: list[Prompt]) -> tuple[NDArray[np.float64], list[int]]:
-        """1 of a pair whose chosen answer has become likelier than the rejected one, beside the reference."""
+        """Return 1 for each pair whose chosen answer has the greater log-ratio to the reference, else 0.
+
+        The second result has the lengths of the chosen answers.
+        """
         assert self.text.prompts is not None
         pairs = pairs_of(self.text.prompts, prompts, np.arange(len(prompts)))
         both_sides = _concatenate(pairs.chosen, pairs.rejected)
@@ -97,14 +100,14 @@ class DPOLearner(TextLearner):
         return (chosen > rejected).double().numpy(), pairs.chosen.mask.sum(1).tolist()
 
     def reference_sums(self, pairs: PreferencePairs) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of the chosen and the rejected completions by the reference, `[B]` each."""
+        """Return the reference's log-probabilities of chosen and rejected completions, `[B]` each."""
         ref_log_probs = self.reference_log_probs(_concatenate(pairs.chosen, pairs.rejected))
         sums = torch.zeros(2 * len(pairs.chosen)) if ref_log_probs is None else ref_log_probs.sum(1).cpu()
         return sums[: len(pairs.chosen)], sums[len(pairs.chosen) :]
 
 
 def _concatenate(first: CompletionBatch, second: CompletionBatch) -> CompletionBatch:
-    """One batch of both, so that the model is asked once."""
+    """Concatenate both batches, so that one forward pass covers them."""
     width = max(first.tokens.shape[1], second.tokens.shape[1])
 
     def pad(tensor: Tensor) -> Tensor:
@@ -118,7 +121,7 @@ def _concatenate(first: CompletionBatch, second: CompletionBatch) -> CompletionB
 
 
 def _equal_pair_mask(pairs: PreferencePairs) -> NDArray[np.bool_]:
-    """Of which pairs both completions are the same tokens, `[B]`: their gradients cancel."""
+    """Return a mask `[B]` of the pairs with two equal completions, whose gradients cancel."""
     both_sides, n_pairs = _concatenate(pairs.chosen, pairs.rejected), len(pairs.chosen)
     is_equal_token = (both_sides.tokens[:n_pairs] == both_sides.tokens[n_pairs:]) & (
         both_sides.mask[:n_pairs] == both_sides.mask[n_pairs:]
@@ -128,7 +131,7 @@ def _equal_pair_mask(pairs: PreferencePairs) -> NDArray[np.bool_]:
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """DPO's learner on pairs."""
+    """Build the components of a DPO run, which learns from pairs."""
     algo, text = cast(DPOConfig, config.algo), build_text_context(config, context)
     source = PairSource(text.prompts, algo.batch_size, config.seed, text.group)
     learner = DPOLearner(text, algo)
@@ -140,15 +143,15 @@ class DPO(TextAlgorithm):
 
     Parameters
     ----------
-    model, task : as of `GRPO`; pairs of a task are its right answers and others that are near them
-    ref_model : what the model is held to; None: the model as it begins
-    beta : how much leaving the reference costs
-    learning_rate : of Adam
-    callbacks : called during training; one that returns False from `on_step` stops it
-    logger : receives metrics rows
-    reward_fn : what evaluations count, as of `GRPO`
-    max_new_tokens : of a completion that is evaluated
-    seed : keys every random stream of the run
+    model, task : as in `GRPO`; a task's pairs are its right answers and similar wrong ones
+    ref_model : reference model; None: the initial model
+    beta : strength of the penalty for moving away from the reference
+    learning_rate : learning rate of Adam
+    callbacks : called during training; if `on_step` returns False, training stops
+    logger : receives the rows of metrics
+    reward_fn : reward function of evaluations, as in `GRPO`
+    max_new_tokens : maximum length of a completion in evaluations
+    seed : seed of every random stream of the run
     **config_kwargs : any field of `DPOConfig`, `device`, or paths: `dataset` (not `task`), `eval_dataset`,
         `tokenizer`; unknown names are errors
     """
@@ -183,11 +186,11 @@ class DPO(TextAlgorithm):
     def compute_loss(
         self, prompt: TokenRows, chosen: TokenRows, rejected: TokenRows, ref_log_probs: Any = None
     ) -> tuple[Tensor, dict[str, float]]:
-        """The loss of these pairs, with gradient, and its metrics; nothing is learned.
+        """Compute the loss of these pairs, with gradient, and its metrics; the model is not changed.
 
-        Prompts `[B, P]`, chosen `[B, C]` and rejected `[B, R]` completions, or rows of different lengths, of
-        which tokens behind the first end do not count; `ref_log_probs` two sums `[B]`, as
-        `reference_log_probs` gives them.
+        `prompt` is `[B, P]`, `chosen` `[B, C]` and `rejected` `[B, R]`, or each a sequence of rows of
+        different lengths. Tokens of a completion after its first end token do not count. `ref_log_probs`
+        are two sums `[B]`, as `reference_log_probs` returns them.
         """
         pairs = _make_pairs(prompt, chosen, rejected, ref_log_probs, self._text.sampling.eos)
         terms = cast(DPOLearner, self.learner).terms(pairs, overwrite=False)
@@ -203,7 +206,7 @@ class DPO(TextAlgorithm):
     def reference_log_probs(
         self, prompt: TokenRows, chosen: TokenRows, rejected: TokenRows
     ) -> tuple[Tensor, Tensor]:
-        """Sums of log-probabilities by the reference, `[B]` each, which are the same all the time."""
+        """Return the reference's summed log-probabilities, `[B]` each; they never change."""
         return cast(DPOLearner, self.learner).reference_sums(
             _make_pairs(prompt, chosen, rejected, None, self._text.sampling.eos)
         )
@@ -211,10 +214,10 @@ class DPO(TextAlgorithm):
     def train_step(
         self, prompt: TokenRows, chosen: TokenRows, rejected: TokenRows, ref_log_probs: Any = None
     ) -> dict[str, float]:
-        """One step on these pairs, of shapes as for `compute_loss`; its metrics.
+        """Take one step on these pairs, with shapes as in `compute_loss`, and return its metrics.
 
-        Nothing is learned from a pair whose completions are the same: that is a warning, once, and a
-        `ConfigError` where all pairs are such.
+        A pair of equal completions teaches nothing: the first such call warns. `ConfigError` if all pairs
+        are equal.
         """
         pairs = _make_pairs(prompt, chosen, rejected, ref_log_probs, self._text.sampling.eos)
         equal_rows = np.flatnonzero(_equal_pair_mask(pairs))

@@ -1,4 +1,4 @@
-"""DQN: deep Q-learning (Mnih et al. 2015), and what became of it, part by part (Hessel et al. 2018)."""
+"""DQN: deep Q-learning (Mnih et al. 2015) with optional extensions (Hessel et al. 2018)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["DQN"]
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """DQN's learner, with whatever parts, on replayed transitions."""
+    """Build the components of a DQN run, with the configured extensions, on replayed transitions."""
     algo = cast(DQNConfig, config.algo)
 
     def build_learner(
@@ -46,10 +46,10 @@ class DQN(Algorithm):
     Parameters
     ----------
     env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    n_envs : parallel environments; `None`: 1, or as many as a ready vectorised one has
-    seed : keys every random stream of the run
-    logger : receives metrics rows
-    callbacks : called during training; one that returns False from `on_step` stops it
+    n_envs : number of parallel environments; `None`: 1, or that of a given vectorised environment
+    seed : seed of every random stream of the run
+    logger : receives the rows of metrics
+    callbacks : called during training; if `on_step` returns False, training stops
     **config_kwargs : any field of `DQNConfig` (`double_dqn`, `dueling`, `n_step`, `prioritized`, `noisy`,
         `distribution`, ...), of its buffer (`buffer_size`, `alpha`, `beta`, ...) or of `EnvConfig` (its
         `backend` as `env_backend`), or `device`; unknown names are errors

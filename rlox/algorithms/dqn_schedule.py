@@ -1,4 +1,4 @@
-"""What DQN's updates share whatever learns: schedules, when the target network follows, what they say."""
+"""Schedules, target network updates and metrics that the torch and native DQN learners share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ METRIC_NAMES = ("loss/q", "value/q_mean", "train/grad_norm")
 
 
 class TargetUpdater(Stateful, Protocol):
-    """A target network."""
+    """A target network of either engine."""
 
     def copy_online(self) -> None:
         """target <- online."""
@@ -26,18 +26,18 @@ class TargetUpdater(Stateful, Protocol):
 
 
 class DQNLearnerMixin:
-    """The schedule of the step size and of the target network, and what an update says of itself.
+    """Applies the schedules of the learning rate and of the target network, and adds the metrics.
 
-    What has a `state` of its own comes behind this among the bases.
+    A base class with its own `state` must follow this mixin in the list of bases.
     """
 
     config: DQNConfig
     optimizer: Any
     target_network: TargetUpdater
-    n_copies: int = 0  # copies that were due by the environment steps so far
+    n_copies: int = 0  # target updates that were due up to the present environment step
 
     def state(self) -> dict[str, Any]:
-        """With how often the target network has followed."""
+        """Return the learner's state with the number of target updates."""
         state: dict[str, Any] = super().state()  # type: ignore[misc]
         state["optimizer"]["copied"] = self.n_copies
         return state
@@ -48,9 +48,9 @@ class DQNLearnerMixin:
         self.n_copies = int(state["optimizer"]["copied"])
 
     def _apply_schedules(self, env_steps: int, clock: Clock) -> None:
-        """Set the step size, and make the copies to the target network that have become due.
+        """Set the learning rate and apply the target network updates that are due.
 
-        The online network was the same at all of them, so that n at once leave (1 - tau)^n of the way.
+        The online network did not change between them, so n updates equal one with 1 - (1 - tau)^n.
         """
         self.optimizer.lr = self.config.at("learning_rate", clock.remaining)
         due = env_steps // self.config.target_update_interval
@@ -61,7 +61,7 @@ class DQNLearnerMixin:
             self.target_network.polyak_update(tau if copies == 1 else 1.0 - (1.0 - tau) ** copies)
 
     def _add_metrics(self, update: Update, env_steps: int, clock: Clock) -> Update:
-        """What an update says, with what is known beside it."""
+        """Add the learning rate and, without noisy networks, epsilon to the update's metrics."""
         metrics = {**update.metrics, "train/learning_rate": self.optimizer.lr}
         if not self.config.noisy:
             elapsed = min(env_steps / (clock.horizon or 1), 1.0)
@@ -70,7 +70,7 @@ class DQNLearnerMixin:
 
 
 def scheduled_epsilon(config: DQNConfig, elapsed: float) -> float:
-    """As it is scheduled; else it falls linearly over the first `exploration_fraction` of the run."""
+    """Return epsilon: `exploration_eps` if set, else linear decay over `exploration_fraction` of the run."""
     if config.exploration_eps is not None:
         return config.at("exploration_eps", 1.0 - elapsed)
     progress = min(elapsed / config.exploration_fraction, 1.0)

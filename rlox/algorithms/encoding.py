@@ -1,4 +1,4 @@
-"""How the networks of an algorithm see observations with images: which encoder, and how it reads them."""
+"""Choice and construction of the image encoders in front of an algorithm's networks."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ __all__ = ["NO_COST", "EncoderOptions", "EncoderSpec", "make_encoder_spec", "req
 
 
 class EncoderOptions(Protocol):
-    """What a configuration says of encoders."""
+    """The encoder fields of an algorithm's configuration."""
 
     @property
     def encoder(self) -> str:
-        """The kind."""
+        """Kind of encoder."""
 
     @property
     def encoder_features(self) -> int | None:
-        """Numbers that an image becomes."""
+        """Number of features per image."""
 
     @property
     def image_channels(self) -> str:
-        """Which dimension they are."""
+        """Dimension of the channels: `first`, `last` or `auto`."""
 
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """What stands before the networks of an environment; nothing where there are no images."""
+    """The encoder in front of an environment's networks; without images there is none."""
 
-    features: int  # numbers of an observation that come to the networks
+    features: int  # input size of the networks
     make_encoder: Callable[[], Encoder] | None = None
     cost: EncoderCost = NO_COST
-    descriptions: tuple[str, ...] = ()  # of each image what is made of it
+    descriptions: tuple[str, ...] = ()  # one text per image: how it is encoded
 
     def wrap_network(self, net: Any) -> Any:
-        """A network of features behind an encoder of its own."""
+        """Put a new encoder in front of a network that takes features."""
         if self.make_encoder is None:
             return net
         from rlox.networks import add_encoder
@@ -53,7 +53,7 @@ class EncoderSpec:
         return add_encoder(self.make_encoder(), net)
 
     def wrap_ensemble(self, critics: EnsembleMLP) -> EnsembleMLP:
-        """Critics of features behind one encoder of their own."""
+        """Put one new encoder in front of an ensemble of critics that take features."""
         if self.make_encoder is None:
             return critics
         from rlox.networks import EncodedEnsemble
@@ -61,7 +61,7 @@ class EncoderSpec:
         return EncodedEnsemble(self.make_encoder(), critics)
 
     def wrap_policy(self, policy: Any, mask_dim: int, is_shared: bool, is_orthogonal: bool) -> ActorCritic:
-        """An actor and a critic of features behind a shared encoder (`is_shared`), or each behind its own."""
+        """Put encoders in front of actor and critic: a shared one (`is_shared`), or one for each."""
         if self.make_encoder is None:
             return policy  # type: ignore[no-any-return]
         from rlox.networks import add_encoder
@@ -74,7 +74,7 @@ class EncoderSpec:
         return policy  # type: ignore[no-any-return]
 
     def make_pair(self, is_shared: bool, is_orthogonal: bool) -> tuple[Encoder, Encoder]:
-        """Encoders of an actor and a critic, where there are images; the same one with `is_shared`."""
+        """Make the image encoders of actor and critic; with `is_shared` both are the same object."""
         assert self.make_encoder is not None
         from rlox.networks import init_orthogonal_encoder
 
@@ -93,11 +93,11 @@ def make_encoder_spec(
     name: str = "the environment",
     is_shared: bool = True,
 ) -> EncoderSpec:
-    """What `algo` makes of the observations of the environment `name`.
+    """Choose the encoder that `algo` needs for the observations of the environment `name`.
 
-    `ConfigError` where they have no image that its keys could be of, for an image that is too small for
-    the network that is asked for, for one whose channels could be either of its dimensions, and for features
-    that no network makes. `is_shared` is whether actor and critic have one encoder, where they may.
+    `is_shared` is the setting whether actor and critic share one encoder. `ConfigError` if encoder options
+    are set and there is no image, if an image is too small for the configured network, if either of its
+    dimensions could be the channels, and if `encoder_features` is set for a network without that layer.
     """
     if not codec.images:
         _require_no_encoder_options(algo, codec, name, is_shared)
@@ -108,7 +108,7 @@ def make_encoder_spec(
 
 
 def require_actions(config: RunConfig, actions: ActionCodec) -> None:
-    """`UnsupportedSpaceError` for actions of a kind that the algorithm does not know, with which do."""
+    """Raise `UnsupportedSpaceError` for unsupported actions, naming the algorithms that support them."""
     algo, kind = config.algo, actions.kind
     if kind in algo.action_kinds:
         return

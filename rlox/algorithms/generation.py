@@ -1,4 +1,4 @@
-"""The source of those that learn from what their model writes."""
+"""The source of algorithms that learn from completions of their own model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["make_generation_source"]
 
 
 def _make_generator(config: RunConfig, text: TextContext) -> CompletionGenerator:
-    """The model itself, or a server that was given, or is configured."""
+    """Return a generator that uses the given server, the configured one, or else the model itself."""
     algo, server = cast(GenerationConfig, config.algo), text.objects.server
     if server is None and algo.server is None:
         if algo.staleness:
@@ -38,7 +38,7 @@ def _make_generator(config: RunConfig, text: TextContext) -> CompletionGenerator
 def make_generation_source(
     config: RunConfig, text: TextContext, group_size: int, is_rewarded: bool = True
 ) -> GenerationSource:
-    """Groups of completions; with `is_rewarded` they are judged by rewards, which have to be there then."""
+    """Make the source of groups of completions; with `is_rewarded` they get rewards, which are required."""
     algo = cast(GenerationConfig, config.algo)
     if is_rewarded and text.reward_function is None:
         raise ConfigError(

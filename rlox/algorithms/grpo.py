@@ -1,4 +1,4 @@
-"""GRPO: completions of a prompt beside each other (Shao et al. 2024, arXiv:2402.03300)."""
+"""GRPO: compares the completions of a prompt with each other (Shao et al. 2024, arXiv:2402.03300)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from rlox.types import Clock, Update
 
 __all__ = ["GRPO", "GRPOLearner"]
 
-TOKEN_NORMALIZED = ("dapo", "bnpo", "cispo")  # whose loss is divided by tokens, others' by completions
+TOKEN_NORMALIZED = ("dapo", "bnpo", "cispo")  # loss divided by tokens; by completions in the other types
 
 
 class GRPOLearner(TextLearner):
-    """A model, and the steps of each batch of groups."""
+    """A model that takes optimizer steps on batches of groups of completions."""
 
     def __init__(self, text: TextContext, config: GRPOConfig) -> None:
         names = (
@@ -59,7 +59,7 @@ class GRPOLearner(TextLearner):
         )
 
     def update(self, batch: GroupedCompletions, clock: Clock) -> Update:
-        """The steps of one batch: `n_epochs` times `minibatches`."""
+        """Take the steps of one batch: `n_epochs` times `minibatches`."""
         config = self.config
         self.apply_schedules(clock)
         scale: Any = config.scale_rewards
@@ -90,7 +90,7 @@ class GRPOLearner(TextLearner):
         return self.build_update(rows, clock, len(batch) // batch.group_size, metrics)
 
     def _old_log_probs(self, batch: GroupedCompletions) -> Tensor | None:
-        """Log-probabilities by the model before its steps; None where the only step has them anyway."""
+        """Return the model's log-probabilities before its steps; None if the only step computes them."""
         config = self.config
         if config.n_epochs * config.minibatches == 1 and config.correction is None:
             return None
@@ -100,7 +100,7 @@ class GRPOLearner(TextLearner):
         self, batch: GroupedCompletions, rows_slice: slice, advantages: Any, mask: Any, *token_columns: Any
     ) -> Tensor:
         answers, config = batch.completions.slice_rows(rows_slice), self.config
-        # a device is waited for only where there are others to count
+        # a count synchronises with the device, so it is taken only if there are other parts
         is_shared = self.group.size > 1 or config.accumulate > 1
         tokens = max(self.group.total(float(mask.sum())), 1.0) if is_shared else 1.0
         completions = self.group.size * len(mask)
@@ -128,7 +128,7 @@ class GRPOLearner(TextLearner):
             token_share = float(token_mask.sum()) / tokens if is_shared else 1.0
             completion_share = len(token_mask) / completions
             share = token_share if config.loss_type in TOKEN_NORMALIZED else completion_share
-            # gspo's are of completions
+            # gspo clips completions, not tokens
             clip_share = completion_share if config.loss_type == "gspo" else token_share
             return PartialLoss(
                 terms.total, numbers, share, [share, token_share, clip_share, clip_share, token_share]
@@ -138,7 +138,7 @@ class GRPOLearner(TextLearner):
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """GRPO's learner on what its model writes."""
+    """Build the components of a GRPO run, which learns from completions of its model."""
     algo, text = cast(GRPOConfig, config.algo), build_text_context(config, context)
     source = make_generation_source(config, text, algo.group_size)
     return build_text(text, source, GRPOLearner(text, algo))
@@ -149,22 +149,23 @@ class GRPO(GenerationAlgorithm):
 
     Parameters
     ----------
-    model : a module whose `forward(input_ids)` returns logits `[B, L, V]`, or what has them as `.logits`;
-        `"tiny"` or the folder of a model with a `task`
-    ref_model : what KL is taken to; None: the model as it begins
-    reward_fn : `(completions, prompts) -> rewards`, or several: completions are tensors of the tokens up to
-        the end, `prompts` `[B, P]`, one of each (a list where lengths differ); parameters are filled by
-        name, also with `texts` and columns of the dataset; None in a reward: none. Without one the task's
-    group_size : completions of each prompt
-    kl_coef : weight of the penalty; 0: without a reference
-    learning_rate : of Adam
-    max_new_tokens : of a completion; None: the longest answer of the task with its end, else 64
-    callbacks : called during training; one that returns False from `on_step` stops it
-    logger : receives metrics rows
+    model : a module whose `forward(input_ids)` returns logits `[B, L, V]`, or an object with such `.logits`;
+        with a `task` or `dataset`, also `"tiny"` or the folder of a model
+    ref_model : reference of the KL penalty; None: the initial model
+    reward_fn : one or several functions `(completions, prompts) -> rewards`: `completions` are tensors of the
+        tokens up to the end, `prompts` `[B, P]` has one row for each (a list if lengths differ). Arguments
+        are matched by name, also with `texts` and columns of the dataset. A reward of None is no reward.
+        Default: the task's reward
+    group_size : number of completions per prompt
+    kl_coef : weight of the KL penalty; 0: no reference
+    learning_rate : learning rate of Adam
+    max_new_tokens : maximum length of a completion; None: the task's longest answer with its end, else 64
+    callbacks : called during training; if `on_step` returns False, training stops
+    logger : receives the rows of metrics
     task : one of `rlox.llm.TASKS`
-    server : that writes completions in the model's place, given the weights as they change; by its kind it
-        is at `server_url`
-    seed : keys every random stream of the run
+    server : server that generates the completions instead of the model and receives the new weights; for the
+        name of a kind, `server_url` is its address
+    seed : seed of every random stream of the run
     **config_kwargs : any field of `GRPOConfig`, `device`, or paths: `dataset` (not `task`), `eval_dataset`,
         `tokenizer`; unknown names are errors
     """

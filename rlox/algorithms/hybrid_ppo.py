@@ -1,4 +1,4 @@
-"""Hybrid PPO: PPO (Schulman et al. 2017) whose rollouts are collected in Rust and learned from in torch."""
+"""Hybrid PPO: PPO (Schulman et al. 2017) that collects rollouts in Rust and updates in torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT_HIDDEN = 64  # width of the two hidden layers
 
 
 class HybridPPOLearner(PPOLearner):
-    """PPO's update in torch; `native` acts in Rust on the same memory of the parameters."""
+    """PPO's update in torch; `native` acts in Rust and shares the parameters' memory."""
 
     def __init__(self, policy: ActorCritic, config: HybridPPOConfig, streams: Streams) -> None:
         super().__init__(policy, config, streams)
@@ -32,7 +32,7 @@ class HybridPPOLearner(PPOLearner):
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """PPO's learner on rollouts that are collected in Rust."""
+    """Build the components of a PPO run that collects rollouts in Rust and learns in torch."""
     algo = cast(HybridPPOConfig, config.algo)
     require_native(config.env, algo.name, context.env)
     if context.device_name != "cpu":
@@ -49,20 +49,19 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
 
 
 class HybridPPO(Algorithm):
-    """PPO whose rollouts are collected in Rust; torch does the updates.
+    """PPO that collects rollouts in Rust and updates in torch.
 
-    A rollout is one call without the interpreter: acting, stepping, writing and valuing what was
-    reached. Collecting and learning take turns, since the next rollout is of the weights that the
-    update leaves: nothing is learned from older ones.
+    One call without the interpreter collects a rollout: it acts, steps the environments, writes the rollout
+    and computes the values. Collection and updates alternate, so every rollout uses the latest weights.
 
     Parameters
     ----------
     env_id : a native environment (`rlox.native_env_ids()`), with Discrete or Box actions
-    n_envs : parallel environments
-    seed : keys every random stream of the run
-    hidden : width of the two hidden layers of actor and critic each; `net_arch` gives all widths
-    logger : receives metrics rows
-    callbacks : called during training; one that returns False from `on_step` stops it
+    n_envs : number of parallel environments
+    seed : seed of every random stream of the run
+    hidden : width of the two hidden layers in actor and critic; `net_arch` gives all widths instead
+    logger : receives the rows of metrics
+    callbacks : called during training; if `on_step` returns False, training stops
     **config_kwargs : any field of `HybridPPOConfig` (those of `PPOConfig`) or `EnvConfig` (its `backend`
         as `env_backend`), or `device`; unknown names are errors
     """
@@ -93,10 +92,10 @@ class HybridPPO(Algorithm):
         super().__init__(config, env_id, None, logger, callbacks)
 
     def timing_summary(self) -> dict[str, float]:
-        """Where the time of training went, in seconds of the clock since the run began.
+        """Return the wall-clock time of training in seconds, by phase, since the run began.
 
-        `collection_s` is that of rollouts, `training_s` that of updates, `total_s` both, and
-        `collection_fraction` the part of it that rollouts took (0 before there was any).
+        `collection_s` is the time of rollouts, `training_s` that of updates, `total_s` their sum, and
+        `collection_fraction` the share of rollouts in it (0 before the first one).
         """
         collection, training = self.timings.collect, self.timings.update
         total = collection + training

@@ -1,4 +1,4 @@
-"""Encoders of images: which one, and how it reads them."""
+"""Choice of image encoders and of the channel dimension."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rlox.networks import CONVOLUTIONS, Encoder, ImageSpec, encoder_cost
 
 __all__ = ["make_image_encoder_spec"]
 
-MAX_GRID_SIZE = 16  # the longest side of an image that `auto` takes for a grid of cells
+MAX_GRID_SIZE = 16  # `auto` treats images up to this side length as grids of cells
 
 
 def make_image_encoder_spec(algo: EncoderOptions, codec: ObservationCodec, name: str) -> EncoderSpec:
-    """What `algo` makes of observations with images, as `make_encoder_spec` says."""
+    """Choose the encoder for observations with images; see `make_encoder_spec`."""
     image_specs = [_make_image_spec(algo, image, name, codec.n_frames) for image in codec.images]
     kinds = [
         _choose_kind(algo, *image_and_spec, name)
@@ -34,11 +34,11 @@ def make_image_encoder_spec(algo: EncoderOptions, codec: ObservationCodec, name:
 
 
 def _make_image_spec(algo: EncoderOptions, image: Image, name: str, frames: int) -> ImageSpec:
-    """With the channels where they are asked for, or where they must be."""
+    """Describe an image, with the channel dimension configured or inferred from its shape."""
     channels_first = image.channels_first(frames)
     if algo.image_channels != "auto":
         channels_first = algo.image_channels == "first"
-    if channels_first is None and algo.encoder != "mlp":  # which sees pixels in a row, in any order
+    if channels_first is None and algo.encoder != "mlp":  # an MLP reads the pixels in any order
         raise ConfigError(
             f"{name} has images of shape {image.shape}{_image_name_text(image)}, whose channels could be the "
             "first dimension of a frame or the last; say which: algo.image_channels=first or last"
@@ -47,7 +47,7 @@ def _make_image_spec(algo: EncoderOptions, image: Image, name: str, frames: int)
 
 
 def _choose_kind(algo: EncoderOptions, image: Image, image_spec: ImageSpec, name: str) -> str:
-    """The network that is asked for, if it takes such images; else the one for their size."""
+    """Return the configured network if it accepts such images; for `auto`, choose one by the image's size."""
     _, height, width = image_spec.planes
     min_side = min(height, width)
     if algo.encoder == "auto":

@@ -1,4 +1,4 @@
-"""IQL (Kostrikov et al. 2022, arXiv:2110.06169): values of the dataset's actions alone, and their cloning."""
+"""IQL (Kostrikov et al. 2022, arXiv:2110.06169): values and weighted cloning of dataset actions only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["IQL"]
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """A Gaussian policy's learner on a dataset."""
+    """Build the components of an IQL run, which learns a Gaussian policy from a dataset."""
     algo = cast(IQLConfig, config.algo)
 
     def build_learner(
@@ -49,19 +49,18 @@ class IQL(Algorithm):
     Parameters
     ----------
     dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; actions are floating-point vectors
-    obs_dim, act_dim : numbers in an observation, and in an action; those of the
-        environment if there is one
-    expectile : which expectile of the action values the state value is
-    temperature : beta: actions are cloned with weights exp(beta advantage)
-    hidden : width of two hidden layers, unless `net_arch` gives all widths
-    learning_rate : of all networks, the policy's falling along a cosine
-    tau : how far the target networks follow at a time
+    obs_dim, act_dim : sizes of an observation and an action; taken from the environment if there is one
+    expectile : expectile of the action values that the state value estimates
+    temperature : beta in the cloning weights exp(beta advantage)
+    hidden : width of the two hidden layers, unless `net_arch` gives all widths
+    learning_rate : of all networks; the policy's has cosine decay
+    tau : weight of the online networks in each Polyak update of the target networks
     gamma : discount factor
-    batch_size : transitions of an update
-    callbacks : called during training; one that returns False from `on_step` stops it
-    logger : receives metrics rows
-    env_id : where to evaluate: a Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    seed : keys every random stream of the run
+    batch_size : number of transitions in an update
+    callbacks : called during training; if `on_step` returns False, training stops
+    logger : receives the rows of metrics
+    env_id : environment to evaluate in: a Gymnasium id, a `gymnasium.Env`, or a callable that makes one
+    seed : seed of every random stream of the run
     **config_kwargs : any field of `IQLConfig` or `EnvConfig`, or `device`; unknown names are errors
     """
 

@@ -1,4 +1,4 @@
-"""What implicit Q-learning's updates share whatever learns."""
+"""Schedules and metrics that the torch and native IQL learners share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METRIC_NAMES = (
 
 
 class IQLLearnerMixin:
-    """The step sizes, of which the actor's falls along a cosine, and what an update says of them."""
+    """Applies the learning rate schedules, with cosine decay for the actor, and adds their metrics."""
 
     config: IQLConfig
     actor: Any  # optimizers
@@ -31,14 +31,14 @@ class IQLLearnerMixin:
     value: Any
 
     def _apply_schedules(self, clock: Clock) -> None:
-        """Set the step sizes."""
+        """Set the learning rates."""
         self.critic.lr = self.value.lr = self.config.at("learning_rate", clock.remaining)
         progress = 1.0 - clock.remaining
         cosine_factor = 0.5 * (1.0 + math.cos(math.pi * progress)) if self.config.cosine_actor else 1.0
         self.actor.lr = self.critic.lr * cosine_factor
 
     def _add_metrics(self, update: Update) -> Update:
-        """What an update says, with the step sizes."""
+        """Add the learning rates to the update's metrics."""
         rates = {
             "train/learning_rate": self.critic.lr,
             "train/actor_learning_rate": self.actor.lr,

@@ -1,4 +1,4 @@
-"""A2C's update in Rust: one step along the gradient of a whole rollout."""
+"""A2C's update in Rust: one gradient step on a whole rollout."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["NativeA2CLearner"]
 
 
 class NativeA2CLearner(NativeLearner, A2CLearnerMixin):
-    """The step that torch's learner makes; it differs by rounding only."""
+    """Native counterpart of `A2CLearner`; results differ by rounding only."""
 
     def __init__(self, native: NativePolicy, config: A2CConfig) -> None:
         super().__init__(native, _optimizer(native, config))
         self.config = config
-        # parameters and moments, of which RMSprop has one; where they lie never changes
+        # parameters and moments (RMSprop has one moment); their memory never moves
         first_moment, *second_moment = (self.optimizer.moment(name) for name in self.optimizer.moments)
         self._vectors = native.vector, first_moment, second_moment[0] if second_moment else None
 
     def update(self, batch: Rollout, clock: Clock) -> Update:
-        """Learn from one rollout; the schedule is read once, from the clock at its start."""
+        """Learn from one rollout; schedules are evaluated once, at the clock of the update's start."""
         ent_coef = self._apply_schedules(clock)
         valid, (obs, mask) = valid_rows(batch), split_masks(batch)
         columns = map(np.asarray, (batch.actions, batch.advantages, batch.returns))
@@ -51,7 +51,7 @@ class NativeA2CLearner(NativeLearner, A2CLearnerMixin):
         )
 
     def fused_update(self, clock: Clock, iteration: Iteration, index: int, rows: int) -> FusedUpdate:
-        """Collect rollout number `index`, of so many rows, and learn from it, with the bits of `update`."""
+        """Collect rollout number `index`, of `rows` rows, and learn from it; bit-identical to `update`."""
         ent_coef = self._apply_schedules(clock)
         with label_errors(update_label(index, rows, clock)), counted_steps(self.optimizer) as steps:
             result = iteration.a2c(*self._vectors, steps, **self._settings(ent_coef))
@@ -61,7 +61,7 @@ class NativeA2CLearner(NativeLearner, A2CLearnerMixin):
         )
 
     def _settings(self, ent_coef: float) -> dict[str, Any]:
-        """Of an update, as the engine calls them."""
+        """Return the settings of an update as keyword arguments of the engine."""
         config = self.config
         return {
             "learning_rate": self.optimizer.lr,
@@ -76,12 +76,12 @@ class NativeA2CLearner(NativeLearner, A2CLearnerMixin):
 
 
 def _metrics_by_name(result: Mapping[str, float]) -> dict[str, float]:
-    """What the engine said, by the names of the metrics."""
+    """Return the engine's results by the names of the metrics."""
     return {name: result[name.rpartition("/")[2]] for name in METRIC_NAMES}
 
 
 def _optimizer(native: NativePolicy, config: A2CConfig) -> NativeOptimizer:
-    """RMSprop, whose squares begin at 1 as in TensorFlow where that is asked for, or Adam."""
+    """Make RMSprop or Adam; with `rms_prop_tf_like`, RMSprop's squares start at 1, as in TensorFlow."""
     parameters, rate = native.parameter_vectors[""], config.initial("learning_rate")
     if not config.use_rms_prop:
         return NativeOptimizer(parameters, ADAM_MOMENTS, rate, ADAM_EPS)

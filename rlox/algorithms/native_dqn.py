@@ -1,4 +1,4 @@
-"""DQN's update in Rust: all batches of a training in one call."""
+"""DQN's update in Rust: one call learns from all batches of a training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["NativeDQNLearner", "build_native"]
 
 
 class NativeDQNLearner(DQNLearnerMixin, NativeReplayLearner):
-    """Differs from `DQNLearner` by rounding only, and has a state that each can go on from."""
+    """Native counterpart of `DQNLearner`: results differ by rounding only; states are interchangeable."""
 
     def __init__(self, native: NativeQ, config: DQNConfig) -> None:
         self.native, self.config = native, config
@@ -41,7 +41,7 @@ class NativeDQNLearner(DQNLearnerMixin, NativeReplayLearner):
         )
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
-        """One step for each batch; the target network follows by the environment steps taken."""
+        """Take one step per batch; the target network is updated by the count of environment steps."""
         self.native.check()
         self._apply_schedules(batch.env_steps, clock)
         update = self._learn(batch, update_label(batch, clock))
@@ -73,7 +73,7 @@ class NativeDQNLearner(DQNLearnerMixin, NativeReplayLearner):
 def build_native(
     config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec, sizes: QSizes
 ) -> OffPolicyComponents:
-    """What learns, explores and acts; `NativeUnsupportedError` for a network that only torch learns."""
+    """Build policy, exploration and learner; `NativeUnsupportedError` for networks that need torch."""
     algo = cast(DQNConfig, config.algo)
     is_masked = env.observations.mask_dim > 0
     require_native(algo, env.actions, context.device_name, encoder_spec.make_encoder is not None, is_masked)

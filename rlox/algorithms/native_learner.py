@@ -1,4 +1,4 @@
-"""What learners of rollouts in Rust have in common."""
+"""Base class and helpers of the native on-policy learners."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["NativeLearner", "rollout_explained_variance", "valid_rows"]
 
 
 class NativeLearner:
-    """A policy in Rust and the optimizer of all its parameters, which are the state of a learner.
+    """A native policy and the optimizer of its parameters, which together form the learner's state.
 
-    The state is what torch's learner has: each goes on from the other's.
+    The state is interchangeable with that of the torch learner.
     """
 
     def __init__(self, native: NativePolicy, optimizer: NativeOptimizer) -> None:
@@ -27,16 +27,16 @@ class NativeLearner:
 
     @property
     def policy(self) -> Any:
-        """The policy as torch has it, on the same memory."""
+        """The policy as a torch module that shares the parameters' memory."""
         return self.native.module
 
     def state(self) -> dict[str, Any]:
-        """Copies of the weights and optimizer moments, by parameter name."""
+        """Return copies of the weights and optimizer moments, by parameter name."""
         weights = self.native.weights()
         return {"weights": weights, "optimizer": self.optimizer.state()}
 
     def load_initial_weights(self, weights: Mapping[str, Any]) -> None:
-        """Begin with these weights in place of the initial ones."""
+        """Replace the initial weights by these."""
         self.native.load_state_dict(weights)
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -46,11 +46,11 @@ class NativeLearner:
 
 
 def valid_rows(rollout: Rollout) -> slice | NDArray[np.int64]:
-    """Which rows are transitions: a slice where all are."""
+    """Return the indices of the rows that are transitions, or a full slice if all are."""
     return slice(None) if rollout.valid is None else np.flatnonzero(np.asarray(rollout.valid))
 
 
 def rollout_explained_variance(rollout: Rollout) -> float:
-    """1 - Var(R - V) / Var(R) of the valid rows, as iterations in Rust say it; 0 when R does not vary."""
+    """Return 1 - Var(R - V) / Var(R) over valid rows, computed as in Rust; 0 if R does not vary."""
     valid = valid_rows(rollout)
     return explained_variance(*(np.asarray(column)[valid] for column in (rollout.values, rollout.returns)))

@@ -1,4 +1,4 @@
-"""Updates in Rust of what learns from datasets: TD3+BC, implicit Q-learning, behavioural cloning."""
+"""Updates of offline algorithms in Rust: TD3+BC, implicit Q-learning, behavioural cloning."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class NativeTD3BCLearner(NativeTD3Learner):
-    """Differs from `TD3BCLearner` by rounding only, and has a state that each can go on from."""
+    """Native counterpart of `TD3BCLearner`: results differ by rounding only; states are interchangeable."""
 
     def __init__(self, native: NativeDeterministicPolicy, config: TD3BCConfig, seed: int) -> None:
         super().__init__(native, config, seed)
@@ -46,7 +46,7 @@ class NativeTD3BCLearner(NativeTD3Learner):
 
 
 class NativeIQLLearner(iql_schedule.IQLLearnerMixin, NativeReplayLearner):
-    """Differs from `IQLLearner` by rounding only, and has a state that each can go on from."""
+    """Native counterpart of `IQLLearner`: results differ by rounding only; states are interchangeable."""
 
     def __init__(self, native: NativeIQLPolicy, config: IQLConfig) -> None:
         self.native, self.config = native, config
@@ -59,7 +59,7 @@ class NativeIQLLearner(iql_schedule.IQLLearnerMixin, NativeReplayLearner):
         super().__init__(native, {**named, "target": self.target}, [self.target])
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
-        """One step of value, actor, critics and target for each batch."""
+        """Update value network, actor, critics and target once per batch."""
         self._apply_schedules(clock)
         self.native.check()
         config, errors = self.config, np.empty(batch.rewards.shape, np.float32)
@@ -94,7 +94,7 @@ class NativeIQLLearner(iql_schedule.IQLLearnerMixin, NativeReplayLearner):
 
 
 class NativeBCLearner:
-    """Differs from `BCLearner` by rounding only, and has a state that each can go on from."""
+    """Native counterpart of `BCLearner`: results differ by rounding only; states are interchangeable."""
 
     def __init__(self, native: NativeBCPolicy, config: BCConfig) -> None:
         self.native, self.config = native, config
@@ -105,11 +105,11 @@ class NativeBCLearner:
 
     @property
     def policy(self) -> Any:
-        """The policy as torch has it, on the same memory."""
+        """The policy as a torch module that shares the parameters' memory."""
         return self.native.module
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
-        """One step for each batch."""
+        """Take one gradient step for each batch."""
         config, label = self.config, f"update {clock.updates}"
         self.optimizer.lr = config.at("learning_rate", clock.remaining)
         self.native.check()
@@ -132,11 +132,11 @@ class NativeBCLearner:
         return Update(metrics, len(batch), batch.rewards.numel())
 
     def state(self) -> dict[str, Any]:
-        """Copies of the weights, and the state of the optimizer."""
+        """Return copies of the weights, and the state of the optimizer."""
         return {"weights": self.native.weights(), "optimizer": self.optimizer.state()}
 
     def load_initial_weights(self, weights: Mapping[str, Any]) -> None:
-        """Begin with these weights in place of the initial ones."""
+        """Replace the initial weights by these."""
         self.native.load_state_dict(weights)
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -148,7 +148,7 @@ class NativeBCLearner:
 def network_sizes(
     algo: TD3BCConfig | IQLConfig, encoder_spec: EncoderSpec, actions: ActionCodec
 ) -> ContinuousSizes:
-    """Of an actor and its critics."""
+    """Return the layer sizes of the actor and its critics."""
     shapes = (algo.n_critics, *algo.hidden_widths, algo.activation)
     return ContinuousSizes(encoder_spec.features, actions.size, actions.size, *shapes)
 
@@ -160,7 +160,7 @@ def build_native_td3_bc(
     actions: ActionCodec,
     sizes: ContinuousSizes,
 ) -> tuple[NativeDeterministicPolicy, NativeTD3BCLearner]:
-    """The policy and what it learns by; `NativeUnsupportedError` for networks that only torch learns."""
+    """Build TD3+BC's policy and learner; `NativeUnsupportedError` for networks that need torch."""
     algo = cast(TD3BCConfig, config.algo)
     require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
 
@@ -180,7 +180,7 @@ def build_native_iql(
     actions: ActionCodec,
     sizes: ContinuousSizes,
 ) -> tuple[NativeIQLPolicy, NativeIQLLearner]:
-    """The same of implicit Q-learning."""
+    """Build IQL's policy and learner; `NativeUnsupportedError` for networks that need torch."""
     algo = cast(IQLConfig, config.algo)
     require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
 
@@ -196,7 +196,7 @@ def build_native_iql(
 def build_native_bc(
     config: RunConfig, context: BuildContext, encoder_spec: EncoderSpec, actions: ActionCodec
 ) -> tuple[NativeBCPolicy, NativeBCLearner]:
-    """The same of behavioural cloning."""
+    """Build BC's policy and learner; `NativeUnsupportedError` for networks that need torch."""
     algo = cast(BCConfig, config.algo)
     require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
 

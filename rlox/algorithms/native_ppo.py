@@ -1,4 +1,4 @@
-"""PPO's update in Rust, on the minibatches that torch's has."""
+"""PPO's update in Rust, on the same minibatches as the update in torch."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ __all__ = ["NativePPOLearner"]
 
 @dataclass
 class LossCoefficients:
-    """What of the loss is scheduled."""
+    """The scheduled coefficients of the loss."""
 
     clip_eps: float
     ent_coef: float
 
 
 class NativePPOLearner(NativeLearner, PPOLearnerMixin):
-    """What one rollout does to the weights, in one call.
+    """Learns from each rollout in one call into Rust.
 
-    Differs from `PPOLearner` by rounding only: the same minibatches, and a state that each can go on from.
+    It is the native counterpart of `PPOLearner`: it uses the same minibatches, results differ by rounding
+    only, and states are interchangeable.
     """
 
     def __init__(self, native: NativePolicy, config: PPOConfig, streams: Streams) -> None:
@@ -45,7 +46,7 @@ class NativePPOLearner(NativeLearner, PPOLearnerMixin):
         self.loss: ScheduledLoss = LossCoefficients(config.initial("clip_eps"), config.initial("ent_coef"))
 
     def update(self, batch: Rollout, clock: Clock) -> Update:
-        """Learn from one rollout; the schedules are read once, from the clock at its start."""
+        """Learn from one rollout; schedules are evaluated once, at the clock of the update's start."""
         self._apply_schedules(clock)
         valid = valid_rows(batch)
         order = self._minibatch_orders(batch.index, len(batch) if isinstance(valid, slice) else len(valid))
@@ -55,7 +56,7 @@ class NativePPOLearner(NativeLearner, PPOLearnerMixin):
         return self._build_update(result, rollout_explained_variance(batch))
 
     def fused_update(self, clock: Clock, iteration: Iteration, index: int, rows: int) -> FusedUpdate:
-        """Collect rollout number `index`, of so many rows, and learn from it, with the bits of `update`."""
+        """Collect rollout number `index`, of `rows` rows, and learn from it; bit-identical to `update`."""
         self._apply_schedules(clock)
         order = self._minibatch_orders(index, rows)
         with label_errors(update_label(index, rows, clock)), adam_vectors(self.optimizer) as adam:
@@ -63,12 +64,12 @@ class NativePPOLearner(NativeLearner, PPOLearnerMixin):
         return FusedUpdate(self._build_update(result, result["explained_variance"]), result["seconds"])
 
     def _minibatch_orders(self, index: int, rows: int) -> NDArray[np.int64]:
-        """Of each pass over rollout number `index`, `[n_epochs, rows]`."""
+        """Return the row order of each epoch over rollout number `index`, `[n_epochs, rows]`."""
         order = partial(self._minibatch_order, index, count=rows)
         return np.stack([order(epoch) for epoch in range(self.config.n_epochs)])
 
     def _build_update(self, result: Mapping[str, float], explained_var: float) -> Update:
-        """What the engine said, by the names of the metrics."""
+        """Build the update from the engine's results, by the names of the metrics."""
         means = {name: result[name.rpartition("/")[2]] for name in METRIC_NAMES} if result["steps"] else {}
         metrics = self._metrics(explained_var, means, int(result["epochs"]))
         return Update(metrics, count=1, samples=int(result["samples"]))
@@ -89,7 +90,7 @@ class NativePPOLearner(NativeLearner, PPOLearnerMixin):
         )
 
     def _settings(self) -> dict[str, Any]:
-        """Of an update, as the engine calls them; the schedules are those of its clock."""
+        """Return the settings of an update, scheduled values included, as keyword arguments of the engine."""
         config, loss = self.config, self.loss
         return {
             "batch_size": config.batch_size,

@@ -1,4 +1,4 @@
-"""What learners of replayed transitions in Rust have in common."""
+"""Base class and helpers of the native learners of replayed transitions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ A = NDArray[Any]
 
 
 class NativeReplayLearner:
-    """A policy in Rust with `parts` by name, of which `targets` begin as the networks that they follow.
+    """A native policy with named optimizers and targets (`parts`); `targets` start as copies.
 
-    The state is what torch's learner has: each goes on from the other's.
+    The state is interchangeable with that of the torch learner.
     """
 
     def __init__(
@@ -31,11 +31,11 @@ class NativeReplayLearner:
 
     @property
     def policy(self) -> Any:
-        """The policy as torch has it, on the same memory."""
+        """The policy as a torch module that shares the parameters' memory."""
         return self._native.module
 
     def state(self) -> dict[str, Any]:
-        """Copies of the weights, and the state of every part."""
+        """Return copies of the weights, and the state of every optimizer and target."""
         weights = self._native.weights()
         return {
             "weights": weights,
@@ -43,7 +43,7 @@ class NativeReplayLearner:
         }
 
     def load_initial_weights(self, weights: Mapping[str, Any]) -> None:
-        """Begin with these weights in place of the initial ones, the targets too."""
+        """Replace the initial weights by these, in the target networks too."""
         self._native.load_state_dict(weights)
         for target in self._targets:
             target.copy_online()
@@ -56,6 +56,6 @@ class NativeReplayLearner:
 
 
 def batch_columns(batch: Transitions) -> tuple[A, A, A, A, A]:
-    """Observations, actions, rewards, next observations and discounts, as engines take them."""
+    """Return observations, actions, rewards, next observations and discounts as arrays for an engine."""
     obs, actions, rewards = map(np.asarray, (batch.obs, batch.actions, batch.rewards))
     return obs, actions, rewards, np.asarray(batch.next_obs), np.asarray(batch.discounts)

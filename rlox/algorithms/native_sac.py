@@ -1,4 +1,4 @@
-"""Soft actor-critic's update in Rust: all batches of a training in one call."""
+"""Soft actor-critic's update in Rust: one call learns from all batches of a training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["NativeSACLearner", "build_native"]
 
 
 class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
-    """Differs from `SACLearner` by rounding only, and has a state that each can go on from."""
+    """Native counterpart of `SACLearner`: results differ by rounding only; states are interchangeable."""
 
     config: SACConfig
 
@@ -52,7 +52,7 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
         super().__init__(native, {**named, "temperature": self.temperature}, [self.target])
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
-        """One step of everything for each batch."""
+        """Update actor, critics, temperature and target once per batch."""
         self._apply_schedules(clock)
         return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
 
@@ -91,9 +91,10 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
 
 
 class NativeTemperature:
-    """What `rlox.training.coefficients` is in torch: how much an entropy of 1 is worth in reward.
+    """The entropy temperature alpha of the native engine.
 
-    It is `alpha`, or begins there where `is_learned`.
+    It is the counterpart of `rlox.training.coefficients`. Its value is `alpha`, the initial value if
+    `is_learned`.
     """
 
     def __init__(self, is_learned: bool, alpha: float, target_entropy: float, lr: float) -> None:
@@ -106,7 +107,7 @@ class NativeTemperature:
 
     @contextmanager
     def engine_arguments(self, lr: float) -> Iterator[tuple[AdamVectors | None, float]]:
-        """As the engine takes it: its logarithm and the entropy that it learns towards, or what it is."""
+        """Yield the engine's arguments: log alpha with the target entropy if learned, else None and alpha."""
         if self._adam is None:
             yield None, float(np.float32(self._alpha))
             return
@@ -115,13 +116,13 @@ class NativeTemperature:
             yield log, self.target_entropy
 
     def state(self) -> dict[str, Any]:
-        """A copy of log alpha, and of the moments of its optimizer; of one that stays nothing."""
+        """Return copies of log alpha and its optimizer's moments; empty for a fixed temperature."""
         if self._adam is None:
             return {}
         return {"log": self._parameters.views()["log"].copy(), "adam": self._adam.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`, also of torch's."""
+        """Continue from `state()`, also of the torch temperature."""
         if self._adam is not None:
             copy_into(self._parameters.views(), {"log": state["log"]})
             self._adam.restore(state["adam"])
@@ -135,7 +136,7 @@ def build_native(
     actions: UnitCodec,
     sizes: ContinuousSizes,
 ) -> OffPolicyComponents:
-    """What learns, explores and acts; `NativeUnsupportedError` for networks that only torch learns."""
+    """Build policy, exploration and learner; `NativeUnsupportedError` for networks that need torch."""
     algo = cast(SACConfig, config.algo)
     require_native(algo, env.actions, context.device_name, encoder_spec.make_encoder is not None)
 

@@ -1,4 +1,4 @@
-"""TD3's update in Rust, and DDPG's: all batches of a training in one call."""
+"""The updates of TD3 and DDPG in Rust: one call learns from all batches of a training."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ __all__ = ["NativeTD3Learner", "build_native"]
 
 
 class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
-    """Differs from `TD3Learner` by rounding only, and has a state that each can go on from."""
+    """Native counterpart of `TD3Learner`: results differ by rounding only; states are interchangeable."""
 
-    _extra_settings: Mapping[str, float] = {}  # settings of algorithms that it is a part of
+    _extra_settings: Mapping[str, float] = {}  # additional settings of subclasses
 
     def __init__(self, native: NativeDeterministicPolicy, config: TD3LikeConfig, seed: int) -> None:
         self.native, self.config, self._seed = native, config, seed
@@ -48,7 +48,7 @@ class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
         super().__init__(native, named, list(targets.values()))
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
-        """One step of the critics for each batch; of the actor and the targets every `policy_delay`."""
+        """Update the critics once per batch, the actor and the targets every `policy_delay` updates."""
         self._apply_schedules(clock)
         return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
 
@@ -91,7 +91,7 @@ def build_native(
     actions: UnitCodec,
     sizes: ContinuousSizes,
 ) -> OffPolicyComponents:
-    """What learns, explores and acts; `NativeUnsupportedError` for networks that only torch learns."""
+    """Build policy, exploration and learner; `NativeUnsupportedError` for networks that need torch."""
     algo = cast(DeterministicConfig, config.algo)
     require_native(algo, env.actions, context.device_name, encoder_spec.make_encoder is not None)
 

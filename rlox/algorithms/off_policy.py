@@ -1,4 +1,4 @@
-"""What off-policy algorithms have in common: transitions replayed from a buffer."""
+"""Construction of off-policy runs, which learn from transitions replayed from a buffer."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ __all__ = ["OffPolicyBuilder", "OffPolicyComponents", "off_policy_parts"]
 
 @dataclass(frozen=True)
 class OffPolicyComponents:
-    """What an off-policy algorithm adds: who acts, who explores, who learns.
+    """The components that an off-policy algorithm adds: policy, exploration and learner.
 
-    `actions` makes the environment's rows of the policy's, where they are not the same.
+    `actions` converts the policy's action rows to the environment's, if they differ.
     """
 
     policy: Policy | LazyTorchModule
@@ -59,18 +59,18 @@ class OffPolicyComponents:
     actions: UnitCodec | None = None
 
 
-# Makes them for environments, of what is made of their observations, with the engine that it chooses.
+# Builds the components for environments and their encoder, with the backend that it selects.
 OffPolicyBuilder = Callable[[VectorEnv, EncoderSpec, BackendSelector], OffPolicyComponents]
 
 
 def off_policy_parts(
     config: RunConfig, context: BuildContext, build_learner: OffPolicyBuilder
 ) -> RunComponents:
-    """Replayed transitions, from `config.buffer`, for what `build_learner` makes of the environment."""
+    """Build a run whose learner, from `build_learner`, gets transitions replayed from `config.buffer`."""
     if context.policy is not None:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
     env_config = config.env
-    make_env = wrapped_factory(env_config, context.env, training=True)  # it judges as training pays
+    make_env = wrapped_factory(env_config, context.env, training=True)  # its rewards are those of training
     env = make_vec(env_config, config.seed, context.env)
     with ExitStack() as cleanup:
         cleanup.enter_context(close_on_error(env, context.env))
@@ -86,11 +86,11 @@ def _build(
     env: VectorEnv,
     hindsight: HindsightRelabeler | None,
 ) -> RunComponents:
-    """What explores and learns in environments."""
+    """Build exploration, source, learner, actor and evaluator for the environments."""
     algo, env_config = cast(OffPolicyConfig, config.algo), config.env
     encoder_spec = make_encoder_spec(algo, env.observations, env_config.id)
     replay_sampler = _make_replay_sampler(config, algo, env, hindsight, context, encoder_spec.cost)
-    # the target network is neither learned nor has it moments
+    # the target network has no gradient and no moments
     networks = algo.layer_widths(encoder_spec.features, env.actions.size, env.actions.is_discrete)
     encoder_parameters = encoder_spec.cost.parameters * algo.n_encoders
     require_networks(*networks, copies=COPIES_PER_PARAMETER + 2, extra_parameters=encoder_parameters)
@@ -130,7 +130,7 @@ def _build(
 
 
 def _exploring_context(policy: Policy | LazyTorchModule) -> Callable[[], AbstractContextManager[None]]:
-    """The blocks in which a policy explores: a module of torch in evaluation mode."""
+    """Return a factory of the contexts in which the policy explores: evaluation mode for torch modules."""
     if isinstance(policy, LazyTorchModule):
         return nullcontext
     from rlox.policies.base import evaluation_mode
@@ -141,7 +141,7 @@ def _exploring_context(policy: Policy | LazyTorchModule) -> Callable[[], Abstrac
 def _make_hindsight(
     config: RunConfig, env: VectorEnv, make_env: EnvFactory, cleanup: ExitStack
 ) -> HindsightRelabeler | None:
-    """What relabels goals, where that is asked for; its environment is closed if the block raises."""
+    """Make the goal relabeler if `buffer.hindsight` is set; `cleanup` closes its environment on errors."""
     buffer = config.buffer
     if not isinstance(buffer, UniformConfig) or buffer.hindsight is None:
         return None
@@ -167,7 +167,7 @@ def _make_replay_sampler(
     context: BuildContext,
     encoder_cost: EncoderCost,
 ) -> ReplaySampler:
-    """The buffer, refused before hours of training end in a kill if it will not fit."""
+    """Make the buffer; `ConfigError` now if it will not fit, rather than a kill hours into training."""
     buffer_config = cast(ReplayConfig, config.buffer)
     option_name = "buffer.memory" if buffer_config.memory else "buffer.capacity"
 
@@ -197,9 +197,9 @@ def _require_enough_memory(
     on_cpu: bool,
     encoder_cost: EncoderCost,
 ) -> None:
-    """`ConfigError` if the full buffer, or what is drawn from it at once besides, will not fit.
+    """Raise `ConfigError` if the full buffer and the batches drawn at once will not fit.
 
-    A batch takes its rows and, while it is learned from on the CPU, the hidden layers of the networks.
+    A batch needs memory for its rows and, while the CPU learns from it, for the activations of the networks.
     """
     batches = _max_batches_alive(algo, env.n_envs, replay_sampler.batches_at_once or MAX_TICK_BATCHES)
     draw_text = f"{batches} x {algo.batch_size:,} transitions drawn at once"
@@ -211,7 +211,7 @@ def _require_enough_memory(
     row_bytes = batches * sampled_bytes(env, replay_sampler.hindsight is not None)
     image_numbers = (algo.n_encoders + 1) * (
         encoder_cost.saved_activations + encoder_cost.peak_activations
-    )  # the target's too
+    )  # including the target network's
     activation_bytes = 4 * (algo.activation_count(env.actions.size) + image_numbers)
     if not on_cpu:
         activation_bytes = 0
@@ -223,8 +223,8 @@ def _require_enough_memory(
 
 
 def _max_batches_alive(algo: OffPolicyConfig, n_envs: int, batches_per_draw: int) -> int:
-    """Batches that have memory of their own: those of a whole draw and of the last one of a training."""
-    n_trainings = -(-n_envs // algo.train_freq)  # in a step of every environment
+    """Return how many batches hold memory at the same time: a full draw and the last draw of a training."""
+    n_trainings = -(-n_envs // algo.train_freq)  # per step of all environments
     n_due = algo.gradient_steps_between(0, n_trainings * algo.train_freq)
-    n_due += algo.replay_ratio is not None  # a part of a batch that was left before
+    n_due += algo.replay_ratio is not None  # a fractional batch carried over from before
     return n_due if n_due <= batches_per_draw else batches_per_draw + n_due % batches_per_draw

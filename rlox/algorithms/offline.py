@@ -1,4 +1,4 @@
-"""What offline algorithms have in common: a dataset to learn from, an environment only to evaluate in."""
+"""Construction of offline runs, which learn from a dataset and use an environment only for evaluation."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ __all__ = [
 ]
 
 SpaceCodecs = tuple[ObservationCodec, ActionCodec]
-PolicyAndLearner = tuple[Any, Learner[Any]]  # a policy and what it learns by
-# Makes the policy and its learner of what is made of observations, for actions, with the engine chosen.
+PolicyAndLearner = tuple[Any, Learner[Any]]  # a policy and its learner
+# Builds the policy and its learner for an encoder and actions, with the backend that it selects.
 OfflineBuilder = Callable[[EncoderSpec, ActionCodec, BackendSelector], PolicyAndLearner]
 
 
 @dataclass(frozen=True)
 class OfflineFactories:
-    """What batches are drawn by, and what plays: of the arguments of a `DatasetSource` and an `Actor`."""
+    """Factories of source and actor, which take the arguments of `DatasetSource` and `Actor`."""
 
     source: Callable[..., DatasetSource] = DatasetSource
     actor: Callable[..., BaseActor[Any]] = Actor
@@ -69,7 +69,7 @@ def offline_parts(
     build_learner: OfflineBuilder,
     factories: OfflineFactories | None = None,
 ) -> RunComponents:
-    """Batches of the dataset for what `build_learner` makes of the spaces."""
+    """Build a run whose learner, made by `build_learner` for the spaces, gets batches of the dataset."""
     factories = factories or OfflineFactories()
     if context.policy is not None:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
@@ -103,7 +103,7 @@ def offline_parts(
     return RunComponents(source, learner, actor, evaluate, encoder_spec.descriptions, selector.backend)
 
 
-# A dataset as a façade takes it: in memory, or the folder of one.
+# A façade's dataset argument: an object in memory, or a folder.
 DatasetArgument = OfflineDatasetBuffer | str | PathLike[str] | None
 
 
@@ -115,9 +115,9 @@ def offline_arguments(
     seed: int,
     options: Mapping[str, Any],
 ) -> tuple[RunConfig, EnvLike, OfflineDatasetBuffer | None]:
-    """What a façade's arguments say: the configuration, where to evaluate, a dataset in memory.
+    """Turn a façade's arguments into configuration, evaluation environment and dataset in memory.
 
-    Without an environment actions are vectors unless `continuous` says otherwise.
+    Without an environment, actions are vectors unless `continuous` is given.
     """
     arguments = dict(options)
     env_id = resolve_env(env_id, NO_ENV, arguments)
@@ -130,7 +130,7 @@ def offline_arguments(
 
 
 def _make_encoder_spec(algo: OfflineAlgorithmConfig, observations: ObservationCodec, env: str) -> EncoderSpec:
-    """What stands before the networks; of those that are no layers one after the other nothing may."""
+    """Choose the encoder; algorithms without an MLP, such as Decision Transformer, do not support images."""
     if isinstance(algo, OfflineNetworksConfig):
         return make_encoder_spec(algo, observations, env)
     if observations.images:
@@ -157,9 +157,9 @@ def _make_preparation(
 
 
 def _spaces(config: RunConfig, algo: OfflineAlgorithmConfig, context: BuildContext) -> SpaceCodecs:
-    """Of the environment or, where there is none, of the sizes that are given.
+    """Return the spaces of the environment or, without one, of the dataset or the given sizes.
 
-    Actions are in [-1, 1] where the algorithm stretches that over Boxes.
+    Box actions are rescaled to [-1, 1] if the algorithm needs bounds.
     """
     observations, actions = _spaces_from_env_or_sizes(config, algo, context)
     require_actions(config, actions)
@@ -202,7 +202,7 @@ def _spaces_from_env_or_sizes(
 
 
 def _recorded_spaces(config: RunConfig, context: BuildContext) -> SpaceCodecs | None:
-    """The spaces that the dataset at `buffer.path` says it is of; sizes that are given come first."""
+    """Return the spaces recorded in the dataset at `buffer.path`, if any; given sizes take precedence."""
     algo, path = cast(OfflineAlgorithmConfig, config.algo), cast(OfflineConfig, config.buffer).path
     if path is None or context.dataset is not None or algo.obs_dim is not None:
         return None
@@ -215,7 +215,7 @@ def _recorded_spaces(config: RunConfig, context: BuildContext) -> SpaceCodecs | 
 
 
 def _action_bound(algo: OfflineAlgorithmConfig) -> float | None:
-    """What is said of the bounds of actions, by algorithms whose policies have some."""
+    """Return `algo.act_high`; None for algorithms without that field."""
     if isinstance(algo, (OfflineCriticsConfig, DecisionTransformerConfig)):
         return algo.act_high
     return None
@@ -235,7 +235,7 @@ def _require_sizes(
 
 
 def _require_high(algo: OfflineAlgorithmConfig, actions: UnitCodec) -> None:
-    """A run that learned without an environment has the bounds still when it is given one."""
+    """Raise `ConfigError` if `act_high` of a run that had no environment is not the environment's bound."""
     high = _action_bound(algo)
     if high is None:
         return
@@ -250,14 +250,14 @@ def _require_high(algo: OfflineAlgorithmConfig, actions: UnitCodec) -> None:
 
 
 def _act_dim(actions: ActionCodec) -> int:
-    """Numbers in an action; of a single choice among how many it is."""
+    """Return the size of an action, or the number of choices if it is a single choice."""
     return actions.size if actions.is_discrete else actions.shape[0]
 
 
 def _dataset(
     config: RunConfig, context: BuildContext, observations: ObservationCodec, actions: ActionCodec
 ) -> LoadedDataset:
-    """The dataset that was handed over or that `buffer.path` names, checked."""
+    """Load and check the dataset given as an object or named by `buffer.path`."""
     buffer = cast(OfflineConfig, config.buffer)
     path, max_bytes = buffer.path, buffer.memory_bytes
     if context.dataset is not None:
@@ -305,7 +305,7 @@ def _dataset(
 
 
 def _require_bytes(obs: Column, normalized: bool, name: str) -> None:
-    """Rows of bytes, as observations with images are encoded, which nothing has standardised."""
+    """Require uint8 observations that are not standardised, as image observations are stored."""
     if obs.dtype != np.uint8:
         raise ShapeError(
             f"{name} has observations of {obs.dtype}, expected uint8: an environment with images is recorded "
@@ -318,7 +318,7 @@ def _require_bytes(obs: Column, normalized: bool, name: str) -> None:
 
 
 def require_valid_actions(actions_column: Column, actions: ActionCodec, name: str, env: str) -> None:
-    """Choices that exist, as whole numbers of any type, and vectors of floating-point numbers."""
+    """Require existing choices, as whole numbers of any dtype, and floating-point vectors within bounds."""
     width, expected = int(actions_column[:1].size), len(actions.choices) + actions.box_dim
     if width != expected:
         raise ShapeError(f"{name} has actions of {width} numbers, {env} of {expected}")
@@ -359,7 +359,7 @@ def _require_bounds(rows: NDArray[Any], first_row: int, actions: UnitCodec, name
 
 
 def require_env(recorded: Any, env: str, name: str) -> None:
-    """`ConfigError` where both environments are known by an id and it is not the same."""
+    """Raise `ConfigError` if both environments have an id and the ids differ."""
     is_known = isinstance(recorded, str) and not recorded.startswith("<")
     if not is_known or env == NO_ENV or env.startswith("<"):
         return

@@ -1,4 +1,4 @@
-"""What on-policy algorithms have in common: rollouts of their own policy."""
+"""Construction of on-policy runs, which learn from rollouts of their own policy."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class NativeLearnerFactory:
-    """What may learn in torch's place: whether it does, and the learner of its policy."""
+    """The native alternative to the torch learner: the backend selector and the learner's factory."""
 
     selector: BackendSelector
     make_learner: Callable[[NativePolicy], Learner[Rollout]]
@@ -61,7 +61,7 @@ class NativeLearnerFactory:
 
 @runtime_checkable
 class HasNativePolicy(Protocol):
-    """What acts in Rust."""
+    """A learner with a policy that acts in Rust."""
 
     native: NativePolicy
 
@@ -74,11 +74,12 @@ def on_policy_parts(
     orders: int = 0,
     native_factory: NativeLearnerFactory | None = None,
 ) -> RunComponents:
-    """Rollouts of `algo.n_steps`, of the user's policy or of the one that `config` describes.
+    """Build a run on rollouts of `algo.n_steps` steps.
 
-    `minibatch` rows at a time are what the learner reads of a rollout that it shuffles; `None`: all
-    rows at once, where they lie. `orders` of all rows are held at the same time. `native_factory` is what may
-    learn in torch's place.
+    The policy is the user's or the one that `config` describes. `minibatch` is the number of rows per
+    gradient step on the shuffled rollout; `None`: all rows at once, without a copy. `orders` is the number
+    of permutations of all rows held at the same time. `native_factory` makes a native learner instead of
+    the one in torch, if the backend is native.
     """
     algo, env_config = cast(OnPolicyConfig, config.algo), config.env
     if native_factory is None and algo.backend == NATIVE:
@@ -107,7 +108,7 @@ def _build(
     orders: int,
     native_factory: NativeLearnerFactory | None,
 ) -> RunComponents:
-    """What acts and learns in the environments of a collector."""
+    """Build source, learner, actor and evaluator for the environments of a collector."""
     algo, env_config, env = cast(OnPolicyConfig, config.algo), config.env, collector.env
     has_user_policy = context.policy is not None or algo.policy is not None
     widths = ((), ()) if has_user_policy else algo.hidden_widths
@@ -148,7 +149,7 @@ def _build_learner(
     make_learner: Callable[[ActorCritic], Learner[Rollout]],
     native_factory: NativeLearnerFactory | None,
 ) -> tuple[Learner[Rollout], ActingPolicy]:
-    """What learns, and whose policy it is."""
+    """Build the learner and the policy that acts."""
     algo = cast(OnPolicyConfig, config.algo)
     has_user_policy = context.policy is not None or algo.policy is not None
     if native_factory is not None and not has_user_policy:
@@ -174,7 +175,7 @@ def _build_learner(
 
 
 def _network_sizes(algo: OnPolicyConfig, features: int, actions: ActionCodec) -> ActorCriticSizes:
-    """Of the networks that are configured."""
+    """Return the sizes of the configured networks."""
     kind = "choices" if actions.choices else "sde" if algo.use_sde else "numbers"
     noise_interval = algo.sde_sample_freq if algo.use_sde else 1
     actor, critic = algo.hidden_widths
@@ -196,7 +197,7 @@ def _build_native_policy(
     encoder_spec: EncoderSpec,
     sizes: ActorCriticSizes,
 ) -> NativePolicy:
-    """The policy that is configured, in Rust; ConfigError for one that it does not know."""
+    """Build the configured policy in Rust; `ConfigError` if the native engine does not support it."""
     algo, actions, mask_dim = cast(OnPolicyConfig, config.algo), env.actions, env.observations.mask_dim
     require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
 
@@ -211,7 +212,7 @@ def _build_native_policy(
 def _make_source(
     collector: RolloutCollector, policy: ActingPolicy, learner: Learner[Rollout], n_steps: int
 ) -> RolloutSource:
-    """Rollouts of the policy, or of what acts for it in Rust, where they may be learned from as well."""
+    """Make a fused source if collector and learner support it, else a source of rollouts."""
     if isinstance(learner, FusedLearner) and isinstance(collector, NativeCollector):
         return FusedSource(collector, learner.native, n_steps, learner)
     acting_policy: ActingPolicy = learner.native if isinstance(learner, HasNativePolicy) else policy
@@ -219,7 +220,7 @@ def _make_source(
 
 
 def _require_box_for_sde(algo: OnPolicyConfig, actions: ActionCodec) -> None:
-    """`ConfigError` for gSDE of choices."""
+    """Raise `ConfigError` for gSDE with discrete actions."""
     if actions.choices and algo.use_sde:
         space_text = "Discrete" if actions.is_discrete else format_space(actions.space)
         raise ConfigError(
@@ -229,7 +230,7 @@ def _require_box_for_sde(algo: OnPolicyConfig, actions: ActionCodec) -> None:
 
 
 def require_vector_for_log_std(config: RunConfig, context: BuildContext, actions: ActionCodec) -> None:
-    """`ConfigError` for an initial deviation of a new run whose actions have no numbers, only choices."""
+    """Raise `ConfigError` if a new run sets `log_std_init` and its actions are only choices."""
     algo = cast(OnPolicyConfig, config.algo)
     value, default = algo.log_std_init, type(algo).log_std_init
     if context.is_new_run and not actions.box_dim and value != default:
@@ -240,7 +241,7 @@ def require_vector_for_log_std(config: RunConfig, context: BuildContext, actions
 
 
 def split_policy_argument(policy: nn.Module | Code | None, options: dict[str, Any]) -> nn.Module | None:
-    """A policy that a façade was given as an object; its name, or what makes one, goes to the `options`."""
+    """Return a façade's policy if it is a module; write its name, or else the factory, into `options`."""
     if policy is None:
         return None
     module = policy if is_module(policy) else None
@@ -256,13 +257,13 @@ def rollout_bytes(
     widths: tuple[Sequence[int], Sequence[int]],
     encoder_cost: EncoderCost = NO_COST,
 ) -> int:
-    """Memory that one round of collecting and learning takes, besides parameters and environments.
+    """Estimate the bytes that one rollout and its update need, without parameters and environments.
 
-    The arena, the hidden layers while its rows are scored, and an update: the rollout's copy in a new
-    order (with `minibatch`) and what the gradient needs of the rows learned from at once, which is
-    what each hidden layer of actor and critic keeps (`widths`; none for a policy of the user's own,
-    which nobody knows), the gradients of the widest, and what `encoder_cost` keep. All but the arena is
-    memory of a device, which is not counted unless it is the CPU's.
+    It counts the arena, the hidden layers while its rows are scored, and the update: a shuffled copy of the
+    rollout (with `minibatch`) and, for the rows of one gradient step, the saved activations of the hidden
+    layers of actor and critic (`widths`; empty for a user's policy, whose layers are unknown), the gradients
+    of the widest layer, and the activations of the encoders (`encoder_cost`). All but the arena is device
+    memory, which only counts if the device is the CPU.
     """
     actions, observations = env.actions, env.observations
     rows = config.n_steps * env.n_envs
@@ -273,8 +274,8 @@ def rollout_bytes(
     max_width, head_numbers = (
         max(hidden, default=0),
         8 * (actions.scoring_width + 1),
-    )  # numbers a row; heads roughly
-    # elu and silu keep what went in beside what came out
+    )  # numbers per row; the heads are an estimate
+    # elu and silu save their input and their output
     saved_activations = sum(hidden) * (2 if config.activation in ("elu", "silu") else 1)
     if config.use_sde:
         saved_activations += sum(widths[0][-1:])
@@ -287,18 +288,18 @@ def rollout_bytes(
         4 * min(minibatch or rows, rows) * (saved_activations + 2 * max_width + head_numbers + image_numbers)
     )
     if config.share_encoder:
-        score_bytes += 4 * rows * encoder_cost.features  # kept from acting
+        score_bytes += 4 * rows * encoder_cost.features  # features saved while acting
     if minibatch:
         learn_bytes += rows * (observations.row_bytes + actions.row_bytes + 4 * 4 + 8)
     return arena_bytes + score_bytes + learn_bytes
 
 
 def get_collector(algorithm: Algorithm) -> RolloutCollector:
-    """Where the rollouts come from."""
+    """Return the algorithm's collector of rollouts."""
     collector: RolloutCollector = algorithm.source.collector
     return collector
 
 
 def update_label(index: int, rows: int, clock: Clock) -> str:
-    """Which update a message is about: that of rollout number `index`, of so many rows."""
+    """Return the name of an update for messages: that of rollout number `index`, of `rows` rows."""
     return f"update of rollout {index} (env_steps {clock.env_steps + rows})"

@@ -1,4 +1,4 @@
-"""OnlineDPO: pairs that the model writes itself (Guo et al. 2024, arXiv:2402.04792)."""
+"""OnlineDPO: DPO on pairs that the model generates itself (Guo et al. 2024, arXiv:2402.04792)."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ NO_PREFERENCE = -1
 
 
 class CompletionPair(tuple[Tensor, Tensor]):
-    """Two completions, token ids up to their ends, and the `prompt` `[P]` that they are of."""
+    """Two completions, as token ids up to their ends, and their `prompt` `[P]`."""
 
     prompt: Tensor
 
     def __new__(cls, first: Tensor, second: Tensor, prompt: Tensor) -> CompletionPair:
-        """Of these."""
+        """Make the pair of these completions and set its `prompt`."""
         pair = super().__new__(cls, (first, second))
         pair.prompt = prompt
         return pair
 
 
 class OnlineDPOLearner(DPOLearner):
-    """A model, and a step of each batch of pairs of which one is better."""
+    """A model that takes one optimizer step per batch, on the pairs with a preferred completion."""
 
     def __init__(
         self, text: TextContext, config: OnlineDPOConfig, preference: PreferenceFunction | None
@@ -55,7 +55,7 @@ class OnlineDPOLearner(DPOLearner):
         self._preference = preference
 
     def update(self, batch: GroupedCompletions, clock: Clock) -> Update:  # type: ignore[override]  # written here
-        """One step on the pairs of which one completion is better than the other."""
+        """Take one step on the pairs in which one completion is preferred."""
         preferred = self._preferred_indices(batch)
         decided_pairs = np.flatnonzero(preferred != NO_PREFERENCE)
         chosen_rows = 2 * decided_pairs + preferred[decided_pairs]
@@ -68,7 +68,7 @@ class OnlineDPOLearner(DPOLearner):
         return Update({**update.metrics, **metrics}, update.count, update.samples)
 
     def _preferred_indices(self, batch: GroupedCompletions) -> Any:
-        """0 or 1 of each pair, -1 of neither."""
+        """Return the preferred index of each pair, 0 or 1, or -1 for neither."""
         if self._preference is None:
             local_rewards = batch.rewards[batch.local_rows]
             pair_rewards = weighted_rewards(local_rewards, self.text.weights).reshape(-1, 2)
@@ -84,13 +84,13 @@ class OnlineDPOLearner(DPOLearner):
 
 
 def _call_preference(preference: PreferenceFunction, pairs: list[Any]) -> Any:
-    """What the user's function says of pairs, int64 `[pairs]`."""
+    """Call the user's preference function on pairs; returns int64 `[pairs]`."""
     expected = "0 or 1, which of the two is better, or -1"
     answers = call_user_function("preference_fn", lambda: preference(pairs), f"{expected}, for each pair")
     if len(answers) != len(pairs):
         raise RewardError(f"preference_fn returned {len(answers)} numbers for {len(pairs)} pairs")
     for answer in answers:
-        # nobody knows whether a comparison means that the first is better, or the second
+        # it is ambiguous whether True means that the first is better, or the second
         is_bool = isinstance(answer, (bool, np.bool_)) or (
             isinstance(answer, Tensor) and answer.dtype == torch.bool
         )
@@ -100,7 +100,7 @@ def _call_preference(preference: PreferenceFunction, pairs: list[Any]) -> Any:
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """OnlineDPO's learner on pairs that its model writes."""
+    """Build the components of an OnlineDPO run, which learns from pairs of its model's completions."""
     algo, text = cast(OnlineDPOConfig, config.algo), build_text_context(config, context)
     preference: Any = text.objects.preference
     if preference is None and algo.preference is not None:
@@ -119,19 +119,19 @@ class OnlineDPO(GenerationAlgorithm):
 
     Parameters
     ----------
-    model, task : as of `GRPO`
-    ref_model : what the model is held to; None: the model as it begins
-    preference_fn : `(pairs) -> list[int]`: which of each `(first, second)` completion is better, 0 or 1, or
-        -1: neither; `pair.prompt` is what they are of. None: the one with the greater reward
-    beta : how much leaving the reference costs
-    learning_rate : of Adam
-    max_new_tokens : of a completion
-    callbacks : called during training; one that returns False from `on_step` stops it
-    logger : receives metrics rows
-    reward_fn : as of `GRPO`
-    server : that writes completions in the model's place, given the weights as they change; by its kind it
-        is at `server_url`
-    seed : keys every random stream of the run
+    model, task : as in `GRPO`
+    ref_model : reference model; None: the initial model
+    preference_fn : `(pairs) -> list[int]`: for each pair `(first, second)`, the index of the better
+        completion, 0 or 1, or -1 for neither; `pair.prompt` is their prompt. None: the higher reward wins
+    beta : strength of the penalty for moving away from the reference
+    learning_rate : learning rate of Adam
+    max_new_tokens : maximum length of a completion
+    callbacks : called during training; if `on_step` returns False, training stops
+    logger : receives the rows of metrics
+    reward_fn : as in `GRPO`
+    server : server that generates the completions instead of the model and receives the new weights; for the
+        name of a kind, `server_url` is its address
+    seed : seed of every random stream of the run
     **config_kwargs : any field of `OnlineDPOConfig`, `device`, or paths: `dataset` (not `task`),
         `eval_dataset`, `tokenizer`; unknown names are errors
     """

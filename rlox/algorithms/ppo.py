@@ -33,7 +33,7 @@ __all__ = ["PPO"]
 
 
 def torch_learner_factory(config: PPOConfig, streams: Streams) -> Callable[[ActorCritic], Learner[Rollout]]:
-    """What makes the learner of a module."""
+    """Return a factory that makes the torch learner of a policy."""
 
     def make_learner(policy: ActorCritic) -> Learner[Rollout]:
         from rlox.algorithms.torch_ppo import PPOLearner
@@ -44,7 +44,7 @@ def torch_learner_factory(config: PPOConfig, streams: Streams) -> Callable[[Acto
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """PPO's learner on rollouts."""
+    """Build the components of a PPO run, which learns from rollouts."""
     algo = cast(PPOConfig, config.algo)
     selector = BackendSelector(algo.backend, config, context.saved_backend)
     return on_policy_parts(
@@ -68,13 +68,13 @@ class PPO(Algorithm):
     Parameters
     ----------
     env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    n_envs : parallel environments; `None`: 8, or as many as a ready vectorised one has
-    seed : keys every random stream of the run
-    policy : a module with `get_action_and_logprob`, `get_value`, `get_logprob_and_entropy`, and `mode`
-        (or an `actor` that gives logits or means) to play with; or what makes one of the spaces, also
-        by name: `"module:Name"`, `{"name": "module:Name", "hidden": 32}`
-    logger : receives metrics rows
-    callbacks : called during training; one that returns False from `on_step` stops it
+    n_envs : number of parallel environments; `None`: 8, or that of a given vectorised environment
+    seed : seed of every random stream of the run
+    policy : a module with `get_action_and_logprob`, `get_value`, `get_logprob_and_entropy`, and `mode` for
+        evaluation (or an `actor` that returns logits or means); or a factory that takes the spaces, also by
+        name: `"module:Name"`, `{"name": "module:Name", "hidden": 32}`
+    logger : receives the rows of metrics
+    callbacks : called during training; if `on_step` returns False, training stops
     **config_kwargs : any field of `PPOConfig` or `EnvConfig` (its `backend` as `env_backend`), or
         `device`; unknown names are errors
     """

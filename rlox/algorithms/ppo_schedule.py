@@ -1,4 +1,4 @@
-"""What PPO's updates share whatever learns: schedules, the orders of their passes, what they say."""
+"""Schedules, minibatch orders and metrics that the torch and native PPO learners share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlox.types import Clock
 
 __all__ = ["METRIC_NAMES", "PPOLearnerMixin", "ScheduledLoss"]
 
-# Means over the minibatches of an update, by their names in the metrics.
+# Metrics that are means over the minibatches of an update.
 METRIC_NAMES = (
     "loss/policy",
     "loss/value",
@@ -29,14 +29,14 @@ METRIC_NAMES = (
 
 
 class ScheduledLoss(Protocol):
-    """What of the loss is scheduled."""
+    """The scheduled coefficients of a loss."""
 
     clip_eps: float
     ent_coef: float
 
 
 class PPOLearnerMixin:
-    """The schedules of an optimizer and a loss, and what an update says of itself."""
+    """Applies the schedules of optimizer and loss, and builds the metrics of an update."""
 
     config: PPOConfig
     streams: Streams
@@ -44,7 +44,7 @@ class PPOLearnerMixin:
     loss: ScheduledLoss
 
     def _minibatch_order(self, index: int, epoch: int, count: int) -> NDArray[np.int64]:
-        """In which order a pass over rollout number `index` goes through so many, `[count]`."""
+        """Return the permutation of `count` rows for an epoch over rollout number `index`, `[count]`."""
         stream = Stream(self.streams.seed, "shuffle", index * self.config.n_epochs + epoch)
         return stream.permutation(count)
 

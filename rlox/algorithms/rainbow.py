@@ -1,4 +1,4 @@
-"""Rainbow (Hessel et al. 2018): DQN's learner with double, dueling, n-step, prioritized, noisy and C51."""
+"""Rainbow (Hessel et al. 2018): DQN with double, dueling, n-step, prioritized, noisy and C51 enabled."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Rainbow(Algorithm):
     Parameters
     ----------
     env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    n_envs : parallel environments; `None`: 1, or as many as a ready vectorised one has
-    seed : keys every random stream of the run
-    logger : receives metrics rows
-    callbacks : called during training; one that returns False from `on_step` stops it
+    n_envs : number of parallel environments; `None`: 1, or that of a given vectorised environment
+    seed : seed of every random stream of the run
+    logger : receives the rows of metrics
+    callbacks : called during training; if `on_step` returns False, training stops
     **config_kwargs : any field of `RainbowConfig` (`v_min`, `v_max`, `n_step`, `noisy`, ...), of its buffer
         (`buffer_size`, `alpha`, `beta`, ...) or of `EnvConfig` (its `backend` as `env_backend`), or
         `device`; unknown names are errors

@@ -1,4 +1,4 @@
-"""Recurrent PPO: PPO (Schulman et al. 2017) whose actor and critic remember the episode so far."""
+"""Recurrent PPO: PPO (Schulman et al. 2017) with recurrent layers in actor and critic."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ from rlox.types import Clock, Rollout, Update
 
 __all__ = ["RecurrentPPO", "RecurrentPPOLearner"]
 
-# Numbers that a recurrent layer takes of a row, for each of its width: kept for the gradient, and scored.
+# Numbers per row and unit of a recurrent layer: saved for the gradient, and held while scoring.
 SAVED_NUMBERS, SCORE_NUMBERS = 14, 8
 
 
 class RecurrentPPOLearner(ClippedLearner[RecurrentActorCritic, SequenceMinibatch]):
-    """PPO's update on minibatches of whole sequences, replayed from the states that they began with."""
+    """PPO's update on minibatches of whole sequences, replayed from their initial states."""
 
     def update(self, batch: Rollout, clock: Clock) -> Update:
-        """Learn from one rollout; where its episodes begin is read on the host, once for all minibatches."""
+        """Learn from one rollout; episode starts move to the CPU once, for all minibatches."""
         is_first = batch.extras["is_first"].cpu()
         return super().update(replace(batch, extras={**batch.extras, "is_first": is_first}), clock)
 
@@ -61,7 +61,7 @@ class RecurrentPPOLearner(ClippedLearner[RecurrentActorCritic, SequenceMinibatch
 
     def _evaluate(self, minibatch: SequenceMinibatch) -> Scored:
         def evaluate() -> tuple[Tensor, Tensor, Tensor]:
-            """Of every row, as later ones follow from it; then of the valid ones."""
+            """Evaluate every row, since later rows depend on earlier states; return the valid rows."""
             log_probs, entropy, values = self.policy.evaluate_actions(
                 minibatch.obs, minibatch.actions, minibatch.state, minibatch.pieces
             )
@@ -75,7 +75,7 @@ class RecurrentPPOLearner(ClippedLearner[RecurrentActorCritic, SequenceMinibatch
 def make_policy(
     config: RecurrentPPOConfig, encoder_spec: EncoderSpec, actions: ActionCodec
 ) -> RecurrentActorCritic:
-    """The policy that `config` describes for these observations and this action space."""
+    """Make the policy that `config` describes for these observations and this action space."""
     has_images = encoder_spec.make_encoder is not None
     encoders = encoder_spec.make_pair(config.share_encoder, config.ortho_init) if has_images else None
     return RecurrentActorCritic(
@@ -94,7 +94,7 @@ def make_policy(
 
 
 def _make_head(actions: ActionCodec, log_std_init: float) -> Head:
-    """The distribution of actions of this space."""
+    """Make the action distribution for this space."""
     if actions.is_discrete:
         return CategoricalHead(actions.size)
     if actions.choices:
@@ -103,7 +103,7 @@ def _make_head(actions: ActionCodec, log_std_init: float) -> Head:
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """The learner on rollouts of a collector that keeps the states."""
+    """Build the components of a recurrent PPO run, whose collector keeps the recurrent states."""
     algo, env_config = cast(RecurrentPPOConfig, config.algo), config.env
     if context.policy is not None:
         raise ConfigError("recurrent_ppo takes no policy of your own, whose methods know no state; use PPO")
@@ -122,7 +122,7 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
 
 
 def _build(config: RunConfig, context: BuildContext, collector: RecurrentCollector) -> RunComponents:
-    """What acts and learns in the environments of a collector."""
+    """Build source, learner, actor and evaluator for the environments of a collector."""
     algo, env_config = cast(RecurrentPPOConfig, config.algo), config.env
     env = collector.env
     encoder_spec = make_encoder_spec(algo, env.observations, env_config.id, algo.share_encoder)
@@ -157,7 +157,7 @@ def _build(config: RunConfig, context: BuildContext, collector: RecurrentCollect
 def recurrent_bytes(
     config: RecurrentPPOConfig, env: VectorEnv, device: torch.device, encoder_cost: EncoderCost = NO_COST
 ) -> int:
-    """As `rollout_bytes`, with what recurrences keep of the rows learned from, or scored, at once."""
+    """Like `rollout_bytes`, plus the memory of recurrent layers while learning or scoring."""
     minibatch = max(config.batch_size, config.n_steps)
     base_bytes = rollout_bytes(
         config, env, device.type == "cpu", minibatch, config.hidden_widths, encoder_cost
@@ -172,7 +172,7 @@ def recurrent_bytes(
 
 
 def _layer_sizes(config: RecurrentPPOConfig, obs_dim: int, action_size: int) -> Iterator[tuple[int, ...]]:
-    """Of the actor's and the critic's networks, recurrent layers written as the plain ones of their size."""
+    """Yield the layer sizes of actor and critic; recurrent layers count as dense ones of their size."""
     hidden, n_gates = config.lstm_hidden_size, 4 if config.rnn == "lstm" else 3
     for name, widths, n_outputs in zip(
         ("actor", "critic"), config.hidden_widths, (action_size, 1), strict=True
@@ -185,18 +185,18 @@ def _layer_sizes(config: RecurrentPPOConfig, obs_dim: int, action_size: int) -> 
 
 
 class RecurrentPPO(Algorithm):
-    """Proximal policy optimisation with a memory: an LSTM or GRU before the MLP of actor and critic.
+    """Recurrent proximal policy optimisation: an LSTM or GRU precedes the MLPs of actor and critic.
 
-    Observation and action spaces come from the environment: choices for Discrete actions, Gaussian
-    vectors for Box, a distribution of independent factors for spaces of several parts (docs/actions.md).
+    Observation and action spaces come from the environment. The policy is categorical for Discrete actions,
+    Gaussian for Box, and a product of independent factors for spaces of several parts (docs/actions.md).
 
     Parameters
     ----------
     env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    n_envs : parallel environments; `None`: 8, or as many as a ready vectorised one has
-    seed : keys every random stream of the run
-    logger : receives metrics rows
-    callbacks : called during training; one that returns False from `on_step` stops it
+    n_envs : number of parallel environments; `None`: 8, or that of a given vectorised environment
+    seed : seed of every random stream of the run
+    logger : receives the rows of metrics
+    callbacks : called during training; if `on_step` returns False, training stops
     **config_kwargs : any field of `RecurrentPPOConfig` or `EnvConfig` (its `backend` as
         `env_backend`), or `device`; unknown names are errors
     """
@@ -225,11 +225,11 @@ class RecurrentPPO(Algorithm):
         episode_start: Any = None,
         deterministic: bool = True,
     ) -> tuple[Any, NDArray[Any]]:
-        """The policy's action for one raw observation or for a batch, and the state to give next time.
+        """Return the action for one raw observation or a batch, and the state for the next call.
 
-        `state` is what the last call returned, `None` where episodes begin; `episode_start` (a bool, or
-        one an observation) says whose episode begins here, so that its state is forgotten. Normalised
-        as in training, with frozen statistics; Box actions are clipped to the bounds.
+        `state` is the state that the last call returned, `None` at the start of episodes. `episode_start` (a
+        bool, or one per observation) marks the episodes that begin here, whose state is reset. Observations
+        are normalised as in training, with frozen statistics. Box actions are clipped to the bounds.
         `deterministic=False` samples.
         """
         self._n_sampled_predictions += not deterministic

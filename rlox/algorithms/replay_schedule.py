@@ -1,4 +1,4 @@
-"""What updates of actors and critics of vectors share whatever learns."""
+"""Schedule and metrics that torch and native learners of continuous actors and critics share."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["ReplayLearnerMixin"]
 
 
 class ReplayLearnerMixin:
-    """The schedule of the step size of actor and critics, and what an update says of itself."""
+    """Applies the learning rate schedule of actor and critics, and adds it to the metrics."""
 
     config: AlgorithmConfig
     actor: Any  # optimizers
     critic: Any
 
     def _apply_schedules(self, clock: Clock) -> None:
-        """Set the step sizes."""
+        """Set the learning rates."""
         self.actor.lr = self.critic.lr = self.config.at("learning_rate", clock.remaining)
 
     def _add_metrics(self, update: Update) -> Update:
-        """What an update says, with what is known beside it."""
+        """Add the learning rate to the update's metrics."""
         return replace(update, metrics={**update.metrics, "train/learning_rate": self.actor.lr})

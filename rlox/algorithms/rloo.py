@@ -1,4 +1,4 @@
-"""RLOO: a completion beside the mean of the others (Ahmadian et al. 2024, arXiv:2402.14740)."""
+"""RLOO: compares a completion with the mean of the others (Ahmadian et al. 2024, arXiv:2402.14740)."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ __all__ = ["RLOO", "RLOOLearner"]
 
 
 class RLOOLearner(TextLearner):
-    """A model, and the steps of each batch of groups."""
+    """A model that takes optimizer steps on batches of groups of completions."""
 
     def __init__(self, text: TextContext, config: RLOOConfig) -> None:
         super().__init__(text, config, config.kl_coef > 0.0, ("loss/policy", "policy/ratio"))
         self.config = config
 
     def update(self, batch: GroupedCompletions, clock: Clock) -> Update:
-        """The steps of one batch: `n_epochs` times `minibatches`."""
+        """Take the steps of one batch: `n_epochs` times `minibatches`."""
         config, answers = self.config, batch.completions
         self.apply_schedules(clock)
         mask = to_device(loss_mask(batch, config), self.optimizer.vector.device)
         steps = list(minibatch_slices(config, len(batch)))
-        shared_log_probs = None  # before the only step the model says what it says in it
+        shared_log_probs = None  # a single step can share its forward pass
         if len(steps) == config.accumulate == 1:
             shared_log_probs = self.log_probs(answers, config.temperature)
             old_log_probs = shared_log_probs.detach()
@@ -62,7 +62,7 @@ class RLOOLearner(TextLearner):
             self._advantages(local_rewards - config.kl_coef * kl.numpy(), batch), old_log_probs.device
         )
         sampled_log_probs = (
-            old_log_probs  # by those who drew the tokens; of an older model where a server has one
+            old_log_probs  # of the policy that sampled the tokens; with a server that may be an older model
         )
         if config.staleness:
             sampled_log_probs = to_device(batch.generated_tokens.log_probs, old_log_probs.device)
@@ -79,7 +79,7 @@ class RLOOLearner(TextLearner):
         metrics = completion_metrics(batch) | group_metrics(batch, self.text.weights)
         if ref_log_probs is not None:
             tokens = self.group.total(float(mask.sum()))
-            metrics["policy/kl"] = self.group.total(float(kl.sum())) / max(tokens, 1.0)  # of a token
+            metrics["policy/kl"] = self.group.total(float(kl.sum())) / max(tokens, 1.0)  # per token
         return self.build_update(rows, clock, len(batch) // batch.group_size, metrics)
 
     def _step(
@@ -109,7 +109,7 @@ class RLOOLearner(TextLearner):
         return self.accumulate_and_step(partial_loss, len(mask))
 
     def _advantages(self, rewards: NDArray[np.float64], batch: GroupedCompletions) -> Tensor:
-        """Of this process's completions, by what all are worth."""
+        """Return the advantages of this process's completions, computed from the rewards of all processes."""
         size, n_parts = batch.group_size, self.config.minibatches
         all_rewards = self.group.gather_rows(rewards.reshape(-1, size), n_parts).ravel()
         advantages = leave_one_out_advantages(all_rewards, size)
@@ -119,29 +119,29 @@ class RLOOLearner(TextLearner):
 
     @staticmethod
     def _ratio(log_ratio: Tensor, mask: Tensor) -> Tensor:
-        """Mean over completions of how much likelier they are than before the steps."""
+        """Return the mean over completions of their probability ratio to the policy before the steps."""
         return (log_ratio * mask).sum(1).exp().mean()
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """RLOO's learner on what its model writes."""
+    """Build the components of an RLOO run, which learns from completions of its model."""
     algo, text = cast(RLOOConfig, config.algo), build_text_context(config, context)
     source = make_generation_source(config, text, algo.group_size)
     return build_text(text, source, RLOOLearner(text, algo))
 
 
 class RLOO(GenerationAlgorithm):
-    """REINFORCE leave-one-out of a language model.
+    """REINFORCE leave-one-out for a language model.
 
     Parameters
     ----------
-    model, ref_model, reward_fn, group_size, learning_rate, max_new_tokens, task : as of `GRPO`
-    kl_coef : what a reward loses for each nat that a completion is likelier than at the reference
-    callbacks : called during training; one that returns False from `on_step` stops it
-    logger : receives metrics rows
-    server : that writes completions in the model's place, given the weights as they change; by its kind it
-        is at `server_url`
-    seed : keys every random stream of the run
+    model, ref_model, reward_fn, group_size, learning_rate, max_new_tokens, task : as in `GRPO`
+    kl_coef : reward penalty per nat of log-probability above the reference
+    callbacks : called during training; if `on_step` returns False, training stops
+    logger : receives the rows of metrics
+    server : server that generates the completions instead of the model and receives the new weights; for the
+        name of a kind, `server_url` is its address
+    seed : seed of every random stream of the run
     **config_kwargs : any field of `RLOOConfig`, `device`, or paths: `dataset` (not `task`), `eval_dataset`,
         `tokenizer`; unknown names are errors
     """

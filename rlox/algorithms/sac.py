@@ -1,4 +1,4 @@
-"""SAC: soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905), of vectors and of choices."""
+"""SAC: soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905), for continuous and discrete actions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["SAC"]
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """SAC's learner on replayed transitions."""
+    """Build the components of an SAC run on replayed transitions."""
 
     def build_learner(
         env: VectorEnv, encoder_spec: EncoderSpec, selector: BackendSelector
@@ -43,7 +43,7 @@ def _build_continuous(
     encoder_spec: EncoderSpec,
     selector: BackendSelector,
 ) -> OffPolicyComponents:
-    """Of a Box."""
+    """Build the components for Box actions."""
     algo, actions = cast(SACConfig, config.algo), env.actions.unit_codec(config.env.id, "sac")
     sizes = ContinuousSizes(
         encoder_spec.features,
@@ -69,7 +69,7 @@ def _build_discrete(
     encoder_spec: EncoderSpec,
     selector: BackendSelector,
 ) -> OffPolicyComponents:
-    """Of a Discrete space, which torch learns."""
+    """Build the components for Discrete actions, which only torch supports."""
     algo = cast(SACConfig, config.algo)
     if algo.use_sde:
         raise ConfigError(
@@ -97,10 +97,10 @@ class SAC(Algorithm):
     Parameters
     ----------
     env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    n_envs : parallel environments; `None`: 1, or as many as a ready vectorised one has
-    seed : keys every random stream of the run
-    logger : receives metrics rows
-    callbacks : called during training; one that returns False from `on_step` stops it
+    n_envs : number of parallel environments; `None`: 1, or that of a given vectorised environment
+    seed : seed of every random stream of the run
+    logger : receives the rows of metrics
+    callbacks : called during training; if `on_step` returns False, training stops
     **config_kwargs : any field of `SACConfig` (`ent_coef`, `tau`, `use_sde`, ...), of its buffer
         (`buffer_size`, ...) or of `EnvConfig` (its `backend` as `env_backend`), or `device`; unknown
         names are errors

@@ -1,4 +1,4 @@
-"""What soft actor-critic's updates share whatever learns."""
+"""Metric names and the target entropy that the torch and native SAC learners share."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ METRIC_NAMES = (
 )
 
 
-# Online or on a dataset.
+# SAC learns online, CQL from a dataset.
 SACLikeConfig = SACConfig | CQLConfig
 
 
 def resolve_target_entropy(config: SACLikeConfig, actions: ActionCodec) -> float:
-    """What is configured, or -dim(A), of choices 0.98 log|A|.
+    """Return the configured target entropy; default -dim(A), for choices 0.98 log|A|.
 
-    No policy has more than the uniform one: log|A|, or dim(A) log 2 over [-1, 1]; after more than that the
-    temperature grows for ever.
+    The uniform policy has the maximum entropy: log|A|, or dim(A) log 2 over [-1, 1]. With a target at or
+    above it the temperature would grow without bound, so that is a `ConfigError`.
     """
     max_entropy = math.log(actions.size) if actions.is_discrete else actions.size * math.log(2.0)
     if config.target_entropy is not None:

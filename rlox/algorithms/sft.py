@@ -1,4 +1,4 @@
-"""SFT: supervised fine-tuning, the likelihood of right answers."""
+"""SFT: supervised fine-tuning, which maximises the likelihood of right answers."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ __all__ = ["SFT", "SFTLearner"]
 
 
 class SFTLearner(TextLearner):
-    """A model, and a step of each batch towards right answers."""
+    """A model that takes one step per batch towards right answers."""
 
     def __init__(self, text: TextContext, config: SFTConfig) -> None:
         super().__init__(text, config, False, ("loss/policy",))
 
     def update(self, batch: CompletionBatch, clock: Clock) -> Update:
-        """One step: the mean of -log pi over the tokens of all completions."""
+        """Take one step on the mean of -log pi over the tokens of all completions."""
         self.apply_schedules(clock)
         total = max(self.group.total(float(batch.counted_mask.sum())), 1.0)
 
@@ -43,27 +43,27 @@ class SFTLearner(TextLearner):
         return self.build_update([self.accumulate_and_step(partial_loss, len(batch))], clock, len(batch))
 
     def loss(self, batch: CompletionBatch) -> Tensor:
-        """Cross-entropy of a token, in nats; no token of a prompt counts."""
+        """Compute the cross-entropy per token, in nats; prompt tokens do not count."""
         return -self._token_log_probs(batch).sum() / batch.counted_mask.sum().clamp(min=1).item()
 
     @torch.no_grad()
     def score(self, prompts: list[Prompt]) -> tuple[NDArray[np.float64], list[int]]:
-        """The mean log-probability of a token of each answer, in nats: minus its cross-entropy."""
+        """Return each answer's mean token log-probability in nats (minus its cross-entropy), and length."""
         batch = right_answers(prompts)
         token_counts = batch.counted_mask.sum(1)
         mean_log_probs = self._token_log_probs(batch).sum(1).cpu().double() / token_counts
         return mean_log_probs.numpy(), token_counts.tolist()
 
     def _token_log_probs(self, batch: CompletionBatch) -> Tensor:
-        """Log-probabilities of the tokens that count, 0 of others, `[B, T]`."""
-        log_probs = self.log_probs(batch)  # 0 behind an end
+        """Return the log-probabilities of the tokens that count, and 0 for others, `[B, T]`."""
+        log_probs = self.log_probs(batch)  # 0 after the end
         return (
             log_probs if batch.loss_mask is None else log_probs * to_device(batch.loss_mask, log_probs.device)
         )
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """SFT's learner on right answers."""
+    """Build the components of an SFT run, which learns from right answers."""
     algo, text = cast(SFTConfig, config.algo), build_text_context(config, context)
     source = AnswerSource(text.prompts, algo.batch_size, config.seed, text.group)
     learner = SFTLearner(text, algo)
@@ -75,13 +75,13 @@ class SFT(TextAlgorithm):
 
     Parameters
     ----------
-    model, task : as of `GRPO`
-    learning_rate, batch_size : of each update
-    reward_fn : what evaluations count, as of `GRPO`
-    max_new_tokens : of a completion that is evaluated
-    callbacks : called during training; one that returns False from `on_step` stops it
-    logger : receives metrics rows
-    seed : keys every random stream of the run
+    model, task : as in `GRPO`
+    learning_rate, batch_size : settings of each update
+    reward_fn : reward function of evaluations, as in `GRPO`
+    max_new_tokens : maximum length of a completion in evaluations
+    callbacks : called during training; if `on_step` returns False, training stops
+    logger : receives the rows of metrics
+    seed : seed of every random stream of the run
     **config_kwargs : any field of `SFTConfig`, `device`, or paths: `dataset` (not `task`), `eval_dataset`,
         `tokenizer`; unknown names are errors
     """
@@ -116,9 +116,9 @@ class SFT(TextAlgorithm):
     def train_step(
         self, prompt: Tensor | Sequence[Tensor], completion: Tensor | Sequence[Tensor]
     ) -> dict[str, float]:
-        """One step on completions `[B, C]` of prompts `[B, P]`, or rows of different lengths of both.
+        """Take one step on completions `[B, C]` of prompts `[B, P]`, or rows of different lengths.
 
-        Nothing is learned of the tokens behind the first end of a completion.
+        Tokens of a completion after its first end token are not learned.
         """
         batch = make_completion_batch(
             parse_token_rows(prompt), parse_completions(completion, self._text.sampling.eos)
@@ -128,7 +128,7 @@ class SFT(TextAlgorithm):
 
     @torch.no_grad()
     def loss(self, prompt: Tensor | Sequence[Tensor], completion: Tensor | Sequence[Tensor]) -> float:
-        """Cross-entropy of a token of these completions, in nats; tokens behind an end do not count."""
+        """Compute the cross-entropy per token, in nats; tokens after a completion's end do not count."""
         learner = cast(SFTLearner, self.learner)
         completions = parse_completions(completion, self._text.sampling.eos)
         return float(learner.loss(make_completion_batch(parse_token_rows(prompt), completions)))

@@ -1,4 +1,4 @@
-"""TD3 (Fujimoto et al. 2018, arXiv:1802.09477), and DDPG (Lillicrap et al. 2016), of which it is more."""
+"""TD3 (Fujimoto et al. 2018, arXiv:1802.09477), an extension of DDPG (Lillicrap et al. 2016)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["TD3"]
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """A deterministic policy's learner on replayed transitions: TD3's and, with its settings, DDPG's."""
+    """Build the components of a TD3 run or, with the settings of DDPG, a DDPG run on replayed transitions."""
     algo = cast(DeterministicConfig, config.algo)
 
     def build_learner(
@@ -49,10 +49,10 @@ class TD3(Algorithm):
     Parameters
     ----------
     env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    n_envs : parallel environments; `None`: 1, or as many as a ready vectorised one has
-    seed : keys every random stream of the run
-    logger : receives metrics rows
-    callbacks : called during training; one that returns False from `on_step` stops it
+    n_envs : number of parallel environments; `None`: 1, or that of a given vectorised environment
+    seed : seed of every random stream of the run
+    logger : receives the rows of metrics
+    callbacks : called during training; if `on_step` returns False, training stops
     **config_kwargs : any field of `TD3Config` (`policy_delay`, `target_noise`, `noise_clip`, ...), of its
         buffer (`buffer_size`, ...) or of `EnvConfig` (its `backend` as `env_backend`), or `device`;
         unknown names are errors

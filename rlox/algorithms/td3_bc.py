@@ -1,4 +1,4 @@
-"""TD3+BC (Fujimoto & Gu 2021, arXiv:2106.06860): TD3 on a dataset, held to the dataset's actions."""
+"""TD3+BC (Fujimoto & Gu 2021, arXiv:2106.06860): TD3 on a dataset, with a behavioural cloning term."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["TD3BC"]
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """A deterministic policy's learner on a dataset."""
+    """Build the components of a TD3+BC run, which learns a deterministic policy from a dataset."""
     algo = cast(TD3BCConfig, config.algo)
 
     def build_learner(
@@ -49,21 +49,21 @@ class TD3BC(Algorithm):
     Parameters
     ----------
     dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; actions are floating-point vectors
-    obs_dim, act_dim : numbers in an observation and in an action; those of the environment if there is one
-    alpha : weight of the critic beside the squared error of the dataset's actions
-    hidden : width of two hidden layers, unless `net_arch` gives all widths
+    obs_dim, act_dim : sizes of an observation and an action; taken from the environment if there is one
+    alpha : weight of the critic's term relative to the squared error to the dataset's actions
+    hidden : width of the two hidden layers, unless `net_arch` gives all widths
     learning_rate : of actor and critics
-    tau : how far the target networks follow at a time
+    tau : weight of the online networks in each Polyak update of the target networks
     gamma : discount factor
-    policy_delay : updates of the critics for each of the actor
-    target_noise, noise_clip : deviation of the noise on the target's action and its limit, in units of
+    policy_delay : number of critic updates per actor update
+    target_noise, noise_clip : standard deviation and limit of the noise on the target action, in units of
         half the range of an action
-    act_high : without an environment: actions are in [-act_high, act_high]; None: 1
-    batch_size : transitions of an update
-    callbacks : called during training; one that returns False from `on_step` stops it
-    logger : receives metrics rows
-    env_id : where to evaluate: a Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    seed : keys every random stream of the run
+    act_high : without an environment, bound of the actions: they are in [-act_high, act_high]; None: 1
+    batch_size : number of transitions in an update
+    callbacks : called during training; if `on_step` returns False, training stops
+    logger : receives the rows of metrics
+    env_id : environment to evaluate in: a Gymnasium id, a `gymnasium.Env`, or a callable that makes one
+    seed : seed of every random stream of the run
     **config_kwargs : any field of `TD3BCConfig` or `EnvConfig`, or `device`; unknown names are errors
     """
 

@@ -1,4 +1,4 @@
-"""What TD3's and DDPG's updates share whatever learns."""
+"""Metrics that the torch and native learners of TD3 and DDPG share."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["METRIC_NAMES", "TD3LearnerMixin", "TD3LikeConfig"]
 METRIC_NAMES = ("loss/critic", "value/q_mean", "train/grad_norm")
 
 
-# Online or on a dataset.
+# TD3 and DDPG learn online, TD3+BC from a dataset.
 TD3LikeConfig = DeterministicConfig | TD3BCConfig
 
 
 class TD3LearnerMixin(replay_schedule.ReplayLearnerMixin):
-    """With the last loss of the actor, which is told where it does not learn.
+    """Keeps the last actor loss, to report it in updates without an actor step too.
 
-    What has a `state` of its own comes behind this among the bases.
+    A base class with its own `state` must follow this mixin in the list of bases.
     """
 
     config: TD3LikeConfig
-    actor_loss: float | None = None  # the mean in the last update that had some
+    actor_loss: float | None = None  # mean over the last update with actor steps
 
     def _add_metrics(self, update: Update) -> Update:
         result = super()._add_metrics(update)
@@ -36,7 +36,7 @@ class TD3LearnerMixin(replay_schedule.ReplayLearnerMixin):
         return replace(result, metrics={**result.metrics, "loss/actor": self.actor_loss})
 
     def state(self) -> dict[str, Any]:
-        """With the last loss of the actor."""
+        """Return the learner's state with the last actor loss."""
         state: dict[str, Any] = super().state()  # type: ignore[misc]
         if self.actor_loss is not None:
             state["optimizer"]["actor_loss"] = self.actor_loss

@@ -1,4 +1,4 @@
-"""What algorithms on text have in common: a model, prompts, what is right, and their façades."""
+"""Construction of runs on text: model, prompts, rewards, sampling, and the objects given to a façade."""
 
 from __future__ import annotations
 
@@ -53,25 +53,25 @@ __all__ = [
     "frozen_copy",
 ]
 
-# (pairs) -> which of each is better, 0 or 1, or -1 of neither.
+# (pairs) -> index of the better completion of each pair, 0 or 1, or -1 for neither.
 PreferenceFunction = Callable[[list[Any]], Sequence[int]]
 
-SIZE_KEY, EOS_KEY = "size", "ends"  # of the model, among what a learner saves
-DEFAULT_MAX_NEW_TOKENS = 64  # tokens of a completion, where nothing says how many
+SIZE_KEY, EOS_KEY = "size", "ends"  # keys of the model's data in a learner's state
+DEFAULT_MAX_NEW_TOKENS = 64  # default maximum length of a completion
 
 
 @dataclass(frozen=True)
 class TextRuntimeObjects(RuntimeObjects):
-    """Objects that a façade was given, which no file holds."""
+    """Objects given to a façade that are not saved to any file."""
 
     model: nn.Module | None = None
     ref_model: nn.Module | None = None
     rewards: tuple[RewardFunction, ...] = ()
     preference: PreferenceFunction | None = None
-    size: LlamaSize | None = None  # of a model that a checkpoint has the weights of
-    eos_ids: tuple[int, ...] = ()  # of texts, by the files of that model
-    server: GenerationServer | None = None  # that writes completions in the model's place
-    files: Mapping[str, str] = field(default_factory=dict)  # where files are that a checkpoint names
+    size: LlamaSize | None = None  # of a model whose weights are in a checkpoint
+    eos_ids: tuple[int, ...] = ()  # end tokens from the files of that model
+    server: GenerationServer | None = None  # generates completions instead of the model
+    files: Mapping[str, str] = field(default_factory=dict)  # present paths of files that a checkpoint names
 
     def __post_init__(self) -> None:
         for name in ("model", "ref_model"):
@@ -89,7 +89,7 @@ class TextRuntimeObjects(RuntimeObjects):
             require_takes_pairs(self.preference, f"preference_fn={object_name(self.preference)}")
 
     def function_names(self) -> dict[str, Any]:
-        """Of functions, by the field of the algorithm's configuration."""
+        """Return the names of the functions, by the field of the algorithm's configuration."""
         names: dict[str, Any] = {}
         if self.rewards:
             names["rewards"] = tuple(object_name(function) for function in self.rewards)
@@ -98,15 +98,15 @@ class TextRuntimeObjects(RuntimeObjects):
         return names
 
     def restored_from(self, checkpoint: Checkpoint) -> TextRuntimeObjects:
-        """With the size of the model, so that the folder that it came from may be gone."""
+        """Return a copy with the checkpoint's model size, so that the model's folder is not needed."""
         size, eos_ids = checkpoint.optimizer.get(SIZE_KEY), checkpoint.optimizer.get(EOS_KEY, ())
         return self if size is None else replace(self, size=LlamaSize(**size), eos_ids=tuple(eos_ids))
 
     def with_names(self, config: RunConfig) -> RunConfig:
-        """The configuration with the names of these, which it cannot hold."""
+        """Return the configuration with the names of these objects, which it cannot hold itself."""
         algo: Any = config.algo
         names = self.function_names()
-        if self.server is not None:  # in the place of one that is configured
+        if self.server is not None:  # replaces a configured server
             names |= {f.name: f.default for f in fields(algo) if f.name in ("server", *SERVER_FIELDS)}
         named = replace(config, algo=replace(algo, **names), **cast(Any, self.files))
         return named if self.model is None else replace(named, model=object_name(self.model))
@@ -114,31 +114,31 @@ class TextRuntimeObjects(RuntimeObjects):
 
 @dataclass(frozen=True)
 class TextContext:
-    """What a configuration and a façade's arguments say of a run on text."""
+    """The parts of a run on text, made from its configuration and the façade's arguments."""
 
     model: TextModel
-    codec: Codec | None  # None: prompts are handed over as tokens
+    codec: Codec | None  # None: prompts are given as tokens
     prompts: Prompts | None
-    reward_function: CompletionReward | None  # None: nothing says what a completion is worth
+    reward_function: CompletionReward | None  # None: completions get no reward
     weights: tuple[float, ...] | None
-    sampling: Sampling  # as completions to learn from are drawn
+    sampling: Sampling  # settings for the completions in training
     objects: TextRuntimeObjects
-    group: ProcessGroup  # the processes that learn together
+    group: ProcessGroup  # the processes of a data-parallel run
 
     @property
     def evaluator(self) -> TextEvaluator | None:
-        """None without prompts that are held out, or without a judge."""
+        """The evaluator on held-out prompts; None without prompts or without a reward function."""
         if self.prompts is None or self.reward_function is None:
             return None
         return TextEvaluator(self.model, self.prompts, self.reward_function, self.weights, self.sampling)
 
     def generate(self, prompts: list[Tensor], generator: torch.Generator | None) -> GeneratedTokens:
-        """Completions of the best tokens, or of those that are drawn, to look at."""
+        """Generate completions: greedily without a `generator`, else by sampling."""
         return generate(self.model, prompts, self.sampling, generator)
 
 
 def build_text_context(config: RunConfig, context: BuildContext) -> TextContext:
-    """The model, and where prompts and rewards come from."""
+    """Make the model, its codec, the prompts and the reward function of a run."""
     algo = cast(TextAlgorithmConfig, config.algo)
     objects: Any = context.policy
     if not isinstance(objects, TextRuntimeObjects | None):
@@ -150,12 +150,12 @@ def build_text_context(config: RunConfig, context: BuildContext) -> TextContext:
     if context.fills_buffer and (config.dataset is not None or is_new_model(config, objects)):
         require_task(config)
     codec = make_codec(config, task, objects.model, objects.size is not None)
-    group = join()  # before anything is put on a GPU: each process has its own
+    group = join()  # before anything moves to a GPU: each process has its own
     with context.network_init(config):
         module = make_model(config, objects, codec)
         if algo.lora_r is not None:
             add_adapters(module, algo.lora_r, algo.lora_alpha, algo.lora_target_modules)
-        if objects.model is None or config.device != "auto":  # else where the user has put it
+        if objects.model is None or config.device != "auto":  # else the model stays on the user's device
             module = module.to(context.device)
     eos_ids = eos_ids_of(module)
     if isinstance(codec, Tokenizer):
@@ -167,7 +167,7 @@ def build_text_context(config: RunConfig, context: BuildContext) -> TextContext:
         config, task, codec, context.fills_buffer, max_positions_of(module), max_new_tokens, sampling.eos
     )
     columns = () if prompts is None else prompts.columns
-    is_file_gone = prompts is None and config.dataset is not None  # enough to write what is asked for
+    is_file_gone = prompts is None and config.dataset is not None  # the run can still generate
     reward_function = _make_reward_function(
         algo, objects, codec, None if is_file_gone else columns, task is not None
     )
@@ -190,7 +190,7 @@ def _make_reward_function(
     columns: Collection[str] | None,
     has_task: bool,
 ) -> CompletionReward | None:
-    """By functions, or answers; those of a task are checked (`has_task`) unless something else is said."""
+    """Make the reward from functions or `algo.rewards`; default with a task: compare with its answers."""
     if objects.rewards:
         named_functions = [(object_name(function), function) for function in objects.rewards]
         return FunctionReward(named_functions, codec, columns)
@@ -204,7 +204,7 @@ def _make_reward_function(
 def _make_single_reward(
     key: str, spec: Code, codec: Codec | None, columns: Collection[str] | None
 ) -> CompletionReward:
-    """A word for a right answer's, or a function."""
+    """Make one reward: a built-in one by name, or a function."""
     if spec not in REWARDS:
         name = display_name(spec)
         function = bind_arguments(name, load(spec, key), unwrap(arguments_of(spec)), key)
@@ -217,9 +217,7 @@ def _make_single_reward(
 def _make_sampling(
     algo: TextAlgorithmConfig, task: Task | None, codec: Codec | None, model_eos_ids: tuple[int, ...]
 ) -> Sampling:
-    """How completions are drawn; `model_eos_ids` are the ends of the model, whose tokens may be nobody's
-    else.
-    """
+    """Make the sampling settings; `model_eos_ids` are the model's end tokens, used without a codec."""
     eos_ids, pad = (model_eos_ids, 0) if codec is None else (codec.eos_ids, codec.pad)
     default_length = DEFAULT_MAX_NEW_TOKENS if task is None else task.max_answer_length + 1
     sampling_options = {}
@@ -234,9 +232,9 @@ def _make_sampling(
 
 
 def frozen_copy(module: nn.Module) -> nn.Module:
-    """A reference: the module as it is now, in evaluation mode, of which nothing learns.
+    """Return a frozen copy of the module in evaluation mode, to serve as reference.
 
-    Where adapters learn, it shares what they are in.
+    With adapters, the copy shares the frozen base weights.
     """
     frozen = [p for p in module.parameters() if has_adapters(module) and not p.requires_grad]
     return copy.deepcopy(module, {id(p): p for p in frozen}).requires_grad_(False).eval()
@@ -248,7 +246,7 @@ def build_text(
     learner: Learner[Any],
     score: ScoreFunction | None = None,
 ) -> RunComponents:
-    """A run of these; without rewards `score` says what held-out answers are worth."""
+    """Build the components of a run; without rewards, `score` evaluates held-out answers."""
     actor = TextActor(text.model)
     evaluate: TextEvaluator | ScoreEvaluator | None = text.evaluator
     if evaluate is None and score is not None and text.prompts is not None:

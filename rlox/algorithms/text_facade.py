@@ -1,4 +1,4 @@
-"""The façades of algorithms on text: a model, a reference and functions in an environment's place."""
+"""The façades of algorithms on text, which take a model, a reference and functions, not an environment."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ from rlox.types import Clock
 
 __all__ = ["GenerationAlgorithm", "ModelArgument", "RewardArgument", "TextAlgorithm", "as_reward_functions"]
 
-# A model, or where one is: tiny, a folder.
+# A model, `tiny`, or the folder of a model.
 ModelArgument = nn.Module | str | PathLike[str] | None
-# One reward function, or several.
+# One reward function or several.
 RewardArgument = RewardFunction | Sequence[RewardFunction] | None
 
-# Arguments that are of the configuration besides the algorithm's: paths.
+# Arguments that are paths and belong to the run's configuration, not to the algorithm's.
 FILE_ARGUMENTS = ("dataset", "eval_dataset", "tokenizer")
 
-# Methods to look at numbers with, which learning does not go through.
+# Methods that only report numbers: training never calls them.
 UNCALLED_METHODS = ("compute_loss", "loss", "reference_log_probs")
 
-# What from_checkpoint has for runs in environments, and runs on text have not.
+# Arguments of `Algorithm.from_checkpoint` that apply to runs in environments only.
 ENV_ARGUMENTS = ("env", "env_id", "env_kwargs", "wrappers", "reward_wrappers", "policy")
 
 
 class TextAlgorithm(Algorithm):
-    """The façade of algorithms on text, which count prompts."""
+    """Base façade of algorithms on text; the run's length counts prompts."""
 
-    objects: ClassVar[tuple[str, ...]] = ("ref_model",)  # that it can be given besides others'
+    objects: ClassVar[tuple[str, ...]] = ("ref_model",)  # objects that this algorithm accepts
 
     def _init_text(
         self,
@@ -69,10 +69,10 @@ class TextAlgorithm(Algorithm):
         callbacks: Callback | Sequence[Callback] | None,
         server: GenerationServer | str | None = None,
     ) -> None:
-        """As `Algorithm.__init__`, by a façade's arguments; `objects`: reference, rewards, preference."""
+        """Initialise from a façade's arguments; `objects` are reference, rewards and maybe a preference."""
         _reject_uncalled_overrides(type(self))
         ref_model, reward_fn, *preference = objects
-        if isinstance(server, str):  # as the command line has it
+        if isinstance(server, str):  # the kind of a server, as on the command line
             options, server = {**options, "server": server}, None
         is_folder = isinstance(model, str | PathLike)
         module: Any = None if is_folder else model
@@ -100,7 +100,7 @@ class TextAlgorithm(Algorithm):
         task: str | None = None,
         **options: Any,
     ) -> Self:
-        """One with the tuned hyperparameters of text, as `rlox train` applies them; `options` win."""
+        """Make one with the tuned hyperparameters for text, as `rlox train` does; `options` override them."""
         arguments, total_steps = tuned_arguments(cls.name, preset or TEXT, None, options)
         facade: Any = cls
         algorithm: Self = facade(model, task=task, **arguments)
@@ -122,11 +122,11 @@ class TextAlgorithm(Algorithm):
         server: GenerationServer | None = None,
         **overrides: Any,
     ) -> Self:
-        """Restore from a run folder or a checkpoint folder, as `Algorithm.from_checkpoint`.
+        """Restore from a run folder or a checkpoint folder, like `Algorithm.from_checkpoint`.
 
-        What was an object is given again: `model`, into which the weights are loaded, a `ref_model` of the
-        user's own, functions, a `server`. `dataset`, `eval_dataset`, `tokenizer` and a path as `model` are
-        where these are now.
+        Objects have to be given again: a `model`, into which the weights are loaded, the user's own
+        `ref_model`, functions, a `server`. `dataset`, `eval_dataset`, `tokenizer` and a path as `model` give
+        the present location of these files.
         """
         for name in ENV_ARGUMENTS:
             if argument := overrides.get(name):
@@ -139,7 +139,7 @@ class TextAlgorithm(Algorithm):
         functions = as_reward_functions(reward_fn)
         files = _file_paths(overrides)
         overrides = {name: value for name, value in overrides.items() if name not in FILE_ARGUMENTS}
-        if isinstance(model, str | PathLike):  # where its folder is now
+        if isinstance(model, str | PathLike):  # present path of its folder
             files, model = {**files, "model": fspath(model)}, None
         text_objects = TextRuntimeObjects(
             model, ref_model, functions, preference_fn, server=server, files=files
@@ -155,9 +155,9 @@ class TextAlgorithm(Algorithm):
     def generate(
         self, prompts: Tensor | Sequence[Tensor] | Sequence[str], deterministic: bool = True
     ) -> list[Any]:
-        """The completion of each prompt, of the best tokens or of drawn ones, up to its end.
+        """Complete each prompt, greedily or by sampling; completions stop at their end token.
 
-        Tokens of tokens; of texts texts, where there is a task or a tokenizer.
+        Prompts of tokens get tokens. Prompts of text get text, which needs a task or a tokenizer.
         """
         self._n_sampled_predictions += not deterministic
         generator = self._sampling_generator(deterministic, "predict", self._n_sampled_predictions)
@@ -169,16 +169,16 @@ class TextAlgorithm(Algorithm):
         return [codec.decode(row.numpy()) for row in self._text.generate(rows, generator).token_rows()]
 
     def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
-        """`generate`, by the name that other algorithms have for it."""
+        """Call `generate`; the name is that of other algorithms."""
         if action_masks is not None:
             raise ConfigError(f"action_masks: {self.name} writes text; leave them out")
         return self.generate(obs, deterministic)
 
     def evaluate(self, episodes: Any = 50, *args: Any, **options: Any) -> Any:
-        """Mean reward of a completion of each of these prompts, a number.
+        """Return the mean reward over one greedy completion of each of these prompts.
 
-        Of so many prompts in place of them an `Evaluation`, as `Algorithm.evaluate`: prompts of the task
-        that nothing is learned from.
+        Given a number instead of prompts, evaluate so many held-out prompts of the task and return an
+        `Evaluation`, like `Algorithm.evaluate`.
         """
         text = self._text
         if isinstance(episodes, Number) and self.components.evaluate is not None:
@@ -208,7 +208,7 @@ class TextAlgorithm(Algorithm):
         return float(np.nanmean(rewards))
 
     def best_of(self, n: int, episodes: int = 50, seed: int = 100_000) -> Evaluation:
-        """As `evaluate` of so many prompts, of the best by reward of `n` drawn completions of each."""
+        """Like `evaluate` with a number, but with the highest-reward one of `n` sampled completions."""
         evaluator = self.components.evaluate
         if not isinstance(evaluator, TextEvaluator):
             raise ConfigError("best_of needs prompts that are held out and rewards: give a task")
@@ -220,9 +220,9 @@ class TextAlgorithm(Algorithm):
             return evaluator.best_of(n, episodes, seed, generator)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the model as a folder that transformers loads, with its tokenizer if it has one.
+        """Write the model as a folder that transformers loads, with its tokenizer if there is one.
 
-        Of a model with adapters these, as peft loads them.
+        For a model with adapters, write the adapters, as peft loads them.
         """
         text, base = self._text, self.config.model
         base_folder = None if base in (None, TINY) or is_object_name(str(base)) else base
@@ -234,7 +234,7 @@ class TextAlgorithm(Algorithm):
             tokenizer.save(Path(folder))
 
     def summary(self) -> dict[str, float | int]:
-        """As of others, with the seeds' names of the loss and of KL beside those of the log."""
+        """Return the summary of other algorithms, with short names for the loss and KL in addition."""
         row = super().summary() | {"samples": self.clock.samples}
         return row | {alias: row[name] for name, alias in SHORT_METRIC_NAMES.items() if name in row}
 
@@ -251,11 +251,12 @@ class TextAlgorithm(Algorithm):
         counts_toward_total: bool = True,
         progress: bool = False,
     ) -> dict[str, float]:
-        """Learn from what is handed over, so many prompts; schedules go on over the total after one that
-        `counts_toward_total`.
+        """Learn from `prompts` prompts, in batches from `make_batch`.
+
+        With `counts_toward_total`, schedules continue over the run's total; else this call is their end.
         """
         source: TextSource[Any] = self.source
-        # a call from within training is refused, which goes on with what it was handed
+        # `fit` refuses a call from within training, which then continues with its previous batches
         previous, source.next_override = source.next_override, make_batch
         end = self.clock.samples + prompts
         total = max(end, self.clock.horizon) if counts_toward_total else end
@@ -274,26 +275,26 @@ class TextAlgorithm(Algorithm):
         return {name: float(value) for name, value in self.summary().items()}
 
 
-# The loss with its penalty, where there is one.
+# The loss includes the penalty, if there is one.
 SHORT_METRIC_NAMES = {"loss/policy": "loss", "loss/total": "loss", "policy/kl": "kl"}
 
 
 class GenerationAlgorithm(TextAlgorithm):
-    """Of those that learn from completions of the model's own."""
+    """Base façade of algorithms that learn from completions of their own model."""
 
     objects: ClassVar[tuple[str, ...]] = ("ref_model", "server")
 
     def train_step(self, prompts: Tensor | Sequence[Tensor]) -> dict[str, float]:
-        """One batch of these prompts `[B, P]`, or of different lengths; its metrics."""
+        """Learn from one batch of prompts `[B, P]`, or rows of different lengths, and return its metrics."""
         rows = parse_token_rows(prompts)
         return self._train_epochs(rows, len(rows), 1, step=True)
 
     def train(  # type: ignore[override]  # prompts in place of a number of them
         self, prompts: Tensor | Sequence[Tensor] | int, n_epochs: int = 1, progress: bool = False
     ) -> dict[str, float]:
-        """Go through all prompts so many times, a batch of `batch_size` of them after the other.
+        """Train for `n_epochs` epochs over these prompts, in batches of `batch_size`.
 
-        A number in their place: until the run has learned from so many prompts of its task in all.
+        Given a number instead of prompts, train until the run has learned from so many prompts of its task.
         """
         if isinstance(prompts, Number):
             if n_epochs != 1:
@@ -317,7 +318,7 @@ class GenerationAlgorithm(TextAlgorithm):
     ) -> dict[str, float]:
         source: GenerationSource = self.source
         for n_prompts in {min(batch_size, len(rows)), len(rows) % batch_size or batch_size}:
-            source.local_rows(n_prompts)  # before anything is learned
+            source.local_rows(n_prompts)  # check the row counts before learning
         prompts = FixedPrompts(rows, self.clock.samples)
         return self._train_on(
             lambda clock: source.batch_of(prompts.training_prompts(clock.samples, batch_size), clock),
@@ -328,9 +329,9 @@ class GenerationAlgorithm(TextAlgorithm):
 
 
 def _reject_uncalled_overrides(cls: type[TextAlgorithm]) -> None:
-    """`ConfigError` for a method of somebody's own in the place of one that no training calls."""
+    """Raise `ConfigError` if a subclass overrides a method that training never calls."""
     if not all(_is_builtin_class(_defining_class(cls, name)) for name in ("make", "train_step")):
-        return  # an algorithm, or a step, of their own may call it
+        return  # an overridden `make` or `train_step` may call it
     for name in UNCALLED_METHODS:
         owner = _defining_class(cls, name)
         if not _is_builtin_class(owner):
@@ -342,7 +343,7 @@ def _reject_uncalled_overrides(cls: type[TextAlgorithm]) -> None:
 
 
 def _defining_class(cls: type[Any], name: str) -> type[Any]:
-    """The class that a method is of; `TextAlgorithm` where there is none."""
+    """Return the class that defines a method; `TextAlgorithm` if none does."""
     return next((base for base in cls.__mro__ if name in vars(base)), TextAlgorithm)
 
 
@@ -351,7 +352,7 @@ def _is_builtin_class(cls: type[Any]) -> bool:
 
 
 def _file_paths(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the files that a run is about."""
+    """Return the paths among `options`; `ConfigError` if a value is not a path."""
     paths = {name: options[name] for name in FILE_ARGUMENTS if options.get(name) is not None}
     for name, value in paths.items():
         if not isinstance(value, str | PathLike):
@@ -360,7 +361,7 @@ def _file_paths(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_reward_functions(reward_fn: RewardArgument) -> tuple[RewardFunction, ...]:
-    """One reward function, several or none."""
+    """Return the reward functions as a tuple; `ConfigError` if one is not callable."""
     if reward_fn is None:
         return ()
     functions = (

@@ -1,4 +1,4 @@
-"""What a run on text is about: its model, its tokens, and where its prompts come from."""
+"""Construction of the model, the codec and the prompts of a run on text."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 __all__ = ["is_new_model", "make_codec", "make_model", "make_prompts"]
 
-BYTE_TOKENIZER = "bytes"  # in place of a tokenizer
-DATASET_MAX_POSITIONS = 2048  # positions of a new model of a dataset
+BYTE_TOKENIZER = "bytes"  # value of `tokenizer` for bytes
+DATASET_MAX_POSITIONS = 2048  # positions of a new model that is trained on a dataset
 
 
 def is_new_model(config: RunConfig, objects: TextRuntimeObjects) -> bool:
-    """Whether a model is made here, whose tokens a task or a dataset says."""
+    """Return whether the run makes a new model, whose tokens depend on the task or dataset."""
     return objects.model is None and objects.size is None and config.model in (None, TINY)
 
 
 def make_codec(config: RunConfig, task: Task | None, model: nn.Module | None, has_size: bool) -> Codec | None:
-    """The tokenizer that is named, or beside the model; else the task's characters, of a new model bytes."""
+    """Return the named tokenizer or the model's; else the task's characters, or bytes for a new model."""
     has_model_folder = model is None and config.model not in (None, TINY)
-    needs_tokenizer = config.dataset is not None and config.tokenizer is None  # the tokenizer was there
+    needs_tokenizer = config.dataset is not None and config.tokenizer is None  # read from that folder
     if has_model_folder and (needs_tokenizer or not has_size) and not is_model(Path(str(config.model))):
         folder = Path(str(config.model))
         raise ConfigError(
@@ -74,8 +74,10 @@ def make_prompts(
     max_new_tokens: int,
     eos_ids: tuple[int, ...],
 ) -> Prompts | None:
-    """Of a task or a dataset, as far as the model has positions for them and `max_new_tokens` tokens up to
-    `eos_ids`.
+    """Make the prompts of a task or a dataset; None without either.
+
+    A dataset's rows and `max_new_tokens` more tokens, up to one of `eos_ids`, have to fit into
+    `max_positions`.
     """
     algo = cast(TextAlgorithmConfig, config.algo)
     assistant_only = isinstance(algo, SFTConfig) and algo.assistant_only_loss
@@ -85,7 +87,7 @@ def make_prompts(
         return TaskPrompts(task, config.seed, codec)
     if config.dataset is None or codec is None:
         return None
-    if not is_training and not Path(config.dataset).is_file():  # enough to write what is asked for
+    if not is_training and not Path(config.dataset).is_file():  # the run can still generate
         return None
     paths = {"dataset": config.dataset, "eval_dataset": config.eval_dataset}
     datasets = {
@@ -115,7 +117,7 @@ def make_prompts(
 
 
 def _warn_of_double_bos(dataset: TextDataset, codec: Codec, place: str) -> None:
-    """Where texts have the token already that the tokenizer puts before each."""
+    """Warn if texts already begin with the token that the tokenizer puts before each text."""
     bos_id = codec.bos_id if isinstance(codec, Tokenizer) else None
     for row in dataset.rows if bos_id is not None and dataset.conversation is None else ():
         prompt = row.prompt
@@ -131,7 +133,7 @@ def _warn_of_double_bos(dataset: TextDataset, codec: Codec, place: str) -> None:
 
 
 def _warn_of_equal_pairs(dataset: TextDataset, place: str) -> None:
-    """Where both answers are the same tokens, whose gradients cancel; `ConfigError` where all are."""
+    """Warn of pairs with equal answers, whose gradients cancel; `ConfigError` if all pairs are equal."""
     pairs = [(row.line, row.prompt.answer_ids, row.prompt.rejected_ids) for row in dataset.rows]
     equal_lines = [n for n, a, b in pairs if a is not None and b is not None and torch.equal(a, b)]
     description = f"of {len(equal_lines)} of {len(pairs)} rows chosen and rejected are the same tokens"
@@ -147,7 +149,7 @@ def _warn_of_equal_pairs(dataset: TextDataset, place: str) -> None:
 
 
 def make_model(config: RunConfig, objects: TextRuntimeObjects, codec: Codec | None) -> nn.Module:
-    """The model that was given, that a checkpoint has the size of, a new one, or a folder's."""
+    """Return the given model, one of a checkpoint's size, a new one, or that of a folder."""
     if objects.model is not None:
         _require_vocabulary(objects.model, codec, object_name(objects.model))
         _warn_of_half_precision(objects.model)
@@ -171,23 +173,23 @@ def make_model(config: RunConfig, objects: TextRuntimeObjects, codec: Codec | No
 
 
 def _saved_eos_ids(config: RunConfig) -> tuple[int, ...]:
-    """Those of the model's folder, if it is still there: older checkpoints do not have them."""
+    """Return the end tokens of the model's folder, if it still exists: older checkpoints lack them."""
     return () if config.model in (None, TINY) else read_eos_ids(Path(str(config.model)))
 
 
 def _require_vocabulary(module: nn.Module, codec: Codec | None, name: str) -> None:
-    """`ConfigError` where tokens are not those of the model, as far as it says how many it has."""
+    """Raise `ConfigError` if the codec does not fit the model's vocabulary size, if that is known."""
     n_tokens = TextModel(module).vocabulary
     if codec is None or not n_tokens:
         return
-    is_exact = isinstance(codec, CharacterCodec)  # others have fewer than their model, of a round number
+    is_exact = isinstance(codec, CharacterCodec)  # others may be smaller than their model's vocabulary
     if len(codec) > n_tokens or (is_exact and len(codec) != n_tokens):
         kind = "its tokenizer" if isinstance(codec, Tokenizer) else "text as characters or bytes"
         raise ConfigError(f"model={name} has {n_tokens} tokens, {kind} {len(codec)}")
 
 
 def _warn_of_half_precision(module: nn.Module) -> None:
-    """Where weights that learn have so few digits that small steps leave them as they are."""
+    """Warn if trainable weights have half precision, which rounds small steps away."""
     dtypes = {p.dtype for p in module.parameters() if p.requires_grad}
     if half_types := dtypes & {torch.bfloat16, torch.float16}:
         warnings.warn(

@@ -19,7 +19,7 @@ __all__ = ["A2CLearner"]
 
 
 class A2CLearner(A2CLearnerMixin, PolicyLearner[ActorCritic]):
-    """What one rollout does to the weights: one step along the gradient of the whole of it."""
+    """Takes one gradient step on each whole rollout."""
 
     def __init__(self, policy: ActorCritic, config: A2CConfig) -> None:
         self.optimizer: Adam | RMSprop = _optimizer(policy, config)
@@ -28,7 +28,7 @@ class A2CLearner(A2CLearnerMixin, PolicyLearner[ActorCritic]):
 
     @torch.no_grad()
     def update(self, batch: Rollout, clock: Clock) -> Update:
-        """Learn from one rollout; the schedule is read once, from the clock at its start."""
+        """Learn from one rollout; schedules are evaluated once, at the clock of the update's start."""
         ent_coef = self._apply_schedules(clock)
         rows = batch.rows()
         losses = self._step(rows, ent_coef, update_label(batch.index, len(batch), clock))
@@ -36,7 +36,7 @@ class A2CLearner(A2CLearnerMixin, PolicyLearner[ActorCritic]):
         return self._build_update(losses, explained_var, ent_coef, len(rows.obs))
 
     def _step(self, rows: Minibatch, ent_coef: float, label: str) -> dict[str, float]:
-        """One step along the gradient of all rows; the numbers `METRIC_NAMES` of it."""
+        """Take one gradient step on all rows and return the metrics `METRIC_NAMES`."""
         config = self.config
         advantages = standardize(rows.advantages) if config.normalize_advantages else rows.advantages
         scored, n = self.policy.scored(rows.obs, rows.actions), len(rows.obs)

@@ -24,7 +24,7 @@ BCActor = CategoricalActor | GaussianActor | FactoredActor
 
 
 class BCLearner(PolicyLearner[BCActor]):
-    """A policy, and one step for each batch towards the actions of the dataset."""
+    """A policy that takes one gradient step per batch towards the dataset's actions."""
 
     def __init__(self, policy: BCActor, config: BCConfig) -> None:
         super().__init__(policy, Adam(policy, config.initial("learning_rate"), eps=1e-8))
@@ -35,7 +35,7 @@ class BCLearner(PolicyLearner[BCActor]):
         self.metric_names = ("loss/policy", *fit_names, "train/grad_norm")
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
-        """One step for each batch."""
+        """Take one gradient step for each batch."""
         config = self.config
         self.optimizer.lr = config.at("learning_rate", clock.remaining)
         batch = batch.to(self.optimizer.vector.device)
@@ -49,13 +49,13 @@ class BCLearner(PolicyLearner[BCActor]):
         return Update(metrics, len(batch), batch.rewards.numel())
 
     def _actions(self, batch: Transitions) -> Tensor:
-        """Choices `[n, B]`, vectors or rows of both `[n, B, act_dim]`, as the policy takes them."""
+        """Return the actions for the policy: choices `[n, B]`, vectors or mixed rows `[n, B, act_dim]`."""
         if isinstance(self.policy, CategoricalActor):
             return batch.actions.reshape(batch.rewards.shape).long()
         return batch.actions.float()
 
     def _step(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """One gradient step; its row of metrics."""
+        """Take one gradient step and return its row of metrics."""
         log_prob, predicted_actions = self.policy.score(obs, actions)
         is_mse = self.config.loss == "mse"
         loss = (predicted_actions - actions).square().mean() if is_mse else -log_prob.mean()
@@ -65,7 +65,7 @@ class BCLearner(PolicyLearner[BCActor]):
         return torch.stack([loss.detach(), *fit_metrics, norm])
 
     def _fit_metrics(self, predicted_actions: Tensor, actions: Tensor) -> list[Tensor]:
-        """The part of choices that are the dataset's, the mean error of numbers, or both."""
+        """Return the accuracy of choices, the mean absolute error of vectors, or both."""
         if isinstance(self.policy, GaussianActor):
             return [(predicted_actions - actions).abs().mean()]
         if isinstance(self.policy, CategoricalActor):
@@ -77,7 +77,7 @@ class BCLearner(PolicyLearner[BCActor]):
 
 
 def build_actor(algo: BCConfig, obs_dim: int, actions: ActionCodec) -> BCActor:
-    """The policy for actions of this kind."""
+    """Make the policy for actions of this kind."""
     layers = algo.net_arch, algo.activation
     if actions.kind == "factored":
         return FactoredActor(obs_dim, actions.choices, actions.box_dim, *layers)
@@ -88,7 +88,7 @@ def build_actor(algo: BCConfig, obs_dim: int, actions: ActionCodec) -> BCActor:
 def build_torch(
     config: RunConfig, context: BuildContext, encoder_spec: EncoderSpec, actions: ActionCodec
 ) -> tuple[BCActor, BCLearner]:
-    """The policy and what it learns by."""
+    """Build the policy and its learner."""
     algo = cast(BCConfig, config.algo)
     policy = init_weights(build_actor(algo, encoder_spec.features, actions), config.seed)
     policy.net = encoder_spec.wrap_network(policy.net)

@@ -1,4 +1,4 @@
-"""CQL(H)'s update of vectors in torch: soft actor-critic's, with values held down away from the data."""
+"""CQL(H)'s update for continuous actions in torch: soft actor-critic's with a conservative penalty."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from rlox.types import Clock, Transitions, Update
 
 __all__ = ["CQLLearner", "build_torch"]
 
-MAX_ROWS = 512  # of a pass over the actions of several states: as fast as more, in less memory
+MAX_ROWS = 512  # rows per pass over the actions of several states; more are no faster and need more memory
 
 
 class PenaltySamples(NamedTuple):
-    """What the critics' step draws with."""
+    """The random numbers of a critic step."""
 
     next_noise: Tensor  # [B, act_dim]
     normal: Tensor  # [2, B, n, act_dim]
@@ -43,9 +43,9 @@ class PenaltySamples(NamedTuple):
 
 
 class CQLLearner(SACLearner):
-    """Soft actor-critic's networks, critics' penalty and its weight.
+    """Soft actor-critic with a conservative penalty on the critics, and the penalty's weight.
 
-    `penalty_noise` gives the numbers that the penalty of an update is estimated with.
+    `penalty_noise` returns the random numbers that estimate the penalty of an update.
     """
 
     policy: SquashedSACPolicy
@@ -63,17 +63,17 @@ class CQLLearner(SACLearner):
         self._penalty_noise = penalty_noise
         self.weight = make_penalty_weight(config, self.critic.vector)
         self._parts = {**self._parts, "weight": self.weight}
-        self._penalties: list[Tensor] = []  # of the update under way
+        self._penalties: list[Tensor] = []  # of the present update
 
     def _apply_schedules(self, clock: Clock) -> None:
-        """The actor has a step size of its own."""
+        """Set the learning rates; the actor has its own."""
         super()._apply_schedules(clock)
-        learning_rate = is_constant(self.config.actor_learning_rate)  # else it has a schedule of its own
+        learning_rate = is_constant(self.config.actor_learning_rate)  # else it has its own schedule
         cosine_factor = clock.remaining if self.config.anneal_lr and learning_rate else 1.0
         self.actor.lr = cosine_factor * self.config.at("actor_learning_rate", clock.remaining)
 
     def _add_metrics(self, update: Update) -> Update:
-        """Both step sizes."""
+        """Add both learning rates to the update's metrics."""
         result = super()._add_metrics(update)
         learning_rates = {"train/learning_rate": self.critic.lr, "train/actor_learning_rate": self.actor.lr}
         return replace(result, metrics={**result.metrics, **learning_rates})
@@ -94,9 +94,9 @@ class CQLLearner(SACLearner):
     def _improve_critics(
         self, batch: Transitions, i: int, obs: Tensor, alpha: Tensor, noise: PenaltySamples
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """One step of the critics, of sum_i E[(Q_i - y)^2] + w penalty_i, without entropy in y.
+        """Step the critics on sum_i E[(Q_i - y)^2] + w penalty_i, without entropy in y.
 
-        Squared errors have no factor 1/2, as in the authors' code, in which weights are given.
+        Squared errors have no factor 1/2, as in the authors' code, to whose loss their penalty weights refer.
         """
         policy, like = self.policy, self.critic.vector
         next_obs = cast_obs(batch.next_obs[i], like)
@@ -113,7 +113,7 @@ class CQLLearner(SACLearner):
         return critics_loss(q, target_q), q, (q - target_q).abs().mean(0), norm
 
     def _sample_actions(self, obs: Tensor, next_obs: Tensor, noise: PenaltySamples) -> tuple[Tensor, Tensor]:
-        """Actions `[B, 3 n, act_dim]`, uniform and the policy's here and there, and their log-densities."""
+        """Sample uniform actions and the policy's at s and s', `[B, 3 n, act_dim]`, with log-densities."""
         mean, log_std = self.policy.actor(torch.cat([obs, next_obs]))
         mean, log_std = (torch.unflatten(x, 0, (2, -1)).unsqueeze(2) for x in (mean, log_std))
         u = mean + log_std.exp() * noise.normal
@@ -124,10 +124,11 @@ class CQLLearner(SACLearner):
     def _critic_gradients(
         self, obs: Tensor, actions: Tensor, log_p: Tensor, target_q: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The critics' gradients; Q_i of the dataset's actions, the last of `actions`, and the mean penalty.
+        """Set the critics' gradients; return Q_i of the dataset's actions and the mean penalty.
 
-        penalty_i = log(1/3n sum_k exp(Q_i(s, a_k) - log p_k)) - Q_i(s, a), which estimates
-        log of the integral of exp Q_i(s, .) - Q_i(s, a); state by state, so that no pass is over all.
+        The last of `actions` are the dataset's. penalty_i = log(1/3n sum_k exp(Q_i(s, a_k) - log p_k)) -
+        Q_i(s, a), which estimates log of the integral of exp Q_i(s, .) - Q_i(s, a). Each pass covers some
+        states only, to bound memory.
         """
         n_actions, weight, rows = actions.shape[1], self.weight.alpha, len(obs)
         states = max(1, MAX_ROWS // n_actions)
@@ -150,7 +151,7 @@ class CQLLearner(SACLearner):
 
 
 def make_penalty_weight(config: CQLConfig, like: Tensor) -> FixedPenaltyWeight:
-    """The penalty's weight, learned where that is asked for."""
+    """Make the penalty's weight, learned if `auto_alpha` is set."""
     if not config.auto_alpha:
         return FixedPenaltyWeight(config.cql_alpha, like)
     lr = config.initial("learning_rate")
@@ -160,7 +161,7 @@ def make_penalty_weight(config: CQLConfig, like: Tensor) -> FixedPenaltyWeight:
 def build_torch(
     config: RunConfig, context: BuildContext, encoder_spec: EncoderSpec, actions: ActionCodec
 ) -> tuple[SquashedSACPolicy, CQLLearner]:
-    """The policy and what it learns by."""
+    """Build the policy and its learner."""
     algo = cast(CQLConfig, config.algo)
     policy = init_weights(build_squashed_policy(algo, encoder_spec.features, actions.size), config.seed)
     policy.actor.net = encoder_spec.wrap_network(policy.actor.net)

@@ -1,4 +1,4 @@
-"""CQL(H)'s update of choices in torch: double Q-learning's, with values held down where there are no data."""
+"""CQL(H)'s update for discrete actions in torch: double Q-learning's with a conservative penalty."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ METRIC_NAMES = ("loss/critic", "loss/conservative", "value/q_mean", "train/grad_
 
 
 class DiscreteCQLLearner(ActorCriticLearner[MinQPolicy]):
-    """Critics of choices, their target, the penalty's weight, and what batches of transitions do to them."""
+    """Updates critics of discrete actions, their target and the penalty's weight from transitions."""
 
     def __init__(self, policy: MinQPolicy, config: CQLConfig) -> None:
         self.config = config
@@ -41,7 +41,7 @@ class DiscreteCQLLearner(ActorCriticLearner[MinQPolicy]):
 
     @torch.no_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
-        """One step of critics and target for each batch."""
+        """Update critics and target once per batch."""
         self.critic.lr = self.config.at("learning_rate", clock.remaining)
         batch, label = batch.to(self.critic.vector.device), update_label(batch, clock)
         number = clock.updates
@@ -50,7 +50,7 @@ class DiscreteCQLLearner(ActorCriticLearner[MinQPolicy]):
         return replace(update, metrics={**update.metrics, "train/learning_rate": self.critic.lr})
 
     def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
-        """One step of sum_i E[(Q_i - y)^2 + w (log sum_a exp Q_i(s, a) - Q_i(s, a of the dataset))]."""
+        """Take one step on sum_i E[(Q_i - y)^2 + w (log sum_a exp Q_i(s, a) - Q_i(s, a of the dataset))]."""
         config, like = self.config, self.critic.vector
         target_q = self._target_q(batch, i)
         values = self.policy.critic.trace(cast_obs(batch.obs[i], like))
@@ -70,7 +70,7 @@ class DiscreteCQLLearner(ActorCriticLearner[MinQPolicy]):
         return torch.stack([loss, penalty, q.mean(), norm, weight]), (q - target_q).abs().mean(0)
 
     def _target_q(self, batch: Transitions, i: int) -> Tensor:
-        """R + gamma min_i Qbar_i(s', argmax_a min_i Q_i(s', a)) (van Hasselt et al. 2016, of several)."""
+        """R + gamma min_i Qbar_i(s', argmax_a min_i Q_i(s', a)) (van Hasselt et al. 2016, with several)."""
         like = self.critic.vector
         next_obs = cast_obs(batch.next_obs[i], like)
         greedy = self.policy.mode(next_obs).unsqueeze(-1)
@@ -81,7 +81,7 @@ class DiscreteCQLLearner(ActorCriticLearner[MinQPolicy]):
 def build_torch(
     config: RunConfig, context: BuildContext, encoder_spec: EncoderSpec, actions: ActionCodec
 ) -> tuple[MinQPolicy, DiscreteCQLLearner]:
-    """The policy and what it learns by."""
+    """Build the policy and its learner."""
     algo = cast(CQLConfig, config.algo)
     sizes = (encoder_spec.features, actions.size, algo.n_critics, algo.net_arch, algo.activation)
     policy = init_weights(MinQPolicy(*sizes), config.seed)

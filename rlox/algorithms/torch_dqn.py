@@ -1,4 +1,4 @@
-"""DQN's update in torch, with whatever parts."""
+"""DQN's update in torch, with its optional extensions."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ __all__ = ["DQNLearner", "build_policy", "build_torch"]
 
 
 class DQNLearner(DQNLearnerMixin, ActorCriticLearner[QPolicy]):
-    """A value network, its target network, and what batches of transitions do to them.
+    """Updates a value network and its target network from batches of transitions.
 
-    Of noisy networks each batch has noise of its own, numbers of streams of `seed`: for the values that are
-    learned, for the choice of the next action, and for its value.
+    With noisy networks each batch has its own noise, from streams of `seed`: one for the learned values, one
+    for the choice of the next action, and one for its value.
     """
 
     def __init__(self, policy: QPolicy, target: QPolicy, config: DQNConfig, seed: int = 0) -> None:
@@ -49,20 +49,20 @@ class DQNLearner(DQNLearnerMixin, ActorCriticLearner[QPolicy]):
 
     @torch.no_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
-        """One step for each batch; the target network follows by the environment steps taken."""
+        """Take one step per batch; the target network is updated by the count of environment steps."""
         self._apply_schedules(batch.env_steps, clock)
         device_batch = batch.to(self.optimizer.vector.device)
         update = self._learn(device_batch, clock.updates, update_label(batch, clock))
         return self._add_metrics(update, batch.env_steps, clock)
 
     def _learn(self, batch: Transitions, number: int, label: str) -> Update:
-        """One step for each batch, the first of which is `number` of the run."""
+        """Take one step for each batch; the first one is batch `number` of the run."""
         update = learn_each(batch, lambda i: self._step(batch, i, number + i), METRIC_NAMES, label)
         require_finite_parameters(self.policy, self.optimizer.vector, label)
         return update
 
     def noise(self, stream: str, number: int) -> Tensor | None:
-        """The noise of batch `number` of the run, by what it is for; None of plain networks."""
+        """Return the noise of batch `number` of the run for the use `stream`; None without noisy networks."""
         size = self.policy.noise_size
         if not size:
             return None
@@ -70,7 +70,7 @@ class DQNLearner(DQNLearnerMixin, ActorCriticLearner[QPolicy]):
         return to_device(factors_of_noise, self.optimizer.vector.device)
 
     def _step(self, batch: Transitions, i: int, number: int) -> tuple[Tensor, Tensor]:
-        """One gradient step; its row of metrics and by how much each row was wrong `[B]`."""
+        """Take one gradient step; return its row of metrics and the error of each row, `[B]`."""
         value_distribution, policy = self.value_distribution, self.policy
         next_outputs = self._next_outputs(batch.next_obs[i], number)
         td_target = value_distribution.td_target(batch.rewards[i], batch.discounts[i], next_outputs)
@@ -87,7 +87,7 @@ class DQNLearner(DQNLearnerMixin, ActorCriticLearner[QPolicy]):
         return torch.stack([loss, value_distribution.values(chosen_outputs).mean(), norm]), errors
 
     def _next_outputs(self, next_obs: Tensor, number: int) -> Tensor:
-        """What the target network says of the best action, in its own eyes or the online network's."""
+        """Return the target network's outputs for the best action, chosen by it or, in double DQN, online."""
         outputs = self.target.outputs(next_obs, self.noise("noise-target", number))
         if self.config.double_dqn:
             values = self.policy(next_obs, self.noise("noise-choice", number))
@@ -97,14 +97,14 @@ class DQNLearner(DQNLearnerMixin, ActorCriticLearner[QPolicy]):
 
 
 def _action_index(outputs: Tensor, actions: Tensor) -> Tensor:
-    """Where `actions` `[B]` are in `[B, n_actions]` or `[B, n_actions, n_outputs]`, along dimension 1."""
+    """Index dimension 1 of `[B, n_actions]` or `[B, n_actions, n_outputs]` by `actions` `[B]`."""
     return actions.view(-1, *(1,) * (outputs.ndim - 1)).expand(-1, 1, *outputs.shape[2:])
 
 
 def build_torch(
     config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec
 ) -> OffPolicyComponents:
-    """What learns, explores and acts."""
+    """Build the policy, its exploration and its learner."""
     algo, device = cast(DQNConfig, config.algo), context.device
     with context.network_init(config):
         online, target = (_build_network(config, env, encoder_spec).to(device) for _ in range(2))
@@ -113,14 +113,14 @@ def build_torch(
 
 
 def _build_network(config: RunConfig, env: VectorEnv, encoder_spec: EncoderSpec) -> QPolicy:
-    """The network that is configured, with the weights that a run begins with."""
+    """Build the configured network with the initial weights of a run."""
     policy = init_weights(build_policy(cast(DQNConfig, config.algo), env, encoder_spec), config.seed)
     policy.q = encoder_spec.wrap_network(policy.q)
     return policy
 
 
 def build_policy(config: DQNConfig, env: VectorEnv, encoder_spec: EncoderSpec) -> QPolicy:
-    """The network of features that is configured for these environments."""
+    """Build the configured network, which takes features, for these environments."""
     kind = MaskedQPolicy if env.observations.mask_dim else QPolicy
     return kind(
         encoder_spec.features,

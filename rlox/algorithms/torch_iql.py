@@ -32,9 +32,9 @@ __all__ = ["IQLLearner", "build_policy", "build_torch"]
 
 
 class IQLLearner(IQLLearnerMixin, ActorCriticLearner[IQLPolicy]):
-    """An actor, critics with a target, a state value, and what batches of transitions do to them.
+    """Updates an actor, critics with a target, and a state value network from batches of transitions.
 
-    No value is asked for of an action that is not the dataset's.
+    It only evaluates actions of the dataset.
     """
 
     def __init__(self, policy: IQLPolicy, config: IQLConfig) -> None:
@@ -50,7 +50,7 @@ class IQLLearner(IQLLearnerMixin, ActorCriticLearner[IQLPolicy]):
 
     @torch.no_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
-        """One step of value, actor, critics and target for each batch."""
+        """Update value network, actor, critics and target once per batch."""
         self._apply_schedules(clock)
         batch, label = batch.to(self.critic.vector.device), update_label(batch, clock)
         update = learn_each(batch, lambda i: self._step(batch, i), METRIC_NAMES, label)
@@ -59,7 +59,7 @@ class IQLLearner(IQLLearnerMixin, ActorCriticLearner[IQLPolicy]):
         return self._add_metrics(Update(update.metrics, update.count, update.samples))
 
     def _step(self, batch: Transitions, i: int) -> tuple[Tensor, Tensor]:
-        """Value, actor, critics, target, as algorithm 1 has them; `METRIC_NAMES` and the errors `[B]`."""
+        """Update as in algorithm 1; return the metrics `METRIC_NAMES` and the errors `[B]`."""
         like = self.critic.vector
         obs, next_obs = (cast_obs(rows[i], like) for rows in (batch.obs, batch.next_obs))
         actions = batch.actions[i].to(like)
@@ -79,7 +79,7 @@ class IQLLearner(IQLLearnerMixin, ActorCriticLearner[IQLPolicy]):
         return row, (values.out - target_q).abs().mean(0)
 
     def _improve_value(self, obs: Tensor, min_q: Tensor) -> tuple[Tensor, Tensor]:
-        """One step of V towards the expectile of the lowest Qbar, eq. 5; its loss and mean before that."""
+        """Step V towards the expectile of the minimum Qbar, eq. 5; return loss and mean before the step."""
         value, tau = trace(self.policy.value, obs), self.config.expectile
         v = value.out.squeeze(-1)
         value.learn(expectile_gradient(v, min_q, tau).unsqueeze(-1))
@@ -88,7 +88,7 @@ class IQLLearner(IQLLearnerMixin, ActorCriticLearner[IQLPolicy]):
         return expectile_loss(v, min_q, tau), v.mean()
 
     def _improve_actor(self, obs: Tensor, actions: Tensor, advantage: Tensor) -> tuple[Tensor, Tensor]:
-        """One step of -E[w log pi(a|s)], w = exp(beta A), eq. 7; the loss and the mean weight."""
+        """Step on -E[w log pi(a|s)], w = exp(beta A) clamped, eq. 7; return the loss and the mean weight."""
         config = self.config
         weight = (config.temperature * advantage).exp().clamp(max=config.max_weight)
         log_prob, learn = self.policy.actor.trace(obs, actions)
@@ -101,7 +101,7 @@ class IQLLearner(IQLLearnerMixin, ActorCriticLearner[IQLPolicy]):
 def build_torch(
     config: RunConfig, context: BuildContext, encoder_spec: EncoderSpec, actions: ActionCodec
 ) -> tuple[IQLPolicy, IQLLearner]:
-    """The policy and what it learns by."""
+    """Build the policy and its learner."""
     algo = cast(IQLConfig, config.algo)
     policy = init_weights(build_policy(algo, encoder_spec.features, actions.size), config.seed)
     policy.actor.net = encoder_spec.wrap_network(policy.actor.net)
@@ -112,5 +112,5 @@ def build_torch(
 
 
 def build_policy(algo: IQLConfig, features: int, size: int) -> IQLPolicy:
-    """The actor, the critics and the value of features that are configured."""
+    """Build the configured actor, critics and value network, which take features."""
     return IQLPolicy(features, size, algo.n_critics, *algo.hidden_widths, algo.activation)

@@ -1,4 +1,4 @@
-"""Policies of on-policy algorithms as modules of torch."""
+"""Policies of on-policy algorithms as torch modules."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ __all__ = ["build_policy", "build_user_policy", "explained_variance", "make_poli
 def make_policy(
     config: OnPolicyConfig, obs_dim: int, actions: ActionCodec, is_masked: bool = False
 ) -> ActorCritic:
-    """The policy that `config` describes for this observation and action space.
+    """Make the policy that `config` describes for this observation and action space.
 
-    `is_masked` where a mask of the actions is behind the `obs_dim` numbers of an observation.
+    `is_masked`: observations have an action mask after their `obs_dim` numbers.
     """
     network_options: dict[str, Any] = {
         "net_arch": config.net_arch,
         "critic_net_arch": config.critic_net_arch,
         "activation": config.activation,
-        "ortho_init": False,  # a run's weights are not torch's: `init_weights`
+        "ortho_init": False,  # `init_weights` sets a run's weights
     }
     if actions.is_discrete:
         kind = MaskedDiscretePolicy if is_masked else DiscretePolicy
@@ -66,7 +66,7 @@ def make_policy(
 def build_policy(
     config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec
 ) -> ActorCritic:
-    """The policy that the configuration describes, with the weights that a run begins with."""
+    """Build the configured policy with the initial weights of a run."""
     algo, observations = cast(OnPolicyConfig, config.algo), env.observations
     require_float32()
     with (
@@ -80,7 +80,7 @@ def build_policy(
 
 
 def build_user_policy(config: RunConfig, context: BuildContext, env: VectorEnv) -> ActorCritic:
-    """The user's policy, held to what these environments ask of it."""
+    """Load the user's policy and check that it fits the environments."""
     module = context.policy or _load_user_policy(config, cast(OnPolicyConfig, config.algo), context, env)
     policy = as_actor_critic(module)
     require_policy_fits(policy, torch.from_numpy(env.observations.rows(2)), env.actions, config.env.id)
@@ -90,7 +90,7 @@ def build_user_policy(config: RunConfig, context: BuildContext, env: VectorEnv) 
 def _load_user_policy(
     config: RunConfig, algo: OnPolicyConfig, context: BuildContext, env: VectorEnv
 ) -> nn.Module:
-    """The policy that `algo.policy` names, made of the spaces and its own arguments."""
+    """Make the policy that `algo.policy` names, from the spaces and its own arguments."""
     assert algo.policy is not None
     if not callable(algo.policy) and is_object_name(display_name(algo.policy)):
         raise ConfigError(
@@ -112,7 +112,7 @@ def _load_user_policy(
 
 
 def _reject_policy_class_of_sizes(factory: Any) -> None:
-    """`ConfigError` for a class of rlox, or one derived from it, whose constructor takes sizes."""
+    """Raise `ConfigError` for a policy class whose constructor is rlox's, since that takes sizes."""
     init_module = getattr(getattr(factory, "__init__", None), "__module__", "")
     if isinstance(factory, type) and init_module.startswith("rlox.policies."):
         raise ConfigError(

@@ -14,7 +14,7 @@ __all__ = ["PPOLearner"]
 
 
 class PPOLearner(ClippedLearner[ActorCritic, Minibatch]):
-    """The rows of a rollout in any order: each says all that the policy reads."""
+    """PPO's update on minibatches of single rows, which a policy without memory evaluates independently."""
 
     def _minibatches(self, batch: Rollout, order: Callable[[int], Tensor]) -> Iterator[Minibatch]:
         return batch.minibatches(batch.ordered_indices(order), self.config.batch_size)

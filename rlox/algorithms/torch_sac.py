@@ -1,4 +1,4 @@
-"""Soft actor-critic's update in torch, of vectors and of choices."""
+"""Soft actor-critic's update in torch, for continuous and discrete actions."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from rlox.types import Clock, Transitions, Update
 
 __all__ = ["SACLearner", "build_continuous", "build_discrete", "build_squashed_policy"]
 
-HALF = 0.5  # of the critics' loss, as in its eq. 5
+HALF = 0.5  # factor of the critics' loss, as in the paper's eq. 5
 
 
 class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
-    """An actor, critics and their target, a temperature, and what batches of transitions do to them.
+    """Updates an actor, critics with a target, and a temperature from batches of transitions.
 
-    `target_entropy` is that of a learned temperature; `noise` gives the standard normal numbers of an
+    `target_entropy` applies to a learned temperature. `noise` returns the standard normal numbers of an
     update.
     """
 
@@ -66,20 +66,20 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
 
     @torch.no_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
-        """One step of everything for each batch."""
+        """Update actor, critics, temperature and target once per batch."""
         self._apply_schedules(clock)
         batch = batch.to(self.critic.vector.device)
         return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
 
     def _learn(self, batch: Transitions, number: int, label: str) -> Update:
-        """All batches, the first of which is `number` of the run."""
+        """Take one step for each batch; the first one is batch `number` of the run."""
         update = learn_each(batch, lambda i: self._step(batch, i, number + i), METRIC_NAMES, label)
         for optimizer in (self.actor, self.critic):
             require_finite_parameters(self.policy, optimizer.vector, label)
         return update
 
     def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
-        """Temperature, critics, actor, target; the numbers `METRIC_NAMES` and the errors `[B]`."""
+        """Update temperature, critics, actor and target; return metrics `METRIC_NAMES` and errors `[B]`."""
         policy, config, like = self.policy, self.config, self.critic.vector
         obs = cast_obs(batch.obs[i], like)
         noise, critic_noise = self._noise(update, len(obs), like)
@@ -89,7 +89,7 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
         loss_critic, q, error, norm = self._improve_critics(batch, i, obs, alpha, critic_noise)
         value, back = policy.value(policy.critic, obs, sampled_actions)
         loss_actor = soft_policy_loss(log_prob, value, alpha)
-        share = torch.full_like(value, 1.0 / len(value))  # of a row in that mean
+        share = torch.full_like(value, 1.0 / len(value))  # weight of a row in that mean
         learn(back(share.neg()), share * alpha)
         self.actor.clip(config.max_grad_norm)
         self.actor.step()
@@ -99,14 +99,14 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
         return torch.stack([*losses, q.mean(), -log_prob.mean(), alpha, norm]), error
 
     def _noise(self, update: int, rows: int, like: Tensor) -> tuple[Tensor, Any]:
-        """What the actor's step draws with, and the critics'."""
+        """Return the random numbers of the actor's step and those of the critics' step."""
         noise = self.noise(update, (2, *self.policy.noise_shape(rows)), like)
         return noise[0], noise[1]
 
     def _improve_critics(
         self, batch: Transitions, i: int, obs: Tensor, alpha: Tensor, noise: Any
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """One step of the critics; their loss, values `[members, B]`, mean error `[B]`, gradient norm."""
+        """Step the critics; return loss, values `[members, B]`, mean error `[B]` and gradient norm."""
         policy, like = self.policy, self.critic.vector
         next_obs = cast_obs(batch.next_obs[i], like)
         sampled_actions, log_prob, _ = policy.draw(next_obs, noise)
@@ -126,7 +126,7 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
 def build_continuous(
     config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec, actions: UnitCodec
 ) -> OffPolicyComponents:
-    """Squashed Gaussians in a Box, with gSDE where it is asked for."""
+    """Build the components for Box actions: a squashed Gaussian policy, with gSDE if configured."""
     algo, size = cast(SACConfig, config.algo), actions.size
     with context.network_init(config):
         policy = init_weights(build_squashed_policy(algo, encoder_spec.features, size), config.seed)
@@ -143,7 +143,7 @@ def build_continuous(
 
 
 def build_squashed_policy(algo: SACLikeConfig, features: int, size: int) -> SquashedSACPolicy:
-    """The actor and the critics of features that are configured."""
+    """Build the configured actor and critics, which take features."""
     net_arch, critic_net_arch = algo.hidden_widths
     actor = (
         SquashedSDEPolicy(features, size, net_arch, algo.activation, algo.log_std_init)
@@ -157,7 +157,7 @@ def build_squashed_policy(algo: SACLikeConfig, features: int, size: int) -> Squa
 def build_discrete(
     config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec
 ) -> OffPolicyComponents:
-    """A distribution over a Discrete space (Christodoulou 2019)."""
+    """Build the components for Discrete actions: a categorical policy (Christodoulou 2019)."""
     algo = cast(SACConfig, config.algo)
     sizes = (encoder_spec.features, env.actions.size, algo.n_critics, *algo.hidden_widths)
     with context.network_init(config):

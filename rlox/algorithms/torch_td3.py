@@ -1,4 +1,4 @@
-"""TD3's update in torch, and DDPG's."""
+"""The updates of TD3 and DDPG in torch."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ __all__ = ["TD3Learner", "build_encoded_policy", "build_policy", "build_torch"]
 
 
 class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
-    """A deterministic actor and critics, each with a target, and what batches of transitions do to them.
+    """Updates a deterministic actor and critics, each with a target, from batches of transitions.
 
-    `noise` gives the standard normal numbers of an update.
+    `noise` returns the standard normal numbers of an update.
     """
 
     def __init__(self, policy: DeterministicPolicy, config: TD3LikeConfig, noise: NoiseFunction) -> None:
@@ -42,20 +42,20 @@ class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
         self.critic = Adam(policy.critic, lr, eps=1e-8)
         self.target_actor = TargetNetwork(copy.deepcopy(policy.actor), self.actor.flat)
         self.target_critic = TargetNetwork(copy.deepcopy(policy.critic), self.critic.flat)
-        self._actor_losses: list[Tensor] = []  # of the update under way
+        self._actor_losses: list[Tensor] = []  # of the present update
         parts: dict[str, Stateful] = {"actor": self.actor, "critic": self.critic}
         parts |= {"target_actor": self.target_actor, "target_critic": self.target_critic}
         super().__init__(policy, parts, [self.target_actor, self.target_critic])
 
     @torch.no_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
-        """One step of the critics for each batch; of the actor and the targets every `policy_delay`."""
+        """Update the critics once per batch, the actor and the targets every `policy_delay` updates."""
         self._apply_schedules(clock)
         batch = batch.to(self.critic.vector.device)
         return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
 
     def _learn(self, batch: Transitions, number: int, label: str) -> Update:
-        """All batches, the first of which is `number` of the run."""
+        """Take one step for each batch; the first one is batch `number` of the run."""
         update = learn_each(batch, lambda i: self._step(batch, i, number + i), METRIC_NAMES, label)
         if self._actor_losses:
             table = torch.stack(self._actor_losses).unsqueeze(-1)
@@ -67,7 +67,7 @@ class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
         return update
 
     def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
-        """The critics, and when it is their turn the actor and the targets."""
+        """Update the critics and, every `policy_delay` updates, the actor and the targets."""
         config, like = self.config, self.critic.vector
         obs = cast_obs(batch.obs[i], like)
         target_q = self._target_q(batch, i, update)
@@ -85,9 +85,9 @@ class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
         return torch.stack([loss, q.mean(), norm]), (q - target_q).abs().mean(0)
 
     def _improve_actor(self, obs: Tensor, dataset_actions: Tensor) -> Tensor:
-        """One step along the gradient of the first critic's values; their mean, negative.
+        """Take one step up the gradient of the first critic's values; return their negative mean.
 
-        What was done in `obs`, `dataset_actions` `[B, act_dim]`, is for algorithms that hold to it.
+        `dataset_actions` `[B, act_dim]` are the actions taken in `obs`; only subclasses use them.
         """
         action, learn = self.policy.act(obs)
         first_q = ActionValues(self.policy.critic, obs, action, members=1)
@@ -112,7 +112,7 @@ class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
 def build_torch(
     config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec, actions: UnitCodec
 ) -> OffPolicyComponents:
-    """What learns, explores and acts."""
+    """Build the policy, its exploration and its learner."""
     algo, size = cast(DeterministicConfig, config.algo), actions.size
     with context.network_init(config):
         policy = build_encoded_policy(algo, config.seed, encoder_spec, size).to(context.device)
@@ -130,7 +130,7 @@ def build_torch(
 def build_encoded_policy(
     algo: TD3LikeConfig, seed: int, encoder_spec: EncoderSpec, size: int
 ) -> DeterministicPolicy:
-    """The policy at the start of a run, behind encoders where there are images."""
+    """Build the initial policy of a run, with encoders in front for images."""
     policy = init_weights(build_policy(algo, encoder_spec.features, size), seed)
     policy.actor = encoder_spec.wrap_network(policy.actor)
     policy.critic = encoder_spec.wrap_ensemble(policy.critic)
@@ -138,5 +138,5 @@ def build_encoded_policy(
 
 
 def build_policy(algo: TD3LikeConfig, features: int, size: int) -> DeterministicPolicy:
-    """The actor and the critics of features that are configured."""
+    """Build the configured actor and critics, which take features."""
     return DeterministicPolicy(features, size, algo.n_critics, *algo.hidden_widths, algo.activation)

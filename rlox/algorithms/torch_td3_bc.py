@@ -17,21 +17,21 @@ from rlox.training.learner import NoiseFunction, UpdateNoise
 
 __all__ = ["TD3BCLearner", "build_torch"]
 
-MIN_SCALE = 1e-12  # of the mean size of values, which is divided by
+MIN_SCALE = 1e-12  # lower limit of the divisor E|Q|
 
 
 class TD3BCLearner(TD3Learner):
-    """TD3's networks, and an actor that is held to the dataset's actions."""
+    """TD3 with a behavioural cloning term in the actor's loss."""
 
     def __init__(self, policy: DeterministicPolicy, config: TD3BCConfig, noise: NoiseFunction) -> None:
         super().__init__(policy, config, noise)
         self._alpha = config.alpha
 
     def _improve_actor(self, obs: Tensor, dataset_actions: Tensor) -> Tensor:
-        """One step along that of -lambda E[Q_1(s, mu(s))] + E[(mu(s) - a)^2]; that loss, eq. 3 and 5.
+        """Take one step on -lambda E[Q_1(s, mu(s))] + E[(mu(s) - a)^2], eq. 3 and 5; return that loss.
 
-        lambda = alpha / E|Q_1|, of which no gradient is taken; the error is a mean over numbers too, as
-        in the authors' code.
+        lambda = alpha / E|Q_1| is treated as a constant. The squared error is a mean over the numbers of an
+        action too, as in the authors' code.
         """
         action, learn = self.policy.act(obs)
         first_q = ActionValues(self.policy.critic, obs, action, members=1)
@@ -48,7 +48,7 @@ class TD3BCLearner(TD3Learner):
 def build_torch(
     config: RunConfig, context: BuildContext, encoder_spec: EncoderSpec, actions: ActionCodec
 ) -> tuple[DeterministicPolicy, TD3BCLearner]:
-    """The policy and what it learns by."""
+    """Build the policy and its learner."""
     algo = cast(TD3BCConfig, config.algo)
     policy = build_encoded_policy(algo, config.seed, encoder_spec, actions.size).to(context.device)
     return policy, TD3BCLearner(policy, algo, UpdateNoise(context.streams))

@@ -1,4 +1,4 @@
-"""What learners of text have in common: a model with its optimizer, and a reference beside it."""
+"""Base class of the learners of text: a model with its optimizer, and a reference model."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ __all__ = [
 
 
 class PartialLoss(NamedTuple):
-    """What is learned of some rows of a step of the optimizer."""
+    """The loss of some of the rows of an optimizer step."""
 
     loss: Tensor  # a scalar with gradient
-    metrics: tuple[Tensor, ...] = ()  # told beside it
-    weight: float = 1.0  # of the loss of all rows, in all processes
-    metric_weights: Sequence[float] | None = None  # of each number; None: the same
+    metrics: tuple[Tensor, ...] = ()  # reported with the loss
+    weight: float = 1.0  # share of the loss over all rows of all processes
+    metric_weights: Sequence[float] | None = None  # share of each metric; None: `weight`
 
 
 class TextLearner(PolicyLearner[nn.Module]):
-    """A language model that learns, and a reference that it is held to; both without dropout.
+    """A language model that learns, and optionally a reference model; both without dropout.
 
     Parameters
     ----------
-    text : with the model
-    config : with the step size and the norm of gradients
-    has_reference : whether there is a reference: the one that was given, else the model as it begins
-    metric_names : of the numbers that `_step` returns
+    text : has the model
+    config : has the learning rate and the maximum gradient norm
+    has_reference : whether there is a reference: the given one, else the initial model
+    metric_names : names of the metrics of an optimizer step, without the gradient norm
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class TextLearner(PolicyLearner[nn.Module]):
                 "ref_model is the model that learns, or has weights of it, and would follow it: give a copy "
                 "(copy.deepcopy), or leave it out"
             )
-        if text.objects.model is not None:  # folders are asked when they are loaded
+        if text.objects.model is not None:  # models of folders are checked when they are loaded
             text.model.require_causal()
         self._owns_reference = has_reference and ref_model is None
         self.reference: TextModel | None = None
@@ -79,24 +79,24 @@ class TextLearner(PolicyLearner[nn.Module]):
         self.metric_names = (*metric_names, "train/grad_norm")
 
     def state(self) -> dict[str, Any]:
-        """Weights and moments, and a Llama's size; the reference too, unless it was given."""
+        """Return weights and moments, a Llama's size, and the reference unless it was given."""
         optimizer = self.optimizer.state()
         if isinstance(self.policy, Llama) and not has_adapters(self.policy):
             optimizer[SIZE_KEY] = asdict(self.policy.size)
-            if self.policy.eos_ids:  # the folder that they came from may go
+            if self.policy.eos_ids:  # the model's folder may be deleted
                 optimizer[EOS_KEY] = list(self.policy.eos_ids)
         if self._owns_reference and self.reference is not None:
             optimizer["reference"] = self.reference.trainable.copies()
         return {"weights": self.text.model.trainable.copies(), "optimizer": optimizer}
 
     def load_initial_weights(self, weights: Mapping[str, Any]) -> None:
-        """Begin with these weights, and be held to them."""
+        """Replace the initial weights by these, in the reference too unless it was given."""
         self.text.model.trainable.load(to_tensors(weights))
         self._load_reference(weights)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`; held to the same reference, which is not saved if it was given."""
-        size = state["optimizer"].get(SIZE_KEY)  # weights of one shape are of several numbers of heads
+        """Continue from `state()`, with the same reference; a given reference is not saved."""
+        size = state["optimizer"].get(SIZE_KEY)  # equal shapes do not imply equal numbers of heads
         if isinstance(self.policy, Llama) and size not in (None, asdict(self.policy.size)):
             raise CheckpointError(f"its model is {size}, this one is {asdict(self.policy.size)}")
         self.text.model.trainable.load(to_tensors(state["weights"]))
@@ -115,16 +115,16 @@ class TextLearner(PolicyLearner[nn.Module]):
 
     @torch.no_grad()
     def reference_log_probs(self, answers: CompletionBatch, temperature: float = 1.0) -> Tensor | None:
-        """Log-probabilities by the reference, `[B, T]`; None without one."""
+        """Return the reference's log-probabilities, `[B, T]`; None without a reference."""
         return None if self.reference is None else self._log_probs_of(self.reference, answers, temperature)
 
     @torch.no_grad()
     def old_log_probs(self, answers: CompletionBatch, temperature: float = 1.0) -> Tensor:
-        """Log-probabilities by the model, `[B, T]`, without gradient."""
+        """Return the model's log-probabilities, `[B, T]`, without gradient."""
         return self._log_probs_of(self.text.model, answers, temperature)
 
     def _log_probs_of(self, model: TextModel, answers: CompletionBatch, temperature: float) -> Tensor:
-        """In `algo.accumulate` parts, as a step is."""
+        """Return log-probabilities, computed in `algo.accumulate` parts like a step."""
         log_probs = []
         for rows_slice in self.row_slices(len(answers)):
             completions = answers.slice_rows(rows_slice)
@@ -136,16 +136,16 @@ class TextLearner(PolicyLearner[nn.Module]):
         return torch.cat(log_probs)
 
     def log_probs(self, answers: CompletionBatch, temperature: float = 1.0, overwrite: bool = True) -> Tensor:
-        """Log-probabilities by the model, `[B, T]`, with gradient, which is taken once with `overwrite`."""
+        """Return the model's log-probabilities, `[B, T]`; `overwrite` allows their gradient only once."""
         return self.text.model.completion_log_probs(
             answers.prompts, answers.tokens, answers.mask, temperature, overwrite
         )
 
     def accumulate_and_step(self, partial_loss: Callable[[slice], PartialLoss], rows: int) -> Tensor:
-        """A step of the optimizer on so many rows; the row of metrics.
+        """Take an optimizer step on `rows` rows and return the row of metrics.
 
-        `partial_loss` says what is learned of some of them. It is asked `algo.accumulate` times, and the
-        gradients are added up, so that the step is the one of all rows at once, up to rounding.
+        `partial_loss` computes the loss of a slice of the rows. It is called `algo.accumulate` times and the
+        gradients are summed, so the step equals that of all rows at once, up to rounding.
         """
         slices = self.row_slices(rows)
         if len(slices) == 1:
@@ -164,7 +164,7 @@ class TextLearner(PolicyLearner[nn.Module]):
         return self._step_all_reduced(row)
 
     def row_slices(self, rows: int) -> list[slice]:
-        """So many rows in `algo.accumulate` parts, none of them empty."""
+        """Split `rows` rows into `algo.accumulate` slices, fewer if some would be empty."""
         bounds = np.linspace(0, rows, min(self._config.accumulate, rows) + 1).astype(int).tolist()
         return [slice(start, end) for start, end in pairwise(bounds)]
 
@@ -175,10 +175,10 @@ class TextLearner(PolicyLearner[nn.Module]):
         weight: float = 1.0,
         metric_weights: Sequence[float] | None = None,
     ) -> Tensor:
-        """A step down the gradient of `loss`; the row of metrics.
+        """Take a step on the gradient of `loss` and return the row of metrics.
 
-        Of several processes each has `weight` of the loss of all, and `metric_weights` of the numbers (None:
-        the same); one that has nothing of a batch has no loss.
+        With several processes, `weight` is this one's share of the loss over all, and `metric_weights` its
+        shares of the metrics (None: `weight`). `loss` is None if this process has no rows of the batch.
         """
         if loss is None:
             return self._step_all_reduced(self._zero_gradients())
@@ -191,13 +191,13 @@ class TextLearner(PolicyLearner[nn.Module]):
         return self._step_all_reduced(row * _metric_weights(row, weight, metrics, metric_weights))
 
     def _zero_gradients(self) -> Tensor:
-        """A gradient of 0, to which parameters add theirs from here on, and a row of zeros."""
+        """Zero the gradients, to accumulate from here on, and return a row of zeros for the metrics."""
         self.optimizer.clip(None)
         self.optimizer.gradient.zero_()
         return torch.zeros(len(self.metric_names) - 1, device=self.optimizer.vector.device)
 
     def _step_all_reduced(self, row: Tensor) -> Tensor:
-        """A step down the sum of the gradients of all processes, whose rows are added up, too."""
+        """Sum gradients and metrics over all processes, take a step and return the row of metrics."""
         self.group.sum_(self.optimizer.gradient)
         self.group.sum_(row)
         norm = self.optimizer.clip(self._config.max_grad_norm)
@@ -211,7 +211,7 @@ class TextLearner(PolicyLearner[nn.Module]):
         prompts: int,
         extra_metrics: Mapping[str, float] | None = None,
     ) -> Update:
-        """What an update did, of so many prompts; a batch of which nothing is to be learned has no rows."""
+        """Build the update for `prompts` prompts; `rows` is empty if the batch has nothing to learn."""
         metrics = {"train/learning_rate": self.optimizer.lr, **(extra_metrics or {})}
         self.group.require_same(self.optimizer.vector, "the weights that learn")
         if rows:
@@ -222,25 +222,25 @@ class TextLearner(PolicyLearner[nn.Module]):
         return Update(metrics, len(rows), prompts * self.group.size)
 
     def apply_schedules(self, clock: Clock) -> None:
-        """The step size at this time of the run; dropout is off, whatever happened to the model since."""
+        """Set the learning rate; set evaluation mode again, in case the user changed the model's mode."""
         self.policy.eval()
         self.optimizer.lr = self._config.at("learning_rate", clock.remaining)
 
 
 def _metric_row(loss: Tensor, metrics: Sequence[Tensor]) -> Tensor:
-    """Metrics without gradient."""
+    """Return loss and metrics as one row without gradient."""
     return torch.stack([loss.detach(), *(n.detach() for n in metrics)]).float()
 
 
 def _metric_weights(
     row: Tensor, weight: float, metrics: Sequence[Tensor], metric_weights: Sequence[float] | None
 ) -> Tensor:
-    """What each metric of a part counts among all."""
+    """Return the weight of each metric of a part in the sum over parts."""
     return row.new_tensor([weight, *(metric_weights or [weight] * len(metrics))])
 
 
 def minibatch_slices(config: GroupConfig, rows: int) -> Iterator[slice]:
-    """The rows of each step of the optimizer, for every time that a batch is gone through."""
+    """Yield the row slice of each optimizer step, for every epoch over a batch."""
     bounds = np.linspace(0, rows, min(config.minibatches, rows) + 1).astype(int).tolist()
     for _ in range(config.n_epochs):
         for start, end in pairwise(bounds):
@@ -248,7 +248,7 @@ def minibatch_slices(config: GroupConfig, rows: int) -> Iterator[slice]:
 
 
 def completion_metrics(batch: GroupedCompletions) -> dict[str, float]:
-    """What is told of completions; names of TRL."""
+    """Return the metrics of completions, under TRL's names."""
     return {
         "completions/clipped_ratio": float(1.0 - batch.has_ended.mean()),
         "completions/mean_length": float(batch.lengths.mean()),
@@ -256,13 +256,13 @@ def completion_metrics(batch: GroupedCompletions) -> dict[str, float]:
 
 
 def group_metrics(batch: GroupedCompletions, weights: Sequence[float] | None) -> dict[str, float]:
-    """The part of the groups whose rewards are all the same: nothing is learned of those."""
+    """Return the fraction of groups with equal rewards, from which nothing is learned."""
     rewards = weighted_rewards(batch.rewards, weights).reshape(-1, batch.group_size)
     low, high = (np.where(np.isnan(rewards), fill, rewards) for fill in (np.inf, -np.inf))
     return {"reward/zero_std": float((low.min(1) >= high.max(1)).mean())}
 
 
 def loss_mask(batch: GroupedCompletions, config: GroupConfig) -> Tensor:
-    """Tokens that are learned from; none of a completion that was cut off, if those are left out."""
+    """Return the mask of tokens to learn from; `mask_truncated` excludes completions that were cut off."""
     mask = batch.generated_tokens.mask
     return mask & batch.generated_tokens.has_ended.unsqueeze(1) if config.mask_truncated else mask

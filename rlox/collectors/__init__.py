@@ -1,4 +1,4 @@
-"""Rollouts with advantages, as a training loop of one's own uses them."""
+"""Collectors of rollouts with advantages, for use in your own training loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rollouts in the background, of weights that a loop of one's own hands over."""
+"""Collects rollouts in a background thread, with weights from the user's training loop."""
 
 from __future__ import annotations
 
@@ -46,41 +46,40 @@ class _Settings:
 
 
 class CandleCollector:
-    """Steps native environments with a policy that acts in Rust, in a thread of its own.
+    """Steps native environments with a policy that acts in Rust, in a background thread.
 
     The policy has two tanh layers of `hidden` for the actor and two for the critic: the modules
     `rlox.policies.DiscretePolicy` and `ContinuousPolicy` (whose noise does not depend on the state),
     with the initial weights that `HybridPPO` has with the same seed.
 
-    A rollout begins when `sync_weights` hands over weights, in the background, and otherwise when
-    `recv` or `try_recv` asks for it; there is at most one. So what the caller does after `sync_weights`
-    overlaps with collecting, and what it does before it, learning, does not: a batch is always of the
-    weights that were there last when it was received. Where `sync_weights` comes twice before a `recv`,
-    the rollout of the weights in between is taken back, environments and all. Batches are a function of
-    the arguments and of the weights at each `recv`, whatever the threads and the timing; episodes go on
-    from one to the next.
+    `sync_weights` sets new weights and starts a rollout in the background; `recv` and `try_recv` start one
+    if there is none. At most one rollout runs at a time. Thus the caller's work after `sync_weights`
+    overlaps with collecting, but its work before it, the update, does not: a batch always comes from the
+    latest weights at the time of `recv`. If `sync_weights` is called twice before a `recv`, the first
+    rollout is discarded and the environments' state is restored. Batches depend only on the arguments and
+    on the weights at each `recv`, not on threads or timing. Episodes continue across batches.
 
-    One thread at a time: another one waits, but for `try_recv`, which says None. In the child of a fork
-    a rollout under way is begun again. The interpreter ends once the rollout under way has.
+    One thread at a time may call the collector: others wait, except in `try_recv`, which returns None. In
+    the child of a fork, a running rollout starts again. The interpreter exits only after a running rollout.
 
     Parameters
     ----------
-    env_id : one of `rlox.native_env_ids()`, or `module:Id-v0` of a module that offers native ones
-    n_envs : parallel environments
-    obs_dim, n_actions : what the environment has; others are an error. `n_actions` is the number of choices,
-        of Box actions their length. None: not checked
-    n_steps : steps of each environment in a rollout
+    env_id : one of `rlox.native_env_ids()`, or `module:Id-v0` for a module that has native environments
+    n_envs : number of parallel environments
+    obs_dim, n_actions : expected sizes; an error if the environment's differ. `n_actions` is the number of
+        choices, or the length of Box actions. None: not checked
+    n_steps : steps per environment in a rollout
     hidden : width of each hidden layer
-    seed : keys environments, exploration and initial weights
+    seed : seed of environments, exploration and initial weights
     gamma, gae_lambda : discount and trace decay of the advantages
 
-    Raises ConfigError for an argument out of range or not of the environment, UnknownNameError for an
-    environment that does not run in Rust.
+    Raises ConfigError for an argument that is out of range or does not fit the environment, UnknownNameError
+    for an environment that does not run in Rust.
 
     Attributes
     ----------
-    backend : the engine that acts: `cpu`, which is compiled in
-    parameter_shapes : the shape of each parameter by its name, in the order of flat weights
+    backend : the engine that acts: `cpu`, the only one compiled in
+    parameter_shapes : shapes of the parameters by name, in the order of flat weights
     """
 
     backend: ClassVar[str] = "cpu"
@@ -140,26 +139,26 @@ class CandleCollector:
         return tuple(self.parameter_shapes)
 
     def recv(self) -> Batch:
-        """The next rollout; blocks until it is there.
+        """Return the next rollout; block until it is finished.
 
-        Arrays of their own, time-major: row t * n_envs + i is step t of environment i.
-        `observations` float32 `[rows, obs_dim]`; `actions` int64 `[rows]`, of Boxes float32 `[rows,
-        n_actions]` before the environment clips them; `rewards`, `log_probs`, `values`, `advantages` and
-        `returns` float32 `[rows]`; `dones` bool `[rows]`, where an episode ended. Advantages are
-        generalised estimates (Schulman et al. 2016) without bootstrap after a termination, and with
-        the value of the final observation after a truncation; returns are advantages + values.
+        The arrays are copies, time-major: row t * n_envs + i is step t of environment i.
+        `observations` float32 `[rows, obs_dim]`; `actions` int64 `[rows]`, or for Box float32
+        `[rows, n_actions]` before clipping by the environment; `rewards`, `log_probs`, `values`,
+        `advantages` and `returns` float32 `[rows]`; `dones` bool `[rows]`, true where an episode ended.
+        Advantages are generalised estimates (Schulman et al. 2016), without bootstrap after a termination
+        and with the value of the final observation after a truncation; returns are advantages + values.
 
-        Raises ConfigError after `stop()`, and what went wrong in the thread, after which the
-        environments are where they were before that rollout.
+        Raises ConfigError after `stop()`, and the errors of the thread; after one, the environments are back
+        in their state before that rollout.
         """
         with self._locked():
             self._running_rollout().wait()
             return self._finish_rollout()
 
     def try_recv(self) -> Batch | None:
-        """The next rollout if it is there, else None: it is being collected, or another thread waits for it.
+        """Return the next rollout if it is finished; None while it runs or another thread waits for it.
 
-        Raises what `recv` does.
+        Raises the same errors as `recv`.
         """
         if not self._lock.acquire(blocking=False):
             return None
@@ -174,15 +173,16 @@ class CandleCollector:
         weights: ArrayLike | Tensor | Mapping[str, ArrayLike | Tensor],
         order: Sequence[str] | None = None,
     ) -> None:
-        """Take over the policy's weights, and begin the next rollout with them.
+        """Copy `weights` into the policy, and start the next rollout with them.
 
-        `weights` are flat float32 numbers in the order of `parameter_names`, as
-        `torch.nn.utils.parameters_to_vector(policy.parameters())` gives them, or a mapping from names to
-        arrays, as `policy.state_dict()` is. `order`, the names of the parameters in the order in which
-        the flat ones stand, is compared with `parameter_names`.
+        `weights` are flat numbers in the order of `parameter_names`, as returned by
+        `torch.nn.utils.parameters_to_vector(policy.parameters())`, or a mapping from names to arrays, like
+        `policy.state_dict()`. They are converted to float32. `order` gives the parameter names in the
+        order of flat weights; it must equal `parameter_names`.
 
-        Raises ShapeError for another size, shape or order, UnknownNameError for names that are missing or
-        not known, NonFiniteError for NaN and infinity, ConfigError after `stop()`; the weights then stay.
+        Raises ShapeError for another size, shape or order, UnknownNameError for missing or unknown names,
+        NonFiniteError for NaN and infinity, ConfigError after `stop()`. After an error the weights are
+        unchanged.
         """
         flat = self._weights.require_weights(weights, order)
         with self._locked():
@@ -191,12 +191,12 @@ class CandleCollector:
             self._running_rollout()
 
     def get_weights(self) -> NDArray[np.float32]:
-        """A copy of the weights, flat, in the order of `parameter_names`."""
+        """Return a flat copy of the weights, in the order of `parameter_names`."""
         with self._lock:
             return self._weights.flat()
 
     def stop(self) -> None:
-        """End collecting, once the rollout under way is over; the weights can still be read."""
+        """Stop collecting after the running rollout; the weights can still be read."""
         with self._lock:
             self._stopped = True
             if self._rollout is not None:
@@ -226,7 +226,7 @@ class CandleCollector:
             raise ConfigError("CandleCollector is stopped, expected a running one; make another to go on")
 
     def _running_rollout(self) -> _RolloutThread:
-        """The rollout under way, or a new one."""
+        """Return the running rollout, or start one."""
         if self._rollout is not None and self._rollout.is_orphaned():
             self._discard_rollout()
         if self._rollout is None:
@@ -235,7 +235,7 @@ class CandleCollector:
         return self._rollout
 
     def _finish_rollout(self) -> Batch:
-        """What became of the rollout that is over."""
+        """Return the batch of the finished rollout, or raise its error."""
         rollout = self._rollout
         assert rollout is not None
         if rollout.error is not None:
@@ -245,7 +245,7 @@ class CandleCollector:
         return rollout.batch
 
     def _discard_rollout(self) -> None:
-        """As if the rollout had never begun."""
+        """Discard the rollout and restore the environments' state from before it."""
         if self._rollout is not None:
             self._rollout.wait()
             self._collector.restore(self._rollout.start_state)
@@ -253,14 +253,15 @@ class CandleCollector:
 
 
 class _RolloutThread(threading.Thread):
-    """One rollout in a thread, which knows nothing of who asked for it.
+    """Collects one rollout in a thread.
 
-    So that a collector that is dropped, or stopped, leaves no thread behind for longer than a rollout.
+    It has no reference to the `CandleCollector`, so a dropped or stopped one leaves a thread running for at
+    most one rollout.
 
     Attributes
     ----------
-    finished_event : set when it has a batch or an error. `Thread.join` cannot say it: where Ctrl-C ends that,
-        Python 3.11 takes a thread that runs for one that has ended.
+    finished_event : set when there is a batch or an error. `Thread.join` is not reliable: if Ctrl-C
+        interrupts it, Python 3.11 takes the running thread for an ended one.
     """
 
     def __init__(self, collector: NativeCollector, policy: NativePolicy, n_steps: int) -> None:
@@ -272,7 +273,7 @@ class _RolloutThread(threading.Thread):
         self._arguments = collector, policy, n_steps
 
     def run(self) -> None:
-        """Collect, and copy what the next rollout is written over."""
+        """Collect, and copy the columns, since the next rollout overwrites them."""
         collector, policy, n_steps = self._arguments
         try:
             rollout = collector.collect(policy, n_steps)
@@ -293,13 +294,13 @@ class _RolloutThread(threading.Thread):
             self.finished_event.set()
 
     def wait(self) -> None:
-        """Return once it is over, or at once where a fork left its thread behind."""
+        """Wait until the thread has ended; return at once if it was lost in a fork."""
         if not self.is_orphaned():
             self.finished_event.wait()
             self.join()
 
     def is_orphaned(self) -> bool:
-        """Whether a fork left the thread behind in the parent before it was done."""
+        """Return whether this is the child of a fork and the thread was still running in the parent."""
         return not (self.finished_event.is_set() or self.is_alive())
 
 
@@ -315,7 +316,7 @@ def _require_native(env_id: str) -> None:
 def _require_dims(
     env_id: str, obs_dim: int | None, n_actions: int | None, env_obs_dim: int, actions: ActionCodec
 ) -> None:
-    """`ConfigError` for sizes that are not the environment's."""
+    """Raise `ConfigError` for sizes that differ from the environment's."""
     actions_text = f"{actions.size} choices" if actions.is_discrete else f"actions of length {actions.size}"
     dimensions = {
         "obs_dim": (obs_dim, env_obs_dim, f"observations of length {env_obs_dim}"),

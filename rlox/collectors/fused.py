@@ -1,4 +1,4 @@
-"""The source of on-policy learning where Rust does a whole iteration: it collects and learns in one call."""
+"""The on-policy source that collects and learns in one call into Rust."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["FusedLearner", "FusedSource"]
 
 @runtime_checkable
 class FusedLearner(Protocol):
-    """A learner that learns in the call that collects, with the bits of its `update`."""
+    """A learner that can learn in the call that collects, bit-identical to its `update`."""
 
     native: NativePolicy
 
     def fused_update(self, clock: Clock, iteration: Iteration, index: int, rows: int) -> FusedUpdate:
-        """Make the call: rollout number `index`, of so many rows."""
+        """Collect rollout number `index`, of `rows` rows, and learn from it."""
 
 
 @dataclass
 class FusedSource(RolloutSource):
-    """Rollouts that are learned from in the call that collects them, where Rust does all that they need.
+    """A source that collects and learns in one Rust call and returns the finished update, not a rollout.
 
-    Elsewhere (normalised, or other environments than rlox's own) they are handed out as by a `RolloutSource`:
-    which of the two changes no bit.
+    If the environments are not native or are normalised, it returns rollouts like a `RolloutSource`. Both
+    ways are bit-identical.
     """
 
     collector: NativeCollector
@@ -38,11 +38,11 @@ class FusedSource(RolloutSource):
 
     @property
     def is_mid_update(self) -> bool:
-        """Whether the last `next` was broken off while it learned."""
+        """Whether the last `next` was interrupted while learning."""
         return self.collector.is_mid_update
 
     def next(self, clock: Clock) -> tuple[Rollout | FusedUpdate | None, Progress]:
-        """Collect the next rollout, and learn from it where that is one call."""
+        """Collect the next rollout, and learn from it in the same call if that is possible."""
         learn = partial(self.learner.fused_update, clock)
         with self._count_unlearned():
             fused_update = self.collector.fused_collect(self.learner.native, self.n_steps, learn)

@@ -1,4 +1,4 @@
-"""Rollouts of a policy that acts in Rust."""
+"""A collector of rollouts for policies that act in Rust."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ from rlox.types import Episode, FusedUpdate, Rollout
 
 __all__ = ["EndedEpisodes", "FusedCall", "NativeCollector", "native_core", "to_episodes"]
 
-# Steps, environments, last observations, sums of rewards and lengths of the episodes that ended.
+# Steps, environments, last observations, returns and lengths of the episodes that ended.
 EndedEpisodes = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
-# Makes the call that collects and learns: of which rollout, and how many rows that has.
+# Collects and learns in one call; takes the iteration, the number of the rollout and of its rows.
 FusedCall = Callable[[Iteration, int, int], FusedUpdate]
 
 
 class NativeCollector(RolloutCollector):
-    """A `RolloutCollector` for a `NativePolicy`; the same parameters, and of modules the same rollouts.
+    """A `RolloutCollector` for a `NativePolicy`, with the same parameters.
 
-    What rlox steps in Rust is stepped, acted for, written and valued in one call; other environments, and
-    normalised ones, step by step, with the same numbers: which of the two changes no bit.
+    For native environments without normalisation, one call acts, steps, writes the rollout and computes the
+    values. For other environments it does so one step at a time. Both ways are bit-identical. With a torch
+    module it behaves like a `RolloutCollector`.
     """
 
-    is_mid_update = False  # whether the last `fused_collect` was broken off while it learned
+    is_mid_update = False  # whether the last `fused_collect` was interrupted while learning
 
     def collect_in_arena(self, policy: ActingPolicy, n_steps: int) -> Rollout:
-        """As `collect`, but where the environments wrote it: on the CPU, in the arena's memory."""
+        """Like `collect`, but without advantages; the rollout stays in the arena's memory, on the CPU."""
         if not isinstance(policy, NativePolicy):
             return super().collect_in_arena(policy, n_steps)
         return self._gather(policy, n_steps, tensors=True)
 
     def collect_arrays(self, policy: NativePolicy, n_steps: int) -> Rollout:
-        """As `collect`, with NumPy's arrays where tensors are: what a learner in Rust reads."""
+        """Like `collect`, with NumPy arrays instead of tensors, for a learner in Rust."""
         rollout = self._gather(policy, n_steps, tensors=False)
         gae(rollout, self.gamma, self.gae_lambda)
         return rollout
@@ -62,9 +63,9 @@ class NativeCollector(RolloutCollector):
             return self._finish_rollout(arena, final_obs, episodes, tensors)
 
     def fused_collect(self, policy: NativePolicy, n_steps: int, fused_call: FusedCall) -> FusedUpdate | None:
-        """Collect the next rollout and learn from it in one call, where Rust does all that is done to it.
+        """Collect the next rollout and learn from it in one call, for native environments.
 
-        `None` elsewhere, and nothing is done.
+        Return `None`, and do nothing, for other environments and with normalisation.
         """
         core, self.is_mid_update = self._native_core(), False
         if core is None:
@@ -86,11 +87,11 @@ class NativeCollector(RolloutCollector):
             gamma=self.gamma,
             lam=self.gae_lambda,
         )
-        arena.obs[n_steps] = arena.obs[0]  # where the environments stand if the call is never made
+        arena.obs[n_steps] = arena.obs[0]  # the present observations, in case the call fails before stepping
         try:
             fused_update = fused_call(iteration, self.rollouts, rows)
         except BaseException:
-            if iteration.collected:  # what broke off is the learning
+            if iteration.collected:  # learning was interrupted, not collecting
                 self.is_mid_update = True
                 self.env_steps += rows
                 self._check_finite(arena)
@@ -99,7 +100,7 @@ class NativeCollector(RolloutCollector):
         finally:
             self._obs[:] = arena.obs[n_steps]
         self.env_steps += rows
-        self.is_mid_update = True  # for a last observation that is refused: it was learned from
+        self.is_mid_update = True  # in case a last observation is rejected: it was learned from
         _, episodes = self._unpack_ended(iteration.episodes(), start_step)
         self.is_mid_update = False
         self.progress = self.tracker.progress(rows, episodes)
@@ -107,7 +108,7 @@ class NativeCollector(RolloutCollector):
         return fused_update
 
     def _native_core(self) -> VecEnv | None:
-        """The environments, where Rust does all that is done to them."""
+        """Return the native environments if nothing is normalised, else None."""
         return native_core(self.env, self.obs_normalizer, self.reward_normalizer)
 
     def _collect(
@@ -115,7 +116,7 @@ class NativeCollector(RolloutCollector):
     ) -> tuple[FinalObsTable | None, list[Episode]]:
         """Fill the arena in one call."""
         n_steps, start_step = arena.shape[0], self.env_steps
-        arena.obs[n_steps] = arena.obs[0]  # where the environments stand if the call is never made
+        arena.obs[n_steps] = arena.obs[0]  # the present observations, in case the call fails before stepping
         try:
             with policy.lock:
                 ended_episodes = policy.rollout_policy.collect(
@@ -135,7 +136,7 @@ class NativeCollector(RolloutCollector):
     def _unpack_ended(
         self, ended_episodes: EndedEpisodes | None, start_step: int
     ) -> tuple[FinalObsTable | None, list[Episode]]:
-        """What `_core` says of the episodes that ended after `start_step` steps."""
+        """Return the final observations and the `Episode`s that ended in a rollout from `start_step` on."""
         final_obs = None
         if ended_episodes is not None:
             steps, envs, last_obs = final_obs = ended_episodes[:3]
@@ -143,7 +144,7 @@ class NativeCollector(RolloutCollector):
         return final_obs, to_episodes(ended_episodes, start_step, self.n_envs)
 
     def _native_act(self, policy: NativePolicy, arena: Arena) -> Callable[[int], None]:
-        """What writes the actions of step t, their log-probabilities and the values of what was seen."""
+        """Return a function that writes actions, log-probabilities and values of step t to the arena."""
         vector, mask_dim = policy.vector, self.env.observations.mask_dim
         seed, rollout, act = self.streams.seed, self.rollouts, policy.rollout_policy.act
 
@@ -158,7 +159,7 @@ class NativeCollector(RolloutCollector):
         return act_at
 
     def _fill_values(self, policy: NativePolicy, arena: Arena, final_obs: FinalObsTable | None) -> None:
-        """Values of what the last step and the last ones of episodes reached."""
+        """Compute the values of the last observations of the rollout and of its ended episodes."""
         vector, mask_dim = policy.vector, self.env.observations.mask_dim
         input_columns = slice(None, -mask_dim if mask_dim else None)
         values = policy.rollout_policy.values
@@ -168,16 +169,14 @@ class NativeCollector(RolloutCollector):
 
 
 def native_core(env: VectorEnv, *normalizers: object) -> VecEnv | None:
-    """The environments as Rust has them, where they are rlox's own and nothing is normalised."""
+    """Return the environments' Rust object if they are native and nothing is normalised, else None."""
     if type(env) is not NativeVecEnv or any(normalizers):
         return None
     return env.core if type(env.core) is VecEnv else None
 
 
 def to_episodes(ended_episodes: EndedEpisodes | None, start_step: int, n_envs: int) -> list[Episode]:
-    """The episodes of which `_core` says that they ended after `start_step` steps of the environments
-    together.
-    """
+    """Convert the ended episodes of a call that began at `start_step`, in steps of all environments."""
     if ended_episodes is None:
         return []
     steps, envs, _, totals, lengths = ended_episodes

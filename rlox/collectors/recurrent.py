@@ -1,4 +1,4 @@
-"""Rollouts of a policy with a memory: the collector keeps the state of each environment."""
+"""A collector of rollouts for recurrent policies, which keeps the recurrent state of each environment."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from rlox.types import Rollout
 
 __all__ = ["RecurrentCollector"]
 
-# Rows scored at once after collection, and rows with images, at least one environment's: bounds the memory
-# of the layers.
+# Rows per scoring pass after collection, without and with images, at least one environment's; bounds the
+# memory of the activations.
 SCORE_ROWS, SCORE_IMAGES = 1 << 13, 1 << 8
 
 
 class RecurrentCollector(RolloutCollector):
     """A `RolloutCollector` for a `RecurrentActorCritic`; the same parameters.
 
-    States go on across rollouts and begin at zeros with each episode. A rollout has the states that it
-    began with (`first_state`) and where episodes begin (`extras["is_first"]`). What an episode that was
-    cut off would still have been worth is asked of the state that led to its final observation.
+    States continue across rollouts and are zero at the start of each episode. A rollout has its initial
+    states (`first_state`) and the starts of episodes (`extras["is_first"]`). A truncated episode is
+    bootstrapped with the value of its final observation and the state that led to it.
     """
 
     _state: NDArray[np.float32] | None = None  # [N, state_size]; None before the first rollout
 
     def collect_in_arena(self, policy: ActingPolicy, n_steps: int) -> Rollout:
-        """As `collect`, but where the environments wrote it: on the CPU, in the arena's memory."""
+        """Like `collect`, but without advantages; the rollout stays in the arena's memory, on the CPU."""
         if not isinstance(policy, RecurrentActorCritic):
             raise ConfigError(
                 f"policy {type(policy).__name__} has no memory, expected a RecurrentActorCritic; "
@@ -50,7 +50,7 @@ class RecurrentCollector(RolloutCollector):
             self._state = np.zeros((self.n_envs, policy.state_size), np.float32)
         arena, first_state = self._arena_for(n_steps), torch.from_numpy(self._state.copy())
         is_first = np.zeros(arena.shape, np.bool_)
-        # not by the lengths of episodes: a game that goes on behind a lost life is told as one
+        # not from episode lengths: a game that continues after a lost life counts as one episode
         is_first[0] = ~self._state.any(1)
 
         def explore(generator: torch.Generator) -> Sampler:
@@ -65,14 +65,14 @@ class RecurrentCollector(RolloutCollector):
         return replace(rollout, first_state=first_state, extras=extras)
 
     def state(self) -> dict[str, Any]:
-        """Everything the next rollout depends on, besides the policy."""
+        """Return everything that the next rollout depends on, besides the policy."""
         state = super().state()
         if self._state is not None:
             state["memory"] = self._state.copy()
         return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`; environments that cannot be saved start new episodes, at zeros."""
+        """Continue from `state()`; environments that cannot be saved start new episodes, with zero states."""
         super().restore(state)
         can_continue = self._started and not resume_warning(self.env, state)
         recurrent_state = state.get("memory") if can_continue else None
@@ -89,7 +89,7 @@ class RecurrentCollector(RolloutCollector):
         first_state: Tensor,
         generator: torch.Generator,
     ) -> Sampler:
-        """Only the actor's part of the state goes from step to step; the critic's follows in the scoring."""
+        """Make the sampler, which carries the actor's state between steps; scoring computes the critic's."""
         step = policy.stepper(arena.shape[0], self.n_envs, generator)
         actor_state = first_state[:, : policy.actor_state_size].to(self.device, copy=True)
 
@@ -112,11 +112,11 @@ class RecurrentCollector(RolloutCollector):
         first_state: Tensor,
         is_first: NDArray[np.bool_],
     ) -> None:
-        """Log-probabilities and values of the rollout, and the states that the next one begins with."""
+        """Compute the rollout's log-probabilities and values, and the initial states of the next rollout."""
         n_steps, n_envs = arena.shape
         nothing = np.empty(0, np.int64)
         steps, envs = (nothing, nothing) if final_obs is None else final_obs[:2]
-        final_states = np.zeros((len(steps), policy.state_size), np.float32)  # to final observations
+        final_states = np.zeros((len(steps), policy.state_size), np.float32)  # before final observations
         last_state = np.zeros((n_envs, policy.state_size), np.float32)
         at_once = SCORE_IMAGES if self.env.observations.images else SCORE_ROWS
         envs_at_once = max(1, at_once // n_steps)
@@ -145,8 +145,8 @@ class RecurrentCollector(RolloutCollector):
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Score the environments `env_slice`, `n` of them.
 
-        Returns the states `[K, state_size]` that pieces end with, and which piece `[T, n]` ends with each
-        step; -1 where none does.
+        Returns the final state of each piece, `[K, state_size]`, and the index of the piece that ends at each
+        step, `[T, n]`, or -1.
         """
         n_steps, n_envs = is_first.shape
         pieces = split_sequences(is_first, self.device)

@@ -1,4 +1,4 @@
-"""The source of off-policy learning where Rust explores, stores, draws and learns in one call."""
+"""The off-policy source that explores, stores, samples and learns in one call into Rust."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlox.types import Clock, FusedUpdate, Progress, Transitions, Update
 __all__ = ["FusedReplayLearner", "NativeReplaySource"]
 
 Array = NDArray[Any]
-# What `_core.Explorer.collect` takes of a stretch, from its observations on.
+# The arguments of `_core.Explorer.collect` from the observations on.
 CollectArguments = tuple[
     Array, Array, Array, Array, Array, Array, Array, Array, Array | None, tuple[Array, Array] | None
 ]
@@ -27,7 +27,7 @@ CollectArguments = tuple[
 
 @runtime_checkable
 class FusedReplayLearner(Protocol):
-    """A learner whose batches are learned from in one call of an engine, `native.update_engine`."""
+    """A learner that learns from its batches in one call of an engine, `native.update_engine`."""
 
     native: NativeQ | NativeSquashedPolicy | NativeDeterministicPolicy
 
@@ -36,22 +36,21 @@ class FusedReplayLearner(Protocol):
 
 
 class NativeReplaySource(ReplaySource):
-    """A `ReplaySource` whose steps up to a training, what is drawn then and the training are one call.
+    """A `ReplaySource` that steps up to a training, samples and learns in one call.
 
-    Where no batch is due, and before so many batches were drawn for the first time, the steps alone are one.
-    In other environments than rlox's own, and normalised ones, they are taken one by one. None of it changes
-    a bit.
+    If no batch is due, or the first time that so many batches are sampled, one call makes the steps only.
+    Environments that are not native or are normalised take one call per step. All ways are bit-identical.
     """
 
     exploration: NativeExplorationPolicy
-    is_mid_update = False  # whether the last `next` was broken off while it learned
+    is_mid_update = False  # whether the last `next` was interrupted while learning
 
     def __init__(self, learner: FusedReplayLearner, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.learner = learner
 
     def next(self, clock: Clock) -> tuple[Transitions | FusedUpdate | None, Progress]:
-        """Collect, and learn from the first batches that are due then where that is one call."""
+        """Collect, and learn from the first due batches in the same call if that is possible."""
         self.is_mid_update = False
         n_steps, core = self._steps_ahead(clock), self._native_core()
         n_due = self._batches_due(self.env_steps, self.env_steps + n_steps * self.env.n_envs)
@@ -72,7 +71,7 @@ class NativeReplaySource(ReplaySource):
         n_due: int,
         sample: tuple[dict[str, Any], Transitions],
     ) -> FusedUpdate:
-        """Make the call; what was collected stays collected if it fails while it learns."""
+        """Make the fused call; if it fails while learning, the collected steps stay stored."""
         self._prepare_steps(n_steps)
         collect_arguments, n_random = self._collect_arguments(n_steps, clock)
         self.replay_sampler.set_beta(1.0 - clock.remaining)
@@ -107,7 +106,7 @@ class NativeReplaySource(ReplaySource):
         return FusedUpdate(update, iteration.seconds)
 
     def _count_steps(self, n_steps: int, ended_episodes: EndedEpisodes | None) -> None:
-        """So many steps are stored."""
+        """Count `n_steps` stored steps and their episodes."""
         self._episodes += to_episodes(ended_episodes, self.env_steps, self.env.n_envs)
         self.vector_steps += n_steps
         self._unreported_steps += n_steps * self.env.n_envs
@@ -115,7 +114,7 @@ class NativeReplaySource(ReplaySource):
         self._obs[:] = self._step_arrays.obs[n_steps]
 
     def _drop_steps(self, n_steps: int, error: BaseException) -> NonFiniteError | None:
-        """Nothing was stored: begin anew; which number was none, where that is why."""
+        """Discard steps that were not stored; return a `NonFiniteError` that locates the number, if any."""
         try:
             if isinstance(error, NonFiniteError):
                 self._n_filled = n_steps
@@ -140,11 +139,11 @@ class NativeReplaySource(ReplaySource):
         self.vector_steps += n_steps
 
     def _native_core(self) -> VecEnv | None:
-        """The environments, where Rust does all that is done to them."""
+        """Return the native environments if nothing is normalised, else None."""
         return native_core(self.env, self.obs_normalizer, self.reward_normalizer)
 
     def _collect_arguments(self, n_steps: int, clock: Clock) -> tuple[CollectArguments, int]:
-        """What the next steps are written to and made of, and at how many of them no policy acts."""
+        """Return the arguments of the next steps, and at how many of them actions are random."""
         arrays, actions = self._step_arrays, self.action_codec
         arrays.obs[0] = self._obs
         elapsed = self._elapsed_fractions(n_steps, clock)
@@ -155,7 +154,7 @@ class NativeReplaySource(ReplaySource):
         return (*columns, *running_sums, noise, bounds), n_steps - len(elapsed)
 
     def _elapsed_fractions(self, n_steps: int, clock: Clock) -> list[float]:
-        """The parts of the run that are over at those of the next steps at which the policy acts."""
+        """Return the elapsed fraction of the run at each of the next steps at which the policy acts."""
         start_step, n, horizon = self.env_steps, self.env.n_envs, clock.horizon or 1
         random_left = -(-(self._random_until - start_step) // n)
         n_random = min(max(random_left, 0), n_steps)

@@ -1,4 +1,4 @@
-"""Rollouts with generalised advantage estimates: a collector and an estimator."""
+"""A collector of rollouts with generalised advantage estimates."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ __all__ = ["RolloutCollector"]
 class RolloutCollector(Collector):
     """Steps `n_envs` environments with a policy and returns rollouts with GAE advantages.
 
-    Episodes go on across rollouts. Terminated episodes are not bootstrapped; truncated ones are,
-    from the value of their final observation (never of the reset state), and the trace is cut at
-    both. Native ids run in Rust, any other id in Gymnasium. On the CPU a rollout holds until the next one,
-    which is collected into the same memory.
+    Episodes continue across rollouts. Terminated episodes are not bootstrapped. Truncated episodes are
+    bootstrapped from the value of their final observation (never of the reset state). The trace is cut at
+    both. Native ids run in Rust, any other id in Gymnasium. On the CPU a rollout is valid until the next
+    one, which overwrites its memory.
 
     Parameters
     ----------
     env_id : Gymnasium id, `gymnasium.Env`, or a callable that makes one
-    n_envs : parallel copies
-    seed : keys environments and exploration
-    device : where the policy runs and the rollout is returned
+    n_envs : number of parallel environments
+    seed : seed of environments and exploration
+    device : device of the policy and of the returned rollout
     gamma, gae_lambda : discount and trace decay
     config : environment settings beyond id and n_envs (normalisation, workers, wrappers)
-    env : a ready `VectorEnv` to use instead of making one
+    env : an existing `VectorEnv` to use instead of making one
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class RolloutCollector(Collector):
         self.gae_lambda = gae_lambda
 
     def collect(self, policy: ActingPolicy, n_steps: int) -> Rollout:
-        """`n_steps` steps of every environment; `self.progress` has the steps and finished episodes.
+        """Collect `n_steps` steps of every environment; `self.progress` has steps and finished episodes.
 
-        On the CPU the rollout is in the collector's own memory, which the next call of `collect` writes
-        over: learn from it before, or keep copies (`rollout.obs.clone()`). `ConfigError` unless `n_steps` is
-        a whole number of at least 1.
+        On the CPU the rollout is in the collector's own memory, which the next call of `collect` overwrites:
+        learn from it before, or keep copies (`rollout.obs.clone()`). `ConfigError` unless `n_steps` is an
+        integer of at least 1.
         """
         rollout = self.collect_in_arena(policy, n_steps)
         gae(rollout, self.gamma, self.gae_lambda)

@@ -1,4 +1,4 @@
-"""The parameters of a module as one flat array, to be handed from one engine to another."""
+"""The parameters of a module as one flat array, to copy them between engines."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["ModuleWeights"]
 
 
 class ModuleWeights:
-    """Reads and writes all parameters of `module`, in the order of its `named_parameters()`.
+    """Reads and writes all parameters of `module`, in the order of `named_parameters()`.
 
-    That is the order of `torch.nn.utils.parameters_to_vector(module.parameters())`.
+    This is the order of `torch.nn.utils.parameters_to_vector(module.parameters())`.
 
     Attributes
     ----------
-    shapes : the shape of each parameter by its name, in order
-    size : how many numbers they are
+    shapes : shapes of the parameters by name, in order
+    size : total number of elements
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -34,7 +34,7 @@ class ModuleWeights:
         self.size = sum(p.numel() for p in self._parameters.values())
 
     def flat(self) -> NDArray[np.float32]:
-        """A copy, float32 `[size]`."""
+        """Return a copy of all parameters, float32 `[size]`."""
         parts = [p.detach().numpy().reshape(-1) for p in self._parameters.values()]
         return np.concatenate(parts, dtype=np.float32)
 
@@ -43,13 +43,14 @@ class ModuleWeights:
         weights: ArrayLike | Tensor | Mapping[str, ArrayLike | Tensor],
         order: Sequence[str] | None = None,
     ) -> NDArray[np.float32]:
-        """What was given as a flat array of its own, float32 `[size]`.
+        """Check `weights` and return them as a new flat array, float32 `[size]`.
 
-        `weights` is such an array, of any real dtype, whose parameters stand in the order `order` (that of
-        `shapes` unless said), or a mapping from names to arrays of the parameters' shapes.
+        `weights` is a flat array of any real dtype, with the parameters in the order of `shapes`, or a
+        mapping from names to arrays of the parameters' shapes. `order` states the order of the names in a
+        flat array; it must be that of `shapes`.
 
-        Raises ShapeError for another size, shape, dtype or order, UnknownNameError for a parameter that
-        there is not or that is missing, NonFiniteError for NaN and infinity; each names the parameter.
+        Raises ShapeError for another size, shape, dtype or order, UnknownNameError for unknown or missing
+        parameters, NonFiniteError for NaN and infinity; each names the parameter.
         """
         self._require_order(order)
         flat = (
@@ -70,7 +71,7 @@ class ModuleWeights:
         return flat
 
     def write(self, flat: NDArray[np.float32]) -> None:
-        """Take over what `require_weights` returned."""
+        """Write the result of `require_weights` to the module."""
         with torch.no_grad():
             for name, part in self._parts(flat):
                 self._parameters[name].copy_(torch.from_numpy(part))
@@ -110,14 +111,14 @@ class ModuleWeights:
 
 
 def _as_float32(label: str, values: Any) -> NDArray[np.float32]:
-    """A float32 copy; ShapeError for what has no real numbers. What overflows becomes infinite."""
+    """Return a float32 copy; numbers that overflow become infinite. `ShapeError` unless all are real."""
     if is_masked(values):
         raise ShapeError(f"{label}: {MASKED_MESSAGE}")
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
     try:
         array = np.asarray(values)
-    except ValueError:  # of lists of uneven length
+    except ValueError:  # lists of unequal lengths
         array = np.asarray(None)
     if array.dtype.kind not in "fiu":
         raise ShapeError(f"{label} are {type(values).__name__} of {array.dtype}, expected real numbers")

@@ -1,4 +1,4 @@
-"""One frozen, torch-free dataclass per algorithm, environment, buffer and logger: the only defaults."""
+"""Frozen, torch-free dataclasses for algorithms, environments, buffers and loggers: the only defaults."""
 
 from rlox.configs.a2c import A2CConfig
 from rlox.configs.bc import BCConfig

@@ -35,7 +35,7 @@ class A2CConfig(OnPolicyConfig):
     )
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """What no field says alone."""
+        """Check fields that depend on each other."""
         super().check(env, buffer)
         if self.rms_prop_tf_like and not self.use_rms_prop:
             raise ConfigError(

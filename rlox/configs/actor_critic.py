@@ -1,4 +1,4 @@
-"""What off-policy algorithms with an actor and critics have in common."""
+"""Configuration that off-policy actor-critic algorithms share."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rlox.configs.off_policy import OffPolicyConfig
 
 @dataclass(frozen=True)
 class ActorCriticConfig(CriticsConfig, OffPolicyConfig):
-    """Defaults follow Stable-Baselines3; an algorithm says its own where they differ."""
+    """Defaults follow Stable-Baselines3; an algorithm overrides those that differ."""
 
     def activation_count(self, actions: int) -> int:
-        """The hidden layers' of the actor and of all critics."""
+        """Return the number of activations in the hidden layers of the actor and all critics."""
         actor, critic = self.hidden_widths
         return 2 * (sum(actor) + self.n_critics * sum(critic)) + 4 * max(*actor, *critic, 1)

@@ -1,4 +1,4 @@
-"""Settings that are valid and probably not meant: what each does, and the remedy."""
+"""Warnings about settings that are valid but probably not intended: the effect of each and the remedy."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rlox.configs.secrets import EnvVarRef, is_secret
 
 __all__ = ["advice", "idle_workers", "rounding_advice"]
 
-ROUNDING_FACTOR = 2  # times the total that was asked for, from which on rounding up is worth a warning
+ROUNDING_FACTOR = 2  # warn if the rounded total is more than this many times the requested one
 
 
 def advice(run: RunConfig) -> list[str]:
-    """What to tell before the run starts."""
+    """Return the warnings to print before the run starts."""
     notes = [
         rounding_advice(run),
         _useless_stop_score(run),
@@ -28,7 +28,7 @@ def advice(run: RunConfig) -> list[str]:
 
 
 def rounding_advice(run: RunConfig) -> str | None:
-    """Where rounding up to whole batches takes a run much further than it was asked to go."""
+    """Warn if rounding up to whole batches makes the run much longer than requested."""
     if run.rounded_steps <= ROUNDING_FACTOR * run.total_steps:
         return None
     return (
@@ -38,7 +38,7 @@ def rounding_advice(run: RunConfig) -> str | None:
 
 
 def idle_workers(env: EnvConfig) -> str | None:
-    """Settings of subprocesses where there are none."""
+    """Warn about settings of subprocesses if there are none."""
     default = EnvConfig()
     idle = [
         f"env.{name}={getattr(env, name)}"
@@ -51,7 +51,7 @@ def idle_workers(env: EnvConfig) -> str | None:
 
 
 def _plaintext_secrets(run: RunConfig) -> list[str]:
-    """Secrets that were typed as they stand."""
+    """Warn about secrets that are given as plain text."""
     code = [
         run.env.wrappers,
         run.env.reward_wrappers,

@@ -1,4 +1,4 @@
-"""How games of the Arcade Learning Environment are shown and played: the standard preprocessing."""
+"""Standard preprocessing of games in the Arcade Learning Environment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DQN = "Mnih et al. 2015, methods and extended data table 1"
 
 
 def is_ale(env_id: str) -> bool:
-    """Whether an id is of a game in the Arcade Learning Environment."""
+    """Return whether an id names a game of the Arcade Learning Environment."""
     return env_id.rpartition(":")[2].startswith("ALE/")
 
 

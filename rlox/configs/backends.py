@@ -1,4 +1,4 @@
-"""Which engine an algorithm's updates are asked of."""
+"""The field that selects the engine of an algorithm's updates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["backend"]
 
 
 def backend() -> Any:
-    """Of algorithms whose updates are one call of Rust or many of torch."""
+    """Return the `backend` field of algorithms that have a native and a torch implementation."""
     return param(
         "auto",
         "engine of the update; native is in Rust, for plain networks of vectors on the CPU; "

@@ -11,7 +11,7 @@ from rlox.configs.params import param
 
 @dataclass(frozen=True)
 class BCConfig(OfflineNetworksConfig):
-    """The likelihood of the dataset's actions."""
+    """Maximises the likelihood of the dataset's actions."""
 
     name: str = param("bc", "the algorithm", choices=("bc",))
     loss: str = param(

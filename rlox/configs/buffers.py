@@ -1,4 +1,4 @@
-"""Buffers: where experience is kept between acting and learning."""
+"""Buffers: the storage of experience between acting and learning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from rlox.configs.params import param
 from rlox.errors import ConfigError
 
-DEFAULT_CAPACITY = 1_000_000  # transitions, unless told; SB3, DQN and SAC
+DEFAULT_CAPACITY = 1_000_000  # transitions, by default; SB3, DQN and SAC
 MAX_CAPACITY = (1 << 30) - 1
 HINDSIGHT_K = 4
 
@@ -23,13 +23,13 @@ _UNITS = {"": 1, "B": 1} | {
 
 @dataclass(frozen=True)
 class BufferConfig:
-    """What the house reads of any buffer."""
+    """The interface of every buffer configuration."""
 
     name: str = param(doc="the buffer")
 
     @property
     def has_schedule(self) -> bool:
-        """Whether something changes with the part of the total that is over."""
+        """Whether a value depends on the fraction of the run that is over."""
         return False
 
     def check(self) -> None:
@@ -45,7 +45,7 @@ class RolloutBufferConfig(BufferConfig):
 
 @dataclass(frozen=True)
 class ReplayConfig(BufferConfig):
-    """Transitions that are drawn again and again, the oldest overwritten first."""
+    """Transitions that are drawn repeatedly; the oldest are overwritten first."""
 
     capacity: int | None = param(
         None,
@@ -62,16 +62,16 @@ class ReplayConfig(BufferConfig):
 
     @property
     def rows(self) -> int | None:
-        """The capacity in transitions; `None` where `memory` says it."""
+        """The capacity in transitions; `None` if `memory` determines it."""
         return self.capacity or (None if self.memory else DEFAULT_CAPACITY)
 
     @property
     def memory_bytes(self) -> int | None:
-        """`memory` as a number."""
+        """`memory` in bytes."""
         return None if self.memory is None else parse_size(self.memory, "buffer.memory")
 
     def check(self) -> None:
-        """The size is said once."""
+        """Raise `ConfigError` if the size is given twice."""
         if self.capacity is not None and self.memory_bytes is not None:
             raise ConfigError(
                 f"buffer.capacity={self.capacity} and buffer.memory={self.memory}: give one of them"
@@ -80,14 +80,14 @@ class ReplayConfig(BufferConfig):
 
 @dataclass(frozen=True)
 class AutoBufferConfig(ReplayConfig):
-    """The buffer that the algorithm uses unless told otherwise; becomes one of the others."""
+    """The algorithm's default buffer; replaced by one of the others."""
 
     name: str = param("auto", "the buffer", choices=("auto",))
 
 
 @dataclass(frozen=True)
 class UniformConfig(ReplayConfig):
-    """Every transition is drawn alike."""
+    """Every transition is drawn with the same probability."""
 
     name: str = param("uniform", "the buffer", choices=("uniform",))
     hindsight: str | None = param(
@@ -104,7 +104,7 @@ class UniformConfig(ReplayConfig):
     )
 
     def check(self) -> None:
-        """What is said of hindsight needs hindsight."""
+        """Raise `ConfigError` for hindsight settings without hindsight."""
         super().check()
         if self.hindsight is None and self.hindsight_k != HINDSIGHT_K:
             raise ConfigError(
@@ -115,7 +115,7 @@ class UniformConfig(ReplayConfig):
 
 @dataclass(frozen=True)
 class PrioritizedConfig(ReplayConfig):
-    """Transitions are drawn by how wrong their value was (Schaul et al. 2016, table 3)."""
+    """Transitions are drawn by their TD error (Schaul et al. 2016, table 3)."""
 
     name: str = param("prioritized", "the buffer", choices=("prioritized",))
     alpha: float = param(
@@ -134,13 +134,13 @@ class PrioritizedConfig(ReplayConfig):
 
     @property
     def has_schedule(self) -> bool:
-        """Beta."""
+        """Whether beta changes."""
         return self.beta != self.beta_final
 
 
 @dataclass(frozen=True)
 class OfflineConfig(BufferConfig):
-    """A dataset from a folder; nothing is added to it."""
+    """A fixed dataset from a folder."""
 
     name: str = param("offline", "the buffer", choices=("offline",))
     path: str | None = param(None, "folder with dataset.safetensors and dataset.json", verbatim=True)
@@ -152,11 +152,11 @@ class OfflineConfig(BufferConfig):
 
     @property
     def memory_bytes(self) -> int | None:
-        """`memory` as a number."""
+        """`memory` in bytes."""
         return None if self.memory is None else parse_size(self.memory, "buffer.memory")
 
     def check(self) -> None:
-        """The size is one."""
+        """Raise `ConfigError` if `memory` is not a size."""
         parse_size(self.memory or "1", "buffer.memory")
 
 
@@ -170,7 +170,7 @@ BUFFER_CONFIGS: dict[str, type[Any]] = {
 
 
 def parse_size(text: str, key: str) -> int:
-    """`"512MiB"` -> bytes; a plain number is bytes."""
+    """Convert a size such as `"512MiB"` to bytes; a plain number is bytes."""
     match = _SIZE.fullmatch(text.strip())
     if match is not None and float(match[1]) > 0:
         unit = (match[2] or "").replace("K", "k")

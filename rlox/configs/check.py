@@ -1,4 +1,4 @@
-"""From plain data to frozen, validated config objects; every error names the key and the remedy."""
+"""Build frozen, validated config objects from plain data; every error names the key and the remedy."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from rlox.errors import ConfigError, UnknownNameError
 
 T = TypeVar("T")
 
-# Groups whose `name` says which dataclass they are.
+# Groups whose `name` selects the dataclass.
 UNIONS: dict[str, Mapping[str, type[Any]]] = {"algo": ALGO_CONFIGS, "buffer": BUFFER_CONFIGS}
 
-# Keys of `algo` in configurations that earlier versions saved; nothing ever read them.
+# Keys of `algo` in configurations that earlier versions saved; they never had an effect.
 OLD_ALGO_KEYS = frozenset({"inference"})
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
@@ -59,11 +59,10 @@ def make(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
 
 
 def make_run(data: Mapping[str, Any], is_new_run: bool = False) -> RunConfig:
-    """The whole run configuration from a composed or saved tree, with what the algorithm brings.
+    """Build a run configuration from a composed or saved tree, with the algorithm's own defaults.
 
-    `is_new_run` is true of a run that is to go from its first step to `total_steps`: one that would learn
-    nothing on the way is refused. A saved one may have been stopped anywhere, and a façade is told its
-    total later.
+    `is_new_run` is true for a run that goes from its first step to `total_steps`: it is refused if it would
+    learn nothing. A saved run may have been stopped anywhere, and a façade gets its total later.
     """
     run = _check_consistency(_with_buffer(make(RunConfig, _with_defaults(data))))
     if is_new_run:
@@ -72,19 +71,19 @@ def make_run(data: Mapping[str, Any], is_new_run: bool = False) -> RunConfig:
 
 
 def upgrade_saved_config(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A saved tree of an earlier version in today's keys.
+    """Convert a tree that an earlier version saved to today's keys.
 
-    Keys that never had an effect are left out. A key that the tree lacks, and whose default is not what
-    runs did before there was the key, gets the value of what they did.
+    Keys that never had an effect are removed. A missing key whose default differs from the earlier behaviour
+    gets the value of that behaviour.
     """
     tree = dict(data)
     if isinstance(algo := data.get("algo"), Mapping):
         tree["algo"] = upgrade_delta({k: v for k, v in algo.items() if k not in OLD_ALGO_KEYS})
     if isinstance(env := data.get("env"), Mapping):
         is_normalized = env.get("normalize_obs") is True or env.get("normalize_reward") is True
-        # algorithms on datasets, which normalise nothing, take no other rule than the default
+        # offline algorithms normalise nothing and accept only the default rule
         legacy_defaults = {"normalize_rule": "sb3"} if is_normalized else {}
-        if not is_text(str(env.get("id"))):  # nothing is reset there
+        if not is_text(str(env.get("id"))):  # text tasks reset nothing
             legacy_defaults["seeding"] = LEGACY
         tree["env"] = {**legacy_defaults, **env}
     return tree
@@ -98,32 +97,32 @@ def require_buffer(algo: str, buffer: str) -> None:
 
 
 def check_integer(cls: type[Any], field: str, value: Any, label: str) -> int:
-    """An argument that stands for a whole-numbered field of `cls`, under the name it has there."""
+    """Check an argument by the integer field of `cls` that it sets; errors call it `label`."""
     dataclass_field = {f.name: f for f in fields(cls)}[field]
     number: int = _parse_field(dataclass_field, int, value, label)
     return number
 
 
 def require_bools(**arguments: object) -> None:
-    """`ConfigError` for arguments that are no bools: a text is true, whatever it says."""
+    """Raise `ConfigError` for arguments that are not bools: any non-empty text would count as true."""
     for name, value in arguments.items():
         if not isinstance(value, bool):
             raise ConfigError(f"{name}={value!r:.60}: expected True or False")
 
 
 def require_device(name: Any) -> None:
-    """`ConfigError` for what is no name of a device; whether it is here shows when a run is made."""
+    """Raise `ConfigError` unless `name` is a device name; building a run checks that the device exists."""
     if not isinstance(name, str) or not _DEVICE.fullmatch(name):
         raise ConfigError(f"device={name}: expected auto, cpu, cuda, cuda:N or mps")
 
 
 def to_plain(config: Any) -> dict[str, Any]:
-    """A config object as plain data (lists, dicts, numbers), ready for yaml or json."""
+    """Convert a config object to plain data (lists, dicts, numbers) for YAML or JSON."""
     return cast(dict[str, Any], _to_plain(asdict(config)))
 
 
 def dotted_items(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and values of a plain configuration."""
+    """Yield the dotted keys and values of a plain configuration."""
     for key, value in data.items() if isinstance(data, Mapping) else ():
         if isinstance(value, Mapping):
             yield from dotted_items(value, f"{prefix}{key}.")
@@ -132,7 +131,7 @@ def dotted_items(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _with_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
-    """`data` with the algorithm's own defaults for the keys that it leaves out."""
+    """Return `data` with the algorithm's own defaults for missing keys."""
     algo = data.get("algo")
     algo_name = algo.get("name") if isinstance(algo, Mapping) else None
     kind = ALGO_CONFIGS.get(algo_name) if isinstance(algo_name, str) else None
@@ -150,16 +149,19 @@ def _with_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
 def _apply_override(
     group: str, name: str, value: Any, node: Mapping[str, Any], kind: type[AlgorithmConfig] | None
 ) -> Mapping[str, Any]:
-    """A group with a default; a buffer's are of the algorithm's own, which `auto` stands for then."""
+    """Return a group with a default added; defaults of a buffer apply only to the algorithm's own buffer.
+
+    In that case `auto` is replaced by the buffer's name.
+    """
     if group != "buffer" or kind is None:
         return {name: value, **node}
     buffer_name = kind.buffers[0] if node.get("name") == "auto" else node.get("name")
-    # any other is refused by its name, later
+    # other names are refused later, by `require_buffer`
     return {name: value, **node, "name": buffer_name} if buffer_name == kind.buffers[0] else node
 
 
 def _with_buffer(run: RunConfig) -> RunConfig:
-    """`auto` becomes the buffer that the algorithm uses, with the size that was asked for."""
+    """Replace `auto` by the algorithm's buffer, with the requested size."""
     if run.buffer.name == "auto":
         buffer_class = BUFFER_CONFIGS[run.algo.default_buffer]
         buffer_fields = {f.name for f in fields(buffer_class)} - {"name"}
@@ -191,7 +193,7 @@ def _check_consistency(run: RunConfig) -> RunConfig:
 
 
 def _require_env_or_none(run: RunConfig) -> None:
-    """One to step in, or none and nothing that would need one."""
+    """Raise `ConfigError` if there is no environment and a setting needs one."""
     if run.env.id != NO_ENV:
         return
     if run.algo.unit != "updates":
@@ -205,7 +207,7 @@ def _require_env_or_none(run: RunConfig) -> None:
 
 
 def _require_episodes(run: RunConfig) -> None:
-    """Keys that say how evaluations play episodes are of runs that play some."""
+    """Raise `ConfigError` for keys about episodes of evaluations that play none."""
     if run.env.id != NO_ENV and run.algo.unit != "samples":
         return
     for name in ("n_envs", "reuse_env", "max_steps"):
@@ -217,7 +219,7 @@ def _require_episodes(run: RunConfig) -> None:
 
 
 def _require_masks(run: RunConfig) -> None:
-    """Masks of actions go to an algorithm that keeps to them, and their name to where they have one."""
+    """Raise `ConfigError` for masks that the algorithm does not support, or a mask name without use."""
     env = run.env
     if env.action_mask != "none" and not run.algo.supports_masks:
         keep = ", ".join(name for name, kind in ALGO_CONFIGS.items() if kind.supports_masks)
@@ -234,7 +236,7 @@ def _require_masks(run: RunConfig) -> None:
 
 
 def _require_game(env: EnvConfig) -> None:
-    """What is said of the preprocessing of games has a game to preprocess."""
+    """Raise `ConfigError` for Atari settings without an Atari game, or without preprocessing."""
     default = AtariConfig()
     changed_names = [name for name, value in asdict(env.atari).items() if value != getattr(default, name)]
     settings_text = ", ".join(
@@ -253,7 +255,7 @@ def _require_game(env: EnvConfig) -> None:
 
 
 def _drop_redundant_anneals(run: RunConfig) -> RunConfig:
-    """A schedule takes the place of a field that would let the same value fall, a preset's for one."""
+    """Switch off annealing of values that have a schedule; a preset may have set it."""
     fields_of = anneal_switches(cast(Any, type(run.algo))).items()
     anneal_names = [anneal for name, anneal in fields_of if not is_constant(getattr(run.algo, name))]
     switched_off: dict[str, Any] = dict.fromkeys(
@@ -263,7 +265,7 @@ def _drop_redundant_anneals(run: RunConfig) -> RunConfig:
 
 
 def require_one_schedule(algo: str, overrides: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` if the user says twice how a value changes."""
+    """Raise `ConfigError` if the user gives two schedules for one value."""
     for name, anneal in anneal_switches(cast(Any, ALGO_CONFIGS[algo])).items():
         if overrides.get(anneal) is True and name in overrides and not is_constant(overrides[name]):
             raise ConfigError(
@@ -273,16 +275,16 @@ def require_one_schedule(algo: str, overrides: Mapping[str, Any]) -> None:
 
 
 def _parse_field(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
-    """The value of a field, checked and converted to its type."""
+    """Check the value of a field and convert it to its type."""
     try:
         return _convert_field(f, hint, value, path)
-    except OverflowError as error:  # of `float`; Python prints no more than 4300 digits
+    except OverflowError as error:  # from `float`; Python prints at most 4300 digits
         expected = f"a value {expected_text(f)}" if expected_text(f) else "a smaller one"
         raise ConfigError(f"{path}: got a number of more than 309 digits, expected {expected}") from error
 
 
 def _convert_field(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
-    if path in UNIONS and (hint is BufferConfig or not is_dataclass(hint)):  # a run's
+    if path in UNIONS and (hint is BufferConfig or not is_dataclass(hint)):  # of RunConfig
         return _make_named(UNIONS[path], value, path)
     if path == "logger":
         return _make_loggers(value)
@@ -350,8 +352,8 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
 def _scalar(kind: type[Any], value: Any, path: str) -> Any:
     if kind is bool and isinstance(value, bool):
         return value
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # NumPy's too
-    float_value = float(value) if is_number else math.nan  # `OverflowError` for one that is too large
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # includes NumPy's numbers
+    float_value = float(value) if is_number else math.nan  # `OverflowError` if it is too large
     if kind is int and float_value.is_integer():
         return int(value)
     if kind is float and is_number:

@@ -1,7 +1,7 @@
-"""Code that a configuration names: `module:Name`, with arguments or without; in Python also the object.
+"""Code that a configuration names: `module:Name`, with or without arguments; in Python also the object.
 
-A configuration that the user typed or wrote is theirs. A run folder is data, which may be anybody's: what
-it names is imported only where the user repeats it, or trusts the folder (`require_trusted`).
+A configuration that the user typed or wrote is trusted. A run folder is data from any source: code that
+it names is imported only if the user repeats the name or trusts the folder (`require_trusted`).
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ __all__ = [
     "spec_name",
 ]
 
-# `module:Name`, or `{"name": "module:Name", **arguments}`, or the object itself, which no file holds.
+# `module:Name`, or `{"name": "module:Name", **arguments}`, or the object itself, which files cannot store.
 Code = str | Mapping[str, Any] | Callable[..., Any]
 
 _PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def code(doc: str, *, names: tuple[str, ...] = (), many: bool = False, plugin: str | None = None) -> Any:
-    """A `param` that names code; besides paths it takes the words `names`, and those by which plugins of
-    the kind `plugin` are found. With `many` a list.
+    """Declare a `param` that names code; with `many`, a list.
+
+    Besides paths it accepts the names in `names` and those of plugins of the kind `plugin`.
     """
     kind = "many" if many else "one"
     return param(() if many else None, doc, code=kind, choices=names or None, plugin=plugin)
 
 
 def as_code(f: Field[Any], value: Any, path: str) -> Any:
-    """What a field of `code` is given, checked; nothing is imported."""
+    """Check the value of a `code` field; import nothing."""
     if f.metadata["code"] == "one":
         return None if value is None else _check_code(f, value, path)
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
@@ -53,7 +54,7 @@ def as_code(f: Field[Any], value: Any, path: str) -> Any:
 
 
 def plain_argument(value: Any, path: str) -> Any:
-    """An argument as files can hold it; `ConfigError` for what is no number, text, list or mapping."""
+    """Return an argument as plain data; raise `ConfigError` unless it is a number, text, list or mapping."""
     if value is None or isinstance(value, (bool, int, float, str, EnvVarRef)):
         return value
     if isinstance(value, Mapping):
@@ -61,7 +62,7 @@ def plain_argument(value: Any, path: str) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain_argument(v, path) for v in value]
     if callable(getattr(value, "item", None)) and getattr(value, "ndim", None) == 0:
-        return value.item()  # a number of NumPy's
+        return value.item()  # a NumPy scalar
     raise ConfigError(
         f"{path}: a {type(value).__name__}, expected a number, text, a list or a mapping; give an object "
         "that has it already, e.g. functools.partial(Wrapper, argument), or lambda: gym.make(...)"
@@ -69,22 +70,22 @@ def plain_argument(value: Any, path: str) -> Any:
 
 
 def spec_name(spec: Code) -> str:
-    """The path or word of a spec that is not an object."""
+    """Return the path or name of a spec that is not an object."""
     return str(spec["name"] if isinstance(spec, Mapping) else spec)
 
 
 def arguments_of(spec: Code) -> dict[str, Any]:
-    """The arguments that a spec comes with."""
+    """Return the arguments of a spec."""
     return {k: v for k, v in spec.items() if k != "name"} if isinstance(spec, Mapping) else {}
 
 
 def display_name(spec: Code) -> str:
-    """What messages and files call it."""
+    """Return the name of a spec in messages and files."""
     return object_name(spec) if callable(spec) else spec_name(spec)
 
 
 def code_paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The key and the path of all code that a configuration object names, and addresses of elsewhere."""
+    """Yield the key and path of all code that a configuration names, and all server addresses."""
     for f in fields(config):
         value, key = getattr(config, f.name), f"{prefix}{f.name}"
         kind = f.metadata.get("code")
@@ -92,7 +93,7 @@ def code_paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield from code_paths(value, f"{key}.")
         elif (kind == "id" and ":" in value) or (kind == "url" and _is_server_used(config, f.name)):
             yield key, value
-        elif kind is None and isinstance(value, Mapping):  # an environment may take an argument for an id
+        elif kind is None and isinstance(value, Mapping):  # an environment may use an argument as an id
             yield from _importable_texts(value, key)
         elif kind in ("one", "many"):
             specs = value if kind == "many" else (value,)
@@ -107,8 +108,8 @@ def require_trusted(
 ) -> None:
     """Raise `ConfigError` for code or secrets that only `source`, a run folder, asks for.
 
-    `user_input` is all that the user has repeated, code anywhere in it and secrets as `key=text`; `remedy`
-    gets the `key=text` that would have to be and says how.
+    `user_input` holds all that the user has repeated: code anywhere in a text, secrets as `key=text`.
+    `remedy` gets the `key=text` settings to repeat and returns the instruction.
     """
     untrusted_code = [
         (key, path, "an address" if "://" in path else "code")
@@ -131,7 +132,7 @@ def require_trusted(
 
 
 def _is_server_used(config: Any, field: str) -> bool:
-    """Whether the server is asked whose address the field `server_url` has: `server` says which it is."""
+    """Return whether the address in the field `server_url` is used, which `server` decides."""
     return getattr(config, field.removesuffix("_url")) is not None
 
 
@@ -147,13 +148,13 @@ def _importable_texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _may_import(text: str) -> bool:
-    """Whether an environment that takes the text for an id, `module:Id`, would have it imported."""
+    """Return whether an environment that uses the text as an id, `module:Id`, would import the module."""
     module, colon, _ = text.partition(":")
     return bool(colon) and all(part.isidentifier() for part in module.split("."))
 
 
 def _is_repeated(path: str, user_input: Iterable[str]) -> bool:
-    """Whether the path stands, whole, in something that the user typed."""
+    """Return whether one of the user's inputs contains the whole path."""
     pattern = re.compile(rf"(?<![\w./-]){re.escape(path)}(?![\w.:/-])")
     return any(pattern.search(text) for text in user_input)
 

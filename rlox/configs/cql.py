@@ -15,7 +15,7 @@ from rlox.errors import ConfigError
 
 @dataclass(frozen=True)
 class CQLConfig(OfflineCriticsConfig):
-    """Of vectors over soft actor-critic, of choices over double DQN, as the paper has them."""
+    """Vector actions use soft actor-critic, discrete ones double DQN, as in the paper."""
 
     action_kinds: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
 
@@ -57,24 +57,24 @@ class CQLConfig(OfflineCriticsConfig):
         only_with="auto_entropy",
     )
     target_update_interval: int = param(1, "updates between steps of the target network", within="[1, inf)")
-    # of soft actor-critic's policy, which has no gSDE here
+    # attributes of the soft actor-critic policy, which has no gSDE here
     use_sde: ClassVar[bool] = False
     log_std_init: ClassVar[float] = 0.0
 
     @property
     def temperature(self) -> tuple[bool, float]:
-        """Whether alpha is learned, and what it is at the start."""
+        """Whether alpha is learned, and its initial value."""
         return self.auto_entropy, self.ent_coef
 
     def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
-        """Of vectors the actor gives means and deviations; of choices there are critics alone."""
+        """Return the widths of actor (means and deviations) and critics; for Discrete only of critics."""
         actor, critic = self.hidden_widths
         if discrete:
             return [(obs_dim, *actor, actions)] * self.n_critics
         return [(obs_dim, *actor, 2 * actions), *[(obs_dim + actions, *critic, 1)] * self.n_critics]
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """What says something of a learned number needs it learned."""
+        """Raise `ConfigError` for settings of a learned value that is not learned."""
         super().check(env, buffer)
         if self.auto_alpha and not self.cql_alpha:
             raise ConfigError(
@@ -83,7 +83,7 @@ class CQLConfig(OfflineCriticsConfig):
         self.reject_without_switch()
 
     def advice(self, env: EnvConfig) -> list[str]:
-        """What is valid and probably not meant."""
+        """Return warnings about settings that are valid but probably not intended."""
         lines = super().advice(env)
         if self.auto_alpha and self.cql_target_value <= 0.0:
             lines.append(

@@ -1,4 +1,4 @@
-"""What algorithms with an actor and critics of observation and action say, wherever batches come from."""
+"""Fields that algorithms with an actor and Q(s, a) critics share, online or offline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlox.errors import ConfigError
 
 @dataclass(frozen=True)
 class CriticsConfig(AlgorithmConfig):
-    """Beside a family of algorithms, of which it comes first among the bases."""
+    """A mixin for a family of algorithms; it comes first among the bases."""
 
     n_encoders: ClassVar[int] = 2
     needs_bounds: ClassVar[bool] = True
@@ -48,12 +48,12 @@ class CriticsConfig(AlgorithmConfig):
         return self.net_arch, self.net_arch if critic is None else critic
 
     def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
-        """The actor's, and each critic's of an observation and a vector."""
+        """Return the widths of the actor and of each critic of an observation and a vector."""
         actor, critic = self.hidden_widths
         return [(obs_dim, *actor, actions), *[(obs_dim + actions, *critic, 1)] * self.n_critics]
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """Networks have a hidden layer."""
+        """Raise `ConfigError` for networks without a hidden layer."""
         super().check(env, buffer)
         encoder = getattr(self, "encoder", "")
         for name, widths in zip(("net_arch", "critic_net_arch"), self.hidden_widths, strict=True):

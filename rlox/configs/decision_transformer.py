@@ -62,19 +62,19 @@ class DecisionTransformerConfig(OfflineAlgorithmConfig):
     )
 
     def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
-        """What is counted of the memory that parameters take: about 12 h^2 of a block, and embeddings."""
+        """Return widths that estimate the parameters: about 12 h^2 per block, and the embeddings."""
         h = self.hidden
         block = [(h, 4 * h), (4 * h, h), (h, 4 * h)]
         embeddings = [(obs_dim, h), (actions, h), (self.max_timesteps, h), (h, actions)]
         return [*block * self.n_layers, *embeddings]
 
     def policy_mismatch(self, other: AlgorithmConfig) -> str:
-        """Heads share their weights out otherwise, returns have another unit, steps further back count."""
+        """Return why weights do not fit: other heads, another return scale or another context length."""
         names = ("n_heads", "return_scale", "context_length")
         return self.first_difference(other, *names) or super().policy_mismatch(other)
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """Heads divide the width."""
+        """Raise `ConfigError` unless the number of heads divides the width."""
         super().check(env, buffer)
         if self.hidden % self.n_heads:
             raise ConfigError(

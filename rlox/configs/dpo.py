@@ -1,4 +1,4 @@
-"""DPO, from pairs that are given or that the model writes (Rafailov et al. 2023, arXiv:2305.18290)."""
+"""DPO, from given or generated pairs (Rafailov et al. 2023, arXiv:2305.18290)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rlox.errors import ConfigError
 
 
 def loss_type() -> Any:
-    """Of pairs."""
+    """Declare the `loss_type` of a preference loss."""
     return param("sigmoid", "of pairs", choices=("sigmoid", "ipo", "hinge", "robust"), source="TRL")
 
 
 def beta() -> Any:
-    """Of a reward that is implicit."""
+    """Declare the `beta` of an implicit reward."""
     return param(0.1, "how much leaving the reference costs", within="(0, inf)", source="TRL")
 
 
@@ -36,7 +36,7 @@ class DPOConfig(TextAlgorithmConfig):
     reference_free: bool = param(False, "without a reference: its log-probabilities count as equal")
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """What the loss refuses is refused before anything is made."""
+        """Raise `ConfigError` for settings that the loss refuses, before anything is built."""
         super().check(env, buffer)
         if self.label_smoothing and self.loss_type not in ("sigmoid", "robust"):
             raise ConfigError(
@@ -47,7 +47,7 @@ class DPOConfig(TextAlgorithmConfig):
 
 @dataclass(frozen=True)
 class OnlineDPOConfig(GenerationConfig):
-    """Online DPO, from pairs that the model writes (Guo et al. 2024, arXiv:2402.04792)."""
+    """Online DPO, from pairs that the model generates (Guo et al. 2024, arXiv:2402.04792)."""
 
     name: str = param("online_dpo", "the algorithm", choices=("online_dpo",))
     loss_type: str = loss_type()

@@ -1,4 +1,4 @@
-"""DQN (Mnih et al. 2015, doi:10.1038/nature14236), with the parts of Rainbow."""
+"""DQN (Mnih et al. 2015, doi:10.1038/nature14236), with the components of Rainbow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
-# Keys that need another one: that, the value that it must have, and what is missing without it.
+# Fields that require another field: its name, its required value, and the reason in the error.
 FIELD_REQUIREMENTS = {
     "noisy_sigma": ("noisy", True, "there is no noise"),
     "n_atoms": ("distribution", "categorical", "there are no atoms"),
@@ -27,7 +27,7 @@ EPSILON_FIELDS = ("exploration_initial_eps", "exploration_final_eps", "explorati
 
 @dataclass(frozen=True)
 class DQNConfig(OffPolicyConfig):
-    """Defaults follow Stable-Baselines3, whose recipe is Atari's; small tasks want their preset."""
+    """Defaults follow Stable-Baselines3, which are for Atari; small tasks need their preset."""
 
     action_kinds: ClassVar[tuple[str, ...]] = ("Discrete",)
     supports_masks: ClassVar[bool] = True
@@ -120,7 +120,7 @@ class DQNConfig(OffPolicyConfig):
     net_arch: tuple[int, ...] = param((64, 64), "hidden layer widths", within="[1, 65536]", source="SB3")
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """Exploration is said once, and nothing of a part that is not there."""
+        """Raise `ConfigError` for two kinds of exploration, or settings of a component that is off."""
         super().check(env, buffer)
         default = {f.name: f.default for f in fields(self)}
         changed = [name for name in EPSILON_FIELDS if getattr(self, name) != default[name]]
@@ -150,22 +150,22 @@ class DQNConfig(OffPolicyConfig):
 
     @property
     def has_schedule(self) -> bool:
-        """Epsilon too, where there is one."""
+        """Whether a value changes over the run; epsilon counts if it is used."""
         if self.noisy or self.exploration_eps is not None:
             return super().has_schedule
         return super().has_schedule or self.exploration_initial_eps != self.exploration_final_eps
 
     @property
     def outputs_per_action(self) -> int:
-        """What the network says of each action."""
+        """The number of network outputs for each action."""
         return {"none": 1, "categorical": self.n_atoms, "quantile": self.n_quantiles}[self.distribution]
 
     def layer_widths(self, obs_dim: int, actions: int, discrete: bool = True) -> list[tuple[int, ...]]:
-        """One; of noisy layers another with the deviations."""
+        """Return the widths of the network; noisy layers count twice, for their deviations."""
         return [(obs_dim, *self.net_arch, actions * self.outputs_per_action)] * (2 if self.noisy else 1)
 
     def native_obstacle(self, discrete: bool, has_masks: bool) -> str:
-        """It learns values of vectors, without noise, masks and distributions."""
+        """Return the unsupported feature: masks, noisy layers or a distribution of returns."""
         if has_masks:
             return "native does not learn DQN with masks of actions (env.action_mask)"
         if self.noisy:
@@ -175,14 +175,14 @@ class DQNConfig(OffPolicyConfig):
         return ""
 
     def activation_count(self, actions: int) -> int:
-        """With what is said of every action, and of a distribution each number beside each."""
+        """Return the number of activations; a distribution adds its outputs and all pairs of them."""
         hidden = super().activation_count(actions)
         if self.distribution == "none":
             return hidden
         return hidden + 3 * actions * self.outputs_per_action + 4 * self.outputs_per_action**2
 
     def policy_mismatch(self, other: AlgorithmConfig) -> str:
-        """Atoms elsewhere are other values; as many quantiles as atoms have the same shapes."""
+        """Return why weights do not fit. Other atoms are other values, even if the shapes are the same."""
         if isinstance(other, DQNConfig):
             names = ["distribution"]
             names += ["v_min", "v_max"] if self.distribution == "categorical" else []

@@ -1,4 +1,4 @@
-"""What the networks of all algorithms make of images; nothing of it says anything without one."""
+"""Fields for image encoders, which all algorithms share; they have no effect without images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONVOLUTIONS = ("nature", "impala", "small")
 
 
 def encoder() -> Any:
-    """The network of each image."""
+    """Declare the field for the encoder of each image."""
     return param(
         "auto",
         "network of each image in the observations. nature: from 36x36 on; impala: residual; small: grids of "
@@ -23,7 +23,7 @@ def encoder() -> Any:
 
 
 def features() -> Any:
-    """How many numbers an image becomes."""
+    """Declare the field for the number of features of an image."""
     return param(
         None,
         "numbers that each image becomes, before net_arch; null: 512 (nature), 256 (impala), 128 (small)",
@@ -33,7 +33,7 @@ def features() -> Any:
 
 
 def channels() -> Any:
-    """Where the channels of images are."""
+    """Declare the field for the position of the channels dimension."""
     return param(
         "auto",
         "whether an image's channels are its first or last dimension; auto: the smaller one of them",

@@ -1,4 +1,4 @@
-"""Environments: which one, how many, by which engine, with which normalisation."""
+"""Environments: id, number of copies, backend, wrappers and normalisation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WRAPPER_NAMES = (
     "time_aware_observation",
 )
 
-KEYED, LEGACY = "keyed", "long"  # long: of runs that began before there was env.seeding
+KEYED, LEGACY = "keyed", "long"  # long: for runs from before env.seeding existed
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class EnvConfig:
 
     @property
     def gymnasium_only(self) -> tuple[str, ...]:
-        """The settings of this configuration that Gymnasium's environments have and native ones have not."""
+        """The settings here that only Gymnasium environments support, as `env.<name>`."""
         default = EnvConfig(seeding=LEGACY if self.seeding == LEGACY else KEYED)
         return tuple(
             f"env.{name}" for name in _GYMNASIUM_ONLY_FIELDS if getattr(self, name) != getattr(default, name)
@@ -155,13 +155,13 @@ class EnvConfig:
 
     @property
     def has_normalization(self) -> bool:
-        """Whether `normalize_rule` says anything."""
+        """Whether `normalize_rule` has an effect."""
         return self.normalize_obs or self.normalize_reward
 
     def require_normalization(self) -> None:
-        """`ConfigError` for a rule other than the default where nothing is normalised.
+        """Raise `ConfigError` for a rule other than the default if nothing is normalised.
 
-        For what a user gives: a preset, and the configuration of a saved run, may have an idle one.
+        For settings from the user: a preset or the configuration of a saved run may contain an unused rule.
         """
         if not self.has_normalization and self.normalize_rule != type(self).normalize_rule:
             raise ConfigError(

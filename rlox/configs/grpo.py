@@ -1,4 +1,4 @@
-"""GRPO and its descendants (Shao et al. 2024, arXiv:2402.03300)."""
+"""GRPO and its variants (Shao et al. 2024, arXiv:2402.03300)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlox.errors import ConfigError
 
 @dataclass(frozen=True)
 class GRPOConfig(GroupConfig):
-    """Completions beside others of the same prompt, token by token."""
+    """Compares completions with others of the same prompt, with a loss for each token."""
 
     name: str = param("grpo", "the algorithm", choices=("grpo",))
     loss_type: str = param(
@@ -52,7 +52,7 @@ class GRPOConfig(GroupConfig):
     correction_max: float = param(3.0, "the largest weight of a correction", within="(0, inf)", source="TRL")
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """What the loss refuses is refused before anything is made."""
+        """Raise `ConfigError` for settings that the loss refuses, before anything is built."""
         super().check(env, buffer)
         if self.kl_coef and self.kl_estimator == "k1" and not self.kl_correction:
             raise ConfigError(
@@ -74,20 +74,20 @@ class GRPOConfig(GroupConfig):
             )
 
 
-MAX_MAGNITUDE = 1e300  # numbers that sums of floats have room for
+MAX_MAGNITUDE = 1e300  # larger numbers could overflow in sums of floats
 
 
 def _max_ratio(clip_eps: float, clip_eps_high: float | None) -> float:
-    """The upper end of the range of ratios."""
+    """Return the upper end of the range of ratios."""
     return 1.0 + (clip_eps if clip_eps_high is None else clip_eps_high)
 
 
 def upgrade_delta(algo: Mapping[str, Any]) -> dict[str, Any]:
-    """A saved `algo` whose delta, if it is below the range of ratios, is the end of that: it did the same."""
+    """Return a saved `algo` with `delta` raised to the end of the ratio range; the effect is the same."""
     delta: Any = algo.get("delta")
     high: Any = algo.get("clip_eps_high")
     high = algo.get("clip_eps", GRPOConfig.clip_eps) if high is None else high
     are_numbers = all(type(value) in (int, float) and abs(value) < MAX_MAGNITUDE for value in (delta, high))
     if algo.get("name") != "grpo" or not are_numbers:
-        return dict(algo)  # it is refused by its name later
+        return dict(algo)  # `make_run` refuses it later
     return {**algo, "delta": max(delta, 1.0 + high)}

@@ -1,4 +1,4 @@
-"""Hybrid PPO: PPO whose rollouts are collected in Rust while torch learns from them."""
+"""Hybrid PPO: Rust collects the rollouts, torch learns from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HybridPPOConfig(PPOConfig):
     backend: str = param("cpu", "engine of rollouts, in Rust; updates are torch's", choices=("cpu",))
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """What no field says alone."""
+        """Check fields that depend on each other."""
         super().check(env, buffer)
         gymnasium_only = list(env.gymnasium_only)
         if env.backend not in ("auto", "native"):

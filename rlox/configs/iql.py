@@ -12,7 +12,7 @@ from rlox.configs.params import param
 
 @dataclass(frozen=True)
 class IQLConfig(OfflineCriticsConfig):
-    """Defaults are the paper's for locomotion, but that rewards are as they are."""
+    """Defaults are the paper's for locomotion, except that rewards are not scaled."""
 
     n_encoders: ClassVar[int] = 3
 
@@ -40,10 +40,10 @@ class IQLConfig(OfflineCriticsConfig):
     )
 
     def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
-        """With the value of an observation."""
+        """Return the widths, including those of the state value network."""
         return [*super().layer_widths(obs_dim, actions), (obs_dim, *self.hidden_widths[1], 1)]
 
     @property
     def has_schedule(self) -> bool:
-        """The cosine is over the total too."""
+        """Whether a value depends on the total; the cosine schedule does."""
         return self.cosine_actor or super().has_schedule

@@ -1,4 +1,4 @@
-"""What records a run beside `metrics.jsonl`, one frozen dataclass a logger."""
+"""Loggers that record a run besides `metrics.jsonl`, one frozen dataclass each."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ STORE_SCHEMES = (
     "postgresql",
     "mysql",
     "mssql",
-)  # of MLflow's, those that are known here
-TRACKING_URI_REFERENCE = f"${{oc.env:{TRACKING_URI}}}"  # what files have in place of an address
+)  # the schemes of MLflow stores that rlox supports
+TRACKING_URI_REFERENCE = f"${{oc.env:{TRACKING_URI}}}"  # files contain this instead of an address
 
 
 @dataclass(frozen=True)
 class CsvConfig:
-    """`metrics.csv` beside `metrics.jsonl`, one column a metric."""
+    """`metrics.csv` beside `metrics.jsonl`, one column per metric."""
 
     name: str = param("csv", "the logger", choices=("csv",))
 
@@ -58,7 +58,7 @@ class JsonlConfig:
 
 @dataclass(frozen=True)
 class WandbConfig:
-    """Weights & Biases: files under `wandb/`, or the server that the environment names."""
+    """Weights & Biases: files under `wandb/`, or the server that the environment variables name."""
 
     name: str = param("wandb", "the logger", choices=("wandb",))
     mode: str = param(
@@ -74,7 +74,7 @@ class WandbConfig:
 
 @dataclass(frozen=True)
 class MlflowConfig:
-    """MLflow: a store of the run's own under `mlruns/`, or the one that an address names."""
+    """MLflow: a store in the run folder under `mlruns/`, or the one at an address."""
 
     name: str = param("mlflow", "the logger", choices=("mlflow",))
     experiment: str = param("rlox", "the experiment that the run belongs to")
@@ -86,7 +86,7 @@ class MlflowConfig:
     checkpoints: bool = param(False, "also send the newest and the best checkpoint, once at the end")
 
     def __post_init__(self) -> None:
-        """Keep an address that is given out of what is written, shown and compared."""
+        """Wrap a given address so that it is not written, shown or compared."""
         uri: object = self.tracking_uri
         if not isinstance(uri, str) or uri == TRACKING_URI_REFERENCE:
             return
@@ -109,13 +109,13 @@ class MlflowConfig:
 
     @property
     def has_address(self) -> bool:
-        """Whether the address is known already, and not only where to ask for it."""
+        """Whether the address is already known, and not only the variable that holds it."""
         uri: object = self.tracking_uri
         return isinstance(uri, EnvVarRef)
 
     @property
     def address(self) -> str | None:
-        """Where rows go; `None` for the store in the run folder, `ConfigError` where nobody says."""
+        """The store's address; `None` for the store in the run folder, `ConfigError` if it is unknown."""
         uri: object = self.tracking_uri
         if isinstance(uri, EnvVarRef):
             return str(uri.value)

@@ -1,4 +1,4 @@
-"""Names near one that is unknown. A far-off one misleads more than none."""
+"""Suggestions for misspelt names. A wrong suggestion is worse than none."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from difflib import SequenceMatcher
 __all__ = ["near_names", "nearest"]
 
 CUTOFF = 0.65  # of difflib's ratio, on the parts that differ
-CONTAINED_SCORE = 0.7  # what a name counts for that is part of another
-WORD_WEIGHT = 0.9  # what being near one word counts of being near
-MIN_PART_LENGTH = 3  # characters of a name or word that is looked for in another
-SCORE_MARGIN = 0.05  # how much worse than the best one another may be
+CONTAINED_SCORE = 0.7  # score of a name that is part of an option
+WORD_WEIGHT = 0.9  # weight of similarity to a single word
+MIN_PART_LENGTH = 3  # minimum length of a name or word to be compared
+SCORE_MARGIN = 0.05  # maximum distance from the best score
 VERSION_SUFFIX = re.compile(r"-v\d+$")
 
 
 def nearest(name: str, options: Iterable[str], prefix: str = "") -> str:
-    """`; did you mean 'x' or 'y'?` for the closest options, or an empty string.
+    """Return `; did you mean 'x' or 'y'?` for the closest options, or an empty string.
 
-    `prefix` is what stands before each of them where it is to be written.
+    `prefix` is put in front of each of them.
     """
     matches = [f"{prefix}{option}" for option in near_names(name, options)]
     return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""
 
 
 def near_names(name: str, options: Iterable[str], count: int = 3) -> list[str]:
-    """The options that are near, the nearest first: upper and lower case are one."""
+    """Return the options similar to `name`, the most similar first; case is ignored."""
     scored_options: list[tuple[float, float, str]] = []
     for option in map(str, options):
         score = _score(*_strip_common(str(name).casefold(), option.casefold()))
@@ -39,7 +39,7 @@ def near_names(name: str, options: Iterable[str], count: int = 3) -> list[str]:
 
 
 def _strip_common(name: str, option: str) -> tuple[str, str]:
-    """Both without what says nothing of how near they are: a group that they share, versions, a namespace."""
+    """Remove what does not distinguish names: shared groups, versions, a namespace."""
     while "." in name and "." in option and name.split(".")[0] == option.split(".")[0]:
         name, option = name.partition(".")[2], option.partition(".")[2]
     name, option = VERSION_SUFFIX.sub("", name), VERSION_SUFFIX.sub("", option)
@@ -49,7 +49,7 @@ def _strip_common(name: str, option: str) -> tuple[str, str]:
 
 
 def _score(name: str, option: str) -> float:
-    """How near they are: as a whole, or the name to one of the option's words."""
+    """Return the similarity of a name to an option, or to one of the option's words."""
     words = [word for word in option.split("_") if len(word) >= MIN_PART_LENGTH]
     word_score = max((_ratio(name, word) for word in words), default=0.0)
     contained = CONTAINED_SCORE if len(name) >= MIN_PART_LENGTH and name in option else 0.0

@@ -1,4 +1,4 @@
-"""What a run that begins may not combine; the runs of earlier versions that did go on with it."""
+"""Combinations that new runs may not use; runs of earlier versions that use them can continue."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["check_new_run"]
 
 
 def check_new_run(run: RunConfig) -> None:
-    """`ConfigError` for what users may no longer ask for together. Not asked of a saved configuration."""
+    """Raise `ConfigError` for combinations that a new run may not use. Not for saved configurations."""
     _require_masks_of_each_step(run)
     _require_one_unit_of_rewards(run)
 
 
 def _require_masks_of_each_step(run: RunConfig) -> None:
-    """An action that is repeated is taken in states whose masks nobody has looked at."""
+    """Raise `ConfigError` for masks with action repeat: the mask is not checked before a repeated action."""
     env = run.env
     for name in ("action_repeat", "repeat_action_probability"):
         value = getattr(env, name)
@@ -29,7 +29,7 @@ def _require_masks_of_each_step(run: RunConfig) -> None:
 
 
 def _require_one_unit_of_rewards(run: RunConfig) -> None:
-    """Rewards for another goal are those of `compute_reward`, for one step of the environment."""
+    """Raise `ConfigError` for hindsight with other reward units: `compute_reward` is for a single step."""
     env, buffer = run.env, run.buffer
     if not isinstance(buffer, UniformConfig) or buffer.hindsight is None:
         return

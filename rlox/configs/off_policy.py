@@ -1,4 +1,4 @@
-"""What algorithms on replayed transitions have in common."""
+"""Configuration that algorithms with a replay buffer share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlox.errors import ConfigError
 
 @dataclass(frozen=True)
 class OffPolicyConfig(AlgorithmConfig):
-    """Defaults follow Stable-Baselines3; an algorithm says its own where they differ.
+    """Defaults follow Stable-Baselines3; an algorithm overrides those that differ.
 
     Steps are environment steps, all copies together, so that `train_freq`, `gradient_steps` and
     `replay_ratio` mean the same for any `env.n_envs`.
@@ -26,7 +26,7 @@ class OffPolicyConfig(AlgorithmConfig):
     buffers: ClassVar[tuple[str, ...]] = ("uniform", "prioritized")
     action_kinds: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
     default_overrides: ClassVar[dict[str, Any]] = {"env.n_envs": 1}
-    # Networks that see observations with an encoder of their own.
+    # The number of networks with their own encoder for observations.
     n_encoders: ClassVar[int] = 1
 
     name: str = param(doc="the algorithm")
@@ -65,28 +65,28 @@ class OffPolicyConfig(AlgorithmConfig):
 
     @property
     def default_buffer(self) -> str:
-        """Prioritized where that is asked for."""
+        """`prioritized` if the field of that name is true."""
         return "prioritized" if self.prioritized else self.buffers[0]
 
     def batch_steps(self, n_envs: int) -> int:
-        """One step of every environment."""
+        """Return the number of environments: one batch is one step of each."""
         return n_envs
 
     def layer_widths(self, obs_dim: int, actions: int, discrete: bool = True) -> list[tuple[int, ...]]:
-        """Widths of the layers that learn, for the memory that they take."""
+        """Return the layer widths of the trained networks, for estimates of memory."""
         return [(obs_dim, *self.net_arch, actions)]
 
     def widest_layer(self, features: int, actions: int, discrete: bool) -> int:
-        """Of the networks that learn."""
+        """Return the widest layer of the trained networks."""
         return max(w for sizes in self.layer_widths(features, actions, discrete) for w in sizes)
 
     def activation_count(self, actions: int) -> int:
-        """Numbers that learning from a row of a batch takes: the hidden layers' of the networks."""
+        """Return the number of hidden activations that learning from one row takes."""
         return 2 * sum(self.net_arch) + 4 * max(self.net_arch, default=0)
 
     def gradient_steps_between(self, before: int, after: int) -> int:
-        """Batches that are due for the environment steps from `before` (excluded) to `after`."""
-        first, last = before // self.train_freq, after // self.train_freq  # trainings until then
+        """Return the number of batches due for the environment steps from `before` (excluded) to `after`."""
+        first, last = before // self.train_freq, after // self.train_freq  # trainings until each of them
         if self.replay_ratio is not None:
             ratio = self.replay_ratio * self.train_freq
             return int(last * ratio) - int(first * ratio)
@@ -94,7 +94,7 @@ class OffPolicyConfig(AlgorithmConfig):
         return (last - first) * steps_per_training
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """What no field says alone."""
+        """Check fields that depend on each other."""
         if self.replay_ratio is not None and self.gradient_steps != 1:
             raise ConfigError(
                 f"algo.replay_ratio={self.replay_ratio} and algo.gradient_steps={self.gradient_steps}: "
@@ -123,7 +123,7 @@ class OffPolicyConfig(AlgorithmConfig):
             )
 
     def check_total(self, total: int) -> None:
-        """A batch is learned from before the end."""
+        """Raise `ConfigError` if the run would end before its first update."""
         if not self.gradient_steps_between(min(self.learning_starts, total), total):
             raise ConfigError(
                 f"algo.learning_starts={self.learning_starts} and total_steps={total}: no training is due "

@@ -1,4 +1,4 @@
-"""What algorithms on a dataset have in common."""
+"""Configuration that algorithms on a dataset share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
-# What would say how an environment is stepped in training, and the only value of each.
+# Fields about stepping environments in training, with the only value that is allowed.
 UNUSED_ENV_FIELDS: dict[str, Any] = {
     "n_envs": 1,
     "workers": "sync",
@@ -25,14 +25,14 @@ UNUSED_ENV_FIELDS: dict[str, Any] = {
     "reward_clip": None,
 }
 NO_ENV = "none"  # env.id of a run that learns from a dataset and is not evaluated
-# Files that datasets are read from and written to.
+# File formats that datasets are read from and written to.
 FORMATS = ("rlox", "minari", "d4rl", "npz", "parquet")
 DATASET_FIELDS = {"normalize_obs": "standardize_obs", "reward_scale": "scale_rewards"}
 
 
 @dataclass(frozen=True)
 class OfflineAlgorithmConfig(AlgorithmConfig):
-    """They count updates; the environment is only needed to evaluate."""
+    """Offline algorithms count updates; the environment is only needed for evaluation."""
 
     unit: ClassVar[Literal["env_steps", "updates", "samples"]] = "updates"
     batch_name: ClassVar[str] = "updates"
@@ -64,20 +64,20 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
     )
     backend: str = param("torch", "engine of the update", choices=("torch",))
 
-    # Networks that see observations with an encoder of their own.
+    # The number of networks with their own encoder for observations.
     n_encoders: ClassVar[int] = 1
 
     @property
     def has_sizes(self) -> bool:
-        """Whether numbers of the configuration may stand for spaces."""
+        """Whether the configuration gives the sizes of the spaces."""
         return self.obs_dim is not None
 
     def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
-        """Widths of the layers that learn, for the memory that they take."""
+        """Return the layer widths of the trained networks, for estimates of memory."""
         return []
 
     def widest_layer(self, features: int, actions: int, discrete: bool) -> int:
-        """Of the networks that learn."""
+        """Return the widest layer of the trained networks."""
         return max(w for sizes in self.layer_widths(features, actions, discrete) for w in sizes)
 
     def _dataset_field_hint(self, key: str) -> str:
@@ -86,7 +86,7 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
         return f", algo.{field} is what is meant of a dataset" if has_field else ""
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """Nothing is asked of an environment that has no effect."""
+        """Raise `ConfigError` for environment settings that have no effect."""
         for key, required_value in UNUSED_ENV_FIELDS.items():
             value = getattr(env, key)
             if value != required_value:
@@ -99,7 +99,7 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
 
 @dataclass(frozen=True)
 class OfflineNetworksConfig(OfflineAlgorithmConfig):
-    """Those whose networks are layers one after the other, behind encoders where there are images."""
+    """Offline algorithms with MLPs, behind encoders for images."""
 
     net_arch: tuple[int, ...] = param((256, 256), "hidden layer widths", within="[1, 65536]")
     encoder: str = encoders.encoder()
@@ -108,12 +108,12 @@ class OfflineNetworksConfig(OfflineAlgorithmConfig):
     activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
 
     def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
-        """One network."""
+        """Return the widths of the one network."""
         return [(obs_dim, *self.net_arch, actions)]
 
 
 def format_value(value: Any) -> str:
-    """A value as the command line takes it."""
+    """Return a value as it is written on the command line."""
     if isinstance(value, bool):
         return str(value).lower()
     return "null" if value is None else "[]" if value == () else str(value)

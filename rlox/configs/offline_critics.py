@@ -1,4 +1,4 @@
-"""What offline algorithms with critics have in common."""
+"""Configuration that offline algorithms with critics share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BY_RETURNS = "returns"
 
 @dataclass(frozen=True)
 class OfflineCriticsConfig(CriticsConfig, OfflineNetworksConfig):
-    """Policies act in [-1, 1], which stands for the whole of an action's bounds."""
+    """Policies act in [-1, 1], which is scaled to the bounds of the action space."""
 
     action_kinds: ClassVar[tuple[str, ...]] = ("Box",)
 
@@ -35,11 +35,11 @@ class OfflineCriticsConfig(CriticsConfig, OfflineNetworksConfig):
 
     @property
     def reward_factor(self) -> float | None:
-        """The number; None: by the returns of the dataset."""
+        """The factor; None: determined by the dataset's returns."""
         return None if self.scale_rewards == BY_RETURNS else float(self.scale_rewards)
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """Rewards are scaled by a positive number or by returns."""
+        """Raise `ConfigError` unless rewards are scaled by a positive number or by returns."""
         super().check(env, buffer)
         try:
             factor = self.reward_factor

@@ -1,4 +1,4 @@
-"""What algorithms on rollouts of their own policy have in common."""
+"""Configuration that on-policy algorithms share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlox.errors import ConfigError
 
 @dataclass(frozen=True)
 class OnPolicyConfig(AlgorithmConfig):
-    """Defaults follow Stable-Baselines3; an algorithm says its own where they differ."""
+    """Defaults follow Stable-Baselines3; an algorithm overrides those that differ."""
 
     batch_name: ClassVar[str] = "rollouts"
     shrink_hint: ClassVar[str] = "lower algo.n_steps or env.n_envs"
@@ -76,11 +76,11 @@ class OnPolicyConfig(AlgorithmConfig):
         return self.net_arch, self.net_arch if critic is None else critic
 
     def batch_steps(self, n_envs: int) -> int:
-        """Environment steps of one rollout."""
+        """Return the environment steps of one rollout."""
         return self.n_steps * n_envs
 
     def advice(self, env: EnvConfig) -> list[str]:
-        """What has no effect beside a policy of the user's own."""
+        """Warn about fields that have no effect with a user's policy."""
         if self.policy is None:
             return []
         builtin_policy_fields = (
@@ -100,7 +100,7 @@ class OnPolicyConfig(AlgorithmConfig):
         return [f"{', '.join(idle)}: no effect beside a policy of your own"] if idle else []
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """What no field says alone."""
+        """Check fields that depend on each other."""
         for name, widths in zip(("net_arch", "critic_net_arch"), self.hidden_widths, strict=True):
             if not widths and (self.use_sde or self.encoder not in encoders.CONVOLUTIONS):
                 raise ConfigError(

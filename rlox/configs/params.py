@@ -1,7 +1,6 @@
-"""`param(...)`: a config field that knows its meaning, its range and its source.
+"""`param(...)`: a config field with its default, meaning, range and source.
 
-The same declaration is the default, the validation rule and the line in `rlox train --help`,
-so the three cannot drift apart.
+Defaults, validation and `rlox train --help` all use this one declaration, so they always agree.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ def param(
 ) -> Any:
     """Declare a config field.
 
-    `within` is an interval such as `"(0, 1]"`, `besides` values outside it that are allowed too;
-    `choices` the allowed values; `instead_of` the fields beside it that say the same in another way,
-    of which one is given; `only_with` the switch beside it without which it says nothing; `source`
-    where the default comes from (paper, table, library); `verbatim`
-    says that it is a path or the like: any text, also on the command line; `scheduled` that it may
-    change over the run (`configs.schedules`), `anneals` the field that it lets fall to 0;
-    `code` that it names code of the user's (`configs.code`): one, many, or id for an environment's;
-    `plugin` the kind of plugins whose names it takes as well; `hint` what is said of a value of another
-    type besides; `null_word` a word that means null.
+    `within` is an interval such as `"(0, 1]"`; `besides` lists values outside of it that are also allowed.
+    `choices` lists the allowed values. `instead_of` names fields that set the same thing in another way; only
+    one of them may be given. `only_with` names the switch without which the field has no effect. `source` is
+    the origin of the default (paper, table, library). `verbatim` allows any text, such as a path, also on
+    the command line. `scheduled`: the value may change over the run (`configs.schedules`). `anneals` names
+    the field that this switch decreases to 0. `code`: the field names user code (`configs.code`): one, many,
+    id for an environment's id, or url for a server's address. `plugin` is the kind of plugins whose names are
+    also allowed. `hint` is added to the error for a value of the wrong type. `null_word` is a word that
+    means null.
     """
     if within is not None:
         parse_interval(within)
@@ -72,28 +71,28 @@ def param(
 
 
 def default_of(f: Field[Any]) -> Any:
-    """What a field is unless it is given; `dataclasses.MISSING` where it has to be."""
+    """Return the default of a field; `dataclasses.MISSING` if it is required."""
     return f.default if f.default_factory is MISSING else f.default_factory()
 
 
 @functools.cache
 def type_hints_of(cls: type[Any]) -> Mapping[str, Any]:
-    """The types that a dataclass declares, by field; evaluated once, as every value is checked by them."""
+    """Return the field types of a dataclass; cached, because every value is checked against them."""
     return typing.get_type_hints(cls)
 
 
 def object_name(value: Any) -> str:
-    """An object of the user's as files say it, which cannot hold it: `<Name>`."""
+    """Return `<Name>`, the text that files contain for a Python object."""
     return f"<{getattr(value, '__qualname__', None) or type(value).__name__}>"
 
 
 def is_object_name(text: str) -> bool:
-    """Whether the text stands for an object."""
+    """Return whether the text stands for a Python object."""
     return text.startswith("<") and text.endswith(">")
 
 
 def parse_interval(text: str) -> tuple[bool, float, float, bool]:
-    """`"(0, 1]"` -> (open at the low end, 0.0, 1.0, open at the high end)."""
+    """Parse an interval: `"(0, 1]"` -> (open at the low end, 0.0, 1.0, open at the high end)."""
     match = _INTERVAL.match(text)
     if match is None:
         raise ValueError(f"not an interval: {text!r}")
@@ -102,7 +101,7 @@ def parse_interval(text: str) -> tuple[bool, float, float, bool]:
 
 
 def is_inside(value: float, interval: str) -> bool:
-    """Whether `value` lies in `interval`; NaN never does."""
+    """Return whether `value` lies in `interval`; NaN never does."""
     open_low, low, high, open_high = parse_interval(interval)
     if math.isnan(value):
         return False
@@ -112,7 +111,7 @@ def is_inside(value: float, interval: str) -> bool:
 
 
 def expected_text(f: Field[Any]) -> str:
-    """What a field accepts beyond its type, in words: `one of a, b` or `in (0, 1]`."""
+    """Return a description of what a field accepts beyond its type: `one of a, b` or `in (0, 1]`."""
     if f.metadata.get("choices"):
         return "one of " + ", ".join(str(c) for c in f.metadata["choices"])
     if f.metadata.get("within"):

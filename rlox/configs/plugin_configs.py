@@ -1,4 +1,4 @@
-"""Configurations that plugins bring: what one has to be for the rest of the house to read it."""
+"""Checks of the configuration classes that plugins provide."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["algorithm_config", "logger_config"]
 
 
 def algorithm_config(entry: PluginEntry, plugin: Any, setting: str) -> Any:
-    """The configuration class of an algorithm; `ConfigError` for what is none."""
+    """Return the configuration class of an algorithm plugin; raise `ConfigError` if it is invalid."""
     if not isinstance(plugin, AlgorithmPlugin):
         raise entry.kind_error(setting, "a rlox.plugins.AlgorithmPlugin")
     kind = _require_named_dataclass(entry, plugin.config, setting)
@@ -25,14 +25,14 @@ def algorithm_config(entry: PluginEntry, plugin: Any, setting: str) -> Any:
 
 
 def logger_config(entry: PluginEntry, plugin: Any, setting: str) -> Any:
-    """The configuration class of a logger; `ConfigError` for what is none."""
+    """Return the configuration class of a logger plugin; raise `ConfigError` if it is invalid."""
     if not isinstance(plugin, LoggerPlugin):
         raise entry.kind_error(setting, "a rlox.plugins.LoggerPlugin")
     return _require_named_dataclass(entry, plugin.config, setting)
 
 
 def _require_named_dataclass(entry: PluginEntry, kind: Any, setting: str) -> type[Any]:
-    """A frozen dataclass whose name is the plugin's: by it a saved configuration finds it again."""
+    """Require a frozen dataclass with the plugin's name, by which a saved configuration finds it."""
     frozen = isinstance(kind, type) and is_dataclass(kind) and cast(Any, kind).__dataclass_params__.frozen
     name = {f.name: f for f in fields(kind)}.get("name") if frozen else None
     if name is None or (name.default, name.metadata.get("choices")) != (entry.name, (entry.name,)):

@@ -10,12 +10,12 @@ from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 
-DIVISOR_SEARCH_RANGE = 4096  # how far from a batch size another one is looked for that divides the rollout
+DIVISOR_SEARCH_RANGE = 4096  # maximum distance of a suggested batch size that divides the rollout
 
 
 @dataclass(frozen=True)
 class PPOConfig(OnPolicyConfig):
-    """Defaults follow Stable-Baselines3, with 8 environments of 256 steps for its 2,048 a rollout."""
+    """Defaults follow Stable-Baselines3, with 8 environments of 256 steps for its rollout of 2,048."""
 
     supports_masks: ClassVar[bool] = True
 
@@ -39,15 +39,15 @@ class PPOConfig(OnPolicyConfig):
     )
 
     def update_rows(self, n_envs: int) -> int:
-        """Minibatches are no larger than the rollout that they are of."""
+        """Return the rows of a minibatch, which is at most the whole rollout."""
         return min(self.batch_size, self.batch_steps(n_envs))
 
     def shuffle_bytes(self, n_envs: int) -> int:
-        """An order of 8 bytes a row for each epoch."""
+        """Return the bytes of the permutations: 8 for each row and epoch."""
         return 8 * self.n_epochs * self.batch_steps(n_envs)
 
     def advice(self, env: EnvConfig) -> list[str]:
-        """Minibatches that are not of the size that was asked for."""
+        """Warn about minibatches that differ from the requested size."""
         return [*super().advice(env), *self._minibatch_notes(env)]
 
     def _minibatch_notes(self, env: EnvConfig) -> list[str]:

@@ -1,4 +1,4 @@
-"""Rainbow (Hessel et al. 2018, arXiv:1710.02298): DQN with all of its parts."""
+"""Rainbow (Hessel et al. 2018, arXiv:1710.02298): DQN with all of its extensions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rlox.configs.schedules import Schedule, schedule
 
 @dataclass(frozen=True)
 class RainbowConfig(DQNConfig):
-    """Defaults of Hessel et al. 2018, table 1; every part but the priorities can be switched off.
+    """Defaults of Hessel et al. 2018, table 1; all components but prioritized replay can be switched off.
 
-    The paper counts frames of Atari, of which an environment step is four. The hidden layers, which are
-    behind convolutions there, and the limit of the gradient's norm are DQN's.
+    The paper counts Atari frames, four for each environment step. The hidden layers, which follow
+    convolutions in the paper, and the gradient-norm limit are DQN's.
     """
 
     buffers: ClassVar[tuple[str, ...]] = ("prioritized",)

@@ -1,4 +1,4 @@
-"""Recurrent PPO: PPO whose actor and critic remember the episode so far."""
+"""Recurrent PPO: PPO with recurrent layers in actor and critic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlox.errors import ConfigError
 
 @dataclass(frozen=True)
 class RecurrentPPOConfig(PPOConfig):
-    """Names and defaults follow `RecurrentPPO` of Stable-Baselines3's contributions, with 8 environments."""
+    """Names and defaults follow `RecurrentPPO` of sb3-contrib, with 8 environments."""
 
     supports_masks: ClassVar[bool] = False
     drops: ClassVar[Mapping[str, str]] = {
@@ -67,11 +67,11 @@ class RecurrentPPOConfig(PPOConfig):
 
     @property
     def critic(self) -> str:
-        """What the critic remembers by: `own` recurrence, the actor's (`shared`) or `none`."""
+        """The critic's recurrence: its `own`, the actor's (`shared`) or `none`."""
         return "own" if self.enable_critic_lstm else "shared" if self.shared_lstm else "none"
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """What no field says alone."""
+        """Check fields that depend on each other."""
         super().check(env, buffer)
         if self.shared_lstm and self.enable_critic_lstm:
             raise ConfigError(
@@ -85,7 +85,7 @@ class RecurrentPPOConfig(PPOConfig):
             )
 
     def _minibatch_notes(self, env: EnvConfig) -> list[str]:
-        """Minibatches have whole sequences."""
+        """Warn about minibatches that differ from the requested size; they contain whole sequences."""
         size, steps, n_envs = self.batch_size, self.n_steps, env.n_envs
         setting = f"algo.batch_size={size:,}"
         if size < steps:

@@ -10,7 +10,7 @@ from rlox.configs.text import GroupConfig
 
 @dataclass(frozen=True)
 class RLOOConfig(GroupConfig):
-    """Completions beside the mean of the others of the same prompt, as one action each."""
+    """Compares each completion with the mean of the others of its prompt; a completion is one action."""
 
     name: str = param("rloo", "the algorithm", choices=("rloo",))
     kl_coef: float = param(

@@ -1,4 +1,4 @@
-"""The whole configuration of a run: what `config.yaml` in a run folder holds."""
+"""The configuration of a run, as stored in `config.yaml` in the run folder."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class EvalConfig:
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """When the run is saved and how many checkpoints stay."""
+    """When the run is saved and how many checkpoints are kept."""
 
     every: int = param(50_000, "steps between checkpoints", within="[1, inf)")
     keep: int = param(2, "newest checkpoints kept (the best one besides)", within="[1, inf)")
@@ -117,7 +117,7 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class LogConfig:
-    """How often a row goes to the logs."""
+    """How often a row is logged."""
 
     every: int = param(2048, "steps between rows of metrics.jsonl", within="[1, inf)")
 
@@ -139,7 +139,7 @@ class StopConfig:
 
 @dataclass(frozen=True)
 class LabelConfig:
-    """What people call a run; it changes nothing."""
+    """Labels of a run; they have no effect."""
 
     name: str | None = param(None, "what you call the run, in listings and results", verbatim=True)
     tags: tuple[str, ...] = param((), "words to find the run by: run.tags=[baseline,v2]")
@@ -152,7 +152,7 @@ class LabelConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything a run depends on besides code, versions and machine."""
+    """Everything a run depends on except code, versions and machine."""
 
     algo: AlgoConfig = param(doc="the algorithm", default_factory=PPOConfig)
     env: EnvConfig = param(doc="the environment", default_factory=EnvConfig)
@@ -211,7 +211,7 @@ class RunConfig:
 
     @property
     def batch_steps(self) -> int:
-        """What totals are rounded up to, in the algorithm's unit."""
+        """The number of steps that totals are rounded up to a multiple of, in the algorithm's unit."""
         return self.algo.batch_steps(self.env.n_envs)
 
     @property

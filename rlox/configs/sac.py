@@ -61,13 +61,13 @@ class SACConfig(ActorCriticConfig):
 
     @property
     def temperature(self) -> tuple[bool, float]:
-        """Whether alpha is learned, and what it is at the start."""
+        """Whether alpha is learned, and its initial value."""
         if match := _AUTO.fullmatch(self.ent_coef):
             return True, float(match[1] or 1.0)
         return False, float(self.ent_coef)
 
     def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
-        """Of vectors the actor gives means and deviations; of choices critics say a value of each."""
+        """Return the widths of the actor (means and deviations) and critics; other widths if Discrete."""
         if not discrete:
             (_, *hidden, _), *critics = super().layer_widths(obs_dim, actions)
             return [(obs_dim, *hidden, 2 * actions), *critics]
@@ -75,7 +75,7 @@ class SACConfig(ActorCriticConfig):
         return [(obs_dim, *actor, actions), *[(obs_dim, *critic, actions)] * self.n_critics]
 
     def native_obstacle(self, discrete: bool, has_masks: bool) -> str:
-        """It learns squashed Gaussians."""
+        """Return the unsupported feature: Discrete actions or gSDE."""
         if discrete:
             return "native learns SAC of Box actions, not of Discrete ones"
         if self.use_sde:
@@ -83,7 +83,7 @@ class SACConfig(ActorCriticConfig):
         return ""
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """The temperature is a word or a number; what is said of gSDE needs gSDE."""
+        """Raise `ConfigError` for an invalid temperature, or gSDE settings without gSDE."""
         super().check(env, buffer)
         try:
             is_learned, alpha = self.temperature

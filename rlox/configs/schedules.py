@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 Points = tuple[tuple[float, float], ...]
-# A callable is told the part of the run that is left, from 1 to 0, as in Stable-Baselines3.
+# A callable gets the fraction of the run that is left, from 1 to 0, as in Stable-Baselines3.
 Schedule = float | str | Points | Callable[[float], float]
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -38,12 +38,12 @@ _EXPECTED = (
 
 
 def schedule(default: Any, doc: str, *, within: str, **options: Any) -> Any:
-    """A `param` that may also change over the run; each of its values is `within` the interval."""
+    """Declare a `param` that may change over the run; all its values are `within` the interval."""
     return param(default, doc, within=within, scheduled=True, **options)
 
 
 def as_schedule(field: Field[Any], value: Any, path: str) -> Schedule:
-    """A value as it is configured, checked; 0 is allowed in a schedule, to begin or end with."""
+    """Check a configured value; a schedule may also begin or end with 0."""
     points: Points
     if isinstance(value, str) and (match := _LINEAR.fullmatch(value)):
         result: Schedule = value
@@ -66,7 +66,7 @@ def as_schedule(field: Field[Any], value: Any, path: str) -> Schedule:
 
 
 def schedule_value(value: Schedule, remaining: float, key: str, within: str) -> float:
-    """The value when the part `remaining` of the run is left, 1 at its start and 0 at its end."""
+    """Return the value when the fraction `remaining` of the run is left, 1 at its start and 0 at its end."""
     if isinstance(value, (int, float)):
         return float(value)
     if callable(value):
@@ -102,7 +102,7 @@ def schedule_value(value: Schedule, remaining: float, key: str, within: str) -> 
 
 
 def check_schedules(config: Any, schedules: Mapping[str, Any]) -> dict[str, Any]:
-    """Schedules for fields of a config object, checked; `ConfigError` for a field that can have none."""
+    """Check schedules for fields of a config object; `ConfigError` for a field that cannot have one."""
     schedulable_fields = {f.name: f for f in fields(config) if f.metadata.get("scheduled")}
     for name in schedules:
         if name not in schedulable_fields:
@@ -111,27 +111,27 @@ def check_schedules(config: Any, schedules: Mapping[str, Any]) -> dict[str, Any]
 
 
 def is_known(value: Any) -> bool:
-    """Whether it is there: of a callable files have the name only."""
+    """Return whether the value is available; of a callable, files only contain the name."""
     return not (isinstance(value, str) and is_object_name(value))
 
 
 def is_constant(value: Any) -> bool:
-    """Whether the value is the same all the way."""
+    """Return whether the value does not change over the run."""
     return value is None or isinstance(value, numbers.Real)
 
 
 @cache
 def anneal_switches(kind: Any) -> dict[str, str]:
-    """Of the fields that another one lets fall to 0, the name of that: `learning_rate` by `anneal_lr`."""
+    """Map each annealed field to the switch that anneals it: `learning_rate` to `anneal_lr`."""
     pairs = ((f.metadata.get("anneals"), f.name) for f in fields(kind))
     return {annealed_field: name for annealed_field, name in pairs if annealed_field}
 
 
 def conflicting_fields(kind: type[Any], values: Mapping[str, Any]) -> list[str]:
-    """The fields of a dataclass that say in another way what `values` says: presets' values of them go.
+    """Return the fields of a dataclass that `values` overrides; presets drop their values of them.
 
-    Declared by `instead_of`, in both directions, and by `anneals` where a schedule is given. Null and false
-    say nothing, but that what is declared `only_with` a switch goes where the switch is off.
+    Fields conflict by `instead_of`, in both directions, and by `anneals` if a schedule is given. null/false
+    do not conflict, except that turning a switch off also drops the fields that are `only_with` it.
     """
     set_names = {name for name, value in values.items() if value is not None and value is not False}
     conflicts: dict[str, None] = {}
@@ -154,7 +154,7 @@ def _as_float(value: Any) -> float:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number, of NumPy or torch too: no flag and no text, of which `float` makes one."""
+    """Return whether the value is a number, also of NumPy or torch, and not a bool or a text."""
     if isinstance(value, numbers.Real):
         return not isinstance(value, bool)
     return getattr(value, "ndim", None) == 0 and "float" in str(value.dtype)
@@ -174,7 +174,7 @@ def _parse_points(value: Iterable[Any], path: str) -> Points:
 
 
 def _interpolate(points: Points, elapsed: float) -> float:
-    """On the straight line between the points around `elapsed`; outside of them that of the nearest."""
+    """Interpolate linearly between the points around `elapsed`; outside of them use the nearest point."""
     index = bisect_right([part for part, _ in points], elapsed)
     if index in (0, len(points)):
         return points[min(index, len(points) - 1)][1]

@@ -1,7 +1,7 @@
-"""Values from the environment of the process (`${oc.env:TOKEN}`): used, and written down nowhere.
+"""Values from environment variables (`${oc.env:TOKEN}`), which are used but never written to a file.
 
-Where a key is not a field of ours (`env.kwargs.token`, arguments of wrappers) nobody knows what its value is
-for, so that a file gets the reference in its place.
+For keys that are not fields of rlox's configuration (`env.kwargs.token`, arguments of wrappers) any value
+may be secret, so files contain the reference instead.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ C = TypeVar("C")
 
 HIDDEN = "***"
 CONSTANTS = {"true": True, "false": False, "null": None}
-MIN_REDACTED_LENGTH = 4  # characters of a value that is looked for in messages
-_VALUES_IN_USE: dict[str, str] = {}  # values of variables that were asked for, and the text that did
+MIN_REDACTED_LENGTH = 4  # shorter values are not replaced in messages
+_VALUES_IN_USE: dict[str, str] = {}  # values of the variables in use, and the references to them
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SECRET_WORDS = {"key", "apikey", "token", "secret", "password", "passwd", "credential", "credentials"}
 _REFERENCE = re.compile(r"\$\{oc\.env:\s*([^,}]+?)\s*(?:,\s*([^{}]*))?\}")
@@ -40,7 +40,7 @@ _NESTED_KEY = re.compile(r"([\w.-]+)(\s*:)(?!\s*\$\{oc\.env:\w+\})")
 
 
 class EnvVarRef:
-    """A value and the text that asked for it; only the text is shown, written, compared."""
+    """A value and its reference; only the reference is shown, written and compared."""
 
     def __init__(self, text: str, value: Any) -> None:
         if not is_reference(text):
@@ -68,7 +68,7 @@ class EnvVarRef:
 
 
 def unwrap(value: Any) -> Any:
-    """The data as whoever it is for gets it."""
+    """Return the data with each `EnvVarRef` replaced by its value."""
     if isinstance(value, EnvVarRef):
         return value.value
     if isinstance(value, Mapping):
@@ -79,19 +79,19 @@ def unwrap(value: Any) -> Any:
 
 
 def redact(text: str) -> str:
-    """The text with what asked for it in place of every value of the environment: errors quote arguments."""
+    """Replace values of environment variables by their references, as errors may quote arguments."""
     for value in sorted(_VALUES_IN_USE, key=len, reverse=True):
         text = text.replace(value, _VALUES_IN_USE[value])
     return text
 
 
 def is_reference(text: str) -> bool:
-    """Whether all that is looked up in the text is variables of the environment."""
+    """Return whether the text contains references, all of them to environment variables."""
     return bool(_REFERENCE.search(text)) and "${" not in _REFERENCE.sub("", text)
 
 
 def references(config: Any, prefix: str = "", include_resolved: bool = False) -> Iterator[tuple[str, str]]:
-    """Key and text of all references not looked up yet; with `include_resolved` of the others too."""
+    """Yield key and text of the unresolved references; with `include_resolved` of all references."""
     for f in fields(config):
         value, key = getattr(config, f.name), f"{prefix}{f.name}"
         if is_dataclass(value):
@@ -101,7 +101,7 @@ def references(config: Any, prefix: str = "", include_resolved: bool = False) ->
 
 
 def resolve(config: C, prefix: str = "") -> C:
-    """The same configuration object with the values that its references ask for."""
+    """Return the configuration with its references replaced by their values."""
     changed: dict[str, Any] = {}
     declared: Any = config
     for f in fields(declared):
@@ -116,18 +116,18 @@ def resolve(config: C, prefix: str = "") -> C:
 
 
 def is_secret(key: str) -> bool:
-    """Whether a key is named as what should not be seen is."""
+    """Return whether the key's name suggests a secret."""
     words = _WORDS.findall(key.rpartition(".")[2])
     return bool(_SECRET_WORDS.intersection(word.lower() for word in words))
 
 
 def mask_command(command: Sequence[str]) -> list[str]:
-    """A command line without the values of keys that are named like secrets."""
+    """Return a command line with the values of secret keys masked."""
     return [_mask_argument(argument) for argument in command]
 
 
 def parse_scalar(text: str) -> Any:
-    """What a value of the environment is, if it were typed: a number, a flag, null, or text."""
+    """Parse the text of an environment variable as a number, a bool, null, or text."""
     if text.lower() in CONSTANTS:
         return CONSTANTS[text.lower()]
     for kind in (int, float):
@@ -137,7 +137,7 @@ def parse_scalar(text: str) -> Any:
 
 
 def _is_free_form(f: Field[Any], value: Any) -> bool:
-    """Whether what is below a field is not ours: arguments of environments and of code."""
+    """Return whether the contents of a field are not rlox's own: arguments of environments and code."""
     return isinstance(value, Mapping) or f.metadata.get("code") in ("one", "many")
 
 
@@ -147,7 +147,7 @@ def _mask_argument(argument: str) -> str:
         return f"{key}={HIDDEN}"
     if value[:1] in "{[":
         for match in _NESTED_KEY.finditer(value):
-            if is_secret(match[1]):  # what follows may be quoted, nested or a list: all of it goes
+            if is_secret(match[1]):  # the value may be quoted, nested or a list, so the rest is masked
                 return f"{key}={value[: match.end(2)]} {HIDDEN}"
     return argument
 
@@ -166,7 +166,7 @@ def _reference_texts(value: Any, key: str, include_resolved: bool = False) -> It
 
 
 def substitute(value: Any, key: str) -> Any:
-    """The data with what its references ask for; the very same where there are none."""
+    """Return the data with its references resolved; the same object if there are none."""
     if not any(_reference_texts(value, key)):
         return value
     if isinstance(value, str):

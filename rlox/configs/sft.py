@@ -1,4 +1,4 @@
-"""Supervised fine-tuning: the likelihood of right answers."""
+"""SFT, supervised fine-tuning: maximises the likelihood of the correct completions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlox.configs.text import TextAlgorithmConfig
 
 @dataclass(frozen=True)
 class SFTConfig(TextAlgorithmConfig):
-    """Tokens of completions alone are learned, none of a prompt."""
+    """Only tokens of completions are learned, none of the prompt."""
 
     name: str = param("sft", "the algorithm", choices=("sft",))
     assistant_only_loss: bool = param(

@@ -1,4 +1,4 @@
-"""Which text a run is about: what `env`, `task` and `model` say together."""
+"""The text task of a run, set by `env`, `task`, `dataset` and `model` together."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from rlox.errors import ConfigError
 
 __all__ = ["require_task", "search_note", "with_task"]
 
-# Keys of the whole configuration that are of text.
+# Keys outside of any group that concern text.
 TEXT_KEYS = ("task", "model", "dataset", "eval_dataset", "tokenizer")
 
 
 def with_task(run: RunConfig) -> RunConfig:
-    """The run with its task in the environment's id, `text/copy`, and beside it; or with its dataset there.
+    """Return the run with its task as part of the environment's id, `text/copy`, and as `task`.
 
-    `ConfigError` where one of them is of something else than the algorithm.
+    A dataset takes the task's place in the id. Raises `ConfigError` for text settings of an algorithm that
+    does not learn from text, and the reverse.
     """
     if not isinstance(run.algo, TextAlgorithmConfig):
         return _without_text(run)
@@ -47,7 +48,7 @@ def with_task(run: RunConfig) -> RunConfig:
 
 
 def _with_dataset(run: RunConfig, dataset: str, env_task: str | None) -> RunConfig:
-    """In runs and reports a dataset is called by its file's name, unless the environment says another."""
+    """Set the environment's id to the name of the dataset's file, unless the id already has a name."""
     for key, other in (("task", run.task), ("env", env_task if env_task in TASKS else None)):
         if other is not None:
             setting = f"env={TEXT}/{other}" if key == "env" else f"task={other}"
@@ -57,7 +58,7 @@ def _with_dataset(run: RunConfig, dataset: str, env_task: str | None) -> RunConf
 
 
 def require_task(run: RunConfig) -> None:
-    """`ConfigError` for a run on text that says not what it is about."""
+    """Raise `ConfigError` for a text run without a task or dataset."""
     if run.task is None and run.dataset is None:
         raise ConfigError(
             f"missing key 'task': {run.algo.name} learns what a task is about; set "
@@ -72,7 +73,7 @@ def require_task(run: RunConfig) -> None:
 
 
 def search_note(path: str | Path) -> str:
-    """Where a path is looked for that begins at the current folder; empty of others."""
+    """Return a note on the current folder for a relative path; an empty string for an absolute one."""
     return "" if Path(path).is_absolute() else f" (looked for in {Path.cwd()})"
 
 

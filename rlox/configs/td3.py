@@ -12,7 +12,7 @@ from rlox.configs.schedules import Schedule, schedule
 
 
 class TD3Settings(NamedTuple):
-    """What TD3 adds to the deterministic policy gradient, besides the second critic."""
+    """The settings that TD3 adds to the deterministic policy gradient, besides the second critic."""
 
     policy_delay: int = 1
     target_noise: float = 0.0
@@ -21,7 +21,7 @@ class TD3Settings(NamedTuple):
 
 @dataclass(frozen=True)
 class DeterministicConfig(ActorCriticConfig):
-    """Noise is in units of the half range of an action: policies act in [-1, 1]."""
+    """Noise is in units of half the action range, as policies act in [-1, 1]."""
 
     action_kinds: ClassVar[tuple[str, ...]] = ("Box",)
 
@@ -44,13 +44,13 @@ class DeterministicConfig(ActorCriticConfig):
 
     @property
     def td3_settings(self) -> TD3Settings:
-        """How often the actor learns, and the noise on the target's action with its limit."""
+        """The actor's update interval, and the noise on the target's action with its limit."""
         return TD3Settings()
 
 
 @dataclass(frozen=True)
 class TD3FieldsConfig(AlgorithmConfig):
-    """What TD3 says of `TD3Settings`; first among the bases."""
+    """The fields of `TD3Settings`; a mixin that comes first among the bases."""
 
     policy_delay: int = param(
         2,
@@ -68,7 +68,7 @@ class TD3FieldsConfig(AlgorithmConfig):
 
     @property
     def td3_settings(self) -> TD3Settings:
-        """As configured."""
+        """The configured settings."""
         return TD3Settings(self.policy_delay, self.target_noise, self.noise_clip)
 
 
@@ -76,7 +76,7 @@ class TD3FieldsConfig(AlgorithmConfig):
 class TD3Config(TD3FieldsConfig, DeterministicConfig):
     """TD3, twin delayed deterministic policy gradient (Fujimoto et al. 2018, arXiv:1802.09477).
 
-    Defaults follow Stable-Baselines3, with the exploration of the paper, which it leaves out.
+    Defaults follow Stable-Baselines3, plus the paper's exploration noise, which SB3 does not have.
     """
 
     name: str = param("td3", "the algorithm", choices=("td3",))

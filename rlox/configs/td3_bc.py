@@ -12,7 +12,7 @@ from rlox.configs.td3 import TD3FieldsConfig
 
 @dataclass(frozen=True)
 class TD3BCConfig(TD3FieldsConfig, OfflineCriticsConfig):
-    """Defaults are the paper's, table 3."""
+    """Defaults are those of table 3 of the paper."""
 
     name: str = param("td3_bc", "the algorithm", choices=("td3_bc",))
     alpha: float = param(

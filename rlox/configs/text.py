@@ -1,4 +1,4 @@
-"""What algorithms on language models have in common."""
+"""Configuration that algorithms for language models share."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
-TEXT = "text"  # env.id of a run on text, with its task: text/copy
+TEXT = "text"  # env.id of a text run, with its task: text/copy
 TASKS = ("arithmetic", "copy", "format")
-REWARDS = ("right", "close")  # by a task's answers
-SERVERS = ("vllm", "sglang")  # those that can be given weights
+REWARDS = ("right", "close")  # computed from a task's answers
+SERVERS = ("vllm", "sglang")  # the servers that accept new weights
 SERVER_FIELDS = ("server_url", "server_model", "server_tolerance")
-TINY = "tiny"  # a new small model in place of a folder with one
+TINY = "tiny"  # a new small model instead of one from a folder
 
 
 def is_text(env: str) -> bool:
-    """Whether an environment's id stands for text."""
+    """Return whether an environment's id stands for text."""
     return env == TEXT or env.startswith(f"{TEXT}/")
 
 
 @dataclass(frozen=True)
 class TextAlgorithmConfig(AlgorithmConfig):
-    """They count prompts, as samples; no environment is stepped."""
+    """Text algorithms count prompts, as samples; no environment is stepped."""
 
     unit: ClassVar[Literal["env_steps", "updates", "samples"]] = "samples"
     action_kinds: ClassVar[tuple[str, ...]] = ()
@@ -95,7 +95,7 @@ class TextAlgorithmConfig(AlgorithmConfig):
     backend: str = param("torch", "engine of the update", choices=("torch",))
 
     def batch_layout(self, total: int) -> tuple[set[int], int]:
-        """Prompts in the batches of a run of `total`, and steps of the optimizer that one is cut into."""
+        """Return the prompts per batch in a run of `total`, as a set, and the optimizer steps per batch."""
         return {self.batch_size, total % self.batch_size or self.batch_size}, 1
 
     @property
@@ -104,7 +104,7 @@ class TextAlgorithmConfig(AlgorithmConfig):
         return 1
 
     def check_total(self, total: int) -> None:
-        """A part of a batch has a row at least."""
+        """Raise `ConfigError` if a batch has fewer rows than parts (`accumulate`)."""
         n_rows = self.batch_size * self.n_completions
         if self.accumulate > n_rows:
             group_text = f" x algo.group_size={self.n_completions}" if self.n_completions > 1 else ""
@@ -114,7 +114,7 @@ class TextAlgorithmConfig(AlgorithmConfig):
             )
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """Nothing is said of an environment, and there are as many weights as rewards."""
+        """Raise `ConfigError` for environment settings, or unequal numbers of weights and rewards."""
         idle = EnvConfig(id=env.id, n_envs=1)
         for key, required_value in vars(idle).items():
             value = getattr(env, key)
@@ -139,7 +139,7 @@ class TextAlgorithmConfig(AlgorithmConfig):
 
 @dataclass(frozen=True)
 class GenerationConfig(TextAlgorithmConfig):
-    """Those that learn from what the model writes itself."""
+    """Algorithms that learn from completions of the model itself."""
 
     temperature: float = param(1.0, "what logits are divided by", within="(0, inf)")
     top_k: int | None = param(None, "only the k best tokens are drawn", within="[1, inf)")
@@ -164,7 +164,7 @@ class GenerationConfig(TextAlgorithmConfig):
     staleness: int = param(0, "how many updates old the weights of a server may be", within="[0, inf)")
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """Nothing is said of a server that is not there, nor what one does not do."""
+        """Raise `ConfigError` for server settings without a server, or unsupported ones with it."""
         super().check(env, buffer)
         server_defaults = {f.name: f.default for f in fields(self) if f.name in SERVER_FIELDS}
         for name, default in server_defaults.items():
@@ -182,7 +182,7 @@ class GenerationConfig(TextAlgorithmConfig):
 
 @dataclass(frozen=True)
 class GroupConfig(GenerationConfig):
-    """Those that compare completions of the same prompt."""
+    """Algorithms that compare completions of the same prompt."""
 
     group_size: int = param(4, "completions of each prompt", within="[2, inf)")
     n_epochs: int = param(1, "how often a batch is gone through", within="[1, inf)")
@@ -196,15 +196,15 @@ class GroupConfig(GenerationConfig):
 
     @property
     def n_completions(self) -> int:
-        """Those that are compared."""
+        """The group's size."""
         return self.group_size
 
     def batch_layout(self, total: int) -> tuple[set[int], int]:
-        """As of others; a batch is cut into `minibatches`."""
+        """Like other text algorithms; a batch has `minibatches` optimizer steps."""
         return super().batch_layout(total)[0], self.minibatches
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """A minibatch has a completion at least."""
+        """Raise `ConfigError` if there are more minibatches than completions."""
         super().check(env, buffer)
         if self.minibatches > self.batch_size * self.group_size:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""Processes that learn together: the same program in each, of which every one has a share of each batch."""
+"""Data-parallel training: each process runs the same program and learns from its share of each batch."""
 
 from __future__ import annotations
 

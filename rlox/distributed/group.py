@@ -1,8 +1,8 @@
-"""Processes that torchrun started: whose rows are whose, sums over all, and what the first one says.
+"""Process group of torchrun: shares of rows, sums over processes, and broadcasts from the first process.
 
-Weights are the same in all: each takes the gradient of its share of a batch's loss, and the sum of these is
-the gradient of the whole (synchronous data parallelism). Gradients go by gloo on the CPU, by nccl between
-GPUs; pickled objects only from the first process to the others, which run its program.
+All processes have the same weights. Each computes the gradient of its share of a batch's loss, and the sum
+is the gradient of the whole loss (synchronous data parallelism). Gradients use gloo on the CPU and nccl
+between GPUs. Pickled objects go only from the first process to the others, which run its program.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 __all__ = ["SINGLE_PROCESS", "ProcessGroup", "join", "process_count"]
 
-TIMEOUT = timedelta(hours=6)  # while the first process evaluates, or saves, the others wait
-# What torchrun tells each process of its group.
+TIMEOUT = timedelta(hours=6)  # the others wait while the first process evaluates or saves
+# Variables that torchrun sets in each process.
 TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """This process among those that learn together: `rank` of `size`."""
+    """The process group of a data-parallel run; this process has rank `rank` of `size`."""
 
     rank: int = 0
     size: int = 1
 
     def rows(self, count: int, parts: int = 1) -> NDArray[np.int64]:
-        """The numbers of this process's rows among `count`, as many of each of `parts` as others have."""
+        """Return the indices of this process's rows among `count`, an equal share of each of `parts`."""
         if self.size == 1:
             return np.arange(count)
         if count % (parts * self.size):
@@ -50,7 +50,7 @@ class ProcessGroup:
         return np.arange(count).reshape(parts, self.size, -1)[:, self.rank].ravel()
 
     def gather_rows(self, local: NDArray[np.float64], parts: int = 1) -> NDArray[np.float64]:
-        """The rows of all processes `[count, F]` in their order, of which `local` `[n, F]` are this one's."""
+        """Gather the rows of all processes, `[count, F]`, in order; `local` `[n, F]` are this process's."""
         if self.size == 1:
             return local
         import torch
@@ -64,7 +64,7 @@ class ProcessGroup:
         return stacked_rows.reshape(-1, local.shape[1])
 
     def sum_(self, tensor: Tensor) -> None:
-        """The sum over all processes, in place."""
+        """Sum a tensor over all processes, in place."""
         if self.size > 1:
             from torch import distributed
 
@@ -72,7 +72,7 @@ class ProcessGroup:
                 distributed.all_reduce(tensor)
 
     def total(self, local: float) -> float:
-        """The sum of a number over all processes."""
+        """Return the sum of a number over all processes."""
         if self.size == 1:
             return local
         import torch
@@ -82,7 +82,7 @@ class ProcessGroup:
         return float(total)
 
     def require_same(self, vector: Tensor, label: str) -> None:
-        """`GroupError` where its sum differs between processes, which would go on as if it did not."""
+        """Raise `GroupError` if the vector's sum differs between processes, which torch would not notice."""
         if self.size > 1:
             sums = self.gather_rows(np.array([[float(vector.sum())]]))
             if len({*sums.ravel().tolist()}) > 1 and not np.isnan(sums).all():
@@ -92,11 +92,11 @@ class ProcessGroup:
                 )
 
     def broadcast_done(self, done: bool) -> bool:
-        """Whether it is over: the first process says so for all."""
+        """Return the first process's `done` in all processes."""
         return bool(self.broadcast(done))
 
     def broadcast(self, message: Any = None) -> Any:
-        """What the first process says, which is told it itself."""
+        """Return the first process's `message` in all processes."""
         if self.size == 1:
             return message
         from torch import distributed
@@ -111,12 +111,12 @@ SINGLE_PROCESS = ProcessGroup()
 
 
 def process_count() -> int:
-    """How many processes torchrun started of this program; 1 without it."""
+    """Return how many processes torchrun started for this program; 1 without torchrun."""
     return int(os.environ["WORLD_SIZE"]) if all(name in os.environ for name in TORCHRUN_VARIABLES) else 1
 
 
 def join() -> ProcessGroup:
-    """The group of this process, joined if torchrun started it and nobody has yet; else `SINGLE_PROCESS`."""
+    """Return this process's group, after joining it if necessary; without torchrun `SINGLE_PROCESS`."""
     if process_count() == 1:
         return SINGLE_PROCESS
     import torch
@@ -134,7 +134,7 @@ def join() -> ProcessGroup:
 
 
 def _leave() -> None:
-    """End the group's threads before the interpreter: those that it finds running end the process with -6."""
+    """End the group's threads before the interpreter exits; a running one would abort the process (-6)."""
     from torch import distributed
 
     if distributed.is_initialized():
@@ -143,7 +143,7 @@ def _leave() -> None:
 
 @contextmanager
 def _group_errors() -> Iterator[None]:
-    """What torch says of a process that is gone comes out as a `GroupError`."""
+    """Convert torch's errors about lost processes to `GroupError`."""
     try:
         yield
     except RuntimeError as error:

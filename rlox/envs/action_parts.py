@@ -1,4 +1,4 @@
-"""The parts of an action space: from columns of a policy's row to what an environment is given, and back."""
+"""The parts of an action space: conversion between columns of a policy's row and environment actions."""
 
 from __future__ import annotations
 
@@ -29,41 +29,41 @@ Space = gym.Space[Any]
 
 @dataclass(frozen=True, eq=False)
 class ActionPart(ABC):
-    """A part without parts: `columns` of a row `[..., width]` are its."""
+    """A leaf of an action space; it owns the `columns` of a row `[..., width]`."""
 
     space: Space
-    name: str  # where it is in the space, such as `arm.grip` or `[0]`; empty: it is the whole
+    name: str  # path in the space, such as `arm.grip` or `[0]`; empty for the whole space
     columns: slice
 
     def to_env(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Rows `[N, columns]` as the environment takes them, `[N, *shape]` of the space's dtype.
+        """Convert rows `[N, columns]` to the environment's, `[N, *shape]` in the dtype of the space.
 
-        In memory of its own: an environment may write into its action, the rows are learned from.
+        The result is a copy: an environment may write into its action, while learning uses the rows.
         """
         return self.values(rows).reshape(len(rows), *(self.space.shape or ()))
 
     @abstractmethod
     def values(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Rows `[N, columns]` as numbers of the space `[N, columns]`, of its dtype, in a new array."""
+        """Convert rows `[N, columns]` to numbers of the space `[N, columns]`, in its dtype; a new array."""
 
     @abstractmethod
     def from_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Numbers of the space `[N, columns]` as a policy's row has them."""
+        """Convert numbers of the space `[N, columns]` to a policy's columns."""
 
 
 @dataclass(frozen=True, eq=False)
 class DiscretePart(ActionPart):
-    """Of Discrete, MultiDiscrete or MultiBinary: a column for each choice, counted from 0."""
+    """Discrete, MultiDiscrete or MultiBinary: a column for each choice, counted from 0."""
 
     start: NDArray[np.int64]  # [columns], the environment's number for choice 0
 
     def values(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """The environment's numbers of the choices."""
-        shifted = rows.astype(np.int64, copy=False) + self.start  # a new array, also from 0
+        """Return the environment's numbers of the choices."""
+        shifted = rows.astype(np.int64, copy=False) + self.start  # a new array, even if start is 0
         return shifted.astype(self.space.dtype, copy=False)
 
     def from_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Choices from 0, int64; `ShapeError` for numbers that are not whole or no choice."""
+        """Return choices from 0, int64; `ShapeError` for numbers outside the space or with a fraction."""
         if (np.asarray(actions, np.int64) != actions).any():
             raise ShapeError(f"actions {actions} are not whole numbers, as {self.space} needs")
         choices = actions.astype(np.int64) - self.start
@@ -76,36 +76,36 @@ class DiscretePart(ActionPart):
 
 @dataclass(frozen=True, eq=False)
 class BoxPart(ActionPart):
-    """Of a Box: its numbers, cut to the bounds `[columns]`; of whole ones the nearest, half to even."""
+    """Numbers of a Box, clipped to the bounds `[columns]`; for an integer Box rounded, half to even."""
 
     low: NDArray[Any]
     high: NDArray[Any]
 
     @classmethod
     def of(cls, space: spaces.Box, name: str, columns: slice) -> BoxPart:
-        """The part for `space`; where there is no bound, the dtype's own."""
+        """Make the part for `space`; a missing bound becomes the limit of the dtype."""
         assert space.dtype is not None
         limit: Any = np.finfo(space.dtype) if space.dtype.kind == "f" else np.iinfo(space.dtype)
         low, high = np.maximum(space.low, limit.min), np.minimum(space.high, limit.max)
         return cls(space, name, columns, low.reshape(-1), high.reshape(-1))
 
     def values(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Numbers within the bounds."""
+        """Return numbers within the bounds."""
         if self.low.dtype.kind == "f":
             clipped: NDArray[Any] = np.clip(rows, self.low, self.high).astype(self.low.dtype, copy=False)
             return clipped
         rounded = np.rint(rows, dtype=np.float64)
-        with np.errstate(invalid="ignore"):  # of those outside, which take the bounds
+        with np.errstate(invalid="ignore"):  # from numbers outside, which are replaced by the bounds
             integers = rounded.astype(self.low.dtype)
         return np.where(rounded <= self.low, self.low, np.where(rounded >= self.high, self.high, integers))
 
     def from_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """The same numbers, float32."""
+        """Return the same numbers, float32."""
         return actions.astype(np.float32)
 
 
 def choice_counts(space: Space) -> NDArray[np.int64] | None:
-    """Among how many numbers each choice of a part is, `[...]`; `None` where it is no choice."""
+    """Return the number of values of each choice of a part, `[...]`; `None` if the part has no choices."""
     if isinstance(space, spaces.Discrete):
         return np.array([space.n], np.int64)
     if isinstance(space, spaces.MultiDiscrete):
@@ -116,7 +116,7 @@ def choice_counts(space: Space) -> NDArray[np.int64] | None:
 
 
 def leaf_spaces(space: Space, name: str = "") -> Iterator[tuple[str, Space]]:
-    """The parts of Dicts and Tuples that have none, with their names, in the order of the space."""
+    """Yield the leaves of Dicts and Tuples with their names, in the order of the space."""
     for key, part in _child_spaces(space, name):
         if isinstance(part, spaces.Dict | spaces.Tuple) and part.spaces:
             yield from leaf_spaces(part, key)
@@ -125,7 +125,7 @@ def leaf_spaces(space: Space, name: str = "") -> Iterator[tuple[str, Space]]:
 
 
 def to_nested(space: Space, values: Iterator[Any]) -> Any:
-    """A value for each of the `leaf_spaces` in the form of the space: dicts, tuples, or the only value."""
+    """Build a value in the form of the space (dicts, tuples or a single value) from one per leaf space."""
     if isinstance(space, spaces.Dict):
         return {key: to_nested(part, values) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -134,11 +134,10 @@ def to_nested(space: Space, values: Iterator[Any]) -> Any:
 
 
 def leaf_values(space: Space, nested_value: Any, label: str) -> Iterator[tuple[str, Space, Any]]:
-    """The reverse of `to_nested`: name, space and value of each of the `leaf_spaces`; `None` for an absent
-    one.
+    """Yield name, space and value of each leaf space, the reverse of `to_nested`; missing values are `None`.
 
-    `ShapeError` for other forms than that of the space, and for parts that it has not. `label` is what
-    is given, for messages.
+    `ShapeError` for values of another form than the space, and for unknown parts. `label` names the value in
+    messages.
     """
     yield from _leaf_values(space, nested_value, label, "")
 
@@ -173,7 +172,7 @@ def _leaf_values(space: Space, nested_value: Any, label: str, name: str) -> Iter
 
 
 def _child_spaces(space: Space, name: str) -> Iterator[tuple[str, Space]]:
-    """The parts of a Dict or a Tuple with their names; of another space itself."""
+    """Yield the parts of a Dict or a Tuple with their names; for another space, the space itself."""
     if isinstance(space, spaces.Dict):
         yield from ((f"{name}.{k}" if name else str(k), p) for k, p in space.spaces.items())
     elif isinstance(space, spaces.Tuple):

@@ -1,4 +1,4 @@
-"""Actions that are taken more than once: action repeat, and sticky actions."""
+"""Action repeat and sticky actions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rlox.envs.base import to_flag, to_reward
 __all__ = ["ActionRepeat", "StickyActions"]
 
 StepResult = tuple[Any, Any, bool, bool, dict[str, Any]]
-_STREAM_RANGE = 1 << 63  # `stream_seed` gives numbers below it
+_STREAM_RANGE = 1 << 63  # `stream_seed` returns numbers below it
 
 
 class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
-    """Takes each action `times` times, or until the episode ends.
+    """Repeats each action `times` times, or until the episode ends.
 
-    What is seen, and the info, are those of the last step taken; the reward is the sum. An end in the
-    middle, of either kind, is the end of the whole.
+    Observation and info are those of the last step taken; the reward is the sum. A termination or truncation
+    in the middle ends the whole step.
     """
 
     def __init__(self, env: gym.Env[Any, Any], times: int) -> None:
@@ -31,7 +31,7 @@ class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
         self._times = times
 
     def step(self, action: Any) -> StepResult:
-        """The steps with one action."""
+        """Step repeatedly with one action."""
         total = 0.0
         for _ in range(self._times):
             # a copy: the environment may write into it
@@ -43,11 +43,11 @@ class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class StickyActions(gym.Wrapper[Any, Any, Any, Any]):
-    """At each step takes the action of the step before, with a probability, instead of the one given.
+    """Repeats the previous action, with a probability, instead of the given one.
 
-    After Machado et al. 2018, section 5.2: what is repeated is the action that was taken, so that it may
-    stick for several steps. The first action of an episode is always the one given. The draw of a step is
-    a function of the seed of the last seeded reset and of the steps taken since then.
+    After Machado et al. 2018, section 5.2: the repeated action is the one that was executed, so that it may
+    stick for several steps. The first action of an episode is always the given one. The draw of a step is a
+    function of the seed of the last seeded reset and of the count of steps since then.
     """
 
     def __init__(self, env: gym.Env[Any, Any], probability: float) -> None:
@@ -55,30 +55,30 @@ class StickyActions(gym.Wrapper[Any, Any, Any, Any]):
         self._probability = probability
         self._key: int | None = None
         self._n_draws = 0
-        self._last_action: Any = None  # the action taken in the step before; None at the start of an episode
+        self._last_action: Any = None  # the action of the step before; None at the start of an episode
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; with a seed, the draws too."""
+        """Begin an episode; a seed also restarts the draws."""
         if seed is not None:
             self._key, self._n_draws = stream_seed(seed, "sticky-actions", 0), 0
         self._last_action = None
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> StepResult:
-        """A step with the action, or with the one before it."""
-        if self._key is None:  # never seeded: as the environment then is, another every time
+        """Step with the given action or the previous one."""
+        if self._key is None:  # never seeded: random, like the environment itself
             self._key = int(self.env.unwrapped.np_random.integers(_STREAM_RANGE))
         uniform = stream_seed(self._key, "sticky-actions", self._n_draws) / _STREAM_RANGE
         self._n_draws += 1
         if self._last_action is None or uniform >= self._probability:
-            # copies: the caller may write the next action into the same memory, the environment into its own
+            # copies: the caller may reuse the array for the next action, the environment may change its own
             self._last_action = copy.deepcopy(action)
         return self.env.step(copy.deepcopy(self._last_action))
 
     def save_state(self) -> dict[str, Any]:
-        """The place in the stream and the last action, as one vector."""
+        """Return the position in the stream and the last action, flattened to a vector."""
         last = self._last_action
         if last is not None:
             last = np.array(spaces.flatten(self.action_space, last))

@@ -1,10 +1,9 @@
-"""Between Gymnasium spaces and flat arrays: what an environment is given.
+"""Action codecs: from a policy's actions to those of an environment.
 
-A policy's action is a row. Of `Discrete` it is one `int64`, of a `Box` a float32 vector, unbounded or in
-[-1, 1]; of any other space the choices of all its parts, counted from 0, and behind them the numbers of its
-Boxes: int64, or float32 where there is a Box, which has whole numbers up to 2^24 exactly. The bounds are
-applied here, at the environment only, so that the stored action and its log-probability stay those of the
-policy.
+A policy's action is a row. For `Discrete` it is one `int64`, for a `Box` a float32 vector, unbounded or in
+[-1, 1]. For other spaces it has the choices of all parts, counted from 0, then the numbers of their Boxes:
+int64, or float32 if there is a Box; float32 holds integers up to 2^24 exactly. Bounds are applied only here,
+for the environment, so that the stored action and its log-probability stay those of the policy.
 """
 
 from __future__ import annotations
@@ -35,15 +34,16 @@ from rlox.masked_arrays import MASKED_MESSAGE, is_masked
 
 __all__ = ["TOLERANCE", "ActionCodec", "UnitCodec"]
 
-TOLERANCE = 1e-5  # of its width: how far beyond a bound rounding may have taken an action
-MAX_EXACT_FLOAT32 = 1 << 24  # float32 has all whole numbers until here
+TOLERANCE = 1e-5  # relative to the width: by how much rounding may take an action beyond a bound
+MAX_EXACT_FLOAT32 = 1 << 24  # float32 holds all integers up to here
 
 
 @dataclass(frozen=True, eq=False)
 class ActionCodec:
-    """What a policy's actions look like and how they reach the environment.
+    """The form of a policy's actions, and their conversion to the environment's.
 
-    A row has a column for each of `choices`, which says among how many it is, and then `box_dim` numbers.
+    A row has a column for each entry of `choices`, which is that choice's number of values, then `box_dim`
+    numbers.
     """
 
     space: gym.Space[Any]
@@ -53,7 +53,7 @@ class ActionCodec:
 
     @classmethod
     def of(cls, space: gym.Space[Any], name: str = "the environment") -> ActionCodec:
-        """The codec for `space`, or `UnsupportedSpaceError` naming the part that does not fit."""
+        """Make the codec for `space`; `UnsupportedSpaceError` names the part that does not fit."""
         leaf_pairs = list(leaf_spaces(space))
         kinds = [_counts(name, part, inner) for part, inner in leaf_pairs]
         choices = tuple(int(n) for kind in kinds if kind is not None for n in kind.flat)
@@ -91,37 +91,37 @@ class ActionCodec:
 
     @property
     def kind(self) -> str:
-        """`Discrete`; `Box`, also of several; `factored`: choices, and perhaps numbers beside them."""
+        """`Discrete`; `Box`, for one or several Boxes; `factored`: choices, possibly with numbers."""
         return "Discrete" if self.is_discrete else "factored" if self.choices else "Box"
 
     @property
     def size(self) -> int:
-        """What a network says of an action: a number for each choice's every value, and of a vector."""
+        """Network outputs for an action: one for each value of each choice, and one for each number."""
         return sum(self.choices) + self.box_dim
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one action of a policy."""
+        """Shape of one action of a policy."""
         return () if self.is_discrete else (len(self.choices) + self.box_dim,)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of a policy's actions."""
+        """Dtype of a policy's actions."""
         return np.dtype(np.float32 if self.box_dim else np.int64)
 
     @property
     def row_bytes(self) -> int:
-        """Memory of one action of a policy."""
+        """Size of one action of a policy in bytes."""
         return self.dtype.itemsize * (len(self.choices) + self.box_dim)
 
     @property
     def scoring_width(self) -> int:
-        """Numbers that scoring an action takes: every choice as many as the largest has."""
+        """Numbers needed to score an action, with each choice padded to the largest."""
         return len(self.choices) * max(self.choices, default=0) + self.box_dim
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Where each choice is in the space, such as `arm.grip` or `[0, 1]`; empty: it is the whole."""
+        """Path of each choice in the space, such as `arm.grip` or `[0, 1]`; empty for the whole space."""
         return tuple(
             f"{part.name}{list(at) if at else ''}"
             for part in self.parts
@@ -130,22 +130,23 @@ class ActionCodec:
         )
 
     def to_env(self, actions: NDArray[Any]) -> Any:
-        """Policy actions `[N, *shape]` as the environment takes them, cut to its bounds.
+        """Convert policy actions `[N, *shape]` to the environment's, clipped to its bounds.
 
-        In the space's form and dtypes with an axis more, as vector environments of Gymnasium have it:
-        `[N, *shape]`, of a Dict a dict of these, of a Tuple a tuple. `unbatch` has them one by one.
+        The result has the form and dtypes of the space with a batch axis, as in Gymnasium's vector
+        environments: `[N, *shape]`, a dict of these for a Dict, a tuple for a Tuple. `unbatch` gives single
+        actions.
         """
-        rows = actions.reshape(len(actions), len(self.choices) + self.box_dim)  # also of none
+        rows = actions.reshape(len(actions), len(self.choices) + self.box_dim)  # N may be 0
         return to_nested(self.space, (part.to_env(rows[:, part.columns]) for part in self.parts))
 
     def unbatch(self, actions: Any) -> Sequence[Any]:
-        """What `to_env` gave, one environment after the other: something to index."""
+        """Convert the result of `to_env` to a sequence with one action per environment."""
         return _unbatch(self.space, actions)
 
     def from_env(self, actions: Any, n: int) -> NDArray[Any]:
-        """`n` actions in the form of `to_env` as a policy's, `[n, *shape]`; `ShapeError` for other ones.
+        """Convert `n` actions in the form of `to_env` to a policy's `[n, *shape]`, else `ShapeError`.
 
-        Bounds are not looked at.
+        Bounds are not checked.
         """
         rows = np.empty((n, len(self.choices) + self.box_dim), self.dtype)
         leaves = leaf_values(self.space, actions, "actions")
@@ -155,7 +156,7 @@ class ActionCodec:
         return rows.reshape(n, *self.shape)
 
     def unit_codec(self, name: str, algo: str) -> UnitCodec:
-        """Of Boxes the codec of policies that act in [-1, 1]; `UnsupportedSpaceError` without bounds."""
+        """Make the codec for Box policies that act in [-1, 1]; `UnsupportedSpaceError` without bounds."""
         assert not self.choices
         low, high = _bounds(self.space)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
@@ -175,13 +176,13 @@ class ActionCodec:
 
 @dataclass(frozen=True, eq=False)
 class UnitCodec(ActionCodec):
-    """Actions in [-1, 1] that stand for the whole of Boxes: -1 is the low end, 1 the high end."""
+    """Maps actions in [-1, 1] to the full range of Boxes: -1 is the low end, 1 the high end."""
 
     low: NDArray[Any]  # [size]
     high: NDArray[Any]
 
     def require_bounds(self, low: Any, high: Any) -> None:
-        """`ConfigError` unless these are the bounds, `[size]` each, up to rounding."""
+        """Raise `ConfigError` unless these are the bounds, `[size]` each, up to rounding."""
         trained_bounds = np.array([np.ravel(low), np.ravel(high)], np.float64)
         env_bounds, tolerance = np.stack([self.low, self.high]), TOLERANCE * (self.high - self.low)
         if (
@@ -196,19 +197,19 @@ class UnitCodec(ActionCodec):
 
     @property
     def bounds_text(self) -> str:
-        """The bounds in words."""
+        """The bounds as text."""
         return _bounds_text(self.low, self.high)
 
     def to_bounds(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Actions `[N, size]` in [-1, 1] as an environment's rows `[N, size]`, within its bounds."""
+        """Map actions `[N, size]` in [-1, 1] to an environment's rows `[N, size]`, within its bounds."""
         rows = self.low + 0.5 * (actions + 1.0) * (self.high - self.low)
         clipped: NDArray[Any] = np.clip(rows, self.low, self.high)
         return clipped
 
     def to_unit(self, rows: NDArray[Any]) -> NDArray[np.float32]:
-        """An environment's rows `[..., size]` within its bounds as actions in [-1, 1]: `to_bounds` back.
+        """Map an environment's rows `[..., size]` within its bounds to [-1, 1]: the inverse of `to_bounds`.
 
-        Of a bound that is the other one too, 0.
+        Gives 0 where both bounds are equal.
         """
         width = self.high - self.low
         narrow = width == 0
@@ -217,12 +218,12 @@ class UnitCodec(ActionCodec):
         return clipped
 
     def to_env(self, actions: NDArray[Any]) -> Any:
-        """Actions `[N, size]` in [-1, 1] as the environment takes them."""
+        """Convert actions `[N, size]` in [-1, 1] to the environment's."""
         return super().to_env(self.to_bounds(actions))
 
 
 def _counts(name: str, part: str, space: gym.Space[Any]) -> NDArray[np.int64] | None:
-    """Among how many its choices are; `None` for a Box; `UnsupportedSpaceError` for what is neither."""
+    """Count the values of each choice; `None` for a Box, `UnsupportedSpaceError` for other spaces."""
     label = f"{name}, part {part}," if part else name
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         require_choices_fit("action", space, label)
@@ -240,7 +241,7 @@ def _counts(name: str, part: str, space: gym.Space[Any]) -> NDArray[np.int64] | 
 
 
 def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """The actions of a part as an array of that many numbers; `ShapeError` for anything else."""
+    """Convert the actions of a part to an array of that many numbers; `ShapeError` for other values."""
     label = f"actions {name}".strip()
     if values is None:
         raise ShapeError(f"{label} are missing, expected {shape}")
@@ -256,14 +257,14 @@ def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def _start(space: gym.Space[Any]) -> NDArray[np.int64]:
-    """The environment's numbers for choices 0, `[columns]`."""
+    """Return the environment's numbers for choices 0, `[columns]`."""
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         return np.asarray(space.start).astype(np.int64).reshape(-1)
     return np.zeros(int(np.prod(space.shape or (), dtype=np.int64)), np.int64)
 
 
 def _bounds(space: gym.Space[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The bounds of all Boxes, `[size]` each, as floating-point numbers."""
+    """Return the bounds of all Boxes, `[size]` each, as floating-point numbers."""
 
     def concat_bounds(ends: Iterator[NDArray[Any]]) -> NDArray[Any]:
         flat = [end.reshape(-1) for end in ends]
@@ -275,7 +276,7 @@ def _bounds(space: gym.Space[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _bounds_text(*ends: NDArray[Any]) -> str:
-    """Bounds in words, `[size]` each; one number where all are alike."""
+    """Format bounds `[size]`; one number if all are equal."""
     low, high = (f"{end[0]:g}" if np.ptp(end) == 0 else str(end.tolist()) for end in ends)
     return f"from {low} to {high}"
 
@@ -288,6 +289,6 @@ def _unbatch(space: gym.Space[Any], actions: Any) -> Sequence[Any]:
         columns = [_unbatch(part, actions[i]) for i, part in enumerate(space.spaces)]
         return list(zip(*columns, strict=True))
     if isinstance(space, spaces.Box) and not space.shape:
-        return [actions[i, ...] for i in range(len(actions))]  # arrays without an axis
+        return [actions[i, ...] for i in range(len(actions))]  # zero-dimensional arrays
     rows: Sequence[Any] = actions
     return rows

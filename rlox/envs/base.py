@@ -1,4 +1,4 @@
-"""The one interface between environments and collectors, and what an environment may return."""
+"""The interface between environments and collectors, and checks of environments' return values."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ __all__ = [
     "unpack_step",
 ]
 
-# In the info of an episode's last step:
-TRUE_RETURN = "rlox/true_return"  # what the environment paid, where rewards are shaped
-LIFE_LOST = "rlox/goes_on"  # true where it is an episode for learning only, and the game is not over
+# Keys in the info of an episode's last step:
+TRUE_RETURN = "rlox/true_return"  # the unshaped return, if rewards are shaped
+LIFE_LOST = "rlox/goes_on"  # true if only a life ended and the game continues
 
 NO_ENVS: NDArray[np.int64] = np.empty(0, np.int64)
 
 STEP_CONTRACT = "step must return five values: observation, reward, terminated, truncated, info"
 RESET_CONTRACT = "reset must return two values: observation, info"
 
-# Kinds that are asked for at every step: a union such as `tuple | list` would be made at each of them.
+# Constants, because building a union such as `tuple | list` at every step costs time.
 _TUPLES, _BOOLS = (tuple, list), (bool, np.bool_)
 _FLOATS, _REALS = (float, np.float64), (float, int, np.floating)
 
 
 class WrongTypeError(TypeError):
-    """A value that an environment returned is not of the kind that Gymnasium asks for."""
+    """An environment returned a value of a type that Gymnasium does not allow."""
 
 
 def unpack_reset(result: Any) -> tuple[Any, Mapping[str, Any]]:
-    """The observation and the info that a reset returned; `WrongTypeError` for anything else than a pair."""
+    """Return the observation and the info of a reset; `WrongTypeError` unless `result` is such a pair."""
     if not isinstance(result, _TUPLES) or len(result) != 2:
         raise WrongTypeError(f"{_describe(result)}; {RESET_CONTRACT}")
     observation, info = result
@@ -58,7 +58,7 @@ def unpack_reset(result: Any) -> tuple[Any, Mapping[str, Any]]:
 
 
 def unpack_step(result: Any) -> tuple[Any, float, bool, bool, Mapping[str, Any]]:
-    """The five values that a step returned; `WrongTypeError` where one is of another kind."""
+    """Return the five values of a step; `WrongTypeError` if one has the wrong type."""
     if not isinstance(result, _TUPLES) or len(result) != 5:
         raise WrongTypeError(f"{_describe(result)}; {STEP_CONTRACT}")
     observation, reward, terminated, truncated, info = result
@@ -67,17 +67,17 @@ def unpack_step(result: Any) -> tuple[Any, float, bool, bool, Mapping[str, Any]]
         and type(truncated) is bool
         and type(reward) in _FLOATS
         and type(info) is dict
-    ):  # most are at every step: nothing to check or to convert
+    ):  # fast path: the usual types need no check or conversion
         return observation, reward, terminated, truncated, info
     flags = to_flag("terminated", terminated), to_flag("truncated", truncated)
     return observation, to_reward(reward), *flags, _require_info(info)
 
 
 def to_reward(value: Any) -> float:
-    """A reward as a float: of any real number, alone or in an array without axes; else `WrongTypeError`."""
+    """Convert a real number, alone or in an array without axes, to a float reward; else `WrongTypeError`."""
     try:
         number = _float_or_none(value)
-    except Exception:  # of a class of somebody else's, or too large for a float: 10**400
+    except Exception:  # raised by a foreign class, or too large for a float: 10**400
         number = None
     if number is None:
         raise WrongTypeError(f"{_describe(value)} for the reward, expected a number; return float(...)")
@@ -85,9 +85,9 @@ def to_reward(value: Any) -> float:
 
 
 def to_flag(name: str, value: Any) -> bool:
-    """`terminated` or `truncated` as a bool: of a bool, 0 or 1, alone or in an array without axes.
+    """Convert `terminated` or `truncated`, a bool, 0 or 1, alone or in an array without axes, to a bool.
 
-    `WrongTypeError` for anything else, which may be true without meaning it: `[False]`, `"False"`.
+    `WrongTypeError` for other values, whose truth value may mislead: `[False]`, `"False"`.
     """
     if isinstance(value, _BOOLS):
         return bool(value)
@@ -98,7 +98,7 @@ def to_flag(name: str, value: Any) -> bool:
 
 
 def copy_info(value: Any) -> Any:
-    """An info, or a part of one, whose dicts, lists, tuples and arrays are not the environment's own."""
+    """Copy an info, or a part of one, with its dicts, lists, tuples and arrays."""
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, Mapping):
@@ -114,55 +114,55 @@ def _require_info(value: Any) -> Mapping[str, Any]:
 
 
 def _float_or_none(value: Any) -> float | None:
-    """One real number as a float; `None` for anything else."""
+    """Convert one real number to a float; `None` for other values."""
     if isinstance(value, _REALS):
         return float(value)
     array = _as_scalar(value)
     if array is not None:
         return float(array)
-    # a duration is an integer to Python alone
+    # NumPy durations are registered as integers
     is_real = isinstance(value, numbers.Real) and not isinstance(value, np.timedelta64)
     return float(value) if is_real else None
 
 
 def _as_scalar(value: Any) -> NDArray[Any] | None:
-    """One real number as an array without axes; `None` for anything else."""
+    """Return one real number as an array without axes; `None` for other values."""
     try:
         array = np.asarray(value)
-    except Exception:  # of a class of somebody else's: a tensor that needs a gradient
+    except Exception:  # raised by a foreign class: a tensor that requires a gradient
         return None
     is_number = array.shape == () and array.dtype.kind in NUMERIC_KINDS
     return array if is_number and not is_masked(value) else None
 
 
 def _describe(value: Any) -> str:
-    """What something is, for messages: its type, with its shape or the beginning of its text."""
+    """Describe a value for messages: its type, with its shape or the start of its text."""
     type_name = type(value).__name__
     if isinstance(value, np.ndarray):
         array_text = "a masked array" if is_masked(value) else "an array"
         return f"{array_text} of shape {value.shape} and {value.dtype}"
     if isinstance(value, tuple | list) and len(value) != 1:
         return f"a {type_name} of {len(value)}"
-    with suppress(Exception):  # not everything has a text: an int of more than 4,300 digits
+    with suppress(Exception):  # repr can fail: an int of more than 4,300 digits
         return f"{' '.join(repr(value).split())[:60]} ({type_name})"
     return f"a {type_name}"
 
 
 class EpisodeEnds(NamedTuple):
-    """Last observations of the episodes that ended in a step: a sparse table, `None` when none did."""
+    """Final observations of the episodes that ended in a step; sparse: `None` if no episode ended."""
 
     envs: NDArray[np.int64]  # [k], ascending
     obs: NDArray[Any]  # [k, obs_dim]
-    infos: Sequence[Mapping[str, Any]] = ()  # [k], of the steps that ended them; none from Rust
-    lost_envs: NDArray[np.int64] = NO_ENVS  # whose step was not observed, ascending; none of `envs`
-    restarts: int = 0  # failures after which environments had to begin anew
+    infos: Sequence[Mapping[str, Any]] = ()  # [k], of the last steps; empty from Rust
+    lost_envs: NDArray[np.int64] = NO_ENVS  # whose step was lost, ascending; none of `envs`
+    restarts: int = 0  # failures after which environments had to restart
     autoreset_envs: NDArray[np.int64] = (
-        NO_ENVS  # whose step only began an episode, ascending; none of the others
+        NO_ENVS  # whose step only began an episode, ascending; in no other field
     )
 
     @property
     def invalid_envs(self) -> NDArray[np.int64]:
-        """Environments whose row is no transition: those of `lost_envs` and `autoreset_envs`."""
+        """Environments whose row is not a transition: `lost_envs` and `autoreset_envs`."""
         return (
             np.concatenate([self.lost_envs, self.autoreset_envs])
             if len(self.autoreset_envs)
@@ -171,25 +171,25 @@ class EpisodeEnds(NamedTuple):
 
 
 class VectorEnv(Protocol):
-    """`n_envs` environments stepped together, each reset in the same step that ends its episode.
+    """`n_envs` environments that step together; each is reset in the step that ends its episode.
 
-    After a step that ended environment i, row i of `obs` is the first observation of its next
-    episode and the ended episode's last observation is in `EpisodeEnds`, with the info of its last step
-    (`is_success`, say), which `Episode` carries on to callbacks.
+    After a step that ended an episode of environment i, row i of `obs` is the first observation of the next
+    episode. The ended episode's final observation is in `EpisodeEnds`, with the info of its last step
+    (`is_success`, for example), which callbacks receive in `Episode`.
 
-    An environment that failed has begun anew within the step. What that step led to nobody knows, so its
-    row is no transition: reward 0, truncated, and row i of `obs` begins another episode. It is in
-    `EpisodeEnds.lost_envs` and not in `EpisodeEnds.envs`: its episode was cut off where it was last observed,
-    before the step, and is not a finished one.
+    An environment that fails restarts within the step. The result of the failed step is unknown, so its row
+    is not a transition: reward 0, truncated, and row i of `obs` begins another episode. The environment is in
+    `EpisodeEnds.lost_envs` and not in `EpisodeEnds.envs`: its episode was cut off at the last observation
+    before the step and does not count as finished.
 
-    An engine may need a step of its own to begin an episode after one that ended (Gymnasium's NEXT_STEP).
-    Row i of `obs` is then the ended episode's last observation, and the next step, whose action is
-    ignored, is no transition either: reward 0, truncated, in `EpisodeEnds.autoreset_envs`.
+    An engine may need a separate step to begin the next episode (Gymnasium's NEXT_STEP). Row i of `obs` is
+    then the ended episode's final observation. The next step ignores its action and is not a transition
+    either: reward 0, truncated, in `EpisodeEnds.autoreset_envs`.
 
-    The infos of all steps are kept only where they were asked for (`make_vec(keep_infos=True)`): to
-    send them from subprocesses costs more than most steps do. `infos[i]` then belongs to row i of
-    `obs`: for an episode that has just begun it is the info of its reset. It holds until the next
-    step. Environments in Rust have no infos: theirs is empty either way.
+    Infos of all steps are kept only on request (`make_vec(keep_infos=True)`), because sending them from
+    subprocesses costs more than most steps. `infos[i]` then belongs to row i of `obs`: after an episode has
+    begun it is the info of its reset. It is valid until the next step. Environments in Rust have no infos:
+    theirs is always empty.
     """
 
     n_envs: int
@@ -197,7 +197,7 @@ class VectorEnv(Protocol):
     action_space: gym.Space[Any]
     observations: ObservationCodec
     actions: ActionCodec
-    resume_grade: str  # "exact", or "episode_start" where the state cannot be saved
+    resume_grade: str  # "exact", or "episode_start" if the state cannot be saved
     infos: Sequence[Mapping[str, Any]]  # [n_envs] of the last step or reset; empty unless kept
 
     def reset_into(self, obs: NDArray[Any]) -> None:
@@ -214,7 +214,7 @@ class VectorEnv(Protocol):
         """Step every environment with policy actions, writing `[n_envs, ...]` rows."""
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs to go on from here."""
+        """Return the state that `restore` needs to continue from here."""
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a saved state."""

@@ -1,4 +1,4 @@
-"""Whose turn it is with an environment of this process, which several runs may be given."""
+"""Ownership of environment objects that several runs in this process may step."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["EnvOwner"]
 
 Env = gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any]
 
-_OWNERS: WeakValueDictionary[int, EnvOwner] = WeakValueDictionary()  # who began in an object, by its id
+_OWNERS: WeakValueDictionary[int, EnvOwner] = WeakValueDictionary()  # current owner of each object, by its id
 
 
 class EnvOwner:
-    """Steps objects that another run may step too, one run after the other.
+    """Steps environment objects that another run may step too, but not at the same time.
 
-    A run that goes on after another one has begun episodes in its object would act on observations that are
-    no longer the object's: it is refused.
+    If another run begins episodes in an object, the observations of the first run are stale. Its next step is
+    refused.
     """
 
     name: str
@@ -29,7 +29,7 @@ class EnvOwner:
     _is_displaced = False
 
     def claim(self, envs: Iterable[Env]) -> None:
-        """From now on these are stepped from here; `EnvError` where they are closed."""
+        """Take ownership of these environments; `EnvError` if they are closed."""
         self._require_open()
         for env in envs:
             key = id(env.unwrapped)
@@ -38,7 +38,7 @@ class EnvOwner:
         self._is_displaced = False
 
     def require_ownership(self) -> None:
-        """`EnvError` where they are closed, or another run has begun episodes in one of them since."""
+        """Raise `EnvError` if they are closed, or if another run has since begun episodes in one of them."""
         self._require_open()
         if self._is_displaced:
             raise EnvError(

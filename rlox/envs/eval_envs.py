@@ -1,4 +1,4 @@
-"""Where episodes of an evaluation are played: places side by side, in this process or in supervised ones."""
+"""Environments of an evaluation: several slots side by side, in this process or in worker processes."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ __all__ = ["BorrowedEvalEnvs", "EvalEnvs", "EvalStep", "LocalEvalEnvs"]
 
 
 class EvalStep(NamedTuple):
-    """What a step came to, by place."""
+    """The results of a step, by slot."""
 
-    rewards: NDArray[np.float64]  # `[n_slots]`; of those that were stepped and not lost
+    rewards: NDArray[np.float64]  # `[n_slots]`; of the slots that were stepped and not lost
     ended_slots: set[int]  # whose episode is over
-    lost_slots: set[int]  # whose episode came to nothing and has begun again, from its seed
+    lost_slots: set[int]  # whose episode was lost and has restarted from its seed
 
 
 class EvalEnvs(Protocol):
-    """An environment in each place."""
+    """An environment in each slot."""
 
-    obs: NDArray[Any]  # `[n_slots, obs_dim]`: what a policy acts on next
+    obs: NDArray[Any]  # `[n_slots, obs_dim]`: the policy's next input
 
     def reset(self, seeds: Mapping[int, int]) -> set[int]:
-        """Begin episodes, by their seeds; the places whose episodes had to begin again, also others."""
+        """Begin episodes from their seeds; returns the slots, also others, whose episodes had to restart."""
 
     def step(self, actions: Mapping[int, Any]) -> EvalStep:
-        """A step in each place that an action is for, as its environment takes it."""
+        """Step each slot in `actions`, with an action in the environment's form."""
 
     def close(self) -> None:
         """Close the environments."""
 
 
 class LocalEvalEnvs:
-    """Environments in this process, one after the other: one that fails is an error at once."""
+    """Environments in this process, stepped one after the other; a failure raises an error at once."""
 
     def __init__(self, envs: Sequence[gym.Env[Any, Any]], observations: ObservationCodec, name: str) -> None:
         self.envs, self.observations, self.name = envs, observations, name
@@ -52,7 +52,7 @@ class LocalEvalEnvs:
         self._seeds = [0 for _ in envs]
 
     def reset(self, seeds: Mapping[int, int]) -> set[int]:
-        """Begin episodes, by their seeds; none has to begin again."""
+        """Begin episodes from their seeds; returns an empty set, since no episode restarts."""
         for slot, seed in seeds.items():
             self._seeds[slot] = seed
             try:
@@ -65,7 +65,7 @@ class LocalEvalEnvs:
         return set()
 
     def step(self, actions: Mapping[int, Any]) -> EvalStep:
-        """A step in each place that an action is for."""
+        """Step each slot in `actions`."""
         ended_slots = set()
         for slot, action in actions.items():
             try:
@@ -95,9 +95,10 @@ class LocalEvalEnvs:
 
 
 class BorrowedEvalEnvs(LocalEvalEnvs):
-    """The environments that training steps, for where no others can live beside them.
+    """Borrows the training environments, for cases in which a second set cannot exist.
 
-    Closing it gives them back: training goes on in mid-episode where they can be saved, else with others.
+    `close()` gives them back: training continues in mid-episode if their state can be saved, else with new
+    episodes.
     """
 
     def __init__(self, vec_env: SyncGymVecEnv, n_slots: int, observations: ObservationCodec) -> None:

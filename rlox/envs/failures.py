@@ -1,4 +1,4 @@
-"""What is said of an exception that an environment raised, and of a value that it should not return."""
+"""Error messages for exceptions that an environment raised, and for values that it should not return."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ log = logging.getLogger("rlox.envs")
 
 CHECK_HINT = "rlox check says all that is wrong with an environment"
 
-# What Python says where a result is taken apart that has not as many parts.
+# Python's messages for unpacking a result of another length.
 _OTHER_LENGTH = re.compile(r"(?:not enough|too many) values to unpack|cannot unpack non-iterable .* object")
 _RETURNS = {"step": STEP_CONTRACT, "reset": RESET_CONTRACT}
 
 
 class Closable(Protocol):
-    """What holds processes, ports, windows or memory."""
+    """An object that holds processes, ports, windows or memory."""
 
     def close(self) -> None:
         """Release them."""
 
 
 def close_or_warn(env: Closable, label: str) -> None:
-    """Close an environment whose work is done: that it raises then costs no result, and is a warning."""
+    """Close an environment that is no longer needed; an exception is only logged as a warning."""
     try:
         env.close()
     except (Exception, SystemExit) as error:
@@ -41,9 +41,9 @@ def close_or_warn(env: Closable, label: str) -> None:
 
 
 def env_error_message(label: str, call: str, error: BaseException) -> str:
-    """One line: which environment raised what, in which call of it, and the remedy where it is known.
+    """Return one line: which environment raised what, in which call, and the remedy if it is known.
 
-    Of a `WrongTypeError`, which is rlox's word on a value, what the call returned.
+    A `WrongTypeError` comes from rlox's checks, so the line says what the call returned.
     """
     if isinstance(error, WrongTypeError):
         return f"{label}: {call} returned {error}; {CHECK_HINT}"
@@ -55,10 +55,10 @@ def env_error_message(label: str, call: str, error: BaseException) -> str:
 
 
 def encode_checked(codec: ObservationCodec, observation: Any, row: NDArray[Any], label: str) -> None:
-    """Into `row` what `label` observed; `EnvError` where it has not the form of its space."""
+    """Encode an observation of `label` into `row`; `EnvError` if it does not match its space."""
     try:
         codec.encode_into(observation, row)
-    except (ValueError, TypeError, IndexError, RuntimeError) as error:  # RuntimeError: a tensor's
+    except (ValueError, TypeError, IndexError, RuntimeError) as error:  # RuntimeError: raised by a tensor
         raise EnvError(
             f"{label} gave an observation of shape {shape_of(observation)}, expected {codec.space}: {error}; "
             f"{CHECK_HINT}"
@@ -66,6 +66,6 @@ def encode_checked(codec: ObservationCodec, observation: Any, row: NDArray[Any],
 
 
 def _is_unpack_error(error: BaseException, name: str) -> bool:
-    """Whether what failed took apart what a call of that name returned, not something inside of it."""
+    """Tell whether unpacking the result of a call of that name failed, rather than code inside the call."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and f".{name}(" in (frames[-1].line or "")

@@ -1,4 +1,4 @@
-"""Observations that are stacks of frames, of which a replay buffer keeps each frame once."""
+"""Detection of stacked frames, so that a replay buffer stores each frame once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["stacked_frames"]
 
 
 def stacked_frames(env: gym.Env[Any, Any]) -> int:
-    """How many frames an observation of `env` is a stack of, oldest first along its first axis; 1: of none.
+    """Return how many frames an observation stacks, oldest first along its first axis; 1 without a stack.
 
-    They are put together by one of the wrappers (`gymnasium.wrappers.FrameStackObservation`, `AtariGame`),
-    and those around it leave observations as they are.
+    One of the wrappers stacks them (`gymnasium.wrappers.FrameStackObservation`, `AtariGame`); wrappers
+    outside it must leave observations unchanged.
     """
     wrapper = env if isinstance(env.observation_space, gym.spaces.Box) else None
     while isinstance(wrapper, gym.Wrapper) and wrapper.observation_space == env.observation_space:
@@ -24,6 +24,6 @@ def stacked_frames(env: gym.Env[Any, Any]) -> int:
         if isinstance(wrapper, gym.wrappers.FrameStackObservation):
             return int(wrapper.stack_size)
         if isinstance(wrapper, gym.ObservationWrapper):
-            break  # it may change every frame of a stack by what the others are
+            break  # it may change each frame depending on the others
         wrapper = wrapper.env
     return 1

@@ -1,4 +1,4 @@
-"""Any Gymnasium environment, several copies, in this process."""
+"""Several copies of a Gymnasium environment in this process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EnvFactory = Callable[[], gym.Env[Any, Any]]
 
 
 def make_all(factories: Sequence[EnvFactory]) -> list[gym.Env[Any, Any]]:
-    """An environment of each factory; where one cannot be made, those before it are closed."""
+    """Make one environment per factory; if one fails, close those made before."""
     envs: list[gym.Env[Any, Any]] = []
     try:
         for make in factories:
@@ -37,14 +37,14 @@ def make_all(factories: Sequence[EnvFactory]) -> list[gym.Env[Any, Any]]:
             envs.append(env)
     except BaseException:
         for env in envs:
-            with suppress(Exception):  # the error is that of what cannot be made
+            with suppress(Exception):  # the factory's error is the one to report
                 env.close()
         raise
     return envs
 
 
 def close_all(envs: Sequence[gym.Env[Any, Any]], name: str) -> None:
-    """Close every environment, also behind one whose `close` raises: that is a warning."""
+    """Close every environment; an exception in a `close` is logged as a warning."""
     for i, env in enumerate(envs):
         close_or_warn(env, f"{name} (copy {i})")
 
@@ -52,9 +52,9 @@ def close_all(envs: Sequence[gym.Env[Any, Any]], name: str) -> None:
 class SyncGymVecEnv(EnvOwner):
     """Gymnasium environments stepped one after the other in this process.
 
-    Each environment is seeded once, by the rule `seeding` (`rlox.envs.seeding`); later resets draw on from
-    there. Where the environments can be saved (`rlox.envs.snapshot`) a resumed run goes on in mid-episode;
-    elsewhere it starts new episodes from other seeds, so that it does not repeat its first ones.
+    Each environment is seeded once, by the rule `seeding` (`rlox.envs.seeding`); later resets continue its
+    random generator. If the environments can be saved (`rlox.envs.snapshot`), a resumed run continues in
+    mid-episode; otherwise it starts new episodes from other seeds, so that it does not repeat its first ones.
     """
 
     infos: Sequence[Mapping[str, Any]] = ()
@@ -72,7 +72,7 @@ class SyncGymVecEnv(EnvOwner):
         self.n_envs = len(factories)
         self.seeding = Seeding(seed, self.n_envs, seeding)
         self.starts = 0
-        self._is_lent = False  # to an evaluation, which left the environments where it ended
+        self._is_lent = False  # whether an evaluation borrowed and changed the environments
         self.envs = make_all(factories)
         require_distinct_envs(self.envs, name)
         try:
@@ -124,7 +124,7 @@ class SyncGymVecEnv(EnvOwner):
             if term or trunc:
                 index.append(i)
                 last_obs.append(obs[i].copy())
-                final_infos.append(copy_info(info))  # which the reset may write over
+                final_infos.append(copy_info(info))  # a copy, as the reset may overwrite it
                 info = self._reset_env(i, env, obs[i])
             if self.keep_infos:
                 infos.append(copy_info(info))
@@ -133,7 +133,7 @@ class SyncGymVecEnv(EnvOwner):
         return EpisodeEnds(np.asarray(index, np.int64), np.stack(last_obs), final_infos) if index else None
 
     def state(self) -> dict[str, Any]:
-        """How often it was started, and the environments' own state where it can be saved."""
+        """Return the count of starts, and the environments' own states if they can be saved."""
         exact = self.resume_grade == "exact" and self.starts > 0
         return {
             "starts": self.starts,
@@ -142,11 +142,11 @@ class SyncGymVecEnv(EnvOwner):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on in mid-episode, or from the start of new ones than the run began with."""
+        """Continue in mid-episode, or from the start of new episodes, different from the run's first ones."""
         self.claim(self.envs)
         self.starts = int(state["starts"])
         self.seeding.restore(state)
-        trees = state["envs"]  # a list in checkpoints of before
+        trees = state["envs"]  # a list in older checkpoints
         trees = trees if isinstance(trees, list) else unstack_states(trees, self.n_envs)
         for i, (env, saved) in enumerate(zip(self.envs, trees, strict=False)):
             try:
@@ -157,9 +157,9 @@ class SyncGymVecEnv(EnvOwner):
                 raise _env_error(self.name, i, "load_state", error) from error
 
     def restore_after_loan(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state()` after somebody else has stepped the environments.
+        """Continue from `state()` after an evaluation has stepped the environments.
 
-        Those that cannot be saved lose the episodes under way and begin others in the next step.
+        Environments that cannot be saved lose their current episodes and begin others in the next step.
         """
         if self.resume_grade == "exact":
             self.restore(state)
@@ -173,7 +173,7 @@ class SyncGymVecEnv(EnvOwner):
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
     ) -> EpisodeEnds:
-        """A step in which every environment begins another episode."""
+        """Perform a step in which every environment begins another episode."""
         self.reset_into(obs)
         rewards[:], terminated[:], truncated[:] = 0.0, False, True
         all_envs = np.arange(self.n_envs)

@@ -1,4 +1,4 @@
-"""What MuJoCo draws pictures with where there is no display."""
+"""Choice of MuJoCo's rendering backend if there is no display."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rlox.errors import MissingExtraError
 __all__ = ["DISPLAYS", "choose_mujoco_gl"]
 
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
-# What Gymnasium and MuJoCo call a way to draw without a window, and the libraries that have it.
+# Offscreen rendering backends by the names of Gymnasium and MuJoCo, and their libraries.
 _OFFSCREEN = {"egl": ("libEGL.so.1",), "osmesa": ("libOSMesa.so.8", "libOSMesa.so.6")}
 
 
 def choose_mujoco_gl(entry_point: Any) -> None:
-    """Set `MUJOCO_GL` before an environment of MuJoCo draws, where nobody did and no window can be opened.
+    """Set `MUJOCO_GL` before a MuJoCo environment renders, if it is unset and no window can be opened.
 
-    Left alone, Gymnasium tries GLFW first, and MuJoCo ends the process over the window that it does not
-    get: no error that a run could survive. `MissingExtraError` where nothing draws without a window.
+    By default Gymnasium tries GLFW first, and MuJoCo ends the process if it cannot open a window, so that the
+    run could not catch an error. `MissingExtraError` if no offscreen backend is installed.
     """
     if not (isinstance(entry_point, str) and entry_point.startswith("gymnasium.envs.mujoco")):
         return
@@ -41,10 +41,10 @@ def choose_mujoco_gl(entry_point: Any) -> None:
 
 
 def _load_triton() -> None:
-    """Have torch's triton load its LLVM before Mesa loads another one, to draw with.
+    """Load the LLVM of torch's triton before Mesa loads another one for rendering.
 
-    The other way round the process dies of it as soon as somebody makes an optimizer of `torch.optim`,
-    which imports triton.
+    In the other order the process crashes as soon as an optimizer of `torch.optim` is made, which imports
+    triton.
     """
     with suppress(ImportError, OSError):
         importlib.import_module("triton._C.libtriton")

@@ -1,4 +1,4 @@
-"""Environments of one process are objects of their own: one in two places would mix their episodes."""
+"""Check that environments in one process are distinct objects: a shared object would mix their episodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHARED_ENV_REMEDY = (
 
 
 def list_unwrapped(env: Env) -> list[object]:
-    """The objects beneath all wrappers: the environment, or an engine and those that it steps one by one."""
+    """List the objects beneath all wrappers: the environment, or an engine and its environments."""
     unwrapped: object = env.unwrapped
     if isinstance(unwrapped, SingleEngineEnv):
         return list_unwrapped(unwrapped.engine)
@@ -30,10 +30,10 @@ def list_unwrapped(env: Env) -> list[object]:
 
 
 def require_distinct_envs(envs: Sequence[Env], name: str, training_objects: Iterable[object] = ()) -> None:
-    """`EnvError` where two of the environments are one object, or one of them is among `training_objects`.
+    """Raise `EnvError` if two environments are one object, or one of them is among `training_objects`.
 
-    `training_objects` are the objects beneath what training steps (`list_unwrapped`). Nothing is closed: an
-    object that its factory gives again is somebody else's too.
+    `training_objects` are the objects that training steps, beneath their wrappers (`list_unwrapped`). Nothing
+    is closed, because a factory that returns an object again shares it with another user.
     """
     object_ids = [id(unwrapped_env) for env in envs for unwrapped_env in list_unwrapped(env)]
     if not set(map(id, training_objects)).isdisjoint(object_ids):

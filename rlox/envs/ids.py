@@ -1,4 +1,4 @@
-"""Environment ids: looking them up in Gymnasium's registry, without building anything."""
+"""Environment ids: look-ups in Gymnasium's registry that do not build an environment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 MAX_IDS_SHOWN = 10  # ids of a module in a message
 
-# Ids that a separate package registers, by how they begin: (module, package, extra).
+# Ids that separate packages register, by prefix: (module, package, extra).
 _PACKAGES = {
     "ALE/": ("ale_py", "ale-py", "atari"),
     "BabyAI-": ("minigrid", "minigrid", "minigrid"),
@@ -45,10 +45,10 @@ def env_ids() -> list[str]:
 
 
 def find_spec(env_id: str) -> Any:
-    """The Gymnasium spec of `env_id`; `module:Id-v0` imports the module first
-    and registers the native environments that it offers.
+    """Return the Gymnasium spec of `env_id`. `module:Id-v0` first imports the module and registers the native
+    environments that it offers.
 
-    Raises `UnknownNameError` with the nearest ids, or `MissingExtraError` with what to install.
+    Raises `UnknownNameError` with the nearest ids, or `MissingExtraError` with the package to install.
     """
     module, _, name = env_id.rpartition(":")
     if module:
@@ -68,9 +68,9 @@ def find_spec(env_id: str) -> Any:
 
 @cache
 def plugin_module(env_id: str) -> ModuleType | None:
-    """The module of the plugin that offers an id which Gymnasium does not have without it.
+    """Import and return the plugin module that offers an id which Gymnasium does not know by itself.
 
-    It registers the id when it is imported, or offers it natively. `ConfigError` where it does neither.
+    The module registers the id on import, or offers it natively; `ConfigError` if it does neither.
     """
     setting = f"env={env_id}"
     entry = None if env_id in gym.registry else find_entry("env", env_id, setting)
@@ -85,7 +85,7 @@ def plugin_module(env_id: str) -> ModuleType | None:
 
 
 def describe_registered_ids(module: str) -> str:
-    """Which ids a module or package registers by now, for messages; empty where none is known."""
+    """List the ids that a module or package has registered so far, for messages; empty if there are none."""
     entry_modules = {
         name: entry_point.partition(":")[0]
         if isinstance(entry_point, str)
@@ -100,9 +100,9 @@ def describe_registered_ids(module: str) -> str:
 
 
 def vector_factory(env_id: str) -> Callable[..., Any] | None:
-    """What `module:make_vec` names: a callable with an argument `num_envs`; `None` for anything else.
+    """Return the callable that `module:make_vec` names if it has an argument `num_envs`, else `None`.
 
-    An id that the module registers, or offers natively, is that id.
+    A name that the module registers, or offers natively, as an id is treated as that id.
     """
     path, _, name = env_id.rpartition(":")
     if not path or not name.isidentifier():
@@ -122,7 +122,7 @@ def takes_num_envs(make: Any) -> bool:
 
 
 def _reject_other_attribute(env_id: str, path: str, name: str) -> None:
-    """`ConfigError` where the module has such a name, which is no environment here."""
+    """Raise `ConfigError` if the module has an attribute of this name that is not a usable environment."""
     module = import_module(f"env={env_id}", path)
     if name not in vars(module):
         return
@@ -154,6 +154,6 @@ def _register_package(name: str) -> None:
             f"env={name} needs the package {package}, which is not installed: {install_command(extra)}"
         )
     imported_module = importlib.import_module(module)
-    if module == "ale_py":  # which says hello on the terminal for each game
+    if module == "ale_py":  # ale_py prints a greeting for each game otherwise
         imported_module.ALEInterface.setLoggerMode(imported_module.LoggerMode.Error)
     gym.register_envs(imported_module)

@@ -1,4 +1,4 @@
-"""From an environment's configuration to environments: one to look at, or `n_envs` to train on."""
+"""Construction of environments from a configuration: single ones, and vectorised ones for training."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ __all__ = [
     "wrapped_factory",
 ]
 
-# What a user may hand over in place of an id.
+# Objects that a user may pass instead of an id.
 EnvLike = str | gym.Env[Any, Any] | EnvFactory | VectorEnvLike
 
-# The extra to install when the import that an id needs is missing, by a word of that error.
+# Extras to install for a missing import, by a word in the text of the error.
 _EXTRAS = {"box2d": "box2d", "minigrid": "minigrid", "mujoco": "mujoco", "pygame": "video"}
 
 
 def uses_native(config: EnvConfig) -> bool:
     """Whether this configuration runs in Rust; an explicit `native` that cannot is an error.
 
-    Whatever is put around an environment, or changes how it is made, is there in Gymnasium only.
+    Wrappers and settings that change how an environment is made need Gymnasium.
     """
     gymnasium_only = " and ".join(config.gymnasium_only)
     native = not gymnasium_only and native_env_class(config.id) is not None
@@ -89,7 +89,7 @@ def uses_native(config: EnvConfig) -> bool:
 
 
 def require_native(config: EnvConfig, algo: str, source: EnvLike | None = None) -> None:
-    """Raise `ConfigError` for an environment that Python steps, where `algo` needs one that runs in Rust."""
+    """Raise `ConfigError` for an environment that Python steps if `algo` needs one that runs in Rust."""
     if source is not None or not uses_native(config):
         raise ConfigError(
             f"env={config.id}: {algo} collects in Rust and steps native environments only, "
@@ -100,9 +100,9 @@ def require_native(config: EnvConfig, algo: str, source: EnvLike | None = None) 
 def unwrapped_factory(
     config: EnvConfig, source: EnvLike | None = None, render_mode: str | None = None
 ) -> EnvFactory:
-    """A callable that makes one fresh environment with the configured arguments and time limit.
+    """Return a callable that makes one fresh environment with the configured arguments and time limit.
 
-    A native one (`NativeGymEnv`) keeps its own limit besides, so no longer one can be asked of it.
+    A native environment (`NativeGymEnv`) also keeps its own limit, so a longer one is an error.
     """
     engine_factory = engine_factory_for(config, source)
     if engine_factory is not None:
@@ -120,7 +120,7 @@ def unwrapped_factory(
 
 
 def _make_arguments(config: EnvConfig) -> dict[str, Any]:
-    """What `gymnasium.make` is told."""
+    """Return the arguments for `gymnasium.make`."""
     arguments = dict(config.kwargs)
     for key in ("max_episode_steps", "repeat_action_probability"):
         if key in arguments and getattr(config, key) is not None:
@@ -136,14 +136,14 @@ def wrapped_factory(
     render_mode: str | None = None,
     training: bool = False,
 ) -> EnvFactory:
-    """A callable that makes one fresh environment, wrapped as configured.
+    """Return a callable that makes one fresh environment, wrapped as configured.
 
-    `training` decides whether what changes rewards is around it.
+    `training` decides whether reward wrappers are included.
     """
     make = unwrapped_factory(config, source, render_mode)
     add_masks = mask_wrapper(config)
     if engine_factory_for(config, source) is not None:
-        return lambda: _wrap_or_close(make(), add_masks)  # an engine has nothing else
+        return lambda: _wrap_or_close(make(), add_masks)  # an engine has no other wrappers
     add_wrappers = make_wrapper(config, training)
     return lambda: _wrap_or_close(
         make(), lambda env: add_masks(add_wrappers(_require_spaces(env, config.id)))
@@ -153,16 +153,16 @@ def wrapped_factory(
 def _wrap_or_close(
     env: gym.Env[Any, Any], wrap: Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
 ) -> gym.Env[Any, Any]:
-    """The environment with what is put around it; closed where that cannot be."""
+    """Wrap the environment; close it if that fails."""
     with close_on_error(env, None):
         return wrap(env)
 
 
 @dataclass(frozen=True)
 class EvalEnvFactory:
-    """Fresh environments to evaluate in, wrapped as configured.
+    """Makes fresh environments for evaluations, wrapped as configured.
 
-    `EnvError` where what makes them gives one object twice in this process, or one of `training_objects`: the
+    `EnvError` if the factory returns one object twice in this process, or one of `training_objects`: the
     objects that training steps, beneath their wrappers (`list_unwrapped`).
     """
 
@@ -172,7 +172,7 @@ class EvalEnvFactory:
     def open_rendering(
         self, render_mode: str, observations: ObservationCodec, training_objects: Collection[object] = ()
     ) -> LocalEvalEnvs:
-        """One environment that draws pictures, which it can in this process only."""
+        """Open one environment that renders, which needs this process."""
         return self._open_local(1, render_mode, observations, training_objects)
 
     def open(
@@ -182,9 +182,9 @@ class EvalEnvFactory:
         observations: ObservationCodec,
         training_objects: Collection[object] = (),
     ) -> EvalEnvs:
-        """That many environments, in supervised processes where training has such.
+        """Open `n_slots` environments, in supervised worker processes if training uses them.
 
-        There are four processes a CPU, as all episodes of one are played again where one of them fails.
+        There are up to four processes per CPU: if one dies or hangs, all of its episodes are replayed.
         """
         config = self.config
         if config.workers != "subprocess":
@@ -208,9 +208,9 @@ class EvalEnvFactory:
 
 
 def copy_env_source(source: EnvLike | None) -> EnvLike | None:
-    """What an algorithm makes environments of from now on: of an object a copy, of an id nothing.
+    """Return an algorithm's source of environments: `None` for an id, a copy of an object, or the callable.
 
-    What the user does with the object meanwhile is not in evaluations then.
+    With a copy, later changes to the user's object do not reach evaluations.
     """
     if isinstance(source, gym.Env):
         return _copy_factory(source, {})()
@@ -220,7 +220,7 @@ def copy_env_source(source: EnvLike | None) -> EnvLike | None:
 def make_vec(
     config: EnvConfig, seed: int, source: EnvLike | None = None, keep_infos: bool = False
 ) -> VectorEnv:
-    """The vectorised training environment; `keep_infos` for a source that reads its `infos`."""
+    """Make the vectorised training environment; `keep_infos` for a source that reads its `infos`."""
     engine_factory = engine_factory_for(config, source)
     if engine_factory is not None:
         return make_engine(config, engine_factory, seed, keep_infos, source)
@@ -257,7 +257,7 @@ def make_vec(
 def source_factory(
     source: EnvLike, kwargs: Mapping[str, Any] | None = None, render_mode: str | None = None
 ) -> EnvFactory:
-    """A callable making fresh environments from an id, an environment, or a callable."""
+    """Return a callable that makes fresh environments from an id, an environment, or a callable."""
     render_options = {"render_mode": render_mode} if render_mode else {}
     if isinstance(source, str):
         spec = with_class_object(find_spec(source))
@@ -265,7 +265,7 @@ def source_factory(
         def make_registered() -> gym.Env[Any, Any]:
             if render_mode == "rgb_array":
                 choose_mujoco_gl(spec.entry_point)
-            # of its own each time: an environment may write into a list or a dict that it is given
+            # a new copy each time: an environment may change a list or a dict that it is given
             options = unwrap(kwargs or {}) | render_options
             return gym.make(spec, disable_env_checker=True, **options)
 
@@ -286,21 +286,21 @@ def source_factory(
 
 
 def is_not_gym_env_error(error: BaseException) -> bool:
-    """Whether it is Gymnasium's word on something that an id makes and that is no `gymnasium.Env`."""
+    """Tell whether this is Gymnasium's error for an id that makes an object other than a `gymnasium.Env`."""
     return isinstance(error, TypeError) and str(error).startswith(
         ("The environment must inherit from", "Gym is incompatible with Gymnasium")
     )
 
 
 def _recording_factory(config: EnvConfig, source: EnvLike | None) -> EnvFactory:
-    """A training environment that draws pictures, of which some episodes are filmed."""
+    """Return a factory of training environments that render and record some episodes."""
     require_video()
     make = wrapped_factory(config, source, "rgb_array", training=True)
     return lambda: EpisodeVideoRecorder(make(), config.record_every)
 
 
 def _with_time_limit(env: gym.Env[Any, Any], name: str, limit: int) -> gym.Env[Any, Any]:
-    """The environment with a time limit, which a native one can only have below its own."""
+    """Add a time limit; that of a native environment cannot exceed its own."""
     unwrapped = env.unwrapped
     if isinstance(unwrapped, NativeGymEnv) and unwrapped.core.max_episode_steps < limit:
         raise ConfigError(
@@ -315,7 +315,8 @@ def _make_or_raise(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[
         with log_mujoco_warnings():
             return make()
     except (gym.error.DependencyNotInstalled, ImportError) as error:
-        # What names an engine without missing it, as Gymnasium's word on -v3 of MuJoCo, says all itself.
+        # An ImportError that is not a ModuleNotFoundError explains itself, such as Gymnasium's for -v3 of
+        # MuJoCo.
         is_missing = isinstance(error, (gym.error.DependencyNotInstalled, ModuleNotFoundError))
         extras = (v for k, v in _EXTRAS.items() if is_missing and k in str(error).lower())
         hints = map(install_command, extras)
@@ -330,7 +331,7 @@ def _make_or_raise(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[
     except (Exception, SystemExit) as error:
         if not isinstance(error, TypeError):
             raise EnvError(f"env={name} fails when it is made: {describe_error(error)}") from error
-        cause = error.__cause__ or error  # Gymnasium's own text has the values of all arguments
+        cause = error.__cause__ or error  # Gymnasium's own text includes the values of all arguments
         if is_not_gym_env_error(error):
             match = re.search(r"actual class: <class '(.*?)'>", str(error))
             raise EnvError(
@@ -341,12 +342,12 @@ def _make_or_raise(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[
 
 
 def _copy_factory(env: gym.Env[Any, Any], options: Mapping[str, Any]) -> EnvFactory:
-    """Fresh copies of an instance: deep ones, which keep what was changed on it; else from its spec."""
+    """Return a factory of copies of an instance: deep copies, or with `options` made from its spec."""
 
     def duplicate() -> gym.Env[Any, Any]:
         try:
             with log_mujoco_warnings():
-                if options and env.spec is not None:  # to be made anew with a render_mode
+                if options and env.spec is not None:  # make a new one with this render_mode
                     return gym.make(env.spec, **options)
                 return copy.deepcopy(env)
         except Exception as error:
@@ -359,10 +360,10 @@ def _copy_factory(env: gym.Env[Any, Any], options: Mapping[str, Any]) -> EnvFact
 
 
 def _require_no_arguments(factory: Callable[..., Any]) -> None:
-    """`ConfigError` for a factory that cannot be called as `factory()`."""
+    """Raise `ConfigError` for a factory that cannot be called as `factory()`."""
     try:
         signature = inspect.signature(factory)
-    except (TypeError, ValueError):  # of one that does not say so
+    except (TypeError, ValueError):  # without an inspectable signature
         return
     try:
         signature.bind()
@@ -382,7 +383,7 @@ def _make_checked(make: EnvFactory) -> gym.Env[Any, Any]:
 
 
 def _require_spaces(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, Any]:
-    """The environment, whose class only has the names of its spaces until it sets them."""
+    """Check that an environment has its spaces: its class only annotates them until `__init__` sets them."""
     for space in ("observation_space", "action_space"):
         value = None
         with suppress(AttributeError):

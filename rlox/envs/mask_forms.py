@@ -1,4 +1,4 @@
-"""The forms in which masks of actions are told, and what may be wrong with one."""
+"""The forms in which environments may give action masks, and the checks of a mask."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ __all__ = ["MaskForm"]
 
 @dataclass(frozen=True)
 class MaskForm:
-    """Masks of all choices of an action space: 1 where one is allowed, 0 elsewhere.
+    """Masks over all choices of an action space: 1 where a choice is allowed, 0 elsewhere.
 
-    A mask has a number for each value of each choice, one choice after another, as a policy's row has
-    them: `[n]` of Discrete, `[sum(nvec)]` of MultiDiscrete, `[2 * n]` of MultiBinary (0 and 1 of each). Of a
-    Dict or a Tuple it is that of all parts, or a dict or tuple of masks, in which Boxes are left out, or
-    `None`.
+    A mask has one number for each value of each choice, in the order of a policy's row: `[n]` for Discrete,
+    `[sum(nvec)]` for MultiDiscrete, `[2 * n]` for MultiBinary (0 and 1 of each). For a Dict or a Tuple it is
+    one array over all parts, or a dict or tuple of masks, in which a Box is left out or `None`.
     """
 
     actions: ActionCodec
@@ -35,8 +34,9 @@ class MaskForm:
         return sum(self.actions.choices)
 
     def row(self, mask: Any, batch_shape: tuple[int, ...] = ()) -> NDArray[np.int8]:
-        """A mask, or with `batch_shape` several, as `[*batch_shape, size]`; `ValueError` that says what it is
-        instead.
+        """Convert a mask, or several with `batch_shape`, to `[*batch_shape, size]`.
+
+        Raises `ValueError` that says what is wrong with the mask.
         """
         if batch_shape and isinstance(mask, list) and any(isinstance(m, Mapping | tuple) for m in mask):
             if len(mask) != batch_shape[0]:
@@ -60,7 +60,7 @@ class MaskForm:
         return np.concatenate(rows, -1)
 
     def empty_message(self, rows: NDArray[np.int8]) -> str:
-        """Of masks `[..., size]` what is said of one that allows nothing of a choice; else no text."""
+        """Say for masks `[..., size]` which choice has no allowed value; empty if each choice has one."""
         choices = self.actions.choices
         starts = np.cumsum((0, *choices[:-1]))
         is_empty = (np.add.reduceat(rows != 0, starts, axis=-1) == 0).reshape(-1, len(choices))

@@ -1,11 +1,11 @@
-"""Masks of the actions that an environment allows (Huang and Ontanon 2020), on their way to a policy.
+"""Action masks (Huang and Ontanon 2020): from the environment to the policy.
 
-Wherever an environment tells its mask (`MaskReader`), `MaskActions` puts it beside the observation and
-`MaskedCodec` behind it, into the same row: `[obs_dim + n_actions]`, 1 where an action is allowed, of actions
-of several parts a mask of each choice after another (`rlox.envs.mask_forms`). `rlox.envs.engines.masks` does
-so for vectorised environments. So a mask goes where its observation goes: through subprocesses, resets and
-last observations, into rollouts, buffers, n-step windows and saved states, and nothing on the way has to know
-of it but what standardises observations (`rlox.envs.normalize`) and what acts (`rlox.policies.masking`).
+`MaskReader` reads the mask that an environment gives. `MaskActions` puts it next to the observation, and
+`MaskedCodec` appends it to the same row: `[obs_dim + n_actions]`, 1 where an action is allowed; for actions
+with several parts, one mask per choice in sequence (`rlox.envs.mask_forms`). `rlox.envs.engines.masks` does
+the same for vectorised environments. A mask therefore goes wherever its observation goes: through
+subprocesses, resets and final observations, into rollouts, buffers, n-step windows and saved states. Only the
+observation normalizer (`rlox.envs.normalize`) and the policies (`rlox.policies.masking`) treat it separately.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = ["MASK", "OBSERVATION", "MaskActions", "MaskReader", "MaskedCodec", "M
 
 Env = gym.Env[Any, Any]
 
-OBSERVATION, MASK = "observation", "action_mask"  # the parts of what `MaskActions` gives
+OBSERVATION, MASK = "observation", "action_mask"  # the keys of `MaskActions`' observations
 
 
 def mask_wrapper(config: EnvConfig) -> Callable[[Env], Env]:
-    """What puts the configured masks into the observations of an environment; the outermost wrapper."""
+    """Return the outermost wrapper, which adds the configured masks to an environment's observations."""
     if config.action_mask == "none":
         return lambda env: env
     source, key, name = config.action_mask, config.action_mask_key, config.id
@@ -43,10 +43,10 @@ def mask_wrapper(config: EnvConfig) -> Callable[[Env], Env]:
 
 
 class MaskedSpace(SpaceWithCodec):
-    """An observation and the mask of what is allowed after it.
+    """The space of an observation with the mask of the actions allowed after it.
 
-    `part` is the part of the environment's own observation, a Dict, that the mask was; `None` where it
-    was told apart from it.
+    `part` is the key of the mask in the environment's own Dict observation; `None` if the mask is given
+    elsewhere.
     """
 
     def __init__(self, observation: gym.Space[Any], form: MaskForm, part: str | None) -> None:
@@ -54,7 +54,7 @@ class MaskedSpace(SpaceWithCodec):
         self.form, self.part = form, part
 
     def codec(self, name: str) -> MaskedCodec:
-        """The observation's own codec, with the mask behind it."""
+        """Make the observation's own codec with the mask appended."""
         inner = ObservationCodec.of(self[OBSERVATION], name)
         dim = inner.dim + self.form.size
         parts = {OBSERVATION: slice(0, inner.dim), MASK: slice(inner.dim, dim)}
@@ -64,24 +64,24 @@ class MaskedSpace(SpaceWithCodec):
 
 
 class MaskReader:
-    """Where an environment tells its masks, and what may be wrong with one.
+    """Reads and checks the action masks of an environment.
 
     Parameters
     ----------
-    source : `info`: `info[key]` of reset and of every step; `method`: what `method()` gives; `observation`:
-        the part `key` of a Dict, which is then no part of it
-    key : the name of the mask
-    name : of the environment, for messages
-    observation_space, action_space : its spaces; its actions are choices, or have some among their parts
-    method : `action_masks`; `None` where it has none
+    source : `info`: `info[key]` of reset and of every step; `method`: the return value of `action_masks()`;
+        `observation`: the part `key` of a Dict, which is removed from the observation
+    key : name of the mask
+    name : name of the environment, for messages
+    observation_space, action_space : its spaces; the actions are choices, or have choices among their parts
+    method : `action_masks`; `None` if the environment has no such method
 
-    An action has to be allowed wherever one can follow. In the state that a termination leaves none does:
-    its mask is not asked for, and counts as of ones, which no target reads.
+    A mask must allow an action wherever one can follow. No action follows a termination: the mask there is
+    not read and counts as all ones, and no target uses it.
 
     Attributes
     ----------
-    space : of observations with their masks beside them
-    size : numbers in a mask
+    space : space of observations with masks
+    size : length of a mask
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class MaskReader:
     def with_mask(
         self, observation: Any, info: Mapping[str, Any], call: str, is_over: bool = False
     ) -> dict[str, Any]:
-        """The observation and its mask; of ones where the episode is over."""
+        """Add the mask to an observation; the mask is all ones if the episode is over."""
         if is_over:
             mask = np.ones(self.size, np.int8)
         elif self.mask_method is not None:
@@ -123,13 +123,13 @@ class MaskReader:
         return {OBSERVATION: self.strip_mask(observation), MASK: mask}
 
     def strip_mask(self, observation: Any) -> Any:
-        """An observation, or a batch, without the mask in it."""
+        """Remove the mask from an observation or a batch."""
         if self.source != "observation":
             return observation
         return {part: value for part, value in observation.items() if part != self.key}
 
     def find_mask(self, container: Any, call: str, label: str) -> Any:
-        """The mask in an info or an observation of `label`."""
+        """Return the mask in an info or an observation; `label` names the environment in errors."""
         if isinstance(container, Mapping) and self.key in container:
             return container[self.key]
         keys = ", ".join(map(repr, container)) if isinstance(container, Mapping) and container else "nothing"
@@ -141,8 +141,9 @@ class MaskReader:
     def check_mask(
         self, mask: Any, call: str, label: str, batch_shape: tuple[int, ...] = ()
     ) -> NDArray[np.int8]:
-        """A mask of `label`, or with `batch_shape` several, as `[*batch_shape, size]` of 0 and 1; else
-        `EnvError`.
+        """Check a mask, or several with `batch_shape`, and return `[*batch_shape, size]` of 0 and 1.
+
+        Raises `EnvError`; `label` names the environment.
         """
         prefix = f"the action mask of {label}, {self.location(call)},"
         try:
@@ -157,7 +158,7 @@ class MaskReader:
         return rows
 
     def location(self, call: str) -> str:
-        """Where a mask is after a call, for messages."""
+        """Say where the mask is after a call, for messages."""
         if self.mask_method is not None:
             return f"action_masks() after {call}"
         return f"{self.key!r} in the {self.source} of {call}"
@@ -181,9 +182,9 @@ class MaskReader:
 
 
 class MaskActions(gym.Wrapper[Any, Any, Any, Any]):
-    """Finds the mask of an environment (`MaskReader`) and puts it beside each observation.
+    """Reads the mask of an environment (`MaskReader`) and puts it next to each observation.
 
-    `action_masks()` may also be a method of what is wrapped.
+    `action_masks()` may be a method of any wrapped environment.
     """
 
     def __init__(self, env: Env, source: str, key: str, name: str) -> None:
@@ -216,15 +217,15 @@ def _mask_method(env: Env) -> Callable[[], Any] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedCodec(ObservationCodec):
-    """Observations with their mask as one row: what networks see, then 0 or 1 for each choice."""
+    """Observations with their mask as one row: the network inputs, then 0 or 1 for each choice."""
 
-    inner: ObservationCodec  # of the observation alone
-    part: str | None  # of a user's observation that is the mask; None where it is given apart
+    inner: ObservationCodec  # codec of the observation without the mask
+    part: str | None  # key of the mask in the user's observation; None if it is given separately
     form: MaskForm
 
     @property
     def one_hot_columns(self) -> Sequence[tuple[int, int]]:
-        """Those of the observation."""
+        """One-hot columns of the observation."""
         return self.inner.one_hot_columns
 
     @cached_property
@@ -238,11 +239,11 @@ class MaskedCodec(ObservationCodec):
         row[self.input_dim :] = observation[MASK]
 
     def encode_one(self, observation: Any) -> NDArray[Any]:
-        """One observation with its mask as a row `[1, dim]`."""
+        """Encode one observation with its mask as a row `[1, dim]`."""
         return self.encode_batch([observation])
 
     def encode_batch(self, observations: Any) -> NDArray[Any]:
-        """Observations `[N, ...]` with masks `[N, n_actions]`, or N of both, as rows `[N, dim]`."""
+        """Encode observations `[N, ...]` with masks `[N, n_actions]`, or N pairs, as rows `[N, dim]`."""
         if isinstance(observations, Sequence):
             rows = self.rows(len(observations))
             for observation, row in zip(observations, rows, strict=True):
@@ -252,15 +253,14 @@ class MaskedCodec(ObservationCodec):
         return np.concatenate([obs, np.asarray(masks, self.dtype)], axis=1)
 
     def is_single(self, observation: Any) -> bool:
-        """Whether `observation` is one observation rather than a batch of them."""
+        """Tell whether `observation` is one observation rather than a batch."""
         return not isinstance(observation, Sequence) and self.inner.is_single(observation[OBSERVATION])
 
     def with_masks(self, observation: Any, masks: Any) -> dict[str, Any]:
-        """An observation as the environment gives it, or a batch, with its masks beside it.
+        """Combine an observation of the environment, or a batch, with its masks.
 
-        Masks are taken out of the observation where they are a part of it. Elsewhere they are `masks`,
-        `[n_actions]` or `[N, n_actions]`, or by parts (`MaskForm`); without them every action counts as
-        allowed.
+        Masks that are part of the observation are taken from it. Otherwise `masks` gives them, `[n_actions]`
+        or `[N, n_actions]`, or by parts (`MaskForm`); without `masks`, every action counts as allowed.
         """
         label = "action_masks"
         if self.part is not None:
@@ -284,7 +284,7 @@ class MaskedCodec(ObservationCodec):
         return {OBSERVATION: observation, MASK: rows}
 
     def _split_mask(self, observation: Any) -> tuple[Any, Any]:
-        """The observation without its mask, and the mask; of N observations in a list as well."""
+        """Separate the mask from an observation, or from each of a list of observations."""
         part = self.part
         if isinstance(observation, Sequence):
             unmasked_observations, masks = zip(*map(self._split_mask, observation), strict=True)

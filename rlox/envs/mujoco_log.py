@@ -1,4 +1,4 @@
-"""Warnings of MuJoCo go to the log, each kind once, not to the terminal and into MUJOCO_LOG.TXT."""
+"""MuJoCo's warnings go to the log, each kind once, instead of the terminal and MUJOCO_LOG.TXT."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = [
 ]
 
 log = logging.getLogger("rlox.mujoco")
-# The first warning of each kind, by its text without numbers: MuJoCo repeats a deprecation for every model
-# that it compiles, and an instability in every episode, with the time of it.
+# First warning of each kind; the kind is its text without numbers. MuJoCo repeats a deprecation for every
+# model that it compiles, and an instability in every episode, with the time.
 _first_message_by_kind: dict[str, str] = {}
 
 
 @contextmanager
 def log_mujoco_warnings() -> Iterator[None]:
-    """The block that makes an environment: warnings of MuJoCo are logged, also where it loads MuJoCo.
+    """Context manager for making an environment: log MuJoCo's warnings, even if the block imports MuJoCo.
 
     A callback that the user has set (`mujoco.set_mju_user_warning`) stays.
     """
@@ -46,7 +46,7 @@ def log_mujoco_warnings() -> Iterator[None]:
 
 
 def log_warning(text: str) -> None:
-    """Log a warning, unless one of its kind was: a deprecation as news, anything else as a warning."""
+    """Log a warning, once per kind: a deprecation at level INFO, others at level WARNING."""
     kind = re.sub(r"[-+]?\d[-+.\de]*", "#", text)
     if kind not in _first_message_by_kind:
         _first_message_by_kind[kind] = text
@@ -54,18 +54,18 @@ def log_warning(text: str) -> None:
 
 
 def repeat_warnings() -> None:
-    """Log again what was warned of: for a log that opens after the environments of its run were made."""
+    """Log earlier warnings again, for a log that opens after the environments of its run were made."""
     for text in _first_message_by_kind.values():
         _handle_warning(text)
 
 
 def clear_warnings() -> None:
-    """Log each kind again where it comes again: for the log of another run."""
+    """Forget earlier warnings, so that the log of another run gets each kind again."""
     _first_message_by_kind.clear()
 
 
 def redirect_warnings(handler: Callable[[str], None]) -> None:
-    """Hand the first warning of each kind to `handler` in place of the log: for a worker, which has none."""
+    """Pass the first warning of each kind to `handler` instead of the log: for a worker, which has no log."""
     global _handle_warning
     _handle_warning = handler
 
@@ -84,12 +84,12 @@ def _install_handler(mujoco: ModuleType) -> None:
 
 
 class _MujocoFinder(MetaPathFinder):
-    """Takes the warnings over as soon as MuJoCo is imported, before it compiles its first model."""
+    """Installs the warning handler when MuJoCo is imported, before it compiles its first model."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of MuJoCo as others find it, whose loader takes over at the end."""
+        """Return MuJoCo's usual spec with a loader that installs the handler at the end."""
         if name != "mujoco":
             return None
         self.remove()
@@ -106,6 +106,6 @@ class _MujocoFinder(MetaPathFinder):
         return spec
 
     def remove(self) -> None:
-        """Find nothing any more."""
+        """Stop intercepting imports."""
         with suppress(ValueError):
             sys.meta_path.remove(self)

@@ -1,4 +1,4 @@
-"""Environments whose dynamics run in Rust, behind the common interface."""
+"""Environments that run in Rust, behind the `VectorEnv` interface."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["NativeVecEnv", "native_env_class"]
 
 
 def native_env_class(env_id: str) -> type[VecEnv] | None:
-    """The class that steps `env_id` in Rust: rlox's own, or that of the module in `module:Id-v0`, or
-    that of a plugin.
+    """Return the class that steps `env_id` in Rust: rlox's own, that of the module in `module:Id-v0`, or that
+    of a plugin.
 
-    A module offers native environments by a `VecEnv`, a `SingleEnv` and `native_env_ids()` of its
-    own. None if the id runs in Gymnasium only.
+    A module offers native environments through its own `VecEnv`, `SingleEnv` and `native_env_ids()`. None if
+    the id runs in Gymnasium only.
     """
     path, _, name = env_id.rpartition(":")
     module = import_module(f"env={env_id}", path) if path else _core
@@ -70,12 +70,12 @@ class NativeVecEnv:
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
     ) -> EpisodeEnds | None:
-        """Step every environment; the bounds of Box actions are applied inside."""
+        """Step every environment; Rust applies the bounds of Box actions."""
         ends = self.core.step_into(actions, obs, rewards, terminated, truncated)
         return None if ends is None else EpisodeEnds(*ends)
 
     def state(self) -> dict[str, Any]:
-        """The whole simulation: states, elapsed steps, stream positions."""
+        """Return the whole simulation: states, elapsed steps, stream positions."""
         return dict(self.core.snapshot())
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -83,4 +83,4 @@ class NativeVecEnv:
         self.core.restore(dict(state))
 
     def close(self) -> None:
-        """Nothing to release; the memory goes with the object."""
+        """Do nothing; the memory is freed with the object."""

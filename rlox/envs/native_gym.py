@@ -1,7 +1,7 @@
-"""Native environments as Gymnasium environments: for evaluation, and for anything that wants one.
+"""Native environments as Gymnasium environments, for evaluations and other uses.
 
-Gymnasium has no environment of its own for ids that only a native module offers. They are
-registered here under the same id, so that `gymnasium.make` finds them.
+Gymnasium does not know ids that only a native module offers. They are registered here under the same id, so
+that `gymnasium.make` finds them.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ __all__ = ["NativeGymEnv", "native_ids", "register", "space_of_actions", "space_
 
 
 def native_ids(module: ModuleType) -> list[str]:
-    """The ids that a module offers natively: those of its `native_env_ids()`, none without one."""
+    """Return the ids that a module offers natively: those of its `native_env_ids()`, or none."""
     offered = vars(module).get("native_env_ids")
     return list(offered()) if offered is not None and "VecEnv" in vars(module) else []
 
 
 def register(module: ModuleType) -> None:
-    """Make the native ids of a module known to Gymnasium, but for those that it knows already."""
+    """Register the native ids of a module with Gymnasium, except those that are registered already."""
     for env_id in native_ids(module):
         if env_id not in gym.registry:
             gym.register(env_id, partial(NativeGymEnv, vars(module)["SingleEnv"], env_id))
 
 
 def space_of_observations(core: NativeEnv) -> gym.Space[Any]:
-    """The float32 Box of a native environment."""
+    """Return the float32 Box of a native environment."""
     return spaces.Box(core.observation_low, core.observation_high, dtype=np.float32)
 
 
 def space_of_actions(core: NativeEnv) -> gym.Space[Any]:
-    """The Discrete or float32 Box of a native environment."""
+    """Return the Discrete or float32 Box of a native environment."""
     if core.n_actions is not None:
         return spaces.Discrete(core.n_actions)
     return spaces.Box(np.asarray(core.action_low), np.asarray(core.action_high), dtype=np.float32)
@@ -50,7 +50,7 @@ class NativeGymEnv(gym.Env[NDArray[np.float32], Any]):
     """One native environment; `reset(seed=s)` starts the first episode of its seed s.
 
     `make(env_id, seed)` is the `SingleEnv` of the module that offers the id. The time limit is the
-    environment's own. It draws no pictures.
+    environment's own. It does not render.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium's name and type
@@ -82,7 +82,7 @@ class NativeGymEnv(gym.Env[NDArray[np.float32], Any]):
         return result["obs"], result["reward"], result["terminated"], result["truncated"], {}
 
     def save_state(self) -> dict[str, Any]:
-        """The whole simulation, for checkpoints."""
+        """Return the whole simulation, for checkpoints."""
         return {"core": self.core.snapshot(), "seeded": self._seeded}
 
     def load_state(self, state: Mapping[str, Any]) -> None:

@@ -1,17 +1,18 @@
-"""Running standardisation of observations and rewards, part of the run's state.
+"""Running standardisation of observations and rewards; its moments are part of the run's state.
 
-Moments follow Chan et al. 1983 (parallel merge), one merge per environment step; observations are
-`clip((x - mean) / deviation, -10, 10)`; rewards are divided by the deviation of the discounted return,
-without subtracting a mean, and the accumulator restarts at an episode's end. `env.normalize_rule` says what
-the moments begin with and what the deviation is of a number that hardly varies:
+Moments follow Chan et al. 1983 (parallel merge), with one merge per environment step. Observations become
+`clip((x - mean) / std, -10, 10)`. Rewards are divided by the standard deviation of the discounted return,
+without subtracting a mean; the return restarts at the end of an episode. `env.normalize_rule` sets the
+initial moments and the standard deviation of a number that hardly varies:
 
-- `relative`: with the first rows. A number whose standard deviation is below `2**-23` of its mean, the
-  precision of float32, is a constant and has the deviation 1. So `a x + b` is standardised as `x` is.
-- `sb3`: Stable-Baselines3's, with the mean 0 and the variance 1 that weigh `1e-4` rows; the deviation is
-  `sqrt(var + 1e-8)`. Numbers that vary by less than 1e-4 stay near 0.
+- `relative`: starts with the first rows. A number whose standard deviation is below `2**-23` of its mean,
+  the precision of float32, counts as constant and has the deviation 1. So `a x + b` is standardised as
+  `x` is.
+- `sb3`: the rule of Stable-Baselines3. Starts with mean 0 and variance 1, weighted as `1e-4` rows; the
+  deviation is `sqrt(var + 1e-8)`. Numbers that vary by less than 1e-4 stay near 0.
 
-A policy that learned from a dataset has the dataset's moments, which do not run and clip nothing; where it
-goes on in an environment they run and clip nothing still.
+A policy that learned from a dataset uses the dataset's moments, which are fixed, and clips nothing. If its
+training continues in an environment, the moments are updated, but still nothing is clipped.
 """
 
 from __future__ import annotations
@@ -41,27 +42,27 @@ __all__ = [
 
 RELATIVE, SB3 = "relative", "sb3"
 CLIP = 10.0
-EPSILON = 1e-8  # of `sb3`
-FLOAT32_PRECISION = 2.0**-23  # of float32, relative
-MIN_STD = 1e-6  # as `OfflineDatasetBuffer` has it
+EPSILON = 1e-8  # used by `sb3`
+FLOAT32_PRECISION = 2.0**-23  # relative
+MIN_STD = 1e-6  # as in `OfflineDatasetBuffer`
 
 
 class Normalizer(Protocol):
-    """What stands between an environment's observations and a policy."""
+    """Interface of normalizers: applied to an environment's observations before the policy reads them."""
 
     def apply(self, obs: NDArray[np.float32]) -> None:
-        """Standardise rows `[n, dim]` in place with the present moments."""
+        """Standardise rows `[n, dim]` in place with the current moments."""
 
 
 class RunningMoments:
-    """Mean and population variance of everything seen, per dimension, in float64.
+    """Mean and population variance of all rows so far, per dimension, in float64.
 
-    Not `rlox.RunningStatsVec`, which merges 8 rows in 3 us (this one: 17) but has no prior, which is part of
-    saved runs and of Stable-Baselines3's rule.
+    `rlox.RunningStatsVec` is faster (8 rows in 3 us, here 17) but has no prior. The prior is part of saved
+    runs and of Stable-Baselines3's rule.
 
     Parameters
     ----------
-    shape : of a row
+    shape : shape of a row
     rule : `"relative"` or `"sb3"`
     """
 
@@ -73,7 +74,7 @@ class RunningMoments:
 
     @property
     def std(self) -> NDArray[np.float64]:
-        """What numbers are divided by, of a row's shape."""
+        """The divisor of each number, in the shape of a row."""
         if self.rule == SB3:
             return np.sqrt(self.var + EPSILON)
         varies = self.var > np.square(FLOAT32_PRECISION * self.mean)
@@ -82,7 +83,7 @@ class RunningMoments:
     def update(self, batch: NDArray[Any]) -> None:
         """Merge a batch `[n, *shape]`."""
         n = len(batch)
-        # `batch.mean(0)` and `batch.var(0)` bit for bit, in two thirds of their time
+        # equals `batch.mean(0)` and `batch.var(0)` bit for bit, in two thirds of the time
         mean = np.add.reduce(batch, axis=0, dtype=np.float64) / n
         var = np.add.reduce(np.square(batch - mean), axis=0) / n
         delta, total = mean - self.mean, self.count + n
@@ -91,12 +92,12 @@ class RunningMoments:
         self.count = total
 
     def state(self) -> dict[str, Any]:
-        """Count, mean and variance, and the rule unless it is that of states that have none."""
+        """Return count, mean and variance, and the rule unless it is `sb3`, the default of older states."""
         rule = {} if self.rule == SB3 else {"rule": self.rule}
         return {"count": self.count, "mean": self.mean.copy(), "var": self.var.copy()} | rule
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`, by its rule: what was learned with these numbers goes on with them."""
+        """Continue from `state()` with its rule, because the policy learned with these numbers."""
         self.rule = str(state.get("rule", SB3))
         self.count = float(state["count"])
         self.mean = np.array(state["mean"], np.float64).reshape(self.mean.shape)
@@ -108,21 +109,21 @@ class ObservationNormalizer:
 
     def __init__(self, dim: int, rule: str = RELATIVE) -> None:
         self.moments = RunningMoments((dim,), rule)
-        self.clips = True  # not of a policy that learned from a dataset, which saw them whole
+        self.clips = True  # False for a policy that learned from a dataset, without clipping
 
     def update(self, obs: NDArray[np.float32]) -> None:
-        """Take raw rows `[n, dim]` into the moments."""
+        """Update the moments with raw rows `[n, dim]`."""
         self.moments.update(obs)
 
     def apply(self, obs: NDArray[np.float32]) -> None:
-        """Standardise rows `[n, dim]` in place with the present moments."""
+        """Standardise rows `[n, dim]` in place with the current moments."""
         standardized = (obs - self.moments.mean) / self.moments.std
         if self.clips:
             np.clip(standardized, -CLIP, CLIP, out=standardized)
         obs[:] = standardized
 
     def state(self) -> dict[str, Any]:
-        """The moments, and whether nothing is clipped."""
+        """Return the moments, and `clips` if clipping is off."""
         return self.moments.state() | ({} if self.clips else {"clips": False})
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -132,23 +133,23 @@ class ObservationNormalizer:
 
 
 class PartialNormalizer(ObservationNormalizer):
-    """Standardises the numbers of a row; images, and a mask of actions behind them, stay as they are."""
+    """Standardises the numbers of a row; images and an action mask at the end stay unchanged."""
 
     def __init__(self, codec: ObservationCodec, rule: str = RELATIVE) -> None:
         super().__init__(codec.numeric_dim, rule)
         self._numeric_view = codec.numeric_view
 
     def update(self, obs: NDArray[Any]) -> None:
-        """Take the numbers of raw rows `[n, dim]` into the moments."""
+        """Update the moments with the numbers of raw rows `[n, dim]`."""
         super().update(self._numeric_view(obs))
 
     def apply(self, obs: NDArray[Any]) -> None:
-        """Standardise the numbers of rows `[n, dim]` in place with the present moments."""
+        """Standardise the numbers of rows `[n, dim]` in place with the current moments."""
         super().apply(self._numeric_view(obs))
 
 
 def observation_normalizer(codec: ObservationCodec, rule: str = RELATIVE) -> ObservationNormalizer:
-    """One for the rows of `codec`, at its start; `ConfigError` where there are images and no numbers."""
+    """Make a new normalizer for the rows of `codec`; `ConfigError` if they hold images and no numbers."""
     if not codec.numeric_dim:
         raise ConfigError(
             f"env.normalize_obs=true: these observations are images alone, {format_space(codec.space)}, "
@@ -159,9 +160,9 @@ def observation_normalizer(codec: ObservationCodec, rule: str = RELATIVE) -> Obs
 
 
 class FixedNormalizer:
-    """Standardises observation rows in place by moments that are given; until then they stay as they are.
+    """Standardises observation rows in place with given moments; without moments, rows stay unchanged.
 
-    `(x - mean) / std`, as `OfflineDatasetBuffer(normalize=True)` does it: numbers with a deviation below
+    `(x - mean) / std`, as in `OfflineDatasetBuffer(normalize=True)`: numbers with a standard deviation below
     1e-6 are only centred.
     """
 
@@ -169,7 +170,7 @@ class FixedNormalizer:
         self.moments: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def set_moments(self, mean: Any, std: Any) -> None:
-        """Take the mean and the deviation of each number of an observation, `[dim]` in all."""
+        """Set the mean and standard deviation of each number of an observation, `[dim]` each."""
         self.moments = np.array(mean, np.float64).ravel(), np.array(std, np.float64).ravel()
 
     def apply(self, obs: NDArray[np.float32]) -> None:
@@ -180,35 +181,35 @@ class FixedNormalizer:
 
     @property
     def scale(self) -> NDArray[np.float64]:
-        """What numbers are divided by, `[dim]`, once there are moments."""
+        """The divisors `[dim]`; requires moments."""
         assert self.moments is not None
         _, std = self.moments
         scale: NDArray[np.float64] = np.where(std < MIN_STD, 1.0, std)
         return scale
 
     def state(self) -> dict[str, Any]:
-        """The moments, or nothing where there are none."""
+        """Return the moments; empty without moments."""
         if self.moments is None:
             return {}
         mean, std = self.moments
         return {"obs_mean": mean.copy(), "obs_std": std.copy()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state that has what `state()` gave, perhaps among others."""
+        """Continue from a state that contains the entries of `state()`; other entries are ignored."""
         self.moments = None
         if "obs_mean" in state:
             self.set_moments(state["obs_mean"], state["obs_std"])
 
 
 class RewardNormalizer:
-    """Scales rewards by the running deviation of each environment's discounted return.
+    """Scales rewards by the running standard deviation of each environment's discounted return.
 
-    Stored ones are drawn as sums over `n_step` steps, discounted.
+    `apply` scales stored rewards, which are discounted sums over `n_step` steps.
     """
 
     def __init__(self, n_envs: int, gamma: float, n_step: int = 1, rule: str = RELATIVE) -> None:
         self.gamma = gamma
-        self.limit = CLIP * sum(gamma**k for k in range(n_step))  # of rewards that are clipped each
+        self.limit = CLIP * sum(gamma**k for k in range(n_step))  # bound of an n-step sum of clipped rewards
         self.returns = np.zeros(n_envs, np.float64)
         self.moments = RunningMoments((), rule)
 
@@ -218,9 +219,9 @@ class RewardNormalizer:
         dones: NDArray[np.bool_],
         invalid_envs: NDArray[np.int64] | None = None,
     ) -> NDArray[np.float64]:
-        """Take raw rewards `[n]` into the moments and return them scaled; `dones` restarts a return.
+        """Update the moments with raw rewards `[n]` and return them scaled; `dones` restarts the returns.
 
-        Those of the environments `invalid_envs` are none.
+        Rewards of `invalid_envs` do not count.
         """
         self.returns = self.returns * self.gamma + rewards
         valid_returns = (
@@ -235,11 +236,11 @@ class RewardNormalizer:
         return scaled
 
     def apply(self, rewards: NDArray[np.float32]) -> None:
-        """Scale raw sums in place with the present moments, which stay as they are."""
+        """Scale raw sums in place with the current moments, without updating them."""
         np.clip(rewards / self.moments.std, -self.limit, self.limit, out=rewards)
 
     def state(self) -> dict[str, Any]:
-        """The moments and the running returns."""
+        """Return the moments and the running returns."""
         return {"moments": self.moments.state(), "returns": self.returns.copy()}
 
     def restore(self, state: Mapping[str, Any]) -> None:

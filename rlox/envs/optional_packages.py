@@ -1,4 +1,4 @@
-"""Environments that need a package which may not be installed: which ids they have and what installs it."""
+"""Environments of packages that may not be installed: their ids, and how to install the packages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rlox.extras import install_command
 
 __all__ = ["ATARI_IDS", "OPTIONAL_PACKAGE_IDS", "install_hint"]
 
-# What ale-py 0.12 registers once it is imported: a game each, as its ROMs are called.
+# Ids that ale-py 0.12 registers on import: one per game, by the name of its ROM.
 _GAMES = (
     "Adventure", "AirRaid", "Alien", "Amidar", "Assault", "Asterix", "Asteroids", "Atlantis",
     "Atlantis2", "Backgammon", "BankHeist", "BasicMath", "BattleZone", "BeamRider", "Berzerk",
@@ -29,7 +29,7 @@ _GAMES = (
 )  # fmt: skip
 ATARI_IDS = tuple(f"ALE/{game}-v5" for game in _GAMES)
 
-# What minigrid 3.2 registers once it is imported, but for the generated WFC ones and BabyAI's.
+# Ids that minigrid 3.2 registers on import, except the generated WFC ones and BabyAI's.
 _GRIDS = (
     "BlockedUnlockPickup", "DistShift1", "DistShift2", "DoorKey-16x16", "DoorKey-5x5",
     "DoorKey-6x6", "DoorKey-8x8", "Dynamic-Obstacles-16x16", "Dynamic-Obstacles-5x5",
@@ -48,10 +48,10 @@ _GRIDS = (
     "SimpleCrossingS11N5", "SimpleCrossingS9N1", "SimpleCrossingS9N2", "SimpleCrossingS9N3",
     "Unlock", "UnlockPickup",
 )  # fmt: skip
-# Ids of packages that register theirs when they are imported.
+# Ids of packages that register theirs on import.
 OPTIONAL_PACKAGE_IDS = (*ATARI_IDS, *(f"MiniGrid-{grid}-v0" for grid in _GRIDS))
 
-# Where an environment's class is -> (what it imports, the extra of that, or what installs it).
+# Prefix of an environment's entry point -> (imported module, extra or command that installs it).
 _NEEDS = {
     "ale_py": ("ale_py", "atari"),
     "gymnasium.envs.box2d": ("Box2D", "box2d"),
@@ -63,7 +63,7 @@ _NEEDS = {
 
 
 def install_hint(entry_point: Any) -> str | None:
-    """The line that installs what an environment lacks, by its entry point; `None` if it lacks nothing."""
+    """Return the command that installs the package that an entry point lacks; `None` if it lacks none."""
     if not isinstance(entry_point, str):
         return None
     for package, (module, extra) in _NEEDS.items():

@@ -1,4 +1,4 @@
-"""Which codec a space has, and those of Dicts and Tuples, whose parts have codecs of their own."""
+"""Choice of a space's codec, and the codec for Dict and Tuple spaces, whose parts have their own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from rlox.errors import ShapeError, UnsupportedSpaceError
 
 __all__ = ["PartsCodec", "make_codec"]
 
-# What makes something that can be learned from of a space that is neither numbers nor images.
+# How to make a space that is neither numbers nor images usable for learning.
 REMEDIES = {
     spaces.Text: "set env.wrappers=[flatten_observation], which makes numbers of its letters, "
     "or leave it out of a Dict with gymnasium.wrappers.FilterObservation",
@@ -42,7 +42,7 @@ REMEDIES = {
 }
 
 
-# Of MiniGrid, whose sentence is of a kind of its own; by the names of what is beside it.
+# MiniGrid gets its own hint; it is recognised by the keys of its Dict.
 MINIGRID_KEYS = frozenset({"image", "mission"})
 MINIGRID_REMEDY = "set env.wrappers=[minigrid_flat], or env.wrappers=[minigrid_image] for its image alone"
 
@@ -50,9 +50,9 @@ MINIGRID_REMEDY = "set env.wrappers=[minigrid_flat], or env.wrappers=[minigrid_i
 def make_codec(
     space: gym.Space[Any], name: str, sibling_keys: frozenset[str] = frozenset()
 ) -> ObservationCodec:
-    """The codec for a space or a part of one, perhaps without anything to see.
+    """Make the codec for a space or a part of one; it may have no columns.
 
-    `sibling_keys` are the parts of the Dict that it is in.
+    `sibling_keys` are the keys of the Dict that contains the space.
     """
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         require_choices_fit("observation", space, name)
@@ -67,7 +67,7 @@ def _make_unlimited_codec(space: gym.Space[Any], name: str, sibling_keys: frozen
     if isinstance(space, spaces.Discrete):
         return ChoiceCodec(space, int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
-        return ChoiceCodec(space, sum(map(int, space.nvec.flat)))  # more than int64 may have
+        return ChoiceCodec(space, sum(map(int, space.nvec.flat)))  # the sum may exceed int64
     if isinstance(space, spaces.MultiBinary):
         return BinaryCodec(space, prod(space.shape))
     if isinstance(space, spaces.Box) and space.dtype.kind in NUMERIC_KINDS:
@@ -85,14 +85,14 @@ def _make_unlimited_codec(space: gym.Space[Any], name: str, sibling_keys: frozen
 
 @dataclass(frozen=True)
 class PartsCodec(ObservationCodec):
-    """A `Dict` or a `Tuple` as one row, its parts in the order of the space; a Tuple's are "0", "1", ..."""
+    """A `Dict` or a `Tuple` as one row, parts in the order of the space; a Tuple's are "0", "1", ..."""
 
     codecs: Mapping[str, ObservationCodec] = field(default_factory=dict)
-    image_slices: Mapping[str, slice] = field(default_factory=dict)  # in the images' bytes
+    image_slices: Mapping[str, slice] = field(default_factory=dict)  # slices of the image bytes
 
     @classmethod
     def of_parts(cls, space: spaces.Dict | spaces.Tuple[Any], name: str) -> PartsCodec:
-        """The codec for `space`, or `UnsupportedSpaceError` naming the part that does not fit."""
+        """Make the codec for `space`; `UnsupportedSpaceError` names the part that does not fit."""
         spaces_by_name = space.spaces if isinstance(space, spaces.Dict) else _parts_by_index(space)
         sibling_keys = frozenset(space.spaces) if isinstance(space, spaces.Dict) else frozenset()
         codecs = {
@@ -113,7 +113,7 @@ class PartsCodec(ObservationCodec):
 
     @property
     def one_hot_columns(self) -> Sequence[tuple[int, int]]:
-        """Those of each part, where the part's numbers are."""
+        """One-hot columns of all parts, at their columns in the whole row."""
         return [
             (self.parts[name].start + first, n)
             for name, codec in self.codecs.items()
@@ -126,11 +126,11 @@ class PartsCodec(ObservationCodec):
         return {name: codec.shape for name, codec in self.codecs.items()}
 
     def encode_one(self, observation: Any) -> NDArray[Any]:
-        """One observation as a row `[1, dim]`."""
+        """Encode one observation as a row `[1, dim]`."""
         return self.encode_batch([observation])
 
     def encode_batch(self, observations: Any) -> NDArray[Any]:
-        """Parts `[N, ...]` in a mapping or tuple, or a list of N observations, as rows `[N, dim]`."""
+        """Encode parts `[N, ...]` in a mapping or tuple, or a list of N observations, as rows `[N, dim]`."""
         if not self._is_batch_list(observations):
             return super().encode_batch(observations)
         rows = self.rows(len(observations))
@@ -139,13 +139,13 @@ class PartsCodec(ObservationCodec):
         return rows
 
     def count(self, observations: Any) -> int:
-        """N of a batch of parts."""
+        """Return N of a batch of parts."""
         named_parts = self._named_parts(observations)
         name, codec = next(item for item in self.codecs.items() if item[1].dim)
         return codec.count(named_parts[name])
 
     def write(self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
-        """Each part where it belongs."""
+        """Write each part into its columns."""
         named_parts = self._named_parts(observation)
         for name, codec in self.codecs.items():
             try:
@@ -154,21 +154,21 @@ class PartsCodec(ObservationCodec):
                 raise ValueError(f"part {name!r}: {error}") from error
 
     def write_batch(self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
-        """Each part of all of them."""
+        """Write each part of a batch into its columns."""
         named_parts = self._named_parts(observations)
         for name, codec in self.codecs.items():
             numeric_slice, image_slice = self.parts[name], self.image_slices[name]
             codec.write_batch(named_parts[name], numbers[:, numeric_slice], pixels[:, image_slice])
 
     def is_single(self, observation: Any) -> bool:
-        """Whether `observation` is one observation rather than a batch of them."""
+        """Tell whether `observation` is one observation rather than a batch."""
         if self._is_batch_list(observation):
             return False
         named_parts = self._named_parts(observation)
         return all(codec.is_single(named_parts[name]) for name, codec in self.codecs.items())
 
     def split(self, rows: RowsT) -> dict[str, RowsT]:
-        """The parts of rows, by name."""
+        """Split rows into parts by name."""
         by_numbers = super().split(rows)
         if not self.images:
             return by_numbers
@@ -184,7 +184,7 @@ class PartsCodec(ObservationCodec):
         return parts
 
     def join(self, parts: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-        """Rows of parts; a new array."""
+        """Join parts into rows; returns a new array."""
         expected = {name: codec.dim for name, codec in self.codecs.items()}
         if {name: rows.shape[-1] for name, rows in parts.items()} != expected:
             raise ShapeError(
@@ -198,13 +198,13 @@ class PartsCodec(ObservationCodec):
         return np.concatenate([np.ascontiguousarray(numbers).view(BYTE), *pixels], -1)
 
     def _is_batch_list(self, observations: Any) -> bool:
-        """Whether it is a list of observations; of a Dict also another sequence."""
+        """Tell whether `observations` is a list of observations; for a Dict, any sequence counts."""
         if isinstance(self.space, spaces.Dict):
             return isinstance(observations, Sequence)
         return isinstance(observations, list)
 
     def _named_parts(self, observation: Any) -> Mapping[str, Any]:
-        """The parts that are given, by name; `TypeError` or `ValueError` where they are not the space's."""
+        """Return the given parts by name; `TypeError` or `ValueError` if they are not those of the space."""
         if isinstance(self.space, spaces.Dict):
             if not isinstance(observation, Mapping):
                 raise TypeError(f"{type(observation).__name__} is no mapping of {list(self.codecs)}")
@@ -217,7 +217,7 @@ class PartsCodec(ObservationCodec):
 
 
 def _is_image(space: spaces.Box) -> bool:
-    """uint8 of 3 dimensions, or 4: frames of such; of 2 where every value from 0 to 255 may be."""
+    """Tell whether a Box is an image: uint8, 3 or 4 (stacked frames) dimensions, or 2 with the full range."""
     if space.dtype != BYTE or not prod(space.shape):
         return False
     is_full_range = bool((space.low == 0).all() and (space.high == 255).all())
@@ -225,17 +225,17 @@ def _is_image(space: spaces.Box) -> bool:
 
 
 def _parts_by_index(space: spaces.Tuple[Any]) -> dict[str, gym.Space[Any]]:
-    """The parts of a Tuple by their places."""
+    """Return the parts of a Tuple by index."""
     return {str(index): part for index, part in enumerate(space.spaces)}
 
 
 def _part_label(name: str, key: Any) -> str:
-    """An environment's part as messages name it, to any depth."""
+    """Name a part of an environment's observation for messages, at any depth."""
     return f"{name.removesuffix(',')}, part {key!r},"
 
 
 def _consecutive_slices(sizes: Mapping[str, int]) -> dict[str, slice]:
-    """Slices of these sizes, one after the other."""
+    """Return consecutive slices of these sizes."""
     slices, start = {}, 0
     for name, size in sizes.items():
         slices[name] = slice(start, start + size)
@@ -244,16 +244,16 @@ def _consecutive_slices(sizes: Mapping[str, int]) -> dict[str, slice]:
 
 
 def _as_float32(columns: Any) -> Any:
-    """Bytes `[..., 4 n]` as float32 `[..., n]`: of an array a view, of a tensor a copy, which is aligned."""
+    """View bytes `[..., 4 n]` as float32 `[..., n]`: a view of an array, an aligned copy of a tensor."""
     if isinstance(columns, np.ndarray):
         return columns.view(FLOAT)
-    import torch  # only whoever has tensors comes here
+    import torch  # lazy: needed only for tensors
 
     return columns.clone(memory_format=torch.contiguous_format).view(torch.float32)
 
 
 def _concat_columns(left: Any, right: Any) -> Any:
-    """Columns of arrays, or of tensors, one after the other."""
+    """Concatenate columns of arrays or of tensors."""
     if isinstance(left, np.ndarray):
         return np.concatenate([left, right], -1)
     import torch

@@ -1,4 +1,4 @@
-"""The seeds that the environments of a run are reset with."""
+"""The seeds with which the environments of a run are reset."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from rlox.errors import ConfigError
 
 __all__ = ["KEYED", "SEED_LIMIT", "Seeding", "seeded_reset"]
 
-SEED_LIMIT = 1 << 31  # NumPy's RandomState and engines in C++ take seeds below it
+SEED_LIMIT = 1 << 31  # NumPy's RandomState and C++ engines need seeds below this
 
 
 @dataclass
 class Seeding:
-    """The seeds of the `n_envs` copies of a run, each time that one is reset with a seed.
+    """The seeds of the `n_envs` copies of an environment, for each reset with a seed.
 
-    All copies start together when training begins, after a step that failed, and when a run resumes whose
-    environments cannot be saved. One copy starts alone where its process replaced it after a failure.
+    All copies start together when training begins, after a failed step, and on resume if the environments
+    cannot be saved. One copy starts alone when its process replaced it after a failure.
 
     Rules:
 
-    - `keyed`: copy i has (b + (k * n_envs + i) * a) mod 2^31 at its start number k, with b and an odd a of
-      the run's stream. So all starts of a run differ, and neighbouring runs share none but by chance.
-    - `offset`: seed + i at the first start, as Stable-Baselines3 has it; `keyed` afterwards. `ConfigError`
-      there where a copy's is not below 2^31, as not every environment would be given what was asked for.
-    - `long`, of runs that began before there were rules: seed + i, then keys of 63 bits.
+    - `keyed`: copy i has (b + (k * n_envs + i) * a) mod 2^31 at its start number k, with b and an odd a from
+      the run's stream. So all starts of a run differ, and runs with neighbouring seeds share seeds only by
+      chance.
+    - `offset`: seed + i at the first start, as in Stable-Baselines3; `keyed` afterwards. `ConfigError` if a
+      copy's seed is not below 2^31, because some environments would not receive the requested seed.
+    - `long`, of runs from before there were rules: seed + i, then 63-bit keys.
     """
 
     seed: int
@@ -38,7 +39,7 @@ class Seeding:
     rule: str = KEYED
 
     def start_seed(self, i: int, starts: int, failures: int = 0) -> int:
-        """Of copy i where all start, after `starts` of all and `failures` of its own."""
+        """Return the seed of copy i if all copies start, after `starts` of all and `failures` of its own."""
         if starts == 0 and self.rule != KEYED:
             return self._first_seed() + i
         if self.rule == LEGACY:
@@ -46,13 +47,16 @@ class Seeding:
         return self._keyed(i, starts + failures)
 
     def restart_seed(self, i: int, starts: int, failures: int) -> int:
-        """Of copy i where it starts alone after its failure number `failures`, and `starts` of all."""
+        """Return the seed of copy i when it starts alone after its failure number `failures`.
+
+        `starts` counts the starts of all copies.
+        """
         if self.rule == LEGACY:
             return stream_seed(self.seed, f"begun-anew-{failures}", i)
         return self._keyed(i, starts - 1 + failures)
 
     def engine_seed(self, starts: int) -> int:
-        """Of an engine that gives copy i this number plus i, below 2^31, after `starts` of it."""
+        """Return an engine's seed after `starts` starts: copy i gets this number plus i, below 2^31."""
         if starts == 0 and self.rule != KEYED:
             return self._first_seed() % SEED_LIMIT
         if self.rule == LEGACY:
@@ -60,15 +64,15 @@ class Seeding:
         return (self._stream_value(0) + starts * self.n_envs) % (SEED_LIMIT - self.n_envs)
 
     def state(self) -> dict[str, Any]:
-        """The rule, which a resumed run keeps; checkpoints from before there were rules have none."""
+        """Return the rule, which a resumed run keeps; checkpoints from before there were rules have none."""
         return {} if self.rule == LEGACY else {"seeding": self.rule}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on with the rule of a state that has what `state()` gave among others."""
+        """Continue with the rule in a state that contains the entries of `state()`."""
         self.rule = str(state.get("seeding", LEGACY))
 
     def _first_seed(self) -> int:
-        """The seed of copy 0 at the first start, where copy i has the one i above it."""
+        """Return the seed of copy 0 at the first start; copy i has the one i above it."""
         last_seed = self.seed + self.n_envs - 1
         if self.rule != LEGACY and last_seed >= SEED_LIMIT:
             raise ConfigError(
@@ -79,7 +83,7 @@ class Seeding:
         return self.seed
 
     def _keyed(self, i: int, start: int) -> int:
-        step = self._stream_value(1) | 1  # odd: no number comes twice before all 2^31 did
+        step = self._stream_value(1) | 1  # odd: no number repeats before all 2^31 have occurred
         return (self._stream_value(0) + (start * self.n_envs + i) * step) % SEED_LIMIT
 
     def _stream_value(self, number: int) -> int:
@@ -87,9 +91,9 @@ class Seeding:
 
 
 def seeded_reset(env: gym.Env[Any, Any], seed: int | None) -> Any:
-    """What `env.reset(seed=seed)` returns; of a seed that is too long for the environment, its last 31 bits.
+    """Call `env.reset(seed=seed)`; if it rejects a seed of more than 31 bits, use the last 31 bits.
 
-    Runs that began before seeds had 31 bits go on with longer ones, which not every environment takes.
+    Runs from before seeds had 31 bits continue with longer ones, which some environments reject.
     """
     try:
         return env.reset(seed=seed)

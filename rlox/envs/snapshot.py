@@ -1,10 +1,9 @@
-"""Saving and restoring Gymnasium environments that can be saved; the others say so.
+"""Saving and restoring of Gymnasium environments; `can_save` tells whether an environment supports it.
 
-Exact: Gymnasium's classic-control and toy-text environments, those of the engines in
+Supported are Gymnasium's classic-control and toy-text environments, those of the engines in
 `rlox.envs.engines.states`, and any environment whose unwrapped object has `save_state() -> tree` and
-`load_state(tree)` (a tree of `rlox.state_tree`: numbers, text, arrays, lists, tuples, dicts), under wrappers
-whose own state is known or that have these two methods as well. Everything else resumes at the start of an
-episode.
+`load_state(tree)` (a tree of `rlox.state_tree`: numbers, text, arrays, lists, tuples, dicts). Their wrappers
+must be of known types or have these two methods as well. All others resume at the start of an episode.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ from rlox.state_tree import from_state_tree, to_state_tree
 
 __all__ = ["can_save", "restore_env", "save_env"]
 
-# Where the whole simulation state lives, by the package of the environment's class.
+# Attributes with the whole simulation state, by the package of the environment's class.
 _FIELDS: dict[str, tuple[str, ...]] = {
     "gymnasium.envs.classic_control": ("state", "steps_beyond_terminated"),
     "gymnasium.envs.toy_text": ("s", "lastaction", "dealer", "player", "fickle_step"),
 }
-# The mutable state of the wrappers that `gymnasium.make` and `env.wrappers` put around it.
+# The mutable state of the wrappers that `gymnasium.make` and `env.wrappers` add.
 _WRAPPERS: dict[str, tuple[str, ...]] = {
     "ActionRepeat": (),
     "ClipAction": (),
     "ClipReward": (),
     "FilterObservation": (),
-    "FlatObsWrapper": (),  # keeps the code of the last mission, made again from it
+    "FlatObsWrapper": (),  # caches the encoding of the last mission, which it can recompute
     "FlattenObservation": (),
     "HideVelocities": (),
     "ImgObsWrapper": (),
@@ -51,7 +50,7 @@ _KNOWN_MODULES = ("gymnasium.wrappers", "minigrid.wrappers", "rlox.envs.")
 
 
 def can_save(env: gym.Env[Any, Any]) -> bool:
-    """Whether `save_env` holds everything that the environment's future depends on."""
+    """Tell whether `save_env` saves everything that the environment's future depends on."""
     are_wrappers_known = all(_has_save_methods(w) or _state_attributes(w) is not None for w in _wrappers(env))
     unwrapped = env.unwrapped
     return are_wrappers_known and (
@@ -62,7 +61,7 @@ def can_save(env: gym.Env[Any, Any]) -> bool:
 
 
 def save_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
-    """The state of the environment, its wrappers and its random generator."""
+    """Return the state of the environment, its wrappers and its random generator."""
     unwrapped: Any = env.unwrapped
     state: dict[str, Any] = {"wrappers": [_save_wrapper(w) for w in _wrappers(env)]}
     engine = state_handler_for(unwrapped)
@@ -79,7 +78,7 @@ def save_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
 
 
 def restore_env(env: gym.Env[Any, Any], state: Mapping[str, Any]) -> None:
-    """Put a saved state back into an environment made in the same way."""
+    """Load a saved state into an environment made in the same way."""
     unwrapped: Any = env.unwrapped
     wrappers = _wrappers(env)
     if len(wrappers) != len(state["wrappers"]):
@@ -115,12 +114,12 @@ def _save_wrapper(wrapper: Any) -> dict[str, Any]:
 
 
 def _call_save_state(env: Any) -> Any:
-    """What somebody's environment or wrapper saves, of kinds that come back from a checkpoint."""
+    """Return the state that a user's environment or wrapper saves, in types that a checkpoint restores."""
     return to_state_tree(env.save_state(), f"the state of {type(env).__name__}", keep_numpy=True)
 
 
 def _state_attributes(wrapper: Any) -> tuple[str, ...] | None:
-    """The attributes that are the state of a wrapper; `None` where that is not known."""
+    """Return the attributes that hold the state of a wrapper; `None` if they are not known."""
     kind = type(wrapper)
     return _WRAPPERS.get(kind.__name__) if kind.__module__.startswith(_KNOWN_MODULES) else None
 
@@ -143,14 +142,14 @@ def _fields(inner: Any) -> tuple[str, ...] | None:
 
 
 def _add_type_tag(value: Any) -> Any:
-    """Tuples and NumPy scalars keep their kind through JSON: it decides the arithmetic later."""
+    """Tag tuples and NumPy scalars so that JSON keeps their type, on which later arithmetic depends."""
     if isinstance(value, tuple):
         return {"tuple": [_add_type_tag(v) for v in value]}
     if isinstance(value, np.generic):
         return {"scalar": np.asarray(value)}
     if isinstance(value, np.ndarray):
         return {"array": value.copy()}
-    return {"value": copy.deepcopy(value)}  # a hand of cards is a list that grows
+    return {"value": copy.deepcopy(value)}  # copied, because lists such as a hand of cards grow
 
 
 def _remove_type_tag(entry: Mapping[str, Any]) -> Any:

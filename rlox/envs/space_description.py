@@ -1,4 +1,4 @@
-"""What of a space a policy depends on, in words, which a checkpoint keeps and whoever loads it compares."""
+"""Text descriptions of spaces: a checkpoint stores them, and loading compares them with the new spaces."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["describe_space"]
 
 
 def describe_space(space: gym.Space[Any], with_bounds: bool = False) -> str:
-    """A space as text, which is the same of two spaces where a policy cannot tell them apart.
+    """Describe a space as text; two spaces that a policy cannot tell apart have the same text.
 
-    Only with `with_bounds` are the bounds of a Box in it, and whether it is of whole numbers: actions are cut
-    to them or stretched over them, observations are not. Axes of length 1 do not count, but for those of
-    bytes, which may be an image. A mask of actions beside observations does not count: weights are taken over
-    with and without.
+    The bounds of a Box and whether it holds integers are included only with `with_bounds`: actions are
+    clipped to their bounds or scaled over them, observations are not. Axes of length 1 are ignored, except
+    for uint8 Boxes, which may be images. An action mask next to the observations is ignored: weights can be
+    transferred between policies with and without masks.
     """
     if isinstance(space, MaskedSpace):
         return describe_space(space[OBSERVATION], with_bounds)
@@ -43,7 +43,7 @@ def describe_space(space: gym.Space[Any], with_bounds: bool = False) -> str:
 
 
 def _start_text(start: Any) -> str:
-    """The lowest value of integers that do not count from 0."""
+    """Format the lowest values of integers that do not count from 0."""
     return f", start={np.asarray(start).tolist()}" if np.any(start) else ""
 
 
@@ -57,6 +57,6 @@ def _bounds_text(box: spaces.Box) -> str:
 
 
 def _bound_text(bound: NDArray[Any]) -> str:
-    """Bounds in six digits, so that rounding to float32 is no difference; one number if all are alike."""
+    """Format bounds with six digits, which float32 rounding does not change; one number if all are equal."""
     value_texts = [f"{value:g}" for value in bound.reshape(-1).astype(np.float32).tolist()]
     return value_texts[0] if len({*value_texts}) == 1 else f"[{', '.join(value_texts)}]"

@@ -1,4 +1,4 @@
-"""Spaces as JSON, in the form of Minari (farama.org), and back: nothing is imported or made by name."""
+"""Spaces as JSON in Minari's format (farama.org), and back; nothing is imported or made by name."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rlox.errors import ShapeError, UnsupportedSpaceError
 
 __all__ = ["space_from_json", "space_to_json"]
 
-MAX_DEPTH = 16  # Dicts and Tuples inside one another
+MAX_DEPTH = 16  # nesting depth of Dicts and Tuples
 MAX_BOX_SIZE = 1 << 24  # numbers in a Box
 
 
 def space_to_json(space: spaces.Space[Any]) -> str:
-    """A space as JSON; `UnsupportedSpaceError` for kinds that have no such form."""
+    """Convert a space to JSON; `UnsupportedSpaceError` for types that the format does not cover."""
     return json.dumps(_to_plain(space))
 
 
@@ -49,7 +49,7 @@ def _to_plain(space: spaces.Space[Any]) -> dict[str, Any]:
 
 
 def space_from_json(text: str) -> spaces.Space[Any]:
-    """The space that `text` says; `ShapeError` for text that says none."""
+    """Parse a space from JSON; `ShapeError` if `text` does not describe one."""
     try:
         return _space(json.loads(text), 0)
     except (

@@ -1,4 +1,4 @@
-"""How large a space may be: what a row of its numbers, and a whole number of it, can hold."""
+"""Size limits of spaces: what a row of numbers, and an integer, can hold."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rlox.errors import UnsupportedSpaceError
 
 __all__ = ["require_choices_fit", "require_width"]
 
-MAX_WIDTH = 1 << 28  # numbers of a row: a gigabyte of float32
+MAX_WIDTH = 1 << 28  # numbers in a row: a gigabyte of float32
 
 
 def require_width(kind: str, space: gym.Space[Any], width: int, name: str) -> None:
-    """`UnsupportedSpaceError` where a row of the `kind` (observation or action) takes too many numbers."""
+    """Raise `UnsupportedSpaceError` if a row of the `kind` (observation or action) has too many numbers."""
     if width > MAX_WIDTH:
         raise UnsupportedSpaceError(
             f"{name} has {kind} space {format_space(space)}, which takes {width:,} numbers a row, expected "
@@ -26,7 +26,7 @@ def require_width(kind: str, space: gym.Space[Any], width: int, name: str) -> No
 
 
 def require_choices_fit(kind: str, space: spaces.Discrete[Any] | spaces.MultiDiscrete, name: str) -> None:
-    """`UnsupportedSpaceError` where the last choice is beyond the space's dtype, and another one in it."""
+    """Raise `UnsupportedSpaceError` if the last choice overflows the space's dtype or int64."""
     n_choices = space.n if isinstance(space, spaces.Discrete) else space.nvec
     first_choice, count = (np.asarray(values).astype(object) for values in (space.start, n_choices))
     last_choice, max_choice = (

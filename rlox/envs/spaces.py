@@ -1,9 +1,9 @@
-"""Between Gymnasium spaces and flat arrays: what a policy sees.
+"""Observation codecs: from Gymnasium spaces to the flat arrays that a policy reads.
 
-An observation becomes one row. Without an image in it that is float32: `Box` flattened, `Discrete` and
-`MultiDiscrete` one-hot, the parts of a `Dict` or `Tuple` one after the other, to any depth. With images it
-is bytes, so that a pixel takes one: first the four bytes of each of those numbers, then the images as they
-are (docs/spaces.md).
+An observation becomes one row. Without images the row is float32: `Box` flattened, `Discrete` and
+`MultiDiscrete` one-hot, the parts of a `Dict` or `Tuple` in sequence, at any depth. With images the row is
+uint8, so that a pixel takes one byte: first the four bytes of each number, then the unchanged image bytes
+(docs/spaces.md).
 """
 
 from __future__ import annotations
@@ -45,35 +45,35 @@ RowsT = TypeVar("RowsT")  # arrays or tensors
 
 FLOAT = np.dtype(np.float32)
 BYTE = np.dtype(np.uint8)
-NUMERIC_KINDS = "biuf"  # the kinds of dtypes that are real numbers
-ADDRESS_PATTERN = re.compile(r" at 0x[0-9a-fA-F]+")  # in memory, which says nothing to anybody
+NUMERIC_KINDS = "biuf"  # dtype kinds of real numbers
+ADDRESS_PATTERN = re.compile(r" at 0x[0-9a-fA-F]+")  # memory addresses in texts
 TRANSFORM_WRAPPER = "gymnasium.wrappers.TransformObservation"
 
 
 class SpaceWithCodec(spaces.Dict):
-    """A Dict that rlox puts around observations, with a codec of its own."""
+    """A Dict that rlox puts around observations, with its own codec."""
 
     @abstractmethod
     def codec(self, name: str) -> ObservationCodec:
-        """The codec for these observations of the environment `name`."""
+        """Make the codec for these observations of the environment `name`."""
 
 
 class Image(NamedTuple):
     """An image in a row of bytes."""
 
-    name: str  # of its part, "arm.camera" of a nested one; empty where the space is nothing else
+    name: str  # name of its part, nested: "arm.camera"; empty if the image is the whole space
     shape: tuple[int, ...]
-    high: float  # the greatest value that its space allows, at least 1
+    high: float  # the highest value in its space, at least 1
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Size in bytes."""
         return prod(self.shape)
 
     def channels_first(self, n_frames: int = 1) -> bool | None:
-        """Whether its channels are the first dimension of a frame: the shorter one; `None`: it may be either.
+        """Tell whether the first dimension of a frame, being the shorter, is the channels; `None` if unclear.
 
-        Of a stack of `n_frames` gray frames they are what is stacked.
+        In a stack of `n_frames` gray frames, the stacked frames are the channels.
         """
         if len(self.shape) == 2:
             return False
@@ -86,24 +86,24 @@ class Image(NamedTuple):
 
 @dataclass(frozen=True)
 class ObservationCodec:
-    """Encodes one observation of a single environment into a row of `[dim]` float32, or bytes with images.
+    """Encodes an observation of a single environment into a row `[dim]` of float32, or uint8 with images.
 
-    This one is of numbers: a `Box`, flattened.
+    The base class handles numbers: a flattened `Box`.
     """
 
     space: gym.Space[Any]
     dim: int
-    parts: Mapping[str, slice] = field(default_factory=dict)  # of a Dict or Tuple, in its numbers
-    mask_dim: int = 0  # columns at the end of a row that are a mask of actions (`rlox.envs.masks`)
+    parts: Mapping[str, slice] = field(default_factory=dict)  # of a Dict or Tuple: slices of the numbers
+    mask_dim: int = 0  # length of the action mask at the end of a row (`rlox.envs.masks`)
     images: tuple[Image, ...] = ()  # in the order of their bytes
-    n_frames: int = 1  # that an observation is a stack of, oldest first (`rlox.envs.frame_stacks`)
+    n_frames: int = 1  # stacked in an observation, oldest first (`rlox.envs.frame_stacks`)
 
     @classmethod
     def of(cls, space: gym.Space[Any], name: str = "the environment") -> ObservationCodec:
-        """The codec for `space`, or `UnsupportedSpaceError` saying what to wrap."""
+        """Make the codec for `space`; `UnsupportedSpaceError` says how to wrap a space that does not fit."""
         if isinstance(space, SpaceWithCodec):
             return space.codec(name)
-        from rlox.envs.parts_codec import make_codec  # which is made of these here
+        from rlox.envs.parts_codec import make_codec  # lazy: that module imports this one
 
         codec = make_codec(space, name)
         if not codec.dim:
@@ -115,50 +115,50 @@ class ObservationCodec:
 
     @property
     def input_dim(self) -> int:
-        """The columns that networks see: all but those of a mask."""
+        """Columns that networks read: all but those of a mask."""
         return self.dim - self.mask_dim
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of a row: float32, or uint8 where there is an image."""
+        """Dtype of a row: float32, or uint8 with images."""
         return BYTE if self.images else FLOAT
 
     @property
     def row_bytes(self) -> int:
-        """Memory of one row."""
+        """Size of one row in bytes."""
         return self.dim * self.dtype.itemsize
 
-    @cached_property  # asked for at every step
+    @cached_property  # read at every step
     def numeric_dim(self) -> int:
-        """How many numbers a row has, apart from images and a mask."""
+        """Count of numbers in a row, without images and mask."""
         if not self.images:
             return self.input_dim
         return (self.input_dim - sum(image.size for image in self.images)) // FLOAT.itemsize
 
     @property
     def one_hot_columns(self) -> Sequence[tuple[int, int]]:
-        """Of each integer that is one-hot, its first column in a row's numbers and how many values it has."""
+        """For each one-hot integer: its first column among a row's numbers, and its count of values."""
         return ()
 
     @cached_property  # compared at every step
     def shape(self) -> Any:
-        """The shape of one observation; of a Dict or Tuple the shape of each part."""
+        """The shape of one observation; for a Dict or Tuple, the shape of each part."""
         return self.space.shape
 
     def rows(self, *shape: int) -> NDArray[Any]:
-        """Rows `[*shape, dim]` of zeros."""
+        """Make rows `[*shape, dim]` of zeros."""
         return np.zeros((*shape, self.dim), self.dtype)
 
     def numeric_view(self, rows: NDArray[Any]) -> NDArray[np.float32]:
-        """A view of the numbers `[..., numbers]` in rows `[..., dim]`."""
+        """Return a view of the numbers `[..., numbers]` in rows `[..., dim]`."""
         if not self.images:
             return rows[..., : self.input_dim] if self.mask_dim else rows
         return rows[..., : FLOAT.itemsize * self.numeric_dim].view(FLOAT)
 
     def with_masks(self, observation: Any, masks: Any) -> Any:
-        """What a user gives, one observation or a batch, in the form that is encoded.
+        """Prepare a user's observation, or a batch, for encoding.
 
-        `masks` are of the actions that are allowed, `None` where none are given.
+        `masks` are the action masks; `None` without masks.
         """
         if masks is not None:
             raise ConfigError(
@@ -175,46 +175,45 @@ class ObservationCodec:
             self.write(observation, row, row[:0])
 
     def encode_one(self, observation: Any) -> NDArray[Any]:
-        """One observation as a row `[1, dim]`."""
+        """Encode one observation as a row `[1, dim]`."""
         row = self.rows(1)
         self.encode_into(observation, row[0])
         return row
 
     def encode_batch(self, observations: Any) -> NDArray[Any]:
-        """Several observations `[N, ...]` as rows `[N, dim]`."""
+        """Encode several observations `[N, ...]` as rows `[N, dim]`."""
         rows = self.rows(self.count(observations))
         pixels = self.pixel_view(rows) if self.images else rows[:, :0]
         self.write_batch(observations, self.numeric_view(rows), pixels)
         return rows
 
     def count(self, observations: Any) -> int:
-        """N of a batch."""
+        """Return N of a batch."""
         return len(observations)
 
     def write(self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
-        """Write one observation into what a row has of `[numbers]`, and of bytes of images."""
+        """Write one observation into the numbers of a row `[numbers]` and into its image bytes."""
         array = observation
-        if type(array) is not np.ndarray or array.dtype is not FLOAT:  # most are, at every step
+        if type(array) is not np.ndarray or array.dtype is not FLOAT:  # fast path for the usual type
             array = _numeric(observation)
         shape = array.shape
-        if shape != self.shape:  # as many numbers in another order are another observation
+        if shape != self.shape:  # the same count of numbers in another shape is an error
             _require_shape(shape, self.space)
         numbers[:] = array if len(shape) == 1 else array.reshape(-1)
 
     def write_batch(self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
-        """The same of several, `[N, ...]` into `[N, numbers]` and `[N, bytes]`."""
+        """Write a batch `[N, ...]` into `[N, numbers]` and `[N, bytes]`."""
         numbers[:] = _flatten_batch(_numeric(observations), numbers.shape, self.space)
 
     def is_single(self, observation: Any) -> bool:
-        """Whether `observation` is one observation rather than a batch of them."""
+        """Tell whether `observation` is one observation rather than a batch."""
         return np.ndim(observation) == len(self.space.shape or ())
 
     def split(self, rows: RowsT) -> dict[str, RowsT]:
-        """The parts of rows `[..., dim]`, an array or a tensor, by name: views `[..., part's dim]`.
+        """Split rows `[..., dim]`, an array or a tensor, into parts by name: views `[..., part's dim]`.
 
-        Integers stay one-hot. Of rows with images a part is float32, bytes of an image, or again a row of
-        both. `ShapeError` for rows of another length, or where the space is no Dict or Tuple: its rows have
-        no parts.
+        Integers stay one-hot. In rows with images, a part is float32, the bytes of an image, or again a row
+        of both. `ShapeError` for rows of another length, or for a space without parts (no Dict or Tuple).
         """
         columns: Any = rows
         if not self.parts or columns.shape[-1:] != (self.dim,):
@@ -225,28 +224,28 @@ class ObservationCodec:
         return {name: columns[..., part] for name, part in self.parts.items()}
 
     def join(self, parts: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-        """Rows `[..., dim]` of parts `[..., part's dim]`, as `split` gives them; a new array.
+        """Join parts `[..., part's dim]`, as `split` returns them, into rows `[..., dim]`; a new array.
 
-        `ShapeError` where names or lengths are not those of the space.
+        `ShapeError` if names or lengths do not match the space.
         """
         raise ShapeError(
             f"parts of shapes {shape_of(parts)} cannot be joined: {format_space(self.space)} has none"
         )
 
     def pixel_view(self, rows: NDArray[Any]) -> NDArray[np.uint8]:
-        """A view of the images' bytes in rows `[..., dim]` of bytes."""
+        """Return a view of the image bytes in uint8 rows `[..., dim]`."""
         return rows[..., FLOAT.itemsize * self.numeric_dim : self.input_dim]
 
 
 class ChoiceCodec(ObservationCodec):
-    """`Discrete` and `MultiDiscrete`: one-hot, integer after integer, each from the space's start."""
+    """`Discrete` and `MultiDiscrete`: each integer one-hot in sequence, counted from the space's start."""
 
     def write(self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
-        """A 1 for each integer."""
+        """Write a 1 for each integer."""
         self.write_batch(_as_unmasked_array(observation)[None], numbers[None], pixels)
 
     def write_batch(self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
-        """A 1 for each integer of each."""
+        """Write a 1 for each integer of each observation."""
         array, (sizes, starts) = _numeric(observations), self._sizes_and_starts
         flat = _flatten_batch(array, (len(numbers), len(sizes)), self.space)
         index = flat.astype(np.int64) - starts
@@ -257,7 +256,7 @@ class ChoiceCodec(ObservationCodec):
 
     @property
     def one_hot_columns(self) -> Sequence[tuple[int, int]]:
-        """Of each integer its first column and how many values it has."""
+        """First column and count of values of each integer."""
         return list(zip(self._first_columns.tolist(), self._sizes_and_starts[0].tolist(), strict=True))
 
     @cached_property
@@ -268,7 +267,7 @@ class ChoiceCodec(ObservationCodec):
 
     @cached_property
     def _sizes_and_starts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many values each integer has, and its lowest."""
+        """The count of values of each integer, and its lowest value."""
         space: Any = self.space
         sizes = space.n if isinstance(space, spaces.Discrete) else space.nvec
         pairs = (np.asarray(numbers, np.int64).reshape(-1) for numbers in (sizes, space.start))
@@ -276,31 +275,31 @@ class ChoiceCodec(ObservationCodec):
 
 
 class BinaryCodec(ObservationCodec):
-    """`MultiBinary`, flattened: nothing but 0 and 1."""
+    """`MultiBinary`, flattened; only 0 and 1."""
 
     def write(self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
-        """The numbers of one."""
+        """Write the numbers of one observation."""
         super().write(_binary(observation), numbers, pixels)
 
     def write_batch(self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
-        """The numbers of each."""
+        """Write the numbers of each observation."""
         super().write_batch(_binary(observations), numbers, pixels)
 
 
 class ImageCodec(ObservationCodec):
-    """A `Box` of uint8 that is an image: its bytes, as they lie."""
+    """A uint8 `Box` that is an image: its bytes, unchanged."""
 
     def write(self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
-        """The bytes of one."""
+        """Write the bytes of one image."""
         pixels[:] = self._require_shape(observation, self.space.shape or ()).reshape(-1)
 
     def write_batch(self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
-        """The bytes of each."""
+        """Write the bytes of each image."""
         shape = (len(pixels), *(self.space.shape or ()))
         pixels[:] = self._require_shape(observations, shape).reshape(pixels.shape)
 
     def _require_shape(self, value: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-        """Bytes of this very shape: with its channels elsewhere an image has as many."""
+        """Return uint8 pixels of exactly this shape: other channel orders have the same number of bytes."""
         pixels = _as_bytes(value)
         if pixels.shape != shape:
             raise ValueError(f"an image of shape {pixels.shape}, expected {shape}")
@@ -308,7 +307,7 @@ class ImageCodec(ObservationCodec):
 
 
 def _numeric(value: Any) -> NDArray[Any]:
-    """An array of numbers; `ValueError` for text, complex numbers and objects, of which a cast makes some."""
+    """Convert to a numeric array; `ValueError` for text, complex numbers and objects, which casts accept."""
     array = _as_unmasked_array(value)
     if array.dtype.kind not in NUMERIC_KINDS:
         raise ValueError(f"it is of {array.dtype}, expected real numbers")
@@ -316,14 +315,14 @@ def _numeric(value: Any) -> NDArray[Any]:
 
 
 def _as_unmasked_array(value: Any) -> NDArray[Any]:
-    """As an array; `ValueError` where some of it is masked, which an array would show as numbers."""
+    """Convert to an array; `ValueError` if an entry is masked, as the array would show a number."""
     if type(value) is not np.ndarray and is_masked(value):
         raise ValueError(MASKED_MESSAGE)
     return np.asarray(value)
 
 
 def _binary(value: Any) -> NDArray[Any]:
-    """An array of 0 and 1; `ValueError` for others."""
+    """Convert to an array of 0 and 1; `ValueError` for other numbers."""
     array = _numeric(value)
     if not ((array == 0) | (array == 1)).all():
         raise ValueError("not all of it is 0 or 1")
@@ -331,7 +330,7 @@ def _binary(value: Any) -> NDArray[Any]:
 
 
 def _flatten_batch(value: NDArray[Any], shape: tuple[int, ...], space: gym.Space[Any]) -> NDArray[Any]:
-    """A batch `[N, ...]` of `space` as `shape` `[N, size]`; `ValueError` where it has another N or shape."""
+    """Reshape a batch `[N, ...]` of `space` to `shape` `[N, size]`; `ValueError` for another N or shape."""
     if len(value) != shape[0]:
         raise ValueError(f"{len(value)} of them, expected {shape[0]}")
     _require_shape(value.shape[1:], space)
@@ -339,14 +338,14 @@ def _flatten_batch(value: NDArray[Any], shape: tuple[int, ...], space: gym.Space
 
 
 def _require_shape(shape: tuple[int, ...], space: gym.Space[Any]) -> None:
-    """`ValueError` for another shape than that of `space`, but for axes of length 1."""
+    """Raise `ValueError` unless the shape is that of `space`; axes of length 1 are ignored."""
     expected = space.shape or ()
     if [n for n in shape if n != 1] != [n for n in expected if n != 1]:
         raise ValueError(f"it has the shape {shape}, expected {expected}")
 
 
 def _as_bytes(value: Any) -> NDArray[np.uint8]:
-    """Whole numbers from 0 to 255; `ValueError` for others, which a cast would make into some."""
+    """Convert integers from 0 to 255 to uint8; `ValueError` for other values, which a cast would change."""
     array = _as_unmasked_array(value)
     if array.dtype == BYTE:
         return array
@@ -356,12 +355,12 @@ def _as_bytes(value: Any) -> NDArray[np.uint8]:
 
 
 def infinity_note(values: Any) -> str:
-    """Of numbers as they are stored what infinity among them may have been, for messages."""
+    """Note for messages that infinity in stored numbers may come from overflow; empty without infinity."""
     return " (inf: infinity, or a number beyond float32, 3.4e38)" if np.isinf(values).any() else ""
 
 
 def shape_of(observation: Any) -> Any:
-    """The shape of an observation, or of each part of a mapping or tuple, for messages."""
+    """Return the shape of an observation, or of each part of a mapping or tuple, for messages."""
     if isinstance(observation, Mapping):
         return {name: shape_of(part) for name, part in observation.items()}
     if isinstance(observation, tuple) and not all(np.isscalar(part) for part in observation):
@@ -373,6 +372,6 @@ def shape_of(observation: Any) -> Any:
 
 
 def format_space(space: gym.Space[Any]) -> str:
-    """The text of a space for messages, one line of 120 letters at most."""
+    """Format a space for messages: one line of at most 120 characters."""
     text = ADDRESS_PATTERN.sub("", " ".join(str(space).split()))
     return text if len(text) <= 120 else text[:117] + "..."

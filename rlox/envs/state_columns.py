@@ -1,7 +1,7 @@
-"""The states of many environments as one tree of columns: arrays, where a list would be text.
+"""States of many environments as one tree of columns, stored as arrays instead of JSON text.
 
-A CartPole's state is 580 bytes of JSON, most of it the digits of its random generator; thousands of
-them are more text than a checkpoint may hold. Trees of the same form are joined leaf by leaf.
+A CartPole's state takes 580 bytes of JSON, most of it the digits of its random generator; thousands of them
+exceed the size limit of a checkpoint. Trees of the same structure are joined leaf by leaf.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 __all__ = ["stack_states", "unstack_states"]
 
 _WORD = 1 << 64
-_PLAIN = (type(None), bool, int, str)  # whose equals are the same: 0.0 equals -0.0
+_PLAIN = (type(None), bool, int, str)  # equal values are identical; not so of floats: 0.0 equals -0.0
 
 
 def stack_states(trees: Sequence[Any]) -> dict[str, Any]:
-    """One tree whose leaves hold that leaf of every tree; what differs in form stays a list."""
+    """Join trees into one whose leaves are columns; parts that differ in structure stay a list."""
     first = trees[0]
     if _all_match(trees, lambda t: isinstance(t, Mapping) and list(t) == list(first)):
         return {"dict": {key: stack_states([tree[key] for tree in trees]) for key in first}}
@@ -43,7 +43,7 @@ def stack_states(trees: Sequence[Any]) -> dict[str, Any]:
 
 
 def unstack_states(columns: Mapping[str, Any], n: int) -> list[Any]:
-    """The `n` trees that `stack_states` put together."""
+    """Return the `n` trees that `stack_states` joined."""
     ((kind, content),) = columns.items()
     if kind == "dict":
         subtrees = {key: unstack_states(column, n) for key, column in content.items()}
@@ -60,7 +60,7 @@ def unstack_states(columns: Mapping[str, Any], n: int) -> list[Any]:
     if kind == "wide":
         return [int(high) * _WORD + int(low) for high, low in content]
     if kind == "array":
-        return [np.asarray(content[i]) for i in range(n)]  # also those without dimensions
+        return [np.asarray(content[i]) for i in range(n)]  # also arrays without dimensions
     return list(content) if kind == "each" else _unknown(kind)
 
 

@@ -1,4 +1,4 @@
-"""Classic control without velocities: an observation says where things are, not where they are going."""
+"""Classic control without velocities: observations contain positions only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlox.errors import ConfigError
 
 __all__ = ["HideVelocities"]
 
-# The numbers of an observation that are no velocities, by the environment's name without its version.
+# Indices of the numbers that are not velocities, by the environment's name without its version.
 POSITIONS = {
     "Acrobot": (0, 1, 2, 3),
     "CartPole": (0, 2),
@@ -24,10 +24,10 @@ POSITIONS = {
 
 
 class HideVelocities(gym.ObservationWrapper[Any, Any, Any]):
-    """Leaves the positions: the same task, for which a policy has to remember what it saw.
+    """Keeps only the positions: the same task, but the policy needs a memory.
 
-    After Meuleau et al. 1999, "Learning finite-state controllers for partially observable
-    environments", whose pole is balanced by its angle and place alone.
+    After Meuleau et al. 1999, "Learning finite-state controllers for partially observable environments",
+    which balances a pole from its angle and position alone.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
@@ -46,5 +46,5 @@ class HideVelocities(gym.ObservationWrapper[Any, Any, Any]):
         )
 
     def observation(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The positions of what was seen."""
+        """Return the positions."""
         return observation[self._position_indices]

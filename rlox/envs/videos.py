@@ -1,4 +1,4 @@
-"""Films of episodes as mp4 files, with the optional imageio package: of evaluations, and of training."""
+"""Videos of episodes as mp4 files, in evaluations and in training; needs the optional package imageio."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from rlox.importing import describe_error
 
 __all__ = ["VIDEO", "EpisodeVideoRecorder", "render_frame", "require_video", "write_mp4"]
 
-VIDEO = "rlox/film"  # in the info of the last step of an episode that was filmed: the bytes of an mp4
+VIDEO = "rlox/film"  # in the info of a recorded episode's last step: the bytes of an mp4
 
 
 def require_video() -> None:
-    """Raise now, before hours of training, if videos cannot be written."""
+    """Raise if videos cannot be written, before training starts."""
     try:
         import imageio.v2  # noqa: F401
         import imageio_ffmpeg  # noqa: F401
@@ -42,7 +42,7 @@ def write_mp4(path: Path, frames: Sequence[NDArray[np.uint8]], fps: float) -> No
 
 
 def render_frame(env: gym.Env[Any, Any]) -> NDArray[np.uint8]:
-    """What an environment shows now, RGB `[H, W, 3]`."""
+    """Render the current state of an environment, RGB `[H, W, 3]`."""
     name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
     try:
         frame = env.render()
@@ -61,11 +61,11 @@ def render_frame(env: gym.Env[Any, Any]) -> NDArray[np.uint8]:
 
 
 class EpisodeVideoRecorder(gym.Wrapper[Any, Any, Any, Any]):
-    """Films every `every`-th episode, the first one among them.
+    """Records every `every`-th episode, starting with the first.
 
-    Frames go into a temporary file as they come, since those of a long episode are gigabytes; the mp4,
-    which is small, is in the info of the last step under `VIDEO`. An episode that is cut off by a reset,
-    or that a resumed run has the second half of, is no film.
+    Frames are written to a temporary file at once, since those of a long episode take gigabytes. The mp4,
+    which is small, is in the info of the last step under `VIDEO`. There is no video of an episode that a
+    reset cuts off, or of which a resumed run plays the second half.
     """
 
     def __init__(self, env: gym.Env[Any, Any], every: int) -> None:
@@ -77,13 +77,13 @@ class EpisodeVideoRecorder(gym.Wrapper[Any, Any, Any, Any]):
                 "'rgb_array'; make it with that, or leave env.record_every out"
             )
         self._every = every
-        self._n_episodes = 0  # episodes
-        self._game_continues = False  # whether the last step lost a life, and the game is not over
+        self._n_episodes = 0  # that began so far
+        self._game_continues = False  # whether the last step lost a life in a game that is not over
         self._fps = float(env.metadata.get("render_fps", 30))
         self._video: _VideoFile | None = None
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode, and a film where it is its turn; the next life of a game is of the same one."""
+        """Begin an episode, and a video if due; the next life of a game belongs to the same episode."""
         game_continues = self._game_continues and options.get("seed") is None
         if not game_continues:
             self._discard_video()
@@ -98,7 +98,7 @@ class EpisodeVideoRecorder(gym.Wrapper[Any, Any, Any, Any]):
         return result
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step, with a frame of the film under way."""
+        """Step, and add a frame to the current video."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._game_continues = bool(info.get(LIFE_LOST))
         if self._video is not None:
@@ -110,18 +110,18 @@ class EpisodeVideoRecorder(gym.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
     def close(self) -> None:
-        """Leave no half film behind."""
+        """Close the environment and discard an unfinished video."""
         try:
             self._discard_video()
         finally:
             super().close()
 
     def save_state(self) -> dict[str, Any]:
-        """How many episodes there were: which one is filmed next."""
+        """Return the count of episodes, which decides the next recording."""
         return {"begun": self._n_episodes, "goes_on": self._game_continues}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from `save_state()`, with the next film."""
+        """Continue from `save_state()`; recording starts with the next video."""
         self._discard_video()
         self._n_episodes, self._game_continues = int(state["begun"]), bool(state["goes_on"])
 
@@ -132,7 +132,7 @@ class EpisodeVideoRecorder(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class _VideoFile:
-    """An mp4 under way."""
+    """An unfinished mp4."""
 
     def __init__(self, fps: float) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="rlox-film-")
@@ -143,7 +143,7 @@ class _VideoFile:
         self._writer.append_data(frame)
 
     def finish(self) -> bytes:
-        """The whole file, which is gone then."""
+        """Finish the file, return its content and delete it."""
         self._writer.close()
         content = self._path.read_bytes()
         self._folder.cleanup()

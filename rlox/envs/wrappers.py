@@ -1,4 +1,4 @@
-"""What is put around an environment: by a key of its own, by name, by `module:Name`, or an object."""
+"""Wrappers around an environment, by a key of their own, by name, by `module:Name`, or as an object."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["make_wrapper", "with_time_limit"]
 
 Env = gym.Env[Any, Any]
 
-# Wrappers of Gymnasium that change what is seen or done, or where an episode ends or begins.
+# Wrappers of Gymnasium that change observations, actions, or the start or end of episodes.
 NON_REWARD_WRAPPERS = (
     gym.ObservationWrapper,
     gym.ActionWrapper,
@@ -55,14 +55,13 @@ WRAPPERS_BY_NAME: dict[str, Callable[[Env], Env]] = {
 
 
 def make_wrapper(config: EnvConfig, training: bool) -> Callable[[Env], Env]:
-    """What puts all that is configured around an environment; in training what changes rewards too.
+    """Return a function that adds all configured wrappers; those of rewards in training only.
 
-    Innermost first: the preprocessing of Atari games, sticky actions, action repeat, the chosen parts
-    of Dict observations, `env.wrappers`; then what is for training only, `env.reward_wrappers`, the scale
-    and the clip. The return that is told is counted beneath these. A time limit is beneath everything
-    (`with_time_limit`).
+    Innermost first: the preprocessing of Atari games, sticky actions, action repeat, the selected keys of
+    Dict observations, `env.wrappers`; then, for training only, `env.reward_wrappers`, the scale and the clip.
+    The reported return is computed inside these. A time limit is inside all others (`with_time_limit`).
 
-    What they name is imported now. Own code is called as `Name(env, **arguments)`.
+    Named wrappers are imported at once. User code is called as `Name(env, **arguments)`.
     """
     inner_wrappers = [
         *_configured_wrappers(config, training),
@@ -86,9 +85,9 @@ def make_wrapper(config: EnvConfig, training: bool) -> Callable[[Env], Env]:
 
 
 def _require_wraps(wrapped_env: Env, env: Env, label: str) -> None:
-    """`ConfigError` where a wrapper gave another environment, which training would step in place of `env`.
+    """Raise `ConfigError` if a wrapper returned another environment, which training would step instead.
 
-    One that is no `gymnasium.Wrapper` may have it beneath anywhere: only another id tells.
+    An object that is not a `gymnasium.Wrapper` may hold `env` anywhere, so there only another id is an error.
     """
     layer = wrapped_env
     while isinstance(layer, gym.Wrapper) and layer is not env:
@@ -103,7 +102,7 @@ def _require_wraps(wrapped_env: Env, env: Env, label: str) -> None:
 
 
 def with_time_limit(env: Env, max_steps: int) -> Env:
-    """An environment that somebody made, truncated after so many steps in place of its own limit."""
+    """Truncate a ready environment after `max_steps` steps, replacing its own limit."""
     wrapper = env
     while isinstance(wrapper, gym.Wrapper):
         if isinstance(wrapper, gym.wrappers.TimeLimit):
@@ -114,11 +113,11 @@ def with_time_limit(env: Env, max_steps: int) -> Env:
 
 
 def _configured_wrappers(config: EnvConfig, training: bool) -> Iterator[Callable[[Env], Env]]:
-    """The wrappers that are keys of their own."""
+    """Yield the wrappers that have keys of their own."""
     if is_preprocessed_game(config):
         yield lambda env: AtariGame(env, config.atari, training)
     probability, n_repeats = config.repeat_action_probability, config.action_repeat
-    if probability and not is_ale(config.id):  # which has a switch of its own for it
+    if probability and not is_ale(config.id):  # games set this in ALE instead
         yield lambda env: StickyActions(env, probability)
     if n_repeats > 1:
         yield lambda env: ActionRepeat(env, n_repeats)
@@ -127,7 +126,7 @@ def _configured_wrappers(config: EnvConfig, training: bool) -> Iterator[Callable
 
 
 def _select_obs_keys(env: Env, config: EnvConfig) -> Env:
-    """The parts of Dict observations that are asked for; a mask of actions among them is one of them."""
+    """Keep the configured keys of Dict observations, and the key of an action mask among them."""
     space, keys = env.observation_space, set(config.obs_keys)
     if not isinstance(space, spaces.Dict):
         raise ConfigError(
@@ -146,7 +145,7 @@ def _select_obs_keys(env: Env, config: EnvConfig) -> Env:
 
 
 def _wrap_minigrid(env: Env, name: str) -> Env:
-    """A wrapper of the package minigrid, around an environment of it."""
+    """Apply a wrapper of the package minigrid to one of its environments."""
     space = env.observation_space
     if not (isinstance(space, spaces.Dict) and {"image", "mission"} <= set(space)):
         raise ValueError(
@@ -157,7 +156,7 @@ def _wrap_minigrid(env: Env, name: str) -> Env:
 
 
 def _shape_rewards(env: Env, reward_wrappers: Sequence[Callable[[Env], Env]]) -> Env:
-    """With wrappers of the reward, and the return that was paid beneath them told at the end."""
+    """Add reward wrappers, and report the return from inside them at the end of an episode."""
     true_return = env = TrueReturn(env)
     for wrap in reward_wrappers:
         env = wrap(env)
@@ -179,35 +178,35 @@ def _shape_rewards(env: Env, reward_wrappers: Sequence[Callable[[Env], Env]]) ->
 
 
 class ShapedReward(gym.RewardWrapper[Any, Any]):
-    """`clip(scale * reward, -clip, clip)`; without a clip where that is `None`."""
+    """`clip(scale * reward, -clip, clip)`; a clip of `None` does not clip."""
 
     def __init__(self, env: Env, scale: float, clip: float | None) -> None:
         super().__init__(env)
         self._scale, self._limit = scale, math.inf if clip is None else clip
 
     def reward(self, reward: Any) -> float:
-        """What is learned from."""
+        """Shape a reward for learning."""
         return min(max(self._scale * to_reward(reward), -self._limit), self._limit)
 
 
 class TrueReturn(gym.Wrapper[Any, Any, Any, Any]):
-    """Adds up what the environment itself pays in an episode, beneath wrappers that change it.
+    """Sums the environment's own rewards in an episode, inside the reward wrappers.
 
-    A game that goes on behind a lost life is one episode.
+    A game that continues after a lost life is one episode.
     """
 
     total = 0.0
     on = False
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
-        """Begin at 0."""
+        """Restart the sum at 0, unless a game continues."""
         if not self.on or options.get("seed") is not None:
             self.total = 0.0
         self.on = False
         return self.env.reset(**options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step and add."""
+        """Step and add the reward."""
         result = self.env.step(action)
         self.total += to_reward(result[1])
         self.on = bool(result[4].get(LIFE_LOST))
@@ -222,7 +221,7 @@ class TellTrueReturn(gym.Wrapper[Any, Any, Any, Any]):
         self._true_return = true_return
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step and tell."""
+        """Step, and add the true return to the last info."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         if to_flag("terminated", terminated) or to_flag("truncated", truncated):
             info = {**info, TRUE_RETURN: self._true_return.total}
@@ -232,7 +231,7 @@ class TellTrueReturn(gym.Wrapper[Any, Any, Any, Any]):
 def _named_wrapper(spec: Code, key: str, env_id: str) -> Callable[[Env], Env]:
     name, by_name = display_name(spec), WRAPPERS_BY_NAME.get(display_name(spec))
     if by_name is None:
-        load(spec, key)  # here, so that a mistake is told before anything is made
+        load(spec, key)  # at once, so that an error comes before anything is made
     elif unexpected_arguments := sorted(arguments_of(spec)):
         raise ConfigError(f"{key}: {name} takes no arguments, got {', '.join(unexpected_arguments)}")
 

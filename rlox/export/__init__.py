@@ -1,7 +1,7 @@
-"""A trained policy as one file that needs neither Python nor torch: what it is, and how it is written.
+"""Exports of trained policies as one file that needs neither Python nor torch.
 
-The file is read and played by `rlox_nn::exported` in Rust, and beside it may be ONNX. Both are checked by
-what the policy itself says of golden observations (docs/export.md).
+`rlox_nn::exported` reads and runs the safetensors file in Rust; an ONNX file may be written beside it. Both
+are checked against the policy's own outputs for golden observations (docs/export.md).
 """
 
 from __future__ import annotations

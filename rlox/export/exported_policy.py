@@ -1,4 +1,4 @@
-"""A policy with all that stands before and behind its network, and what it says of golden observations."""
+"""An exported policy: normaliser, network and action bounds, with its outputs for golden observations."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ __all__ = ["FORMAT_VERSION", "TOLERANCE", "ExportedPolicy", "GoldenSamples", "bu
 
 FORMAT_VERSION = 1
 N_GOLDEN = 32
-TOLERANCE = 1e-5  # of the norm of what is compared
-UNBOUNDED_FROM = 1e3  # bounds as far away are taken for none
+TOLERANCE = 1e-5  # relative to the norm of the expected array
+UNBOUNDED_FROM = 1e3  # larger bounds count as no bounds
 
 
 @dataclass(frozen=True)
 class GoldenSamples:
-    """Raw observations `[n, dim]`, what the network says `[n, outputs]`, and the environment's actions.
+    """Raw observations `[n, dim]`, network outputs `[n, outputs]` and the environment's actions.
 
     Actions are int64 `[n]`, or float32 `[n, size]`.
     """
@@ -52,10 +52,10 @@ class ExportedPolicy:
 
     Attributes
     ----------
-    metadata : where it is from: algorithm, env, and whatever else is to be told
-    shape : of one observation, whose numbers the network sees in row-major order
-    first_choice : the environment's number for the first choice
-    bounds : of vectors; `None`: an action is a choice
+    metadata : origin of the policy: algorithm, env and further entries of the caller
+    shape : shape of one observation; the network gets its numbers in row-major order
+    first_choice : the environment's number of the first choice
+    bounds : bounds of vector actions; `None`: actions are discrete
     """
 
     metadata: Mapping[str, Any]
@@ -67,7 +67,7 @@ class ExportedPolicy:
     golden: GoldenSamples
 
     def description(self) -> dict[str, Any]:
-        """All but its numbers, as JSON has it."""
+        """Return everything except the arrays, as JSON data."""
         network, bounds = self.network, self.bounds
         if bounds is None:
             action = {"kind": "discrete", "n": network.sizes[-1], "start": self.first_choice}
@@ -90,7 +90,10 @@ class ExportedPolicy:
         }
 
     def run(self, obs: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Outputs and actions for raw observations `[n, dim]`, by NumPy in float64: what the file means."""
+        """Return outputs and actions for raw observations `[n, dim]`.
+
+        This NumPy computation in float64 defines the meaning of the file.
+        """
         outputs = forward(self.network, obs, self.moments)
         return outputs, to_actions(self.network, outputs, self.first_choice, self.bounds)
 
@@ -98,13 +101,13 @@ class ExportedPolicy:
 def build_exported_policy(
     algorithm: Algorithm, extra_metadata: Mapping[str, str] | None = None
 ) -> ExportedPolicy:
-    """The deterministic policy of an algorithm, as its evaluation plays it.
+    """Export the deterministic policy of an algorithm, as its evaluation uses it.
 
-    `extra_metadata` is what else its description says, such as the checkpoint and the version of rlox.
+    `extra_metadata` adds entries to the description, such as the checkpoint and the version of rlox.
 
-    Raises ConfigError, naming it, for what a file of numbers cannot express: images and encoders, memories,
-    policies with methods of their own, noisy layers and distributions, masks, observations and actions of
-    several parts, choices among observations, and Boxes of whole numbers.
+    Raises ConfigError, with the reason, for a policy that a file of arrays cannot express: images and
+    encoders, memory, overridden methods, noisy layers and value distributions, action masks, observations and
+    actions of several parts, discrete observations, and integer Boxes.
     """
     actor = require_actor(algorithm.components.actor, algorithm.name)
     if not isinstance(actor, StatelessActor):
@@ -126,7 +129,7 @@ def build_exported_policy(
 
 
 def _require_flat_numbers(codec: ObservationCodec) -> None:
-    """Observations have to be a Box or bits, flattened."""
+    """Raise ConfigError unless observations are a flattened Box or MultiBinary."""
     if codec.mask_dim:
         raise unsupported_export("masks of actions")
     if codec.images:
@@ -138,7 +141,7 @@ def _require_flat_numbers(codec: ObservationCodec) -> None:
 
 
 def _first_choice_and_bounds(codec: ActionCodec) -> tuple[int, ActionBounds | None]:
-    """The first choice, or the bounds of a vector; ConfigError for anything else."""
+    """Return the number of the first choice and the bounds of a vector; ConfigError for other spaces."""
     space = codec.space
     part = codec.parts[0]
     if isinstance(space, spaces.Discrete) and isinstance(part, DiscretePart):
@@ -151,7 +154,7 @@ def _first_choice_and_bounds(codec: ActionCodec) -> tuple[int, ActionBounds | No
     low, high = (codec.low, codec.high) if isinstance(codec, UnitCodec) else (part.low, part.high)
     limit = np.finfo(np.float32)
     low, high = np.clip(low, limit.min, limit.max), np.clip(high, limit.min, limit.max)
-    # The nearest float32 may lie outside bounds of float64.
+    # The nearest float32 may lie outside the float64 bounds.
     float_bounds = low.astype(np.float32), high.astype(np.float32)
     low_up, high_down = np.nextafter(float_bounds[0], limit.max), np.nextafter(float_bounds[1], limit.min)
     bounds = ActionBounds(
@@ -167,7 +170,7 @@ def _first_choice_and_bounds(codec: ActionCodec) -> tuple[int, ActionBounds | No
 
 
 def _moments(normalizer: Normalizer | None) -> Moments | None:
-    """How observations are standardised, if they are."""
+    """Return the moments that standardise observations; None without normalisation."""
     if normalizer is None:
         return None
     if type(normalizer) is ObservationNormalizer:
@@ -183,9 +186,10 @@ def _moments(normalizer: Normalizer | None) -> Moments | None:
 
 
 def _golden_observations(space: Any, dim: int, moments: Moments | None) -> NDArray[np.float32]:
-    """Observations `[n, dim]` such as the policy has seen, always the same.
+    """Draw observations `[n, dim]` similar to those of training, from a fixed seed.
 
-    Around the mean where there is one; else anywhere within the bounds, or around 0 where these are far away.
+    With moments, they are drawn around the mean. Otherwise they are uniform within the bounds, or normal
+    around 0 where the bounds are far away.
     """
     stream = Stream(0, "golden observations")
     normal = stream.normal(N_GOLDEN * dim).reshape(N_GOLDEN, dim)
@@ -205,7 +209,10 @@ def _golden_observations(space: Any, dim: int, moments: Moments | None) -> NDArr
 
 
 def _require_same_outputs(policy: ExportedPolicy) -> None:
-    """What is exported has to be what acts: a hook, or a method of this very object, is not in its layers."""
+    """Raise ConfigError unless the exported policy reproduces the golden outputs and actions.
+
+    Hooks and methods set on the instance act without being part of the layers.
+    """
     golden = policy.golden
     outputs, actions = policy.run(golden.obs)
     if relative_difference(outputs, golden.outputs) > TOLERANCE:
@@ -224,7 +231,7 @@ def _require_same_outputs(policy: ExportedPolicy) -> None:
 def _are_same_choices(
     outputs: NDArray[Any], actual: NDArray[Any], expected: NDArray[Any], first_choice: int
 ) -> bool:
-    """Whether choices `[n]` are the same, or as good as each other by `outputs` `[n, choices]`."""
+    """Return whether choices `[n]` are equal, or tie within tolerance by `outputs` `[n, choices]`."""
     if ((expected < first_choice) | (expected >= first_choice + outputs.shape[1])).any():
         return False
     rows = np.arange(len(outputs))

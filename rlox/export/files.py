@@ -1,4 +1,4 @@
-"""The files of an exported policy."""
+"""Writing the files of an exported policy."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ def export_policy(
     format: str = "safetensors",
     extra_metadata: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """Write `policy.safetensors`, `policy.onnx` or both into a folder, and `policy.json`, their description.
+    """Write `policy.safetensors`, `policy.onnx` or both into a folder, with their description `policy.json`.
 
-    What is written replaces what is there. `extra_metadata` is what else the description says.
+    Existing files are replaced.
 
     Parameters
     ----------
-    algorithm : whose deterministic policy it is, such as `PPO.from_checkpoint(RUN, replay=False)`
-    folder : made if it is not there
+    algorithm : the algorithm whose policy to export, such as `PPO.from_checkpoint(RUN, replay=False)`
+    folder : created if it does not exist
     format : `safetensors`, `onnx` or `all`
+    extra_metadata : further entries of the description
 
     Raises
     ------
-    ConfigError : the policy is not one that such a file can express, which the message says
+    ConfigError : the file cannot express this policy; the message gives the reason
     MissingExtraError : onnx or onnxruntime is not installed
     StorageError : the folder cannot be written
     """

@@ -1,4 +1,4 @@
-"""What of a policy is exported: its network's layers, and what is made of their outputs."""
+"""The network of an exported policy: its layers, and how its outputs become actions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rlox.policies.value_distribution import ScalarValue
 
 __all__ = ["LinearLayers", "Network", "extract_network", "unsupported_export"]
 
-# What refuses a policy is what makes it of its class.
+# Reasons why policies of these classes cannot be exported, by class name.
 UNSUPPORTED_REASONS = {
     "UserPolicy": "methods of your own",
     "RecurrentActorCritic": "a memory",
@@ -45,14 +45,14 @@ UNSUPPORTED_REASONS = {
 
 @dataclass(frozen=True)
 class LinearLayers:
-    """Linear layers under one name, each a weight `[outputs, inputs]` and a bias `[outputs]`, float32."""
+    """Linear layers under one name, each with weight `[outputs, inputs]` and bias `[outputs]`, float32."""
 
     name: str
     weights: tuple[NDArray[np.float32], ...]
     biases: tuple[NDArray[np.float32], ...]
 
     def tensors(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
-        """Its tensors as torch calls those of a `Sequential`: `NAME.0.weight`, `NAME.0.bias`, ..."""
+        """Iterate over the tensors, named as in a torch `Sequential`: `NAME.0.weight`, `NAME.0.bias`, ..."""
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             yield f"{self.name}.{2 * i}.weight", weight
             yield f"{self.name}.{2 * i}.bias", bias
@@ -60,17 +60,17 @@ class LinearLayers:
 
 @dataclass(frozen=True)
 class Network:
-    """A network of vectors, and which action its outputs mean.
+    """A network over vectors, with the rule that turns its outputs into actions.
 
     Attributes
     ----------
-    parts : one; of dueling streams three: shared (which may have no layers), value, advantage
+    parts : one stack of layers; three for dueling networks: shared (may be empty), value, advantage
     sizes : inputs, hidden widths, outputs
-    activation : between the layers, and behind what is shared
-    head : `categorical` and `q` (the greatest output acts), `gaussian` (the outputs, cut to the bounds),
-        `squashed` and `deterministic` (tanh of them, stretched over the bounds)
-    torch_forward : the outputs `[B, outputs]` of what the network sees `[B, inputs]`, by torch
-    mean_limit : what the outputs of a squashed policy are cut off at before the tanh, on both sides
+    activation : applied between layers, and after the shared layers
+    head : `categorical` and `q` (argmax of the outputs), `gaussian` (outputs clipped to the bounds),
+        `squashed` and `deterministic` (tanh of the outputs, rescaled to the bounds)
+    torch_forward : maps network inputs `[B, inputs]` to outputs `[B, outputs]` with torch
+    mean_limit : a squashed policy's outputs are clipped to [-mean_limit, mean_limit] before the tanh
     """
 
     parts: tuple[LinearLayers, ...]
@@ -82,23 +82,23 @@ class Network:
 
     @property
     def is_dueling(self) -> bool:
-        """Whether value and advantage have streams of their own."""
+        """Whether value and advantage have separate streams."""
         return len(self.parts) == 3
 
     @property
     def is_discrete(self) -> bool:
-        """Whether an action is a choice."""
+        """Whether actions are discrete."""
         return self.head in ("categorical", "q")
 
     def tensors(self) -> Mapping[str, NDArray[np.float32]]:
-        """All its tensors by name."""
+        """Return all tensors by name."""
         return dict(named for part in self.parts for named in part.tensors())
 
 
 def extract_network(policy: Any) -> Network:
-    """The network by which a built-in policy of vectors acts when it is evaluated.
+    """Return the network that a built-in policy over vectors uses in evaluation.
 
-    Raises ConfigError, naming what it is, for any other policy: subclasses may do anything.
+    Raises ConfigError, with the reason, for any other policy, because a subclass may compute anything.
     """
     kind = type(policy)
     if kind is QPolicy:
@@ -121,7 +121,7 @@ def extract_network(policy: Any) -> Network:
 
 
 def unsupported_export(description: str) -> ConfigError:
-    """An error that says what the policy has that no file can hold."""
+    """Return the error for a policy with a property that no exported file can hold."""
     return ConfigError(
         f"the policy has {description}, expected one network of linear layers over the numbers of an "
         "observation, and one choice or one Box as action; play it from Python: from_checkpoint(path)"
@@ -134,7 +134,7 @@ def _mlp_network(net: Any, head: str) -> Network:
 
 
 def _squashed_network(actor: Any) -> Network:
-    """Of a squashed Gaussian: means alone, without the deviations that its last layer gives too."""
+    """Return the network for the means of a squashed Gaussian, without the standard deviations."""
     if type(actor) not in (SquashedGaussianPolicy, SquashedSDEPolicy):
         raise unsupported_export(f"a {type(actor).__name__}, not a built-in actor")
     layers, activation = _layers(actor.net, "actor")
@@ -170,10 +170,9 @@ def _q_network(policy: QPolicy) -> Network:
 
 
 def _layers(net: Any, name: str, activated_last: bool = False) -> tuple[LinearLayers, str | None]:
-    """The layers of a net as `mlp` makes it, with an activation behind the last if `activated_last`; the
-    activation.
+    """Return the linear layers of a net as `mlp` builds it, and the name of the activation.
 
-    Raises ConfigError for other layers.
+    With `activated_last`, an activation follows the last layer. Raises ConfigError for other layers.
     """
     if type(net) is not nn.Sequential:
         raise unsupported_export(f"a {type(net).__name__}, not a network of vectors")
@@ -194,12 +193,12 @@ def _layers(net: Any, name: str, activated_last: bool = False) -> tuple[LinearLa
 
 
 def _activation(layer: nn.Module) -> str | None:
-    """The activation that this is, with torch's own settings."""
+    """Return the activation's name; None if it is unknown or not in torch's default settings."""
     names = (name for name, activation_class in ACTIVATIONS.items() if type(layer) is activation_class)
     return next(names, None) if getattr(layer, "alpha", 1.0) == 1.0 else None
 
 
 def _layer_widths(layers: LinearLayers) -> tuple[int, ...]:
-    """Inputs, widths and outputs; nothing where there are no layers."""
+    """Return inputs, widths and outputs; an empty tuple without layers."""
     widths = [len(weight) for weight in layers.weights]
     return (layers.weights[0].shape[1], *widths) if widths else ()

@@ -1,4 +1,4 @@
-"""What an exported policy does, by its definition: NumPy in float64."""
+"""Reference implementation of an exported policy in NumPy, in float64."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Moments:
-    """Observations are seen as `(x - mean) / deviation`, in float64 `[dim]`, cut off at `clip`."""
+    """Observation normalisation `(x - mean) / std`, float64 `[dim]`, clipped to [-clip, clip]."""
 
     mean: NDArray[np.float64]
     std: NDArray[np.float64]
@@ -27,7 +27,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class ActionBounds:
-    """Of a Box of actions, float32 `[size]` each, in row-major order."""
+    """Bounds of a Box of actions, float32 `[size]` each, in row-major order."""
 
     low: NDArray[np.float32]
     high: NDArray[np.float32]
@@ -35,7 +35,7 @@ class ActionBounds:
 
 
 def _silu(x: Numbers) -> Numbers:
-    with np.errstate(over="ignore"):  # e^-x of very low numbers, which become 0
+    with np.errstate(over="ignore"):  # e^-x overflows for very low x, and the result is 0
         return x / (1.0 + np.exp(-x))
 
 
@@ -48,7 +48,7 @@ ACTIVATIONS: dict[str, Callable[[Numbers], Numbers]] = {
 
 
 def forward(network: Network, obs: NDArray[np.float32], moments: Moments | None) -> Numbers:
-    """The outputs `[n, outputs]` for raw observations `[n, dim]`."""
+    """Return the outputs `[n, outputs]` for raw observations `[n, dim]`."""
     x: Numbers = obs.astype(np.float64)
     if moments is not None:
         x = (x - moments.mean) / moments.std
@@ -66,7 +66,7 @@ def forward(network: Network, obs: NDArray[np.float32], moments: Moments | None)
 def to_actions(
     network: Network, outputs: NDArray[Any], start: int, bounds: ActionBounds | None
 ) -> NDArray[Any]:
-    """The environment's actions for `outputs` `[n, outputs]`: int64 `[n]`, or `[n, size]`."""
+    """Return the environment's actions for `outputs` `[n, outputs]`: int64 `[n]`, or `[n, size]`."""
     if bounds is None:
         choices: NDArray[np.int64] = outputs.argmax(-1) + start
         return choices
@@ -82,7 +82,7 @@ def to_actions(
 
 
 def relative_difference(actual: NDArray[Any], expected: NDArray[Any]) -> float:
-    """The norm of the difference over the norm of `expected`; 0 where both are 0."""
+    """Return the norm of the difference divided by the norm of `expected`; 0 if both are 0."""
     distance = np.linalg.norm(actual.astype(np.float64) - expected.astype(np.float64))
     norm = np.linalg.norm(expected.astype(np.float64))
     return float(distance / norm) if norm else float("inf" if distance else 0.0)

@@ -1,4 +1,4 @@
-"""An exported policy as ONNX: a few nodes, checked by onnxruntime (the extra `onnx`)."""
+"""An exported policy as a small ONNX graph, checked by onnxruntime (the extra `onnx`)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rlox.extras import install_command
 
 __all__ = ["check_onnx", "onnx_bytes", "require_onnx"]
 
-# Read by every onnxruntime since 1.12, of 2022.
+# Every onnxruntime since 1.12 (2022) reads these versions.
 OPSET, IR_VERSION = 17, 8
 
 
 def require_onnx() -> None:
-    """MissingExtraError with the line that installs them unless onnx and onnxruntime are here."""
+    """Raise MissingExtraError with the install command unless onnx and onnxruntime are installed."""
     try:
         import onnx
         import onnxruntime
@@ -35,13 +35,13 @@ def require_onnx() -> None:
 
 @dataclass
 class _Graph:
-    """Nodes in their order, and constants by name."""
+    """Nodes in execution order, and constants by name."""
 
     nodes: list[Any] = field(default_factory=list)
     constants: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     def add(self, kind: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
-        """A node that gives one value; its name."""
+        """Add a node with one output; return the name of the output."""
         from onnx import helper
 
         output = name or f"{kind.lower()}_{len(self.nodes)}"
@@ -49,19 +49,20 @@ class _Graph:
         return output
 
     def cast(self, x: str, kind: int) -> str:
-        """The same numbers of another kind."""
+        """Add a cast to another data type."""
         return self.add("Cast", x, to=kind)
 
     def constant(self, name: str, value: NDArray[Any]) -> str:
-        """A constant; its name."""
+        """Add a constant; return its name."""
         self.constants[name] = value
         return name
 
 
 def onnx_bytes(policy: ExportedPolicy) -> bytes:
-    """A model from `obs` float32 `[N, dim]` to `action` (int64 `[N]` or float32 `[N, size]`) and `outputs`.
+    """Serialise a model from `obs` to `action` and `outputs`.
 
-    The description is in its metadata, under `rlox`.
+    `obs` is float32 `[N, dim]`; `action` is int64 `[N]` or float32 `[N, size]`. The model's metadata holds
+    the description under the key `rlox`.
     """
     from onnx import TensorProto, checker, helper, numpy_helper
 
@@ -95,9 +96,9 @@ def onnx_bytes(policy: ExportedPolicy) -> bytes:
 
 
 def check_onnx(policy: ExportedPolicy, model: bytes) -> float:
-    """How far onnxruntime is from what the policy says of its golden observations, as a part of its size.
+    """Return the relative difference between onnxruntime and the policy on the golden observations.
 
-    Raises RloxError where that is more than 1e-5, of outputs or of vectors.
+    Raises RloxError if it is above 1e-5 for outputs or vector actions.
     """
     import onnxruntime
 
@@ -117,7 +118,7 @@ def check_onnx(policy: ExportedPolicy, model: bytes) -> float:
 
 
 def _add_normalizer(graph: _Graph, moments: Moments) -> str:
-    """Observations as the network sees them, standardised in float64."""
+    """Add the normalisation of observations, computed in float64."""
     from onnx import TensorProto
 
     mean = graph.constant("normalizer.mean", moments.mean.astype(np.float64))

@@ -1,4 +1,4 @@
-"""An exported policy as safetensors: its numbers by name, its description as JSON in the header."""
+"""An exported policy as safetensors: arrays by name, and the description as JSON in the header."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["safetensors_bytes"]
 
 
 def safetensors_bytes(policy: ExportedPolicy) -> bytes:
-    """The file of a policy, as docs/export.md describes it; the same for the same policy."""
+    """Serialise a policy as docs/export.md describes; the same policy gives the same bytes."""
     tensors: dict[str, NDArray[Any]] = dict(policy.network.tensors())
     if policy.moments is not None:
         tensors["normalizer.mean"] = policy.moments.mean.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Language models: what they say, what they write, and what that is worth."""
+"""Language models: log-probabilities, generation, and rewards of completions."""
 
 from rlox.llm.advantages import group_advantages, leave_one_out_advantages
 from rlox.llm.codecs import CharacterCodec

@@ -1,4 +1,4 @@
-"""Adapters of low rank (LoRA, Hu et al. 2021, arXiv:2106.09685) in a model's linear layers, by peft."""
+"""Low-rank adapters (LoRA, Hu et al. 2021, arXiv:2106.09685) in a model's linear layers, by peft."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from rlox.llm.llama import Llama
 
 __all__ = ["TrainableWeights", "add_adapters", "has_adapters", "save_adapters"]
 
-BASE_KEY = "base_model.sha256"  # among the weights of adapters
+BASE_KEY = "base_model.sha256"  # stored with the adapter weights
 
 
 def add_adapters(module: nn.Module, rank: int, alpha: float, targets: Sequence[str] = ()) -> None:
-    """Put adapters into linear layers, which alone learn from then on; at first they say nothing.
+    """Add adapters to linear layers and freeze all other weights; the initial outputs do not change.
 
-    A layer W becomes W + alpha / rank * B A, B 0 and A drawn. `targets` are last names of layers (`q_proj`);
-    none: all linear layers but the one that makes logits.
+    A layer W becomes W + alpha / rank * B A, with B = 0 and A random. `targets` are last parts of layer names
+    (`q_proj`); by default all linear layers except the output layer.
     """
     peft = _import_peft()
     if has_adapters(module):
@@ -62,23 +62,23 @@ def add_adapters(module: nn.Module, rank: int, alpha: float, targets: Sequence[s
     config = peft.LoraConfig(
         r=rank, lora_alpha=alpha, target_modules=sorted(matching_modules), lora_dropout=0.0
     )
-    with warnings.catch_warnings():  # which layers are stored the other way round, peft finds out
+    with warnings.catch_warnings():  # peft detects transposed layers itself, and warns about it
         warnings.filterwarnings("ignore", message="fan_in_fan_out")
         peft.inject_adapter_in_model(config, module)
 
 
 def has_adapters(module: nn.Module) -> bool:
-    """Whether peft has put some in."""
+    """Return whether peft has added adapters."""
     return bool(getattr(module, "peft_config", None))
 
 
 class TrainableWeights:
-    """The weights of a module that a run has: all, or of one with adapters these.
+    """The weights of a module that a run saves: all of them, or only the adapters if there are some.
 
     Parameters
     ----------
-    module : with what it learns still asking for gradients
-    original : of the module that it is a copy of
+    module : the module, whose trained parameters require gradients
+    original : the weights of the module of which this one is a copy
     """
 
     def __init__(self, module: nn.Module, original: TrainableWeights | None = None) -> None:
@@ -88,18 +88,18 @@ class TrainableWeights:
         self._has_adapters = has_adapters(module)
 
     def weights(self) -> dict[str, Tensor]:
-        """By name, as they are and go on being; beside adapters the SHA-256 of what they are in."""
+        """Return the live tensors by name; with adapters, also the SHA-256 of the base weights."""
         if not self._has_adapters:
             return dict(self._module.state_dict())
         parameters = dict(self._module.named_parameters())
         return {**{name: parameters[name].detach() for name in self._names}, BASE_KEY: self._base_digest}
 
     def copies(self) -> dict[str, Tensor]:
-        """The same, apart from what goes on."""
+        """Return copies of `weights()`, which later updates do not change."""
         return {name: value.detach().clone() for name, value in self.weights().items()}
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Take such weights; an error for other names or shapes, and for adapters of another model."""
+        """Load weights; an error for other names or shapes, and for adapters of another base model."""
         if not self._has_adapters:
             self._module.load_state_dict(dict(weights))
             return
@@ -117,7 +117,7 @@ class TrainableWeights:
 
     @cached_property
     def _base_digest(self) -> Tensor:
-        """Of the parameters that adapters are in, uint8 `[32]`."""
+        """SHA-256 of the base parameters and adapter scalings, uint8 `[32]`."""
         if self._original is not None:
             return self._original._base_digest
         digest, trainable_names = hashlib.sha256(), set(self._names)
@@ -126,13 +126,13 @@ class TrainableWeights:
                 digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
                 digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
         for name, part in self._module.named_modules():
-            if scaling := getattr(part, "scaling", None):  # alpha / rank, of a layer with adapters
+            if scaling := getattr(part, "scaling", None):  # alpha / rank of a layer with adapters
                 digest.update(f"{name} {scaling}".encode())
         return torch.from_numpy(np.frombuffer(digest.digest(), np.uint8).copy())
 
 
 def save_adapters(module: nn.Module, folder: Path, base: str | None = None) -> None:
-    """Write adapter_config.json and adapter_model.safetensors; `PeftModel` loads them into `base`."""
+    """Write adapter_config.json and adapter_model.safetensors, which `PeftModel` loads into `base`."""
     folder.mkdir(parents=True, exist_ok=True)
     peft_model: Any = module
     adapter_name = next(iter(peft_model.peft_config))

@@ -1,4 +1,4 @@
-"""What completions are worth beside those of the same prompt."""
+"""Advantages of completions relative to others of the same prompt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlox.masked_arrays import is_masked
 
 __all__ = ["group_advantages", "leave_one_out_advantages", "weighted_rewards"]
 
-EPS = 1e-4  # beside a deviation, TRL's
+EPS = 1e-4  # added to a standard deviation, as in TRL
 Rewards = NDArray[np.floating[Any]]
 NON_NUMERIC_TYPES = (str, bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
 
@@ -26,21 +26,21 @@ def group_advantages(
     scale: Literal["group", "batch", "none"] = "group",
     aggregation: Literal["sum_then_normalize", "normalize_then_sum"] = "sum_then_normalize",
 ) -> NDArray[np.float32]:
-    """GRPO's advantages (Shao et al. 2024, arXiv:2402.03300, section 4.1.2), as TRL takes them.
+    """Compute GRPO's advantages (Shao et al. 2024, arXiv:2402.03300, section 4.1.2), as in TRL.
 
-    (r - mean of the group) / (its sample deviation + 1e-4), r the weighted sum of the rewards.
+    (r - mean of the group) / (sample deviation of the group + 1e-4), with r the weighted sum of rewards.
 
     Parameters
     ----------
-    rewards : of completions, those of a prompt one after the other, by each function: `[B, F]`, or `[B]` of
-        one. NaN is no reward: it counts nothing in a sum, and a completion that has none at all is left
-        out of its group and gets the advantage 0
-    group_size : completions of a prompt; it divides B
-    weights : of the functions; None: 1 each
-    scale : what deviations are of: each group, the whole batch, or none, which is 1 (Liu et al. 2025,
+    rewards : rewards of completions by each function, `[B, F]`, or `[B]` for one function; completions of a
+        prompt are adjacent. NaN means no reward: it adds nothing to a sum, and a completion without any
+        reward is excluded from its group and gets the advantage 0
+    group_size : completions per prompt; it divides B
+    weights : weights of the functions; None: 1 each
+    scale : the standard deviation is that of each group, of the whole batch, or 1 for none (Liu et al. 2025,
         arXiv:2503.20783)
-    aggregation : normalize_then_sum takes the advantages of each function in each group, whatever `scale`,
-        and standardises their weighted sum over the batch (Liu et al. 2026, GDPO, arXiv:2601.05242)
+    aggregation : normalize_then_sum computes the advantages of each function in each group, regardless of
+        `scale`, and standardises their weighted sum over the batch (Liu et al. 2026, GDPO, arXiv:2601.05242)
 
     Returns float32 `[B]`.
     """
@@ -57,7 +57,7 @@ def group_advantages(
         standardized = _standardize(groups, axis=1).reshape(table.shape)
         return _finite_float32(_standardize(_weighted_sum(standardized, reward_weights, table), axis=None))
     total = _weighted_sum(table, reward_weights, table)
-    if not np.isnan(total).any():  # nearly always: in Rust, with the same numbers up to rounding
+    if not np.isnan(total).any():  # the common case, in Rust; the results are equal up to rounding
         advantages = compute_batch_group_advantages(total, group_size, scale=scale, ddof=1, eps=EPS)
         return advantages.astype(np.float32)
     rows = total.reshape(-1, group_size)
@@ -69,9 +69,10 @@ def group_advantages(
 
 
 def leave_one_out_advantages(rewards: Rewards, group_size: int) -> NDArray[np.float32]:
-    """RLOO's: r_i - the mean of the other completions' (Ahmadian et al. 2024, arXiv:2402.14740, eq. 7).
+    """Compute RLOO's advantages: each reward minus the mean of the others in its group.
 
-    `[B]` -> float32 `[B]`. A completion without a reward, NaN, and one that is alone with one get 0.
+    Ahmadian et al. 2024, arXiv:2402.14740, eq. 7.
+    `[B]` -> float32 `[B]`. A completion without a reward (NaN), or with the only reward of its group, gets 0.
     """
     if np.ndim(rewards) != 1:
         raise ShapeError(f"rewards {list(np.shape(rewards))}: expected [B]")
@@ -82,7 +83,7 @@ def leave_one_out_advantages(rewards: Rewards, group_size: int) -> NDArray[np.fl
 
 
 def _reward_table(rewards: Rewards, group_size: int) -> NDArray[np.float64]:
-    """`[B, F]` of whole groups, of at least two."""
+    """Return rewards as `[B, F]`; an error unless groups are complete and have at least two completions."""
     table = _parse_numbers(rewards, "rewards")
     table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or not table.size:
@@ -98,7 +99,7 @@ def _reward_table(rewards: Rewards, group_size: int) -> NDArray[np.float64]:
 
 
 def _parse_numbers(value: Any, label: str) -> NDArray[np.float64]:
-    """An array of numbers, without those that NumPy makes of texts, dates, complex and masked ones."""
+    """Convert to a float array; an error for text, dates, complex and masked values, which NumPy accepts."""
     if is_masked(value):
         raise ConfigError(f"{label}: some are masked, expected numbers, or NaN for none")
     try:
@@ -114,12 +115,12 @@ def _parse_numbers(value: Any, label: str) -> NDArray[np.float64]:
 def weighted_rewards(
     rewards: NDArray[np.float64], weights: Sequence[float] | None = None
 ) -> NDArray[np.float64]:
-    """Weighted sums `[B]` of the rewards of each function `[B, F]`; NaN where a completion has none."""
+    """Return weighted sums `[B]` of rewards `[B, F]`; NaN for a completion without any reward."""
     return _weighted_sum(rewards, _reward_weights(weights, rewards.shape[1]), rewards)
 
 
 def _reward_weights(weights: Sequence[float] | None, functions: int) -> NDArray[np.float64]:
-    """One of each function."""
+    """Return one weight for each function."""
     reward_weights = np.ones(functions) if weights is None else _parse_numbers(weights, "weights")
     if reward_weights.shape != (functions,):
         count_text = len(reward_weights) if reward_weights.ndim == 1 else f"{list(reward_weights.shape)}"
@@ -132,13 +133,13 @@ def _reward_weights(weights: Sequence[float] | None, functions: int) -> NDArray[
 def _weighted_sum(
     values: NDArray[np.float64], reward_weights: NDArray[np.float64], rewards: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Weighted sums `[B]`; NaN where there is no reward at all."""
+    """Return weighted sums `[B]` of `values`; NaN for a completion without any reward."""
     total = np.nansum(values * reward_weights, axis=1)
     return np.where(np.isnan(rewards).all(1), np.nan, total)
 
 
 def _nan_mean(x: NDArray[np.float64], axis: int | None) -> NDArray[np.float64]:
-    """Over what there is; NaN where that is nothing."""
+    """Return the mean without NaN; NaN if nothing is left."""
     is_present = ~np.isnan(x)
     count = is_present.sum(axis, keepdims=True)
     with np.errstate(invalid="ignore"):
@@ -147,7 +148,7 @@ def _nan_mean(x: NDArray[np.float64], axis: int | None) -> NDArray[np.float64]:
 
 
 def _sample_std(x: NDArray[np.float64], axis: int | None) -> NDArray[np.float64]:
-    """The sample deviation of what there is; NaN of fewer than two."""
+    """Return the sample standard deviation without NaN; NaN for fewer than two values."""
     count = (~np.isnan(x)).sum(axis, keepdims=True)
     square = np.square(x - _nan_mean(x, axis))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -162,5 +163,5 @@ def _standardize(x: NDArray[np.float64], axis: int | None) -> NDArray[np.float64
 
 
 def _finite_float32(advantages: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Flat; 0 for what has none."""
+    """Flatten to float32, with 0 for NaN."""
     return np.nan_to_num(advantages.ravel(), nan=0.0).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What learners of text learn from."""
+"""Batches of completions and preference pairs for learners of language models."""
 
 from __future__ import annotations
 
@@ -19,56 +19,56 @@ __all__ = ["CompletionBatch", "GroupedCompletions", "PreferencePairs", "make_com
 
 @dataclass(frozen=True)
 class CompletionBatch:
-    """Completions of prompts, B of both; padding is behind a completion."""
+    """B prompts with one completion each; completions are padded on the right."""
 
     prompts: list[Tensor]  # int64 [P] each, of any lengths
     tokens: Tensor  # int64 [B, T]
-    mask: Tensor  # bool [B, T], of tokens that there are
-    loss_mask: Tensor | None = None  # bool [B, T], of those that are learned; None: all
+    mask: Tensor  # bool [B, T], False for padding
+    loss_mask: Tensor | None = None  # bool [B, T], tokens that count in the loss; None: all
 
     def __len__(self) -> int:
         return len(self.prompts)
 
     @property
     def completions(self) -> CompletionBatch:
-        """These, as of other batches."""
+        """The batch itself, for a common interface with other batches."""
         return self
 
     @property
     def counted_mask(self) -> Tensor:
-        """The tokens that are learned, bool `[B, T]`."""
+        """Mask of the tokens that count in the loss, bool `[B, T]`."""
         return self.mask if self.loss_mask is None else self.loss_mask
 
     def select(self, indices: NDArray[np.int64]) -> CompletionBatch:
-        """Some rows by their numbers."""
+        """Return the rows at `indices`."""
         index = torch.from_numpy(indices)
         loss_mask = None if self.loss_mask is None else self.loss_mask[index]
         prompts = [self.prompts[i] for i in indices]
         return CompletionBatch(prompts, self.tokens[index], self.mask[index], loss_mask)
 
     def slice_rows(self, rows: slice) -> CompletionBatch:
-        """Some of the rows."""
+        """Return a slice of the rows."""
         loss_mask = None if self.loss_mask is None else self.loss_mask[rows]
         return CompletionBatch(self.prompts[rows], self.tokens[rows], self.mask[rows], loss_mask)
 
 
 @dataclass(frozen=True)
 class PreferencePairs:
-    """For each prompt a completion that was chosen, and one that was rejected."""
+    """A chosen and a rejected completion for each prompt."""
 
     chosen: CompletionBatch
     rejected: CompletionBatch
-    n_prompts: int  # that they are of: some may have had no pair
-    # sums of log-probabilities by the reference, of both, where they are known
+    n_prompts: int  # prompts in the batch, also those without a pair
+    # sums of the reference model's log-probabilities of chosen and rejected, if known
     ref_log_probs: tuple[Tensor, Tensor] | None = None
 
     @property
     def completions(self) -> CompletionBatch:
-        """Those that were chosen."""
+        """The chosen completions."""
         return self.chosen
 
     def select(self, indices: NDArray[np.int64]) -> PreferencePairs:
-        """Some of the prompts, which have a pair each, by their numbers."""
+        """Return the pairs at `indices`; each prompt has a pair."""
         ref_log_probs = self.ref_log_probs
         if ref_log_probs is not None:
             ref_log_probs = (
@@ -80,7 +80,7 @@ class PreferencePairs:
         )
 
     def slice_rows(self, rows: slice) -> PreferencePairs:
-        """Some of the pairs."""
+        """Return a slice of the pairs."""
         ref_log_probs = self.ref_log_probs
         if ref_log_probs is not None:
             ref_log_probs = (ref_log_probs[0][rows], ref_log_probs[1][rows])
@@ -90,17 +90,17 @@ class PreferencePairs:
 
 @dataclass(frozen=True)
 class GroupedCompletions:
-    """Groups of completions that were written, those of a prompt one after the other, B in all.
+    """B generated completions in groups; those of a prompt are adjacent.
 
-    Of what several processes wrote each has its own completions, and numbers of all, W of them.
+    With several processes, each has its own B completions, and the statistics of all W completions.
     """
 
     prompts: list[Prompt]  # B
     generated_tokens: GeneratedTokens
-    rewards: NDArray[np.float64]  # [W, F], of each function; NaN: none
+    rewards: NDArray[np.float64]  # [W, F], one column per function; NaN: no reward
     lengths: NDArray[np.float64]  # [W]
-    has_ended: NDArray[np.float64]  # [W], 1 where there is an end
-    local_rows: NDArray[np.int64]  # [B], which of the W are here
+    has_ended: NDArray[np.float64]  # [W], 1 if an EOS token ended the completion
+    local_rows: NDArray[np.int64]  # [B], indices of this process's completions among the W
     group_size: int
 
     def __len__(self) -> int:
@@ -108,7 +108,7 @@ class GroupedCompletions:
 
     @property
     def completions(self) -> CompletionBatch:
-        """Without what they are worth."""
+        """The completions without their rewards."""
         ids = [prompt.ids for prompt in self.prompts]
         return CompletionBatch(ids, self.generated_tokens.tokens, self.generated_tokens.mask)
 
@@ -116,7 +116,7 @@ class GroupedCompletions:
 def make_completion_batch(
     prompts: list[Tensor], completions: list[Tensor], loss_masks: list[Tensor] | None = None
 ) -> CompletionBatch:
-    """Completions of any lengths as one batch; `loss_masks` says of each token whether it is."""
+    """Pad completions of any lengths to one batch; `loss_masks` mark the tokens that count in the loss."""
     if len(prompts) != len(completions):
         raise ShapeError(f"{len(prompts)} prompts and {len(completions)} completions, expected as many")
     tokens = pad_sequence(completions, batch_first=True)

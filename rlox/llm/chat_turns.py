@@ -1,4 +1,4 @@
-"""Turns of conversations as a chat template writes them: what ends one, and whose tokens are whose."""
+"""Turns of conversations in a chat template: the tokens that end a turn, and the assistant's tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["SETTING", "assistant_mask", "require_turn_end", "turn_requests"]
 
 Ids = NDArray[np.int64]
 SETTING = "algo.assistant_only_loss=true"
-GENERATION_MARK = re.compile(r"\{%-?\s*generation\s*-?%\}")  # by which transformers knows, too
+GENERATION_MARK = re.compile(r"\{%-?\s*generation\s*-?%\}")  # transformers looks for it too
 
 
 def require_turn_end(
@@ -29,15 +29,15 @@ def require_turn_end(
     generates: bool,
     place: str,
 ) -> None:
-    """Warn where the chat template ends a turn by none of the `eos_ids` of completions.
+    """Warn if the chat template ends a turn with none of the `eos_ids` of completions.
 
     Parameters
     ----------
     messages : a conversation up to an answer
-    generates : whether rewards or learning need completions that end
-    place : the key and value that messages name
+    generates : whether the run generates completions, which have to end
+    place : the key and value to name in messages
 
-    Raises `ConfigError` where completions are written and nothing can end one.
+    Raises `ConfigError` if completions are generated and no token can end one.
     """
     if not isinstance(codec, Tokenizer):
         return
@@ -48,7 +48,7 @@ def require_turn_end(
         ending = _suffix(
             codec.encode_chat(conversation, "more", template), codec.encode_chat(conversation, "", template)
         )
-    except ConfigError:  # a template that takes other conversations alone, as those of the file
+    except ConfigError:  # the template accepts only other conversations, such as those of the file
         return
     if set(ending) & set(eos_ids):
         return
@@ -69,7 +69,7 @@ def require_turn_end(
 
 
 def turn_requests(codec: Codec, messages: Messages, template: Mapping[str, Any]) -> list[TokenizeRequest]:
-    """Whatever tokens `assistant_mask` needs of a conversation."""
+    """Return the requests whose tokens `assistant_mask` needs for a conversation."""
     if not isinstance(codec, Tokenizer):
         raise ConfigError(f"{SETTING}: expected a tokenizer with a chat template")
     if GENERATION_MARK.search(codec.template_of(template)):
@@ -92,18 +92,18 @@ def turn_requests(codec: Codec, messages: Messages, template: Mapping[str, Any])
 
 
 def assistant_mask(full_ids: Ids, parts: Sequence[Ids]) -> NDArray[np.bool_]:
-    """Which tokens of a conversation the assistant says, bool `[L]`.
+    """Return the mask of the assistant's tokens in a conversation, bool `[L]`.
 
-    Marked by `{% generation %}` in the chat template where that is there; else a turn goes from where an
-    answer begins up to what ends it.
+    The chat template marks them by `{% generation %}`. Without such marks, a turn runs from the start of its
+    answer to the end of the turn.
 
     Parameters
     ----------
     full_ids : the conversation, int64 `[L]`
     parts : the tokens of `turn_requests`
 
-    Raises `ConfigError` where the template writes a turn otherwise once others follow, and where no token is
-    the assistant's.
+    Raises `ConfigError` if the template renders a turn differently once others follow, and if no token is the
+    assistant's.
     """
     mask = np.zeros(len(full_ids), bool)
     if len(parts) == 1:
@@ -129,5 +129,5 @@ def _assistant_indices(messages: Messages) -> list[int]:
 
 
 def _suffix(prefix_ids: Ids, full_ids: Ids) -> list[int]:
-    """What `full_ids` goes on with where it ceases to be `prefix_ids`."""
+    """Return the tokens of `full_ids` after its common prefix with `prefix_ids`."""
     return [int(token) for token in full_ids[common_prefix_length(prefix_ids, full_ids) :]]

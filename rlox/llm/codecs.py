@@ -1,4 +1,4 @@
-"""Texts as tokens: of characters, of bytes, or by a tokenizer that transformers loads."""
+"""Codecs between text and tokens: characters, bytes, or a tokenizer that transformers loads."""
 
 from __future__ import annotations
 
@@ -24,48 +24,49 @@ from rlox.llm.transformers_files import LOCAL_ONLY, import_transformers, is_toke
 __all__ = ["ByteCodec", "CharacterCodec", "Codec", "Messages", "TokenizeRequest", "Tokenizer", "tokenize"]
 
 Ids = Sequence[int] | NDArray[np.int64]
-UNKNOWN_CHARACTER = "\ufffd"  # a token that has no text
-NONDETERMINISTIC_TEMPLATE = re.compile(r"strftime_now|\brandom\b|\blipsum\b")  # another text each time
-PATH_KEYS = ("name_or_path", "tokenizer_file", "vocab_file", "merges_file")  # where a tokenizer was
+UNKNOWN_CHARACTER = "\ufffd"  # stands for a token without text
+NONDETERMINISTIC_TEMPLATE = re.compile(r"strftime_now|\brandom\b|\blipsum\b")  # output differs per call
+PATH_KEYS = ("name_or_path", "tokenizer_file", "vocab_file", "merges_file")  # paths of a tokenizer's files
 Messages = list[dict[str, Any]]  # {"role": ..., "content": ...} each
 
 
 class Codec(Protocol):
-    """Between texts and token ids."""
+    """Converts between texts and token ids."""
 
     eos_ids: tuple[int, ...]  # tokens that end a text
     pad: int
 
     @property
     def digest(self) -> str:
-        """Of what makes tokens of a text."""
+        """Identifier of everything that determines the tokens of a text."""
 
     def __len__(self) -> int:
-        """Tokens that there are."""
+        """Return the size of the vocabulary."""
 
     def encode(self, text: str, with_eos: bool = False) -> NDArray[np.int64]:
-        """Token ids of a text, with those that a text begins with; `with_eos` puts the end behind it."""
+        """Return the token ids of a text, with prefix tokens such as BOS; `with_eos` appends EOS."""
 
     def decode(self, ids: Ids, keep_after_eos: bool = False) -> str:
-        """The text up to its end, or with `keep_after_eos` the whole of it, to be read."""
+        """Return the text up to EOS, or with `keep_after_eos` all of it, for display."""
 
     def exact_match(self, prompt: Ids, tokens: Ids, answer: str) -> float:
-        """1 of a completion that is the answer and its end, whatever is behind that; else 0."""
+        """Return 1 if a completion is the answer followed by EOS, whatever comes after; else 0."""
 
     def partial_match(self, prompt: Ids, tokens: Ids, answer: str) -> float:
-        """The part of the answer, its end among it, that stands where it does there."""
+        """Return the fraction of the answer, with its EOS, that the completion has at the same position."""
 
     def encode_chat(
         self, messages: Messages, continuation: Literal["answer", "more", ""], template: Mapping[str, Any]
     ) -> NDArray[np.int64]:
-        """Token ids of a conversation: with what begins an `answer`, or its last message open for `more`.
+        """Return the token ids of a conversation.
 
-        `template` has further arguments of the chat template, such as `tools`.
+        `answer` adds the header of the next assistant turn; `more` leaves the last message open. `template`
+        has further arguments of the chat template, such as `tools`.
         """
 
 
 class _BuiltinCodec(ABC):
-    """0 pads, 1 ends a text: an answer is right token by token."""
+    """Base of the built-in codecs: 0 is padding, 1 is EOS, and answers are compared by token."""
 
     PAD, END = 0, 1
     pad: int = PAD
@@ -76,13 +77,13 @@ class _BuiltinCodec(ABC):
         """As `Codec.encode`."""
 
     def exact_match(self, prompt: Ids, tokens: Ids, answer: str) -> float:
-        """As `Codec.exact_match`, whatever the prompt."""
+        """As `Codec.exact_match`; the prompt has no effect."""
         expected = self.encode(answer, with_eos=True)
         start_ids = np.array(_as_token_ids(tokens)[: len(expected)], np.int64)
         return float(np.array_equal(start_ids, expected))
 
     def partial_match(self, prompt: Ids, tokens: Ids, answer: str) -> float:
-        """As `Codec.partial_match`, of tokens."""
+        """As `Codec.partial_match`, compared by token."""
         expected = self.encode(answer, with_eos=True)
         start_ids = np.array(_as_token_ids(tokens)[: len(expected)], np.int64)
         return float(np.equal(start_ids, expected[: len(start_ids)]).sum() / len(expected))
@@ -90,7 +91,7 @@ class _BuiltinCodec(ABC):
     def encode_chat(
         self, messages: Messages, continuation: Literal["answer", "more", ""], template: Mapping[str, Any]
     ) -> NDArray[np.int64]:
-        """None: `ConfigError`."""
+        """Raise `ConfigError`: there is no chat template."""
         raise ConfigError(
             "a conversation needs a tokenizer with a chat template: model=FOLDER with one, or "
             "tokenizer=FOLDER"
@@ -98,7 +99,7 @@ class _BuiltinCodec(ABC):
 
 
 class CharacterCodec(_BuiltinCodec):
-    """A token for each character: 0 pads, 1 ends a text, the others are `alphabet` in its order."""
+    """One token per character: 0 is padding, 1 is EOS, the others are `alphabet` in order."""
 
     def __init__(self, alphabet: str) -> None:
         if not isinstance(alphabet, str) or len(set(alphabet)) != len(alphabet) or not alphabet:
@@ -110,7 +111,7 @@ class CharacterCodec(_BuiltinCodec):
         return 2 + len(self.alphabet)
 
     def encode(self, text: str, with_eos: bool = False) -> NDArray[np.int64]:
-        """Token ids of a text, with its end `with_eos`; `ConfigError` for a character that has none."""
+        """As `Codec.encode`; `ConfigError` for a character outside the alphabet."""
         if not isinstance(text, str):
             raise ConfigError(f"{text!r:.80} is a {type(text).__name__}, expected a text")
         missing = sorted(set(text) - set(self.alphabet))
@@ -120,19 +121,19 @@ class CharacterCodec(_BuiltinCodec):
         return np.array(ids, np.int64)
 
     def decode(self, ids: Ids, keep_after_eos: bool = False) -> str:
-        """As `Codec.decode`: padding is nothing, so that it may look better than it is."""
+        """As `Codec.decode`; padding inside the text is dropped, so the text may look better than it is."""
         ids_before_eos = _until_end(ids, () if keep_after_eos else self.eos_ids)
         alphabet = f"{self.alphabet}{UNKNOWN_CHARACTER}"
         return "".join(alphabet[min(t - 2, len(alphabet) - 1)] for t in ids_before_eos if t > self.END)
 
     @property
     def digest(self) -> str:
-        """Its alphabet."""
+        """Identifier of the alphabet."""
         return f"characters {self.alphabet}"
 
 
 class ByteCodec(_BuiltinCodec):
-    """A token for each byte of UTF-8: 0 pads, 1 ends a text, the others are the bytes and 2."""
+    """One token per UTF-8 byte: 0 is padding, 1 is EOS, the others are the byte + 2."""
 
     def __len__(self) -> int:
         return 2 + 256
@@ -143,7 +144,7 @@ class ByteCodec(_BuiltinCodec):
         return np.append(ids, self.END) if with_eos else ids
 
     def decode(self, ids: Ids, keep_after_eos: bool = False) -> str:
-        """As `Codec.decode`; what is no UTF-8 is shown as such."""
+        """As `Codec.decode`; invalid UTF-8 becomes replacement characters."""
         ids_before_eos = _until_end(ids, () if keep_after_eos else self.eos_ids)
         return bytes(min(t - 2, 255) for t in ids_before_eos if t > self.END).decode(errors="replace")
 
@@ -151,10 +152,10 @@ class ByteCodec(_BuiltinCodec):
 
 
 class Tokenizer:
-    """A tokenizer in a folder, as transformers loads it: no code of the folder's runs.
+    """A tokenizer in a folder, loaded by transformers without running code from the folder.
 
-    An answer is right by its text, in whatever tokens: `exact_match` and `partial_match` compare characters
-    and the end.
+    Answers are compared by text, not by token: `exact_match` and `partial_match` compare characters and the
+    end.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -180,16 +181,16 @@ class Tokenizer:
         return len(self._tokenizer)
 
     def add_eos_ids(self, tokens: Iterable[int]) -> None:
-        """Further tokens end a text; what stands behind a text that is learned stays the first end."""
+        """Add EOS tokens; `encode` still appends the first one."""
         self.eos_ids = tuple(dict.fromkeys([*self.eos_ids, *tokens]))
 
     def save(self, folder: Path) -> None:
-        """Write it beside a model."""
+        """Save the tokenizer in a model's folder."""
         self._tokenizer.save_pretrained(folder)
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of what makes tokens, and of the chat template."""
+        """SHA-256 of the vocabulary and the chat template."""
         vocabulary = (
             self._tokenizer.backend_tokenizer.to_str()
             if self._tokenizer.is_fast
@@ -199,9 +200,9 @@ class Tokenizer:
 
     @property
     def fingerprint(self) -> str | None:
-        """All that its tokens depend on, as text.
+        """Everything that determines the tokens, as text.
 
-        None where that is not known: of a slow tokenizer, and where a chat template tells the date or draws.
+        None if that is unknown: for a slow tokenizer, or a chat template with the date or random text.
         """
         templates = repr(self._tokenizer.chat_template)
         if not self._tokenizer.is_fast or NONDETERMINISTIC_TEMPLATE.search(templates):
@@ -220,16 +221,16 @@ class Tokenizer:
 
     @property
     def bos_id(self) -> int | None:
-        """The token that a text begins with, where there is one."""
+        """The BOS token; None without one."""
         return None if self._tokenizer.bos_token_id is None else int(self._tokenizer.bos_token_id)
 
     def encode(self, text: str, with_eos: bool = False) -> NDArray[np.int64]:
-        """As `Codec.encode`; what the tokenizer itself puts behind a text is not there."""
+        """As `Codec.encode`; the tokenizer's own suffix tokens are left out."""
         (ids,) = self.encode_all([text], with_eos)
         return ids
 
     def encode_all(self, texts: Sequence[str], with_eos: bool = False) -> list[NDArray[np.int64]]:
-        """`encode` of each of several texts, which takes a fraction of the time."""
+        """Encode several texts in one call, which takes a fraction of the time."""
         if with_eos and not self.eos_ids:
             raise ConfigError(f"tokenizer={self.folder} has no eos_token, by which a text would end")
         ids_by_text = self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]
@@ -242,7 +243,7 @@ class Tokenizer:
 
     @cached_property
     def _prefix_ids(self) -> list[int]:
-        """What the tokenizer puts before a text."""
+        """Tokens that the tokenizer puts before a text."""
         plain_ids, ids = (
             self._tokenizer("a", add_special_tokens=with_special)["input_ids"]
             for with_special in (False, True)
@@ -261,14 +262,14 @@ class Tokenizer:
         )
 
     def partial_match(self, prompt: Ids, tokens: Ids, answer: str) -> float:
-        """As `Codec.partial_match`, of characters."""
+        """As `Codec.partial_match`, compared by character."""
         characters = [*self._completion_text(prompt, tokens), *[None] * self._has_ended(tokens)]
         expected = [*self._answer_text(answer), None]
         pairs = zip_longest(characters[: len(expected)], expected, fillvalue="")
         return float(np.mean([a == b for a, b in pairs]))
 
     def _completion_text(self, prompt: Ids, tokens: Ids) -> str:
-        """What tokens add to the text of a prompt, special ones too, which are no part of an answer."""
+        """Return the text that tokens add to the prompt's, with special tokens: no answer contains those."""
         prompt_text, full_text = (
             self._decode([*map(int, prompt), *extra_ids], skip=False)
             for extra_ids in ([], _until_end(tokens, self.eos_ids))
@@ -276,7 +277,7 @@ class Tokenizer:
         return full_text.removeprefix(prompt_text)
 
     def _answer_text(self, answer: str) -> str:
-        """Without the ends that a text may have, and the space between and behind them."""
+        """Remove EOS texts at the end of an answer, and the whitespace between and after them."""
         patterns = [
             re.escape(text) for eos_id in self.eos_ids if (text := self._decode([eos_id], skip=False))
         ]
@@ -301,7 +302,7 @@ class Tokenizer:
     def encode_chats(
         self, conversations: Sequence[Messages], continuation: str, template: Mapping[str, Any]
     ) -> list[NDArray[np.int64]]:
-        """`encode_chat` of each of several conversations."""
+        """Encode several conversations in one call."""
         encoding = self._apply_chat_template(
             conversations,
             template,
@@ -313,40 +314,40 @@ class Tokenizer:
     def assistant_masks(
         self, conversations: Sequence[Messages], template: Mapping[str, Any]
     ) -> list[NDArray[np.int64]]:
-        """1 for each token of `encode_chat` that the chat template marks by `{% generation %}`, else 0."""
+        """Return 1 for each token that the chat template marks by `{% generation %}`, else 0."""
         encoding = self._apply_chat_template(conversations, template, return_assistant_tokens_mask=True)
         return [np.array(mask, np.int64) for mask in encoding["assistant_masks"]]
 
     def _apply_chat_template(
         self, conversations: Sequence[Messages], template: Mapping[str, Any], **options: bool
     ) -> Any:
-        """What the chat template makes of conversations, with these arguments."""
+        """Tokenize conversations by the chat template with these arguments."""
         try:
             return self._tokenizer.apply_chat_template(
                 list(conversations), tokenize=True, return_dict=True, **options, **template
             )
-        # of jinja, transformers and templates that refuse a conversation
+        # jinja, transformers and templates that reject a conversation raise different classes
         except Exception as error:
             raise ConfigError(f"the chat template of tokenizer={self.folder}: {error}") from error
 
     def template_of(self, template: Mapping[str, Any]) -> str:
-        """The chat template of conversations with these arguments."""
+        """Return the chat template that applies with these arguments."""
         try:
             return str(self._tokenizer.get_chat_template(tools=template.get("tools")))
         except ValueError as error:
             raise ConfigError(f"tokenizer={self.folder}: {error}") from error
 
     def is_special(self, token: int) -> bool:
-        """Whether a token is none of texts."""
+        """Return whether a token is an added token, not part of ordinary text."""
         return token in self._tokenizer.added_tokens_decoder
 
     def name_of(self, token: int) -> str:
-        """What messages call a token: its text and its number."""
+        """Return a token's name in messages: its text and its id."""
         return f"{self._decode([token], skip=False)!r} (token {token})"
 
 
 class TokenizeRequest(NamedTuple):
-    """A text, with its end or without, or a conversation, of which there are to be tokens."""
+    """A text, with or without EOS, or a conversation to tokenize."""
 
     content: Any
     mode: Literal["text", "ended", "answer", "more", "", "generated"]
@@ -354,9 +355,9 @@ class TokenizeRequest(NamedTuple):
 
 
 def tokenize(codec: Codec, requests: Sequence[TokenizeRequest]) -> list[NDArray[np.int64]]:
-    """The tokens of each; `generated` are those of `Tokenizer.assistant_masks`.
+    """Return the tokens of each request; those of mode `generated` are `Tokenizer.assistant_masks`.
 
-    A tokenizer is asked for all of a kind at once.
+    A tokenizer gets all requests of one mode in one call.
     """
     if not isinstance(codec, Tokenizer):
         return [
@@ -382,7 +383,7 @@ def tokenize(codec: Codec, requests: Sequence[TokenizeRequest]) -> list[NDArray[
 
 
 def _until_end(ids: Ids, eos_ids: tuple[int, ...]) -> list[int]:
-    """Those before the first end."""
+    """Return the tokens before the first EOS."""
     ids_before_eos = []
     for token in _as_token_ids(ids):
         if token in eos_ids:
@@ -392,7 +393,7 @@ def _until_end(ids: Ids, eos_ids: tuple[int, ...]) -> list[int]:
 
 
 def _as_token_ids(ids: Ids) -> list[int]:
-    """Token ids; `ShapeError` for what is no sequence of whole numbers, such as a batch."""
+    """Convert to a list of ids; `ShapeError` unless it is a sequence of integers (a batch is none)."""
     try:
         return [index(token) for token in ids]
     except TypeError as error:

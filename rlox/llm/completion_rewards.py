@@ -1,4 +1,4 @@
-"""What completions are worth: by a task's right answers, or by functions of the user's."""
+"""Rewards of completions: by a task's correct answers, or by user functions."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class CompletionReward(Protocol):
     """Rewards of completions."""
 
     def __call__(self, prompts: Sequence[Prompt], generated_tokens: GeneratedTokens) -> NDArray[np.float64]:
-        """`[B, F]`, of each of F functions; NaN is no reward."""
+        """Return rewards `[B, F]` of F functions; NaN means no reward."""
 
 
 class AnswerReward:
-    """By right answers: `right`, 1 of the right one and 0 of others, or `close`, its part that is."""
+    """Rewards by the correct answer: `right` is 1 for an exact match, else 0; `close` is a fraction."""
 
     def __init__(self, codec: Codec, kind: str = "right") -> None:
         self._score = {"right": codec.exact_match, "close": codec.partial_match}[kind]
 
     def __call__(self, prompts: Sequence[Prompt], generated_tokens: GeneratedTokens) -> NDArray[np.float64]:
-        """`[B, 1]`; `ConfigError` for a prompt without an answer."""
+        """Return rewards `[B, 1]`; `ConfigError` for a prompt without an answer."""
         scores = []
         for prompt, row in zip(prompts, generated_tokens.cpu().token_rows(), strict=True):
             if prompt.answer is None:
@@ -57,32 +57,32 @@ class AnswerReward:
 
 
 class RewardColumns:
-    """Several, one after the other."""
+    """The rewards of several sources, side by side."""
 
     def __init__(self, rewards: Sequence[CompletionReward]) -> None:
         self._rewards = rewards
 
     def __call__(self, prompts: Sequence[Prompt], generated_tokens: GeneratedTokens) -> NDArray[np.float64]:
-        """The columns of all, `[B, F]`."""
+        """Return the columns of all rewards, `[B, F]`."""
         return np.concatenate([reward(prompts, generated_tokens) for reward in self._rewards], 1)
 
 
 def _copy_prompts(prompts: Sequence[Prompt]) -> Any:
-    """What a function of the user's is handed, which it may write to."""
+    """Copy the prompts for a user function, which may write to them."""
     ids = [prompt.ids.clone() for prompt in prompts]
     return torch.stack(ids) if len({len(row) for row in ids}) == 1 else ids
 
 
 class FunctionReward:
-    """Functions of the user's; each parameter is filled by its name.
+    """Rewards by user functions, which get arguments by parameter name.
 
     Parameters
     ----------
-    functions : each with the name that messages call it
-    codec : makes texts of completions; None: there are no texts
-    columns : that prompts have, of a task or a file; None: not known, as of a file that is gone
+    functions : functions with their names in messages
+    codec : decodes completions; None: there are no texts
+    columns : column names of the prompts' task or file; None: unknown, because the file is missing
 
-    Raises `ConfigError` for a function that asks for what there is not.
+    Raises `ConfigError` for a function with a parameter that is not available.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class FunctionReward:
             RewardArguments(name, function, {*self._known_arguments, *(columns or ())})
 
     def __call__(self, prompts: Sequence[Prompt], generated_tokens: GeneratedTokens) -> NDArray[np.float64]:
-        """`[B, F]`, a column of each function."""
+        """Return rewards `[B, F]`, one column per function."""
         columns = [
             self._call_function(name, function, generated_tokens.cpu().token_rows(), prompts)
             for name, function in self._functions
@@ -114,14 +114,14 @@ class FunctionReward:
         return _parse_rewards(label, returned, len(rows))
 
     def _columns_of(self, prompts: Sequence[Prompt]) -> Collection[str]:
-        """The columns of these prompts: prompts that were handed over have none."""
+        """Return the column names of these prompts; prompts given as tokens have none."""
         column_maps = [prompt.columns for prompt in prompts if prompt.columns is not None]
         if len(column_maps) < len(prompts):
             return ()
         return self._columns if self._columns is not None else set().union(*column_maps)
 
     def _value(self, name: str, rows: list[Tensor], prompts: Sequence[Prompt]) -> Any:
-        """What stands under a name; the function may write to it."""
+        """Return the value of an argument; the function may write to it."""
         if name == "completions":
             return rows
         if name == "prompts":
@@ -132,9 +132,9 @@ class FunctionReward:
 
 
 def call_user_function(label: str, call: Callable[[], Any], expected: str) -> list[Any]:
-    """What a function of the user's returns, `expected`, as a list.
+    """Call a user function and return its result as a list; `expected` describes it in errors.
 
-    Raises `RewardError` for what it raises, and for what has no order, is a text or has masked entries.
+    Raises `RewardError` if the function raises, or if its result is unordered, a text or a masked array.
     """
     try:
         returned = call()
@@ -149,7 +149,7 @@ def call_user_function(label: str, call: Callable[[], Any], expected: str) -> li
 
 
 def _parse_rewards(label: str, returned: list[Any], count: int) -> NDArray[np.float64]:
-    """The rewards of so many completions; NaN where there is none."""
+    """Parse the rewards of `count` completions; None becomes NaN."""
     if len(returned) != count:
         raise RewardError(
             f"{label} returned {len(returned)} numbers for {count} completions, expected one each"
@@ -173,8 +173,8 @@ def _parse_rewards(label: str, returned: list[Any], count: int) -> NDArray[np.fl
 
 
 def parse_number(value: Any) -> float | None:
-    """One of Python, NumPy or torch; None for anything else, also for a text that reads as one."""
-    if is_masked(value):  # whose item() is what the mask hides
+    """Convert a number of Python, NumPy or torch to float; None for anything else, also for numeric text."""
+    if is_masked(value):  # its item() would be the hidden value
         return None
     if isinstance(value, np.ndarray) and value.size == 1:
         value = value.item()

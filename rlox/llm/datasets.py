@@ -1,4 +1,4 @@
-"""Prompts, answers and pairs in a file of JSON lines, by the columns that TRL names them by."""
+"""Datasets of prompts, answers and pairs in JSON Lines files, with TRL's column names."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from rlox.llm.token_cache import TokenCache
 __all__ = ["DatasetPrompts", "Row", "TextDataset"]
 
 Ids = NDArray[np.int64]
-ROWS_AT_ONCE = 1024  # rows that become tokens together
+ROWS_AT_ONCE = 1024  # rows tokenized in one call
 
 
 class Row(NamedTuple):
-    """A prompt, and where it stands."""
+    """A prompt and its line number."""
 
     line: int
     prompt: Prompt
 
     @property
     def max_tokens(self) -> int:
-        """Tokens of its prompt with the longer of its answers."""
+        """Number of tokens of the prompt with the longer answer."""
         prompt = self.prompt
         lengths = [len(a) for a in (prompt.answer_ids, prompt.rejected_ids) if a is not None]
         return max([len(prompt.ids), *(len(answer_context(prompt)) + n for n in lengths)])
@@ -45,10 +45,10 @@ class Row(NamedTuple):
 class TextDataset:
     """All rows of a file, as tokens.
 
-    `messages` or `text` is learned from its second token on; a `completion` (or `chosen`, `rejected`) begins
-    where tokens with it differ from those of the `prompt` alone, as TRL has it; a text gets an end. Reward
-    functions may ask for any column. With `assistant_only` tokens that the assistant of a conversation does
-    not say are marked as not learned.
+    The loss covers `messages` and `text` from the second token on. A `completion` (or `chosen`, `rejected`)
+    begins where the tokens of prompt and completion differ from those of the `prompt` alone, as in TRL. A
+    text gets an EOS. Reward functions may take any column. `assistant_only` excludes tokens that are not the
+    assistant's from the loss.
     """
 
     def __init__(self, path: Path, codec: Codec, key: str = "dataset", assistant_only: bool = False) -> None:
@@ -66,9 +66,7 @@ class TextDataset:
         self.rows = self._tokenize_rows(lines)
 
     def require_positions(self, max_positions: int | None, max_new_tokens: int) -> None:
-        """`ConfigError` for a row that so many positions cannot hold, with `max_new_tokens` tokens to be
-        written.
-        """
+        """Raise `ConfigError` for a row that exceeds `max_positions`, with `max_new_tokens` generated."""
         if max_positions is None:
             return
         for row in self.rows:
@@ -84,7 +82,7 @@ class TextDataset:
                 )
 
     def require_answers(self) -> None:
-        """`ConfigError` for a row that says no right answer."""
+        """Raise `ConfigError` for a row without a correct answer."""
         for row in self.rows:
             if row.prompt.answer is None:
                 raise ConfigError(
@@ -93,7 +91,7 @@ class TextDataset:
                 )
 
     def require_same_columns(self, other: TextDataset) -> None:
-        """`ConfigError` where its rows have not what those of another have."""
+        """Raise `ConfigError` if a column of the `other` dataset is missing."""
         if missing := sorted(set(other.kind) - set(self.kind)):
             raise ConfigError(
                 f"{self._key}={self.path} has no column {missing[0]}, and the dataset has "
@@ -102,12 +100,12 @@ class TextDataset:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The names that its rows have; a row may lack some."""
+        """Names of the columns of all rows; a single row may lack some."""
         return frozenset[str]().union(*(row.prompt.columns or () for row in self.rows))
 
     @property
     def conversation(self) -> tuple[Messages, Mapping[str, Any]] | None:
-        """The first row up to its answer, and its arguments of the chat template; None of texts."""
+        """The first conversation up to its answer, with its chat template arguments; None for texts."""
         prompt = self.rows[0].prompt
         key = _split_key(prompt)
         return None if isinstance(key, str) else (key, template_arguments(prompt.columns or {}))
@@ -116,7 +114,7 @@ class TextDataset:
         return f"{self._key}={self.path}, line {line}"
 
     def _tokenize_rows(self, lines: Sequence[tuple[int, bytes]]) -> list[Row]:
-        """All rows, of tokens that an earlier run kept where one did."""
+        """Tokenize all rows, or take their tokens from the cache of an earlier run."""
         options = {"assistant_only": self._assistant_only}
         cache = TokenCache(self.digest, len(lines), self._codec, options)
         starts = range(0, len(lines), ROWS_AT_ONCE)
@@ -125,7 +123,7 @@ class TextDataset:
         return rows
 
     def _tokenize_part(self, lines: Sequence[tuple[int, bytes]], cache: TokenCache) -> list[Row]:
-        """Some rows, whose texts become tokens together: one by one that takes many times as long."""
+        """Tokenize some rows in one call, which is many times faster than row by row."""
         numbered_rows = [(number, self._parse_columns(number, line)) for number, line in lines]
         all_requests = [self._requests_of(number, row) for number, row in numbered_rows]
         ids = cache.get(sum(map(len, all_requests)))
@@ -147,7 +145,7 @@ class TextDataset:
             ids_by_line = (
                 self._tokenize_line(n, requests) for (n, _), requests in zip(lines, all_requests, strict=True)
             )
-            return [ids for requests in ids_by_line for ids in requests]  # or which line it is
+            return [ids for requests in ids_by_line for ids in requests]  # the error names its line
 
     def _tokenize_line(self, number: int, requests: Sequence[TokenizeRequest]) -> list[Ids]:
         with self._name_errors(number):
@@ -155,14 +153,14 @@ class TextDataset:
 
     @contextmanager
     def _name_errors(self, number: int) -> Iterator[None]:
-        """What is wrong with a line is told with its number."""
+        """Add the line number to errors."""
         try:
             yield
         except (ConfigError, RecursionError, TypeError, ValueError) as error:
             raise ConfigError(f"{self._place(number)}: {error}") from error
 
     def _parse_columns(self, number: int, line: bytes) -> dict[str, Any]:
-        """Those of a line, which is of the same kind as lines before it."""
+        """Parse the columns of a line, which has to be of the same kind as the lines before it."""
         kind, row = read_row(line, self._place(number), number == 1)
         self.kind = self.kind or kind
         if kind != self.kind:
@@ -173,7 +171,7 @@ class TextDataset:
         return row
 
     def _requests_of(self, number: int, row: Mapping[str, Any]) -> list[TokenizeRequest]:
-        """What there have to be tokens of: prompt, answers, and for an open prompt it as it is."""
+        """Return the texts to tokenize: answers, prompt, and an unfinished prompt as it is."""
         with self._name_errors(number):
             template = template_arguments(row)
             contents = [_full_text(row, name) for name in self._answer_columns(row)]
@@ -192,13 +190,13 @@ class TextDataset:
             return requests
 
     def _answer_columns(self, row: Mapping[str, Any]) -> list[str]:
-        """The columns that end with what is learned."""
+        """Return the columns that end with trained tokens."""
         if self.kind in FULL_TEXT_KINDS:
             return list(self.kind)
         return [name for name in ("completion", "chosen", "rejected") if name in row]
 
     def _make_row(self, number: int, row: Mapping[str, Any], ids: list[Ids]) -> Row:
-        """A row, of the tokens that `_requests_of` asks for."""
+        """Build a row from the tokens of `_requests_of`."""
         with self._name_errors(number):
             n_answers = len(self._answer_columns(row))
             full_ids, other_ids = ids[:n_answers], ids[n_answers:]
@@ -207,7 +205,7 @@ class TextDataset:
             else:
                 prompt = split_answers(other_ids.pop(0), full_ids, get_answer(row), row)
                 if not isinstance(row["prompt"], str) and _is_unfinished(row["prompt"]):
-                    # to be written on, where what is learned begins anew
+                    # generation continues the open turn, but training starts a new one
                     open_prompt_ids = torch.from_numpy(other_ids.pop(0))
                     prompt = prompt._replace(ids=open_prompt_ids, context_ids=answer_context(prompt))
             if self._assistant_only and prompt.answer_ids is not None:
@@ -221,25 +219,25 @@ class TextDataset:
 
 
 def _full_text(row: Mapping[str, Any], name: str) -> Any:
-    """An answer with its prompt, or all of a row that has none."""
+    """Return an answer with its prompt, or the whole column without a prompt."""
     return row["prompt"] + row[name] if "prompt" in row else row[name]
 
 
 def _is_unfinished(messages: Messages) -> bool:
-    """Whether a prompt ends with what its answer goes on with."""
+    """Return whether a prompt ends with an assistant message, which the answer continues."""
     return bool(messages[-1]["role"] == "assistant")
 
 
 class DatasetPrompts:
-    """The rows of a file, in another order each time through; some are held out.
+    """The rows of a file, shuffled anew in each epoch; some are held out.
 
     Parameters
     ----------
-    dataset : to learn from
-    held_out : to evaluate by; None: those of `dataset` whose prompts have a hash in the lowest fifth, which
-        are then not learned from
-    seed : of the run
-    codec : of their tokens
+    dataset : rows for training
+    held_out : rows for evaluation; None: the rows of `dataset` whose prompt's hash is in the lowest fifth,
+        which are then excluded from training
+    seed : seed of the run
+    codec : codec of the tokens
     """
 
     def __init__(self, dataset: TextDataset, held_out: TextDataset | None, seed: int, codec: Codec) -> None:
@@ -257,7 +255,7 @@ class DatasetPrompts:
                 "fifth is held out by the prompts; set eval_dataset=FILE"
             )
         self._rows, self._seed, self.text = rows, seed, codec
-        # which rows are learned from
+        # identifies the training rows
         has_own_eval = held_out is not None
         files = {"dataset": dataset.digest, "tokenizer": codec.digest, "whole": has_own_eval}
         self.digests: Mapping[str, Any] = files
@@ -269,16 +267,16 @@ class DatasetPrompts:
         self._order: tuple[int, NDArray[np.int64]] = -1, np.empty(0, np.int64)
 
     def training_prompts(self, first: int, count: int) -> list[Prompt]:
-        """Number k is one of the time k // rows through, in an order that the seed and that time say."""
+        """Return prompts by number; number k is in epoch k // rows, whose order depends on seed and epoch."""
         return [self._prompt_at(k) for k in range(first, first + count)]
 
     def held_out(self, seed: int, first: int, count: int) -> list[Prompt]:
-        """As many as there are from `first` on, in an order that the seed says."""
+        """Return up to `count` held-out prompts from `first` on, in an order that depends on the seed."""
         order = Stream(seed, "held_out").permutation(len(self._held_out))
         return [self._held_out[i] for i in order[first : first + count]]
 
     def with_rejected(self, prompt: Prompt, number: int) -> Prompt:
-        """As it is."""
+        """Return the prompt unchanged."""
         return prompt
 
     def _prompt_at(self, number: int) -> Prompt:
@@ -289,7 +287,7 @@ class DatasetPrompts:
 
 
 def _split_key(prompt: Prompt) -> Any:
-    """What tells a row from others: its prompt, messages up to the last answer, or a whole text."""
+    """Return the key that decides the split: prompt, messages up to the last answer, or the whole text."""
     columns = prompt.columns or {}
     key = next(columns[name] for name in ("prompt", "messages", "text") if name in columns)
     if "messages" in columns and key[-1]["role"] == "assistant" and len(key) > 1:

@@ -1,4 +1,4 @@
-"""Completions that a model in this process writes, token by token."""
+"""Generation of completions by a model in this process, token by token."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from rlox.stopping import raise_if_expired
 
 __all__ = ["GeneratedTokens", "Sampling", "generate_completions"]
 
-NON_ID_DTYPES = (torch.bool, torch.complex64, torch.complex128)  # beside numbers with a point
+NON_ID_DTYPES = (torch.bool, torch.complex64, torch.complex128)  # besides floating-point dtypes
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn.
+    """Settings for sampling tokens.
 
     Attributes
     ----------
-    max_new_tokens : of a completion at most
-    temperature : logits are divided by it; 0 takes the best token
-    top_k, top_p, min_p : only the k best tokens are drawn (and those that are as good as the last of them),
-        only the best that together have the probability top_p, only those that are min_p times as probable as
-        the best; None: all
-    eos : tokens that end a completion, and belong to it
-    pad : the token that stands behind an end
+    max_new_tokens : maximum number of tokens in a completion
+    temperature : divides the logits; 0 is greedy decoding
+    top_k : sample only from the k most probable tokens, with ties of the last one; None: all
+    top_p : sample only from the most probable tokens whose total probability reaches top_p; None: all
+    min_p : sample only tokens at least min_p times as probable as the best one; None: all
+    eos : tokens that end a completion; they are part of it
+    pad : token after the end
     """
 
     max_new_tokens: int = 16
@@ -82,10 +82,10 @@ class Sampling:
 class GeneratedTokens:
     """Completions `[B, T]`, T the length of the longest."""
 
-    tokens: Tensor  # int64; `pad` behind an end
-    mask: Tensor  # bool, of tokens that belong to it, the end among them
-    log_probs: Tensor  # float32, of each token among all, at the temperature (0: at 1); 0 behind an end
-    has_ended: Tensor  # bool [B], whether there is an end; else it was cut off
+    tokens: Tensor  # int64; `pad` after the end
+    mask: Tensor  # bool, tokens of the completion, including EOS
+    log_probs: Tensor  # float32, among all tokens, at the temperature (at 1 if it is 0); 0 after the end
+    has_ended: Tensor  # bool [B], whether EOS was generated; otherwise the completion was truncated
 
     def __post_init__(self) -> None:
         shapes = [list(tensor.shape) for tensor in (self.tokens, self.mask, self.log_probs, self.has_ended)]
@@ -94,15 +94,15 @@ class GeneratedTokens:
 
     @property
     def lengths(self) -> Tensor:
-        """Tokens of each, int64 `[B]`."""
+        """Number of tokens of each completion, int64 `[B]`."""
         return self.mask.sum(1)
 
     def token_rows(self) -> list[Tensor]:
-        """The tokens of each, `[length]`, tensors of their own."""
+        """Return the tokens of each completion, `[length]`, as separate tensors."""
         return [row[row_mask] for row, row_mask in zip(self.tokens, self.mask.bool(), strict=True)]
 
     def cpu(self) -> GeneratedTokens:
-        """The same on the CPU."""
+        """Return the same data on the CPU."""
         return GeneratedTokens(self.tokens.cpu(), self.mask.cpu(), self.log_probs.cpu(), self.has_ended.cpu())
 
 
@@ -113,21 +113,21 @@ def generate_completions(
     uniforms: Tensor | None,
     attention_mask: Tensor | None = None,
 ) -> GeneratedTokens:
-    """Complete prompts.
+    """Generate completions of prompts.
 
     Parameters
     ----------
-    model : the one that is asked, in evaluation mode meanwhile
-    prompts : int64 `[B, P]`, or B of different lengths, each at least one token
-    sampling : the way of drawing
-    uniforms : in [0, 1), `[B, max_new_tokens]`, by which the tokens are drawn, so that those of a completion
-        depend on its row alone; not needed for the best tokens
-    attention_mask : of prompts `[B, P]` as tokenizers pad them, 0 for padding before or behind each
+    model : the model; it is in evaluation mode during the call
+    prompts : int64 `[B, P]`, or B rows of different lengths, each with at least one token
+    sampling : the sampling settings
+    uniforms : random numbers in [0, 1), `[B, max_new_tokens]`. A completion depends only on its own row. Not
+        needed for greedy decoding
+    attention_mask : mask of padded prompts `[B, P]`, 0 for padding before or after each prompt
 
-    Raises `ConfigError` and `ShapeError` for what is none of these.
+    Raises `ConfigError` and `ShapeError` for invalid arguments.
 
-    With a model that has a cache each token is a call for one token; others are asked for the whole again,
-    and so are those that cannot be told of padding where prompts have different lengths.
+    A model with a cache is called with one token per step. A model without one is called with the whole
+    sequence, and so is one that takes no mask and positions, if prompts have different lengths.
     """
     if not isinstance(model, TextModel):
         raise ConfigError(f"model is a {type(model).__name__}, expected a TextModel: TextModel(module)")
@@ -145,7 +145,7 @@ def generate_completions(
             raise ShapeError(f"uniforms {shape}, expected {expected}: one for each token that is drawn")
         if not bool(((uniforms >= 0.0) & (uniforms < 1.0)).all()):
             raise ConfigError("uniforms: expected numbers in [0, 1)")
-    # not in inference mode, whose tensors no gradient can be taken with afterwards
+    # no_grad, because tensors of inference mode cannot take part in autograd later
     with torch.no_grad(), eval_mode(model.module):
         decoder_class = _CachedDecoder if model.can_cache([len(row) for row in rows]) else _UncachedDecoder
         decoder = decoder_class(model, rows, sampling.max_new_tokens)
@@ -153,7 +153,7 @@ def generate_completions(
 
 
 def _parse_prompts(prompts: Tensor | Sequence[Tensor], mask: Tensor | None) -> list[Tensor]:
-    """The tokens of each prompt."""
+    """Return the tokens of each prompt."""
     try:
         if mask is not None:
             prompts = _remove_padding(torch.as_tensor(prompts), torch.as_tensor(mask))
@@ -173,7 +173,7 @@ def _parse_prompts(prompts: Tensor | Sequence[Tensor], mask: Tensor | None) -> l
 
 
 def _remove_padding(prompts: Tensor, mask: Tensor) -> list[Tensor]:
-    """Each row of `[B, P]` without its padding, which is on one side of it."""
+    """Return each row of `[B, P]` without its padding, which has to be on one side."""
     mask_bool = mask.bool()
     if (
         mask_bool.dim() != 2
@@ -192,7 +192,7 @@ def _remove_padding(prompts: Tensor, mask: Tensor) -> list[Tensor]:
 
 
 class _CachedDecoder:
-    """The logits behind prompts, and behind what is drawn, by a model that keeps keys and values."""
+    """Logits of the next tokens, by a model with a KV cache."""
 
     def __init__(self, model: TextModel, rows: list[Tensor], max_new_tokens: int) -> None:
         self._model = model
@@ -210,7 +210,7 @@ class _CachedDecoder:
             self._stepper = make_stepper(model.module, self._cache, width - lengths)
 
     def append(self, tokens: Tensor) -> None:
-        """One more token of each."""
+        """Append one token to each sequence and update the logits."""
         if self._stepper is not None:
             self.logits = self._stepper(tokens)
             return
@@ -224,7 +224,7 @@ class _CachedDecoder:
 
 
 class _UncachedDecoder:
-    """The same by a model that is asked for the whole again; padding is behind the text, unseen."""
+    """Logits of the next tokens, computed from the whole sequences; right padding has no effect."""
 
     def __init__(self, model: TextModel, rows: list[Tensor], max_new_tokens: int) -> None:
         self._model = model
@@ -235,7 +235,7 @@ class _UncachedDecoder:
         self._update_logits()
 
     def append(self, tokens: Tensor) -> None:
-        """One more token of each."""
+        """Append one token to each sequence and update the logits."""
         self._ids[self._row_indices, self._lengths] = tokens
         self._lengths += 1
         self._update_logits()
@@ -248,7 +248,7 @@ class _UncachedDecoder:
 def _decode(
     decoder: _CachedDecoder | _UncachedDecoder, model: TextModel, sampling: Sampling, uniforms: Tensor | None
 ) -> GeneratedTokens:
-    """Token after token until all have ended."""
+    """Sample tokens until all completions have ended or reach the maximum length."""
     n_rows, device = len(decoder.logits), decoder.logits.device
     _require_in_vocabulary(sampling, decoder.logits.shape[-1], type(model.module).__name__)
     eos_ids = torch.tensor(sampling.eos).to(device)
@@ -275,14 +275,14 @@ def _decode(
 
 
 def _require_in_vocabulary(sampling: Sampling, vocabulary: int, model: str) -> None:
-    """`ConfigError` for an end or padding that the model cannot say, or be shown."""
+    """Raise `ConfigError` for an EOS or padding token outside the model's vocabulary."""
     for name, token in (*(("eos", eos_id) for eos_id in sampling.eos), ("pad", sampling.pad)):
         if token >= vocabulary:
             raise ConfigError(f"{name}={token}: {model} has {vocabulary} tokens, expected less")
 
 
 def _sample_token(logits: Tensor, sampling: Sampling, uniforms: Tensor | None) -> tuple[Tensor, Tensor]:
-    """One of each row of `[B, V]`, and its log-probability."""
+    """Choose one token for each row of `[B, V]`; return the tokens and their log-probabilities."""
     logits = logits.float()
     if uniforms is None:
         max_logits, greedy = logits.max(-1)
@@ -293,17 +293,17 @@ def _sample_token(logits: Tensor, sampling: Sampling, uniforms: Tensor | None) -
 
 
 def _inverse_cdf(weights: Tensor, uniforms: Tensor) -> Tensor:
-    """The token where the sum of the weights `[B, V]` up to it passes the part `uniforms` `[B]` of all."""
+    """Return tokens `[B]` where the cumulative `weights` `[B, V]` pass `uniforms` `[B]` times their sum."""
     cumulative = weights.cumsum(-1, dtype=torch.float64)
     thresholds = uniforms.to(torch.float64).unsqueeze(1) * cumulative[:, -1:]
     tokens = torch.searchsorted(cumulative, thresholds, right=True).squeeze(1)
-    # a product that was rounded up to the sum of all would be behind the last token
+    # a threshold rounded up to the total sum would select an index after the last token
     last_possible = (weights > 0).long().cumsum(-1).argmax(-1)
     return torch.minimum(tokens, last_possible)
 
 
 def _filter_tokens(token_log_probs: Tensor, sampling: Sampling) -> Tensor:
-    """Log-probabilities, -inf of the tokens that are not drawn."""
+    """Set the log-probabilities of tokens outside top-k, top-p and min-p to -inf."""
     if sampling.top_k is not None and sampling.top_k < token_log_probs.shape[-1]:
         kth_best = token_log_probs.topk(sampling.top_k, -1).values[:, -1:]
         token_log_probs = token_log_probs.masked_fill(token_log_probs < kth_best, -torch.inf)

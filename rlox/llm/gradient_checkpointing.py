@@ -1,4 +1,4 @@
-"""Layers that are computed a second time on the way back, so that what is inside of them need not be kept."""
+"""Gradient checkpointing: layers are recomputed in the backward pass instead of keeping activations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ __all__ = ["accepted_arguments", "checkpointed", "find_layers", "is_known_model"
 
 
 def accepted_arguments(module: nn.Module) -> set[str]:
-    """What a module's `forward` takes by name, also through wrappers of one module that hand on the rest."""
+    """Return the argument names of a module's `forward`.
+
+    If `forward` takes `**kwargs` and the module has a single child, the child's names are included.
+    """
     names: set[str] = set()
     while True:
         parameters = inspect.signature(module.forward).parameters
@@ -34,13 +37,13 @@ def accepted_arguments(module: nn.Module) -> set[str]:
 
 
 def is_known_model(module: nn.Module) -> bool:
-    """Whether a model is a `Llama` or of transformers, or a wrapper of one."""
+    """Return whether a model is a `Llama` or a transformers model, or wraps one."""
     model_types = (Llama, transformers_class("modeling_utils", "PreTrainedModel"))
     return any(isinstance(module_part, model_types) for module_part in module.modules())
 
 
 def find_layers(module: nn.Module) -> list[nn.Module]:
-    """The layers of a `Llama`, or of a model of transformers; `ConfigError` where there are none."""
+    """Return the layers of a `Llama` or a transformers model; `ConfigError` if there are none."""
     layer_types = (LlamaLayer, transformers_class("modeling_layers", "GradientCheckpointingLayer"))
     layers = [module_part for module_part in module.modules() if isinstance(module_part, layer_types)]
     if not layers:
@@ -52,18 +55,18 @@ def find_layers(module: nn.Module) -> list[nn.Module]:
 
 
 def transformers_class(module: str, name: str) -> Any:
-    """A class of transformers; without its import nothing, which nothing is an instance of."""
+    """Return a class of transformers; an empty tuple for `isinstance` if its module is not imported."""
     return getattr(sys.modules.get(f"transformers.{module}"), name, ())
 
 
 @contextmanager
 def checkpointed(layers: Sequence[nn.Module]) -> Iterator[None]:
-    """What these say in the block is computed again on the way back, without dropout in both."""
+    """Checkpoint the calls of `layers` in the block; random states are not kept, so dropout has to be off."""
     if not torch.is_grad_enabled():
         yield
         return
     modules: Any = layers
-    own_forwards = [vars(layer).get("forward") for layer in modules]  # of hooks of others
+    own_forwards = [vars(layer).get("forward") for layer in modules]  # set on instances by other hooks
     for layer in modules:
         layer.forward = _with_checkpoint(layer.forward)
     try:

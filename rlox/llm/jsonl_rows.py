@@ -1,4 +1,4 @@
-"""A line of a file of JSON lines: its columns, by the names that TRL has for them."""
+"""Parsing of a line of a JSON Lines file, with TRL's column names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlox.errors import ConfigError
 
 __all__ = ["COLUMNS", "FULL_TEXT_KINDS", "RESERVED_COLUMNS", "get_answer", "read_row", "template_arguments"]
 
-# The columns of each kind of row; a value is a text, or messages {"role": ..., "content": ...}.
+# Columns of each kind of row; a value is a text, or messages {"role": ..., "content": ...}.
 ROW_KINDS = (
     ("messages",),
     ("text",),
@@ -21,11 +21,11 @@ ROW_KINDS = (
     ("chosen", "rejected"),
     ("prompt",),
 )
-FULL_TEXT_KINDS = (("messages",), ("text",))  # of which nothing is a prompt
+FULL_TEXT_KINDS = (("messages",), ("text",))  # kinds without a prompt
 COLUMNS = frozenset(name for kind in ROW_KINDS for name in kind)
 ROLES = ("system", "user", "assistant", "tool", "developer")
-MAX_DEPTH = 100  # lists and objects in each other, which copies of them go through one by one
-# How files of other formats begin.
+MAX_DEPTH = 100  # nesting of lists and objects; copying them is recursive
+# Magic bytes of other formats, with hints.
 OTHER_FORMATS = {
     b"PAR1": "Parquet: pandas.read_parquet(FILE).to_json(OUT, orient='records', lines=True)",
     b"\x1f\x8b": "compressed (gzip): unpack it",
@@ -35,15 +35,16 @@ OTHER_FORMATS = {
     b"PK\x03\x04": "compressed (zip): unpack it",
 }
 
-# What reward functions are handed under these names is something else.
+# Argument names of reward functions, which columns may not have.
 RESERVED_COLUMNS = ("texts", "prompts", "completions")
 
 
 def read_row(line: bytes, place: str, is_first: bool = False) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """The kind of a line and its columns; of two answers that begin with a prompt this is one of them.
+    """Return the kind of a line and its columns.
 
-    `place` is what messages call the line, `is_first` whether the file begins with it. `ConfigError` for what
-    is no object with the columns of a kind.
+    If `chosen` and `rejected` contain the prompt, it becomes a separate column. `place` names the line in
+    messages; `is_first` marks the first line of the file. Raises `ConfigError` unless the line is an object
+    with the columns of a kind.
     """
     row = _parse_line(line, place, is_first)
     known_columns = tuple(sorted(COLUMNS & row.keys())) if isinstance(row, dict) else ()
@@ -67,7 +68,7 @@ def read_row(line: bytes, place: str, is_first: bool = False) -> tuple[tuple[str
 
 
 def _parse_line(line: bytes, place: str, is_first: bool) -> Any:
-    """What JSON a line is."""
+    """Parse a line as JSON."""
     try:
         row = json.loads(line, object_pairs_hook=partial(_reject_duplicate_keys, place))
     except ConfigError:
@@ -85,7 +86,7 @@ def _parse_line(line: bytes, place: str, is_first: bool) -> Any:
 
 
 def _reject_duplicate_keys(place: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of a line; `ConfigError` for a key that it has twice, of which the last would count."""
+    """Build an object; `ConfigError` for a duplicate key, of which JSON would silently keep the last."""
     row = dict(pairs)
     if len(row) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -97,7 +98,7 @@ def _reject_duplicate_keys(place: str, pairs: Sequence[tuple[str, Any]]) -> dict
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether lists and objects are more than `MAX_DEPTH` deep in each other."""
+    """Return whether lists and objects are nested deeper than `MAX_DEPTH`."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         children = (
@@ -111,7 +112,7 @@ def _is_deep(value: Any) -> bool:
 
 
 def _format_of(line: bytes) -> str:
-    """Of which other format a file is that begins so, and what makes JSON lines of it."""
+    """Return a hint if the line begins a file of another format, with how to convert it."""
     description = next(
         (format_text for magic_bytes, format_text in OTHER_FORMATS.items() if line.startswith(magic_bytes)),
         None,
@@ -120,7 +121,7 @@ def _format_of(line: bytes) -> str:
 
 
 def template_arguments(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a row says to a chat template beside its messages; tools may be JSON."""
+    """Return a row's further arguments of the chat template; `tools` may be JSON text."""
     tools, extra_arguments = row.get("tools"), row.get("chat_template_kwargs")
     tools = json.loads(tools) if isinstance(tools, str) and tools else tools
     if not isinstance(tools, list | None) or not isinstance(extra_arguments, dict | None):
@@ -129,7 +130,7 @@ def template_arguments(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def get_answer(row: Mapping[str, Any]) -> str | None:
-    """The text that is right, where a row says one."""
+    """Return the correct answer of a row as text; None without one."""
     answer = row.get("completion", row.get("answer"))
     if isinstance(answer, list) and answer and _is_message(answer[-1]):
         answer = answer[-1].get("content")
@@ -139,7 +140,7 @@ def get_answer(row: Mapping[str, Any]) -> str | None:
 
 
 def _common_prompt(place: str, chosen: Any, rejected: Any) -> Any:
-    """What two texts, or conversations, begin with; a text up to a word."""
+    """Return the common beginning of two texts or conversations; of a text without a last space."""
     equal_pairs = list(takewhile(lambda pair: pair[0] == pair[1], zip(chosen, rejected, strict=False)))
     prompt = chosen[: len(equal_pairs)]
     if isinstance(prompt, str) and prompt.endswith(" "):
@@ -150,7 +151,7 @@ def _common_prompt(place: str, chosen: Any, rejected: Any) -> Any:
 
 
 def _require_text(place: str, value: Any, is_conversation: bool) -> None:
-    """A text, or messages."""
+    """Raise `ConfigError` unless a value is a non-empty text or messages."""
     if isinstance(value, str) and not is_conversation:
         if not value:
             raise ConfigError(f"{place} is empty, expected a text")

@@ -1,6 +1,6 @@
-"""A small causal language model, of the architecture and the weights' names of Llama (arXiv:2302.13971).
+"""A small causal language model with Llama's architecture and weight names (arXiv:2302.13971).
 
-transformers loads what it saves, and it loads what transformers saves of it in one file.
+The files are compatible with transformers in both directions (`rlox.llm.llama_files`).
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from rlox.errors import ConfigError, ShapeError
 
 __all__ = ["KVCache", "Llama", "LlamaLayer", "LlamaOutput", "LlamaSize"]
 
-INIT_STD = 0.02  # of initial weights
+INIT_STD = 0.02  # standard deviation of initial weights
 
 
 @dataclass(frozen=True)
 class LlamaSize:
-    """The sizes of a model, by the names that its config.json has.
+    """The sizes of a model, with the field names of config.json.
 
     Attributes
     ----------
-    vocab_size : tokens that there are
-    hidden_size, intermediate_size : numbers between layers, and in the midst of one
-    num_hidden_layers : layers
-    num_attention_heads, num_key_value_heads : heads that ask, and heads that they share
-    max_position_embeddings : tokens of a sequence at most
-    rope_theta : base of the rotary positions
-    rms_norm_eps : beside a mean square
-    tie_word_embeddings : whether the last layer is the first one transposed
+    vocab_size : number of tokens
+    hidden_size, intermediate_size : width of the residual stream, and of the MLP's hidden layer
+    num_hidden_layers : number of layers
+    num_attention_heads, num_key_value_heads : query heads, and key-value heads that groups of them share
+    max_position_embeddings : maximum number of tokens in a sequence
+    rope_theta : base of the rotary embeddings
+    rms_norm_eps : added to the mean square in RMSNorm
+    tie_word_embeddings : whether the output layer shares the weights of the embedding
     """
 
     vocab_size: int
@@ -66,7 +66,7 @@ class LlamaSize:
             )
 
     def require_positions(self, tokens: int) -> None:
-        """`ConfigError` for a sequence of more tokens than there are positions."""
+        """Raise `ConfigError` for a sequence with more tokens than positions."""
         if tokens > self.max_position_embeddings:
             raise ConfigError(
                 f"a sequence of {tokens} tokens, expected at most max_position_embeddings="
@@ -75,12 +75,12 @@ class LlamaSize:
 
     @property
     def head_dim(self) -> int:
-        """Numbers of a head."""
+        """Width of a head."""
         return self.hidden_size // self.num_attention_heads
 
 
 class KVCache:
-    """Keys and values of the tokens that were seen, for each layer `[B, heads, length, head_dim]`."""
+    """Keys and values of earlier tokens, for each layer `[B, heads, length, head_dim]`."""
 
     def __init__(self, size: LlamaSize, batch: int, length: int, like: Tensor) -> None:
         shape = (size.num_hidden_layers, 2, batch, size.num_key_value_heads, length, size.head_dim)
@@ -89,16 +89,16 @@ class KVCache:
 
     @property
     def batch_size(self) -> int:
-        """Sequences."""
+        """Number of sequences."""
         return self._keys_values.shape[2]
 
     @property
     def max_length(self) -> int:
-        """Tokens of a sequence that there is room for."""
+        """Allocated number of tokens per sequence."""
         return self._keys_values.shape[4]
 
     def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep those of the newest tokens; all up to them."""
+        """Store keys and values of the newest tokens; return those of all tokens so far."""
         end = self.length + key.shape[2]
         for stored, new in zip(self._keys_values[layer], (key, value), strict=True):
             stored[:, :, self.length : end] = new
@@ -107,19 +107,19 @@ class KVCache:
 
 
 class LlamaOutput(NamedTuple):
-    """What a model says of the next tokens."""
+    """The output of a model."""
 
     logits: Tensor  # [B, L or `logits_to_keep`, V]
     past_key_values: KVCache | None
 
 
 class Llama(nn.Module):
-    """Token ids in, logits of the next ones out."""
+    """A Llama model: maps token ids to logits of the next tokens."""
 
     def __init__(self, size: LlamaSize) -> None:
         super().__init__()
         self.size = size
-        self.eos_ids: tuple[int, ...] = ()  # tokens that end a text, by the files that it came from
+        self.eos_ids: tuple[int, ...] = ()  # EOS tokens, from the files that the model was loaded from
         self.model = _Body(size)
         self.lm_head = nn.Linear(size.hidden_size, size.vocab_size, bias=False)
         if size.tie_word_embeddings:
@@ -136,17 +136,17 @@ class Llama(nn.Module):
         past_key_values: KVCache | None = None,
         logits_to_keep: int = 0,
     ) -> LlamaOutput:
-        """The logits behind each token, or behind the last `logits_to_keep`.
+        """Return the logits after each token, or after the last `logits_to_keep`.
 
         Parameters
         ----------
-        input_ids : int64 `[B, L]`
-        attention_mask : `[B, n_cached + L]`, 0 for padding, before or behind the text; None: there is none.
-            Or bool `[B, L, L]`, which tokens each sees, without a cache
-        position_ids : `[B, L]`; None: counted from what is in the cache
-        past_key_values : where keys and values of earlier tokens are, and those of these go
+        input_ids : int64 `[B, L]`, or int32
+        attention_mask : `[B, n_cached + L]`, 0 for padding on the left or right; None: no padding. Without a
+            cache also bool `[B, L, L]`, which tokens each token attends to
+        position_ids : `[B, L]`; None: counted from the length of the cache
+        past_key_values : cache of earlier tokens; the new keys and values are appended
 
-        Raises `ShapeError` for shapes and dtypes that are none of these: nothing is stretched.
+        Raises `ShapeError` for other shapes and dtypes; nothing is broadcast.
         """
         n_cached = 0 if past_key_values is None else past_key_values.length
         _require_input_shapes(input_ids, attention_mask, position_ids, past_key_values, logits_to_keep)
@@ -160,7 +160,7 @@ class Llama(nn.Module):
         return LlamaOutput(self.lm_head(hidden[:, -logits_to_keep:]), past_key_values)
 
     def cache(self, batch: int, length: int) -> KVCache:
-        """An empty one for so many sequences of so many tokens."""
+        """Return an empty cache for `batch` sequences of `length` tokens."""
         return KVCache(self.size, batch, length, self.lm_head.weight)
 
 
@@ -204,7 +204,7 @@ class _Body(nn.Module):
 
     def forward(self, ids: Tensor, mask: Tensor | None, positions: Tensor, cache: KVCache | None) -> Tensor:
         hidden = self.embed_tokens(ids)
-        # not a buffer, which a cast of the model would round
+        # computed in float32, not a buffer, because casting the model would round a buffer
         angles = positions.unsqueeze(-1).float() * rotary_frequencies(self.size, ids.device)
         angles_twice = torch.cat([angles, angles], -1).unsqueeze(-3)
         cos_sin = angles_twice.cos().to(hidden.dtype), angles_twice.sin().to(hidden.dtype)
@@ -216,7 +216,7 @@ class _Body(nn.Module):
 
 
 def _attention_mask(mask: Tensor | None, ids: Tensor, n_cached: int) -> Tensor | None:
-    """`[B, 1, L, n_cached + L]`, what each token sees; None: as much as its place says, or all before."""
+    """Return the mask `[B, 1, L, n_cached + L]`; None if attention is plainly causal, or over all tokens."""
     length = ids.shape[1]
     if mask is None and (n_cached == 0 or length == 1):
         return None
@@ -239,7 +239,7 @@ class _Norm(nn.Module):
 
 
 class LlamaLayer(nn.Module):
-    """Attention and what follows it, each added to what it sees."""
+    """A transformer layer: attention and MLP, each with a residual connection."""
 
     def __init__(self, size: LlamaSize, layer_index: int) -> None:
         super().__init__()
@@ -253,7 +253,7 @@ class LlamaLayer(nn.Module):
         attention_mask: Tensor | None,
         cache: KVCache | None,
     ) -> Tensor:
-        """`[B, L, hidden_size]` of the same; `cos_sin` has cosines and sines of places."""
+        """Map `[B, L, hidden_size]` to the same shape; `cos_sin` are cosines and sines of positions."""
         hidden = hidden + self.self_attn(self.input_layernorm(hidden), cos_sin, attention_mask, cache)
         output: Tensor = hidden + self.mlp(self.post_attention_layernorm(hidden))
         return output
@@ -309,13 +309,13 @@ class _Attention(nn.Module):
 
 
 def rotary_frequencies(size: LlamaSize, device: torch.device) -> Tensor:
-    """How much a token's place turns each pair of a head, in radians, float32 `[head_dim / 2]`."""
+    """Return the rotary frequencies in radians per position, float32 `[head_dim / 2]`."""
     powers = torch.arange(0, size.head_dim, 2, dtype=torch.float32, device=device) / size.head_dim
     return torch.reciprocal(size.rope_theta**powers)
 
 
 def _apply_rotary(x: Tensor, cos_sin: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotary positions: the pairs are a half of the head apart."""
+    """Apply rotary embeddings; the elements of a pair are half a head apart."""
     cos, sin = cos_sin
     first_half, second_half = x.chunk(2, -1)
     return x * cos + torch.cat([-second_half, first_half], -1) * sin

@@ -1,4 +1,4 @@
-"""Folders with a model: config.json and model.safetensors, as transformers has them."""
+"""Loading and saving of Llama folders with config.json and model.safetensors, as in transformers."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = [
 
 CONFIG_FILE, WEIGHTS_FILE, ARCHITECTURE = "config.json", "model.safetensors", "LlamaForCausalLM"
 GENERATION_FILE, ADAPTER_FILE = "generation_config.json", "adapter_config.json"
-INDEX_FILE = "model.safetensors.index.json"  # of a model in several files
+INDEX_FILE = "model.safetensors.index.json"  # index of a model in several files
 EMBEDDING_KEY, HEAD_KEY = "model.embed_tokens.weight", "lm_head.weight"
-JSON_ERRORS = (OSError, ValueError, RecursionError)  # of a file of JSON
-# What changes the function and is not here, with the values that are.
+JSON_ERRORS = (OSError, ValueError, RecursionError)  # errors in reading a JSON file
+# Settings that change the model's function, with the values that `Llama` implements.
 SUPPORTED_VALUES: dict[str, tuple[Any, ...]] = {
     "attention_dropout": (None, 0, 0.0),
     "quantization_config": (None,),
@@ -50,7 +50,7 @@ def save_llama(
     pad: int | None = None,
     bos: int | None = None,
 ) -> None:
-    """Write the folder, with the weights in their own precision; `eos` ends a text, `pad` is behind one."""
+    """Write a model folder, with the weights in their own dtype; `eos` ends a text, `pad` follows it."""
     if not isinstance(model, Llama):
         raise ConfigError(
             f"model is a {type(model).__name__}, expected a rlox.llm.Llama; others have a save_pretrained"
@@ -76,14 +76,14 @@ def save_llama(
         "eos_token_id": eos_ids if len(eos_ids) > 1 else next(iter(eos_ids), None),
         "pad_token_id": pad,
         "bos_token_id": bos,
-    }  # else transformers has its own
+    }  # without them transformers assumes its own ids
     replace_file(folder / WEIGHTS_FILE, safetensors.torch.save(weights, {"format": "pt"}))
     document = json.dumps({**model_config, **special_token_ids, **asdict(model.size)}, indent=1)
     replace_file(folder / CONFIG_FILE, document.encode())
 
 
 def load_llama(folder: Path) -> Llama:
-    """The model in a folder, from safetensors only; `CheckpointError` for what is none of this kind."""
+    """Load the model in a folder, from safetensors only; `CheckpointError` if it is no such Llama."""
     folder = Path(folder)
     try:
         model_config = json.loads((folder / CONFIG_FILE).read_bytes())
@@ -94,7 +94,7 @@ def load_llama(folder: Path) -> Llama:
         ) from error
     size = _parse_size(folder, model_config)
     if size.tie_word_embeddings:
-        # as transformers has it, which follows the weights where config.json says otherwise
+        # like transformers: if config.json and the weights contradict each other, the weights count
         tied_weights = [weights[name] for name in (EMBEDDING_KEY, HEAD_KEY) if name in weights]
         if len(tied_weights) == 1:
             weights |= {EMBEDDING_KEY: tied_weights[0], HEAD_KEY: tied_weights[0]}
@@ -113,7 +113,7 @@ def load_llama(folder: Path) -> Llama:
 
 
 def read_eos_ids(folder: Path) -> tuple[int, ...]:
-    """The tokens that end a text by generation_config.json and config.json, each once, in this order."""
+    """Return the EOS tokens of generation_config.json and config.json, in this order, without duplicates."""
     eos_ids: list[int] = []
     for name in (GENERATION_FILE, CONFIG_FILE):
         path = Path(folder) / name
@@ -130,7 +130,7 @@ def read_eos_ids(folder: Path) -> tuple[int, ...]:
 
 
 def adapter_hint(folder: Path) -> str:
-    """What is told of a folder that peft wrote; empty of others."""
+    """Return a hint for a folder that peft wrote; empty for other folders."""
     if not (Path(folder) / ADAPTER_FILE).is_file():
         return ""
     return (
@@ -140,7 +140,7 @@ def adapter_hint(folder: Path) -> str:
 
 
 def token_ids(value: Any, name: str) -> list[int]:
-    """What files write as a number, a list or null; `CheckpointError` for anything else."""
+    """Parse token ids from a number, a list or null; `CheckpointError` for anything else."""
     values = value if isinstance(value, list | tuple) else [] if value is None else [value]
     for token in values:
         if isinstance(token, bool) or not isinstance(token, int):
@@ -149,7 +149,7 @@ def token_ids(value: Any, name: str) -> list[int]:
 
 
 def _read_weights(folder: Path) -> dict[str, Any]:
-    """Of one file, or of those that an index names."""
+    """Read the weights from one file, or from those that the index names."""
     if not (folder / INDEX_FILE).is_file():
         return safetensors.torch.load_file(folder / WEIGHTS_FILE)
     weight_map = json.loads((folder / INDEX_FILE).read_bytes())["weight_map"]
@@ -164,7 +164,7 @@ def _read_weights(folder: Path) -> dict[str, Any]:
 
 
 def is_llama(folder: Path) -> bool:
-    """Whether what a folder has is a `Llama`, and not a kind of it that only transformers has."""
+    """Return whether a folder has a model that `Llama` implements, without transformers."""
     try:
         model_config = json.loads((folder / CONFIG_FILE).read_bytes())
     except JSON_ERRORS as error:
@@ -177,7 +177,7 @@ def _is_llama(model_config: Any) -> bool:
 
 
 def _unsupported_settings(model_config: dict[str, Any]) -> str:
-    """What a config.json says that is another function; empty where that is nothing."""
+    """Return the settings of a config.json that `Llama` does not implement; empty if there are none."""
     settings = [
         f"{name}={model_config[name]}"
         for name, allowed in SUPPORTED_VALUES.items()
@@ -200,13 +200,13 @@ def _parse_size(folder: Path, model_config: Any) -> LlamaSize:
         raise CheckpointError(
             f"{folder / CONFIG_FILE}: {unsupported}; such a model needs the package transformers"
         )
-    # newer files have the base of the positions among their parameters
+    # newer files have rope_theta in rope_parameters
     rope = model_config.get("rope_parameters") or {}
     if not isinstance(rope, dict):
         raise CheckpointError(f"{folder / CONFIG_FILE}: rope_parameters={rope}, expected an object")
     fields_by_name = {**model_config, **rope}
     fields_by_name.setdefault("num_key_value_heads", fields_by_name.get("num_attention_heads"))
-    fields_by_name.setdefault("max_position_embeddings", 2048)  # as transformers has it
+    fields_by_name.setdefault("max_position_embeddings", 2048)  # default of transformers
     try:
         return LlamaSize(
             **{f.name: fields_by_name[f.name] for f in fields(LlamaSize) if f.name in fields_by_name}

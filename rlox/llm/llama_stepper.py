@@ -1,4 +1,4 @@
-"""One more token of a Llama's sequences, with few calls: of a small model a call costs more than its sums."""
+"""Fast decoding steps of a Llama with few torch calls, whose overhead dominates in a small model."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ __all__ = ["LlamaStepper", "make_stepper"]
 
 
 class _FusedLayerWeights(NamedTuple):
-    """The weights of a layer, `[in, out]`, what normalises before them multiplied in."""
+    """The weights of a layer, `[in, out]`, with the preceding norm's weights multiplied in."""
 
-    qkv: Tensor  # query, key, value, one behind the other
+    qkv: Tensor  # query, key, value, concatenated
     out: Tensor
     gate_up: Tensor  # gate, up
     down: Tensor
 
 
 class LlamaStepper:
-    """`Llama.forward` of one token each, with the weights as they are when it is made.
+    """`Llama.forward` for one token per sequence, with the weights at construction.
 
     Parameters
     ----------
-    model : float32, without hooks
-    cache : what was seen, which goes on
-    n_padding : tokens of padding before each text in it, int64 `[B]`
+    model : a float32 model without hooks
+    cache : cache of the earlier tokens; it is extended
+    n_padding : left padding of each sequence in the cache, int64 `[B]`
     """
 
     def __init__(self, model: Llama, cache: KVCache, n_padding: Tensor) -> None:
@@ -45,7 +45,7 @@ class LlamaStepper:
         self._has_padding = bool(self._n_padding.any())
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        """The logits behind `tokens` `[B]`, `[B, V]`."""
+        """Return the logits `[B, V]` after `tokens` `[B]`."""
         size, length = self._size, self._cache.length
         size.require_positions(length + 1)
         heads, n_kv_heads = size.num_attention_heads, size.num_key_value_heads
@@ -74,12 +74,15 @@ class LlamaStepper:
         return self._rms_normalize(hidden) @ self._head
 
     def _rms_normalize(self, x: Tensor) -> Tensor:
-        """Over its root mean square."""
+        """Divide by the root mean square."""
         return x * x.square().mean(-1, keepdim=True).add_(self._size.rms_norm_eps).rsqrt_()
 
 
 def make_stepper(model: Llama, cache: KVCache, n_padding: Tensor) -> LlamaStepper | None:
-    """A stepper, where that is `forward` up to rounding: of float32, without hooks or parts of one's own."""
+    """Return a stepper; None unless the model is float32, without hooks and without foreign modules.
+
+    Only then does the stepper equal `forward` up to rounding.
+    """
     modules, plain_types = list(model.modules()), (nn.Linear, nn.Embedding, nn.ModuleList)
     is_plain = all(type(p) in plain_types or type(p).__module__ == Llama.__module__ for p in modules)
     is_hooked = any(module_part._forward_hooks or module_part._forward_pre_hooks for module_part in modules)

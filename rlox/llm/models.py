@@ -1,4 +1,4 @@
-"""A language model as training and generation use it, whoever wrote it."""
+"""A common interface to language models for training and generation."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ __all__ = ["TextModel", "eval_mode", "require_finite_logits"]
 
 
 class TextModel:
-    """Logits of a module whose `forward(input_ids)` returns them, or what has them as `logits`.
+    """Wraps a module whose `forward(input_ids)` returns logits, or an object with them as `logits`.
 
     Parameters
     ----------
     module : the model
-    bf16 : whether products are of bfloat16 (torch's autocast); weights stay what they are
-    gradient_checkpointing : whether layers are computed again on the way back, to keep less
-    packing : whether sequences that are scored stand side by side, where lengths differ
+    bf16 : whether matrix products are in bfloat16 (torch.autocast); weights keep their dtype
+    gradient_checkpointing : whether layers are recomputed in the backward pass to save memory
+    packing : whether scored sequences of different lengths are packed into shared rows
 
-    What else `forward` takes by name it gets: `attention_mask`, `position_ids`, `past_key_values` with
-    `use_cache`, `logits_to_keep`, as the models of transformers do. A causal model that takes no mask never
-    sees padding before a token that counts.
+    `forward` gets further arguments if it has them: `attention_mask`, `position_ids`, `past_key_values` with
+    `use_cache`, and `logits_to_keep`, as in transformers. Without a mask argument, padding always follows the
+    tokens that count, so it does not affect a causal model.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TextModel:
         self.trainable = TrainableWeights(module)
 
     def with_module(self, module: nn.Module) -> TextModel:
-        """Another one that is asked in the same way, a copy of this that does not learn."""
+        """Wrap another module, a frozen copy of this one, with the same settings."""
         new_model = TextModel(module, self.bf16, packing=self._packing is not None and can_pack(module))
         new_model.trainable = TrainableWeights(module, self.trainable)
         return new_model
@@ -75,16 +75,16 @@ class TextModel:
         temperature: float = 1.0,
         overwrite: bool = False,
     ) -> Tensor:
-        """Log-probabilities of the tokens of each sequence from column `start` on, with gradient.
+        """Return log-probabilities of the tokens of each sequence from column `start` on, with gradient.
 
         Parameters
         ----------
-        ids : int64 `[B, L]`, padding behind each sequence
+        ids : int64 `[B, L]`, padded on the right
         start : in [1, L)
-        lengths : tokens of each sequence, int64 `[B]`; None: L. What is behind them means nothing
-        temperature : that they are drawn with, > 0
-        overwrite : write the gradient of the logits where they are, if a linear layer made them: no second
-            `[B, L, V]` is held. Nobody else may read them afterwards, and there is one way back
+        lengths : number of tokens of each sequence, int64 `[B]`; None: L. Values after them are undefined
+        temperature : sampling temperature, > 0
+        overwrite : write the gradient into the memory of the logits, if a linear layer made them, to save a
+            second `[B, L, V]`. The logits may not be read afterwards; only one backward pass is possible
 
         Returns `[B, L - start]`.
         """
@@ -115,16 +115,16 @@ class TextModel:
         temperature: float = 1.0,
         overwrite: bool = False,
     ) -> Tensor:
-        """Log-probabilities of completions of prompts of any lengths, in one call, with gradient.
+        """Return log-probabilities of completions, in one forward pass, with gradient.
 
         Parameters
         ----------
-        prompts : int64 `[P]` each, as many as completions, where `tokens` are: on the CPU, or by the model
-        tokens : int64 `[B, T]`
-        mask : of those that belong to a completion, `[B, T]`, none behind one that does not
-        temperature, overwrite : as of `log_probs`
+        prompts : int64 `[P]` each, of any lengths, one per completion, on the device of `tokens`
+        tokens : int64 `[B, T]`, on the CPU or the model's device
+        mask : tokens that belong to a completion, `[B, T]`; padding is on the right
+        temperature, overwrite : as in `log_probs`
 
-        Returns `[B, T]` by the model, 0 where the mask is.
+        Returns `[B, T]` on the model's device, 0 where the mask is False.
         """
         if tokens.dim() != 2 or tokens.shape != mask.shape or len(prompts) != len(tokens):
             raise ShapeError(
@@ -148,7 +148,7 @@ class TextModel:
         if ids.shape[1] == start:
             return torch.zeros(mask.shape, device=self.device)
         columns = (prompt_lengths - start).unsqueeze(1) + torch.arange(tokens.shape[1], device=tokens.device)
-        # everything there is to look at was looked at where the tokens are: a device is waited for nowhere
+        # shapes and lengths were read on the tokens' device, so nothing here synchronises the GPU
         tensors = (
             ids,
             prompt_lengths + lengths_of_completions,
@@ -161,17 +161,17 @@ class TextModel:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """Device of the parameters."""
         return next((p.device for p in self.module.parameters()), torch.device("cpu"))
 
     @property
     def vocabulary(self) -> int:
-        """Tokens that it has logits of, by the layer that makes them, or its configuration."""
+        """Vocabulary size by the model's size or configuration; 0 if unknown."""
         model_config = getattr(self.module, "size", None) or getattr(self.module, "config", None)
         return int(getattr(model_config, "vocab_size", 0))
 
     def require_positions(self, tokens: int) -> None:
-        """`ConfigError` for a sequence of more tokens than the model says that it has positions."""
+        """Raise `ConfigError` for a sequence with more tokens than the model has positions."""
         max_positions = max_positions_of(self.module)
         if max_positions is not None and tokens > max_positions:
             raise ConfigError(
@@ -180,16 +180,16 @@ class TextModel:
             )
 
     def require_causal(self, label: str = "model") -> None:
-        """`ConfigError` where logits depend on tokens behind them, by one forward of a few tokens.
+        """Raise `ConfigError` if logits depend on later tokens, tested by one forward pass of a few tokens.
 
-        A model that fails there, or says something else each time, is passed over: of it nothing is known.
+        A model that fails in this test, or is not deterministic, is accepted: the test proves nothing then.
         """
         if isinstance(self.module, Llama):
             return
         try:
             with torch.no_grad(), eval_mode(self.module):
                 is_acausal = depends_on_later_tokens(lambda ids: self.all_logits(ids.to(self.device)))
-        except Exception:  # its first use says what is wrong with it
+        except Exception:  # the first real use reports the error
             return
         if is_acausal:
             raise ConfigError(
@@ -198,20 +198,20 @@ class TextModel:
             )
 
     def can_cache(self, lengths: Sequence[int]) -> bool:
-        """Whether a cache serves prompts of these lengths: of different ones their padding has to be told."""
+        """Return whether a cache can be used; different lengths also need a mask and position ids."""
         is_same_length = len(set(lengths)) == 1
         return self.has_cache and (is_same_length or (self._takes_mask and self._takes_positions))
 
     def all_logits(self, ids: Tensor) -> Tensor:
-        """The logits behind all tokens of sequences with padding behind them, `[B, L, V]`."""
+        """Return the logits after all tokens of right-padded sequences, `[B, L, V]`."""
         self.require_positions(ids.shape[1])
         kwargs = {"use_cache": False} if self._takes_use_cache else {}
         return self.extract_logits(self.call(ids, **kwargs), ids, ids.shape[1])
 
     def prefill(self, ids: Tensor, mask: Tensor | None, length: int) -> tuple[Tensor, Any]:
-        """The logits behind prompts, `[B, V]`, and a cache for `length` tokens.
+        """Return the logits after the prompts, `[B, V]`, and a cache for `length` tokens.
 
-        `mask` `[B, P]` is False for padding, which is before a prompt; None: there is none.
+        `mask` `[B, P]` is False for padding, which is on the left; None: no padding.
         """
         kwargs: dict[str, Any] = {}
         if isinstance(self.module, Llama):
@@ -219,7 +219,7 @@ class TextModel:
         return self._step(ids, mask, kwargs)
 
     def decode_step(self, ids: Tensor, mask: Tensor | None, cache: Any) -> tuple[Tensor, Any]:
-        """The logits behind one more token of each, `[B, 1]`; `mask` `[B, all]` or None."""
+        """Return the logits after one more token of each sequence, `[B, 1]`; `mask` is `[B, all]` or None."""
         return self._step(ids, mask, {"past_key_values": cache})
 
     def _step(self, ids: Tensor, mask: Tensor | None, kwargs: dict[str, Any]) -> tuple[Tensor, Any]:
@@ -241,11 +241,11 @@ class TextModel:
         return self.extract_logits(output, ids, 1)[:, -1], cache
 
     def call(self, ids: Tensor, **kwargs: Any) -> Any:
-        """What the module says; `ConfigError` for tokens that it has none of."""
+        """Call the module; `ConfigError` for token ids outside its vocabulary."""
         autocast = torch.autocast(ids.device.type, torch.bfloat16) if self.bf16 else nullcontext()
         try:
             with autocast, checkpointed(self._layers):
-                # a copy: a forward that writes to its argument would change what is learned
+                # a copy, because a forward that writes to its argument would change the training data
                 return self.module(ids.clone(), **kwargs)
         except IndexError as error:
             raise ConfigError(
@@ -254,7 +254,7 @@ class TextModel:
             ) from error
 
     def extract_logits(self, output: Any, ids: Tensor, min_length: int) -> Tensor:
-        """The logits that a module says of `ids`, of the last `min_length` tokens at least, `[B, L, V]`."""
+        """Return a module's logits of `ids`, `[B, L, V]`, for at least the last `min_length` tokens."""
         logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
         if not isinstance(logits, Tensor):
             raise ConfigError(
@@ -271,7 +271,7 @@ class TextModel:
 
 @contextmanager
 def eval_mode(module: nn.Module) -> Iterator[None]:
-    """Without dropout; afterwards each part is in the mode that it was in."""
+    """Run the block in evaluation mode, without dropout; restore the mode of each module afterwards."""
     training_parts = [module_part for module_part in module.modules() if module_part.training]
     for module_part in training_parts:
         module_part.training = False
@@ -283,6 +283,6 @@ def eval_mode(module: nn.Module) -> Iterator[None]:
 
 
 def require_finite_logits(logits: Tensor, model: nn.Module) -> None:
-    """`NonFiniteError` where nothing can be drawn."""
+    """Raise `NonFiniteError` if no token can be sampled because logits are not finite."""
     if not bool(torch.isfinite(logits.amax(-1)).all()):
         raise NonFiniteError(f"{type(model).__name__} says logits that are not finite")

@@ -1,4 +1,4 @@
-"""Sequences side by side in rows, each seeing itself alone: no padding to compute where lengths differ."""
+"""Packing of sequences into shared rows with block attention, so that less padding is computed."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 __all__ = ["PackedBatch", "PackedScorer", "can_pack", "pack_sequences"]
 
-TOLERANCE = 1e-4  # that log-probabilities of float32 have to be to those of a sequence alone
-# Names of layers with a state; those that convolve are known by their convolutions.
+TOLERANCE = 1e-4  # maximum difference of packed float32 log-probabilities from those of a sequence alone
+# Class names of layers with a state; convolutional layers are recognised by their convolutions.
 STATEFUL_LAYERS = re.compile(r"Mamba|SSM|Recurrent|Rwkv|Lightning|Delta|LSTM")
 
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """Some sequences in R rows of L tokens, as `rlox.pack_tokens` lays them out."""
+    """B sequences in R rows of L tokens, in the layout of `rlox.pack_tokens`."""
 
-    ids: Tensor  # int64 [R, L], 0 where there is no token
+    ids: Tensor  # int64 [R, L], 0 for padding
     positions: Tensor  # int64 [R, L], from 0 in each sequence
-    attention_mask: Tensor  # bool [R, L, L], which tokens each sees: those of its sequence up to itself
-    rows: Tensor  # int64 [B], the row that each sequence is in
-    starts: Tensor  # int64 [B], the column of its first token
+    attention_mask: Tensor  # bool [R, L, L], causal attention within each sequence
+    rows: Tensor  # int64 [B], row of each sequence
+    starts: Tensor  # int64 [B], column of each sequence's first token
 
     def sequences_sharing_a_row(self) -> list[int]:
-        """The sequences of the first row that has several; none if each has its own."""
+        """Return the sequences of the fullest row; an empty list if each row has one sequence."""
         counts = torch.bincount(self.rows, minlength=len(self.ids))
         if int(counts.max()) < 2:
             return []
@@ -49,7 +49,7 @@ class PackedBatch:
 
 
 def pack_sequences(sequences: Sequence[Tensor]) -> PackedBatch:
-    """Lay sequences of tokens `[length]` out in rows as long as the longest, first-fit-decreasing."""
+    """Pack token sequences `[length]` into rows of the maximum length, by first-fit-decreasing."""
     longest = max(len(sequence) for sequence in sequences)
     layout = pack_tokens([sequence.numpy() for sequence in sequences], longest)
     sequence_of_token, positions = layout["packed"], layout["positions"]
@@ -67,15 +67,19 @@ def pack_sequences(sequences: Sequence[Tensor]) -> PackedBatch:
 
 
 def can_pack(module: nn.Module) -> bool:
-    """Whether sequences can be told apart to a model: a `Llama`, or one of transformers that takes places."""
+    """Return whether a model can keep packed sequences apart.
+
+    It has to be a `Llama`, or a transformers model that takes `attention_mask` and `position_ids`, without
+    stateful layers.
+    """
     takes_positions = {"attention_mask", "position_ids"} <= accepted_arguments(module)
     return is_known_model(module) and takes_positions and not _stateful_layer(module)
 
 
 def _stateful_layer(module: nn.Module) -> str:
-    """The kind of a layer that goes on from one sequence into the next, whatever a mask says; else empty.
+    """Return the class name of a layer that leaks from one sequence into the next; else an empty string.
 
-    Those are convolutions over tokens, and layers with a state.
+    Convolutions over tokens and layers with a state do so despite the mask.
     """
     for module_part in module.modules():
         class_name, children = type(module_part).__name__, module_part.children()
@@ -87,7 +91,7 @@ def _stateful_layer(module: nn.Module) -> str:
 
 
 class PackedScorer:
-    """Scores completions of sequences that stand side by side."""
+    """Computes log-probabilities of completions in packed rows."""
 
     def __init__(self, module: nn.Module, bf16: bool) -> None:
         self._name, self._bf16 = type(module).__name__, bf16
@@ -111,8 +115,9 @@ class PackedScorer:
         temperature: float,
         overwrite: bool,
     ) -> Tensor:
-        """As `TextModel.completion_log_probs`, of whole sequences with `prompt_lengths` `[B]` tokens of a
-        prompt.
+        """Score whole sequences that begin with `prompt_lengths` `[B]` tokens of a prompt.
+
+        The result is that of `TextModel.completion_log_probs`.
         """
         batch = pack_sequences([row.cpu() for row in rows])
         if batch.ids.shape[1] == 1:
@@ -126,13 +131,13 @@ class PackedScorer:
             raise self._refusal(f"takes no block attention ({error})") from error
         self._check_isolation(model, rows, batch, row_log_probs.detach(), temperature)
         width, prompt_lengths, mask = row_log_probs.shape[1], prompt_lengths.cpu(), mask.cpu()
-        first_index = batch.rows * width + batch.starts + prompt_lengths - 1  # of each completion
+        first_index = batch.rows * width + batch.starts + prompt_lengths - 1  # first one of each completion
         indices = (first_index.unsqueeze(1) + torch.arange(mask.shape[1])).masked_fill(~mask, 0)
         indices, is_padding = to_device(indices, model.device), to_device(~mask, model.device)
         return row_log_probs.flatten()[indices].masked_fill(is_padding, 0.0)
 
     def _require_no_window(self, module: nn.Module, max_length: int) -> None:
-        """What each token sees is said for each: a window of the model's own would be passed over."""
+        """Raise `ConfigError` for a model with a shorter attention window, which the mask would override."""
         model_config = getattr(module, "config", None)
         names = ["sliding_window", "attention_chunk_size"]
         if getattr(model_config, "use_sliding_window", True) is False:
@@ -149,10 +154,10 @@ class PackedScorer:
         packed_log_probs: Tensor,
         temperature: float,
     ) -> None:
-        """Once: `ConfigError` where sequences side by side are not what they are alone."""
+        """Check once that packed sequences give the same log-probabilities as alone; else `ConfigError`."""
         checked_sequences = [] if self._is_checked else batch.sequences_sharing_a_row()
         longest_index = max(range(len(rows)), key=lambda i: len(rows[i]))
-        if checked_sequences and self._bf16:  # whose rounding hides what is seen
+        if checked_sequences and self._bf16:  # bfloat16 rounding would hide a leak
             model = type(model)(model.module)
             with torch.no_grad():
                 packed_log_probs = _score_packed(model, batch, temperature, False)
@@ -175,12 +180,12 @@ class PackedScorer:
 
 
 def _score_packed(model: TextModel, batch: PackedBatch, temperature: float, overwrite: bool) -> Tensor:
-    """Log-probabilities of all tokens but the first of each row, `[R, L - 1]`."""
+    """Return log-probabilities of all tokens except the first of each row, `[R, L - 1]`."""
     ids, positions, attention_mask = (
         to_device(tensor, model.device) for tensor in (batch.ids, batch.positions, batch.attention_mask)
     )
     kwargs: dict[str, Any] = {"attention_mask": attention_mask, "position_ids": positions}
-    if not isinstance(model.module, Llama):  # the form that every kind of attention there adds
+    if not isinstance(model.module, Llama):  # every attention of transformers takes an additive 4D mask
         min_value = torch.finfo(torch.float32).min
         additive_mask = torch.zeros(attention_mask.shape, device=model.device).masked_fill_(
             ~attention_mask, min_value

@@ -1,4 +1,4 @@
-"""Prompts in an order that a number says: prompt k of a run is a function of its seed and k."""
+"""Prompts by number: prompt k of a run is a function of the seed and k."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ __all__ = [
 
 
 class Prompt(NamedTuple):
-    """Tokens, and what else is known of them."""
+    """The tokens of a prompt, with its answers and columns."""
 
     ids: Tensor  # int64 [P], to be completed
-    answer: str | None = None  # the text that is right
-    answer_ids: Tensor | None = None  # the answer to learn, with its end, int64 [A]
-    rejected_ids: Tensor | None = None  # another that is rejected beside it
-    context_ids: Tensor | None = None  # what both stand behind, where tokens merge over the end of the prompt
-    columns: Mapping[str, Any] | None = None  # what reward functions may ask for by name
-    loss_mask: Tensor | None = None  # bool [A], the tokens of `answer_ids` that are learned; None: all
+    answer: str | None = None  # the correct answer as text
+    answer_ids: Tensor | None = None  # the answer for training, with EOS, int64 [A]
+    rejected_ids: Tensor | None = None  # a rejected answer
+    context_ids: Tensor | None = None  # context of both answers, if tokens merge over the end of the prompt
+    columns: Mapping[str, Any] | None = None  # columns that reward functions may take by name
+    loss_mask: Tensor | None = None  # bool [A], tokens of `answer_ids` that count in the loss; None: all
 
 
 def answer_context(prompt: Prompt) -> Tensor:
-    """What its answers stand behind."""
+    """Return the tokens before the answers."""
     return prompt.ids if prompt.context_ids is None else prompt.context_ids
 
 
@@ -52,7 +52,10 @@ def split_answers(
     answer: str | None,
     columns: Mapping[str, Any],
 ) -> Prompt:
-    """A prompt, and its answers from where the tokens of all cease to agree, of one token at least."""
+    """Split answers from their prompt at the first token where any of the sequences differ.
+
+    Prompt and answers have at least one token each.
+    """
     if not len(ids):
         raise ConfigError("no tokens, expected at least one of a prompt")
     n_common = max(
@@ -70,32 +73,32 @@ def split_answers(
 
 
 def common_prefix_length(first: NDArray[np.int64], second: NDArray[np.int64]) -> int:
-    """How many tokens both begin with."""
+    """Return the length of the common prefix."""
     width = min(len(first), len(second))
     differences = np.flatnonzero(first[:width] != second[:width])
     return int(differences[0]) if len(differences) else width
 
 
 class Prompts(Protocol):
-    """Where prompts come from."""
+    """A source of prompts."""
 
-    text: Codec  # between them and texts
-    digests: Mapping[str, Any]  # of the dataset and tokenizer that they are from, and whether it is the whole
-    has_prompts: bool  # whether they are prompts, not whole texts
-    columns: Collection[str]  # what reward functions may ask for by name
+    text: Codec  # codec of the tokens
+    digests: Mapping[str, Any]  # of dataset and tokenizer; `whole`: no rows of the dataset are held out
+    has_prompts: bool  # whether rows are prompts, not whole texts
+    columns: Collection[str]  # columns that reward functions may take by name
 
     def training_prompts(self, first: int, count: int) -> list[Prompt]:
-        """Those with the numbers from `first` on, to learn from."""
+        """Return training prompts with the numbers from `first` on."""
 
     def held_out(self, seed: int, first: int, count: int) -> list[Prompt]:
-        """Those to evaluate by with the numbers from `first` on; fewer where there are no more."""
+        """Return held-out prompts with the numbers from `first` on; fewer if there are no more."""
 
     def with_rejected(self, prompt: Prompt, number: int) -> Prompt:
-        """The same, prompt `number` of a run, with an answer to reject if there is one."""
+        """Return the prompt, number `number` of a run, with a rejected answer if there is one."""
 
 
 class TaskPrompts:
-    """A task's, without end; those to evaluate by are never among them."""
+    """Unlimited prompts of a task; training and held-out prompts are disjoint."""
 
     has_prompts = True
     columns: Collection[str] = Example._fields
@@ -107,15 +110,15 @@ class TaskPrompts:
         self.digests: Mapping[str, Any] = {} if is_character_codec else {"tokenizer": self.text.digest}
 
     def training_prompts(self, first: int, count: int) -> list[Prompt]:
-        """Number k is drawn by the stream `prompts` of the run at k."""
+        """Return prompts by number; number k is drawn from the run's stream `prompts` at k."""
         return [self._draw(self._seed, k, "prompts", False) for k in range(first, first + count)]
 
     def held_out(self, seed: int, first: int, count: int) -> list[Prompt]:
-        """Number i is drawn by the seed `seed + i`."""
+        """Return held-out prompts; number i is drawn with the seed `seed + i`."""
         return [self._draw(seed + first + i, 0, "held_out", True) for i in range(count)]
 
     def with_rejected(self, prompt: Prompt, number: int) -> Prompt:
-        """With one that is near the right one; which it is, is a function of the seed and the number."""
+        """Add a rejected answer close to the correct one, a function of the seed and the number."""
         if prompt.columns is None:
             return prompt
         example = Example(prompt.columns["prompt"], prompt.columns["answer"])
@@ -133,19 +136,19 @@ class TaskPrompts:
 
 
 class FixedPrompts:
-    """Rows that were handed over, again and again from the first one on; `start` is the number of that."""
+    """Given rows of tokens, repeated in order; `start` is the number of the first one."""
 
     def __init__(self, rows: Tensor | Sequence[Tensor], start: int = 0) -> None:
         self.rows, self._start = parse_token_rows(rows), start
 
     def training_prompts(self, first: int, count: int) -> list[Prompt]:
-        """The rows in their order, as far as the last one at most: a batch is of one time through."""
+        """Return rows in order, at most up to the last one, so that a batch belongs to one pass."""
         position = (first - self._start) % len(self.rows)
         return [Prompt(row) for row in self.rows[position : position + count]]
 
 
 def parse_token_rows(token_rows: Tensor | Sequence[Tensor], argument_name: str = "prompts") -> list[Tensor]:
-    """Token ids, each row `[P]`, on the CPU, copies; `ShapeError` for what are none."""
+    """Copy token ids to the CPU, each row `[P]`; `ShapeError` or `ConfigError` for other values."""
     if any(map(is_masked, token_rows if isinstance(token_rows, list | tuple) else (token_rows,))):
         raise ConfigError(f"{argument_name}: {MASKED_MESSAGE}")
     try:
@@ -161,14 +164,12 @@ def parse_token_rows(token_rows: Tensor | Sequence[Tensor], argument_name: str =
         raise ShapeError(f"{argument_name} {shapes}: expected token ids [P] each, of one token at least")
     if any(row.is_floating_point() or row.dtype == torch.bool for row in rows):
         raise ConfigError(f"{argument_name} of {rows[0].dtype}: expected whole numbers, token ids")
-    # whoever gave them may write to them before all are learned
+    # copies, because the caller may write to them before training on all of them
     return [row.to("cpu", torch.int64, copy=True) for row in rows]
 
 
 def parse_completions(token_rows: Tensor | Sequence[Tensor], eos_ids: Sequence[int]) -> list[Tensor]:
-    """As `parse_token_rows`, each completion up to its first end, which belongs to it: padding is behind
-    that.
-    """
+    """As `parse_token_rows`, with each completion cut after its first EOS; the rest is padding."""
     rows, eos_tensor = (
         parse_token_rows(token_rows, "completions"),
         torch.tensor(list(eos_ids), dtype=torch.int64),

@@ -1,4 +1,4 @@
-"""What a reward function of the user's is handed: each of its parameters is filled by its name."""
+"""Arguments of user reward functions, matched by parameter name."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ EXPECTED_FORMS = (
 POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 VARIADIC_KINDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 VAR_KEYWORD = inspect.Parameter.VAR_KEYWORD
-# Names of a first parameter that is something else than completions, and words in such names: of the right
-# answer (`labels`, `gold_answers`, `y_true`) and of what is asked.
+# Names of a first parameter that does not mean completions, and words in such names: for the correct answer
+# (`labels`, `gold_answers`, `y_true`) and for the question.
 RESERVED_NAMES = {*RESERVED_COLUMNS[:2], *COLUMNS, "p"}
 NON_COMPLETION_WORDS = {
     "answer", "context", "correct", "expected", "gold", "golden", "groundtruth", "gt", "ideal", "input",
@@ -38,18 +38,18 @@ NON_COMPLETION_WORDS = {
 class RewardArguments:
     """The arguments of a reward function.
 
-    A parameter gets what has its name. Two parameters whose names say nothing, as in `lambda c, p`, get
-    completions and prompts. `**kwargs` get the rest. An argument that `functools.partial` has set, or that
-    is configured, stays as it is, whatever columns there are.
+    A parameter gets the value of its name. Two parameters without known names, as in `lambda c, p`, get
+    completions and prompts. `**kwargs` gets the rest. An argument that `functools.partial` or the
+    configuration has set keeps its value, even if a column has the same name.
 
     Parameters
     ----------
     label : the name of the function in messages
     function : the function, or an object with `__call__`
-    available : the names of what can be handed over: `completions`, `prompts`, `texts`, columns
+    available : names of the available values: `completions`, `prompts`, `texts`, columns
 
-    Raises `ConfigError` for a parameter without a default that is none of these, and for a function that
-    sees no completions.
+    Raises `ConfigError` for a parameter without a default that is not available, and for a function that
+    takes neither completions nor texts.
     """
 
     def __init__(self, label: str, function: RewardFunction, available: Collection[str]) -> None:
@@ -83,11 +83,11 @@ class RewardArguments:
 
     @property
     def names(self) -> set[str]:
-        """The names of what the function is handed."""
+        """Names of the values that the function gets."""
         return {*self._value_of_parameter.values(), *self._extra}
 
     def call(self, function: RewardFunction, values: Mapping[str, Any]) -> Any:
-        """What the function returns for `values`, which has all of `names`."""
+        """Call the function with `values`, which have all of `names`."""
         positional_args = [values[self._value_of_parameter[name]] for name in self._positional]
         keyword_args = {
             n: values[value_name]
@@ -98,11 +98,11 @@ class RewardArguments:
 
 
 def require_takes_pairs(function: Callable[..., Any], label: str) -> None:
-    """`ConfigError` for a preference function that cannot be called with a list of pairs alone."""
+    """Raise `ConfigError` if a preference function cannot be called with a list of pairs as only argument."""
     callable_object = function.forward if isinstance(function, nn.Module) else function
     try:
         signature = inspect.signature(callable_object)
-    except (TypeError, ValueError):  # a builtin may not say
+    except (TypeError, ValueError):  # a builtin may have no signature
         return
     try:
         signature.bind([])
@@ -116,9 +116,9 @@ def require_takes_pairs(function: Callable[..., Any], label: str) -> None:
 def bind_arguments(
     label: str, function: RewardFunction, arguments: Mapping[str, Any], key: str
 ) -> RewardFunction:
-    """The function with the arguments that are configured for it.
+    """Bind configured arguments to a function.
 
-    Raises `ConfigError` for one that it does not take, and for the name of what all functions are handed.
+    Raises `ConfigError` for an argument that it does not take, and for a reserved argument name.
     """
     if not arguments:
         return function
@@ -141,12 +141,12 @@ def bind_arguments(
 
 
 def _parameters(label: str, function: RewardFunction) -> Sequence[inspect.Parameter]:
-    """The parameters of a function; of a decorated one those that its decorator hands on."""
+    """Return the parameters of a function; those of the decorated function if the decorator forwards them."""
     if inspect.isclass(function):
         raise ConfigError(f"reward {label} is a class, expected a function, or an object with __call__")
     callable_object = function.forward if isinstance(function, nn.Module) else function
     try:
-        # a decorator that changes the parameters says so by its own
+        # a decorator that changes the parameters has a signature without **kwargs
         signature_parameters = list(
             inspect.signature(callable_object, follow_wrapped=False).parameters.values()
         )
@@ -161,7 +161,7 @@ def _parameters(label: str, function: RewardFunction) -> Sequence[inspect.Parame
 
 
 def _is_positional_pair(required_names: Sequence[str], available: Collection[str]) -> bool:
-    """Whether two names can be nothing else than completions and prompts, such as `c, p` and `rows, _`."""
+    """Return whether two names can only mean completions and prompts, such as `c, p` and `rows, _`."""
     if len(required_names) != 2:
         return False
     first_name, second_name = required_names
@@ -173,7 +173,7 @@ def _is_positional_pair(required_names: Sequence[str], available: Collection[str
 
 
 def _split_words(name: str) -> set[str]:
-    """The words in `gold_answers` or `goldAnswers`, in small letters, with and without a last s."""
+    """Return the lower-case words in `gold_answers` or `goldAnswers`, with and without a final s."""
     words = [word.lower() for word in re.findall("[A-Z]*[a-z]+|[A-Z]+", name)]
     return {*words, *(word.removesuffix("s") for word in words)}
 

@@ -1,4 +1,4 @@
-"""Small tasks of text whose answers can be checked, with a token for each character."""
+"""Small text tasks with verifiable answers and one token per character."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from rlox.llm.codecs import CharacterCodec
 
 __all__ = ["TASKS", "Example", "Task", "is_held_out", "task_of"]
 
-HELD_OUT_FRACTION = 0.2  # part of the prompts that nothing is learned from
+HELD_OUT_FRACTION = 0.2  # fraction of the prompts excluded from training
 
 
 class Example(NamedTuple):
-    """A prompt, and the one completion of it that is right."""
+    """A prompt and its only correct completion."""
 
     prompt: str
     answer: str
 
 
 class Task(ABC):
-    """Prompts with an answer each. A prompt is either learned from or held out, by its text alone."""
+    """Prompts with one answer each; the text of a prompt decides whether it is held out."""
 
     name: ClassVar[str]
     alphabet: ClassVar[str]
-    max_answer_length: ClassVar[int]  # characters of an answer at most
+    max_answer_length: ClassVar[int]  # maximum number of characters in an answer
 
     @abstractmethod
     def example(self, numbers: NDArray[np.float64]) -> Example:
-        """The one that eight numbers in [0, 1) say."""
+        """Return the example for eight random numbers in [0, 1)."""
 
     def examples(self, count: int, stream: Stream, held_out: bool = False) -> list[Example]:
-        """So many examples, all to learn from or all held out."""
+        """Draw `count` examples, either all for training or all held out."""
         candidates = self._generate_examples(stream)
         return [next(e for e in candidates if is_held_out(e.prompt) == held_out) for _ in range(count)]
 
@@ -49,19 +49,19 @@ class Task(ABC):
 
     @property
     def codec(self) -> CharacterCodec:
-        """Its tokens."""
+        """Codec of the task's alphabet."""
         return CharacterCodec(self.alphabet)
 
     def exact_match(self, tokens: Sequence[int] | NDArray[np.int64], example: Example) -> float:
-        """1 of a completion that is the right answer and its end, whatever is behind that; else 0."""
+        """Return 1 if a completion is the correct answer followed by EOS, whatever comes after; else 0."""
         return self.codec.exact_match((), tokens, example.answer)
 
     def partial_match(self, tokens: Sequence[int] | NDArray[np.int64], example: Example) -> float:
-        """The part of the tokens of the right answer, its end among them, that stand where they do there."""
+        """Return the fraction of the answer's tokens, with EOS, that the completion has in the same place."""
         return self.codec.partial_match((), tokens, example.answer)
 
     def wrong_answer(self, example: Example, numbers: NDArray[np.float64]) -> str:
-        """A wrong answer that is near the right one: one character is another one, by two numbers."""
+        """Return the answer with one character replaced; two random numbers choose place and character."""
         index = int(numbers[0] * len(example.answer))
         character = example.answer[index]
         other_characters = [c for c in self.answer_characters(example) if c != character]
@@ -73,7 +73,7 @@ class Task(ABC):
 
     @abstractmethod
     def answer_characters(self, example: Example) -> str:
-        """The characters that near answers are made of."""
+        """Return the characters for wrong answers."""
 
 
 class Arithmetic(Task):
@@ -82,44 +82,44 @@ class Arithmetic(Task):
     name, alphabet, max_answer_length = "arithmetic", "0123456789+=", 3
 
     def example(self, numbers: NDArray[np.float64]) -> Example:
-        """By the first two."""
+        """Return the example for the first two numbers."""
         a, b = (int(100 * number) for number in numbers[:2])
         return Example(f"{a}+{b}=", f"{a + b}")
 
     def answer_characters(self, example: Example) -> str:
-        """Digits."""
+        """Return the digits."""
         return "0123456789"
 
 
 class Copy(Task):
-    """The text once more: `badc>` is `badc`."""
+    """Repeat the text: `badc>` is `badc`."""
 
     name, alphabet, max_answer_length = "copy", "abcdefgh>", 7
 
     def example(self, numbers: NDArray[np.float64]) -> Example:
-        """Three to seven letters."""
+        """Return an example of three to seven letters."""
         length = 3 + int(5 * numbers[0])
         text = "".join("abcdefgh"[int(8 * number)] for number in numbers[1 : 1 + length])
         return Example(f"{text}>", text)
 
     def answer_characters(self, example: Example) -> str:
-        """Letters."""
+        """Return the letters."""
         return "abcdefgh"
 
 
 class Format(Task):
-    """A letter so many times, in brackets: `3c:` is `[ccc]`."""
+    """Repeat a letter a number of times, in brackets: `3c:` is `[ccc]`."""
 
     name, alphabet, max_answer_length = "format", "123456abcdefghijklmnopqrstuvwxyz:[]", 8
 
     def example(self, numbers: NDArray[np.float64]) -> Example:
-        """By the first two."""
+        """Return the example for the first two numbers."""
         count = 1 + int(6 * numbers[0])
         letter = "abcdefghijklmnopqrstuvwxyz"[int(26 * numbers[1])]
         return Example(f"{count}{letter}:", f"[{letter * count}]")
 
     def answer_characters(self, example: Example) -> str:
-        """Of this answer, so that only the format is wrong."""
+        """Return the answer's own characters, so that only the format is wrong."""
         return "[]" + example.answer[1]
 
 
@@ -127,7 +127,7 @@ TASKS: Mapping[str, type[Task]] = {kind.name: kind for kind in (Arithmetic, Copy
 
 
 def task_of(name: str) -> Task:
-    """The task of that name; `UnknownNameError` names those that there are."""
+    """Return the task with this name; `UnknownNameError` lists the known ones."""
     if name not in TASKS:
         raise UnknownNameError(
             f"unknown task {name!r}, expected one of {', '.join(TASKS)}{nearest(name, TASKS)}"
@@ -136,6 +136,6 @@ def task_of(name: str) -> Task:
 
 
 def is_held_out(prompt: str) -> bool:
-    """By the first four bytes of its hash."""
+    """Return whether a prompt is held out, by the first four bytes of its hash."""
     digest = hashlib.sha256(prompt.encode()).digest()
     return int.from_bytes(digest[:4], "big") < HELD_OUT_FRACTION * 2**32

@@ -1,8 +1,8 @@
-"""Tokens of whole files, kept on disk between runs: whoever asks again has the same tokens, sooner.
+"""Disk cache of the tokens of whole files, so that later runs start faster.
 
-An entry is named by the SHA-256 of all that its tokens depend on: the file, the tokenizer, the options, the
-versions of the packages and the code of rlox that makes tokens. It is a convenience: what cannot be read or
-written, or is damaged, is made again.
+The name of an entry is the SHA-256 of everything its tokens depend on: the file, the tokenizer, the options,
+the package versions and rlox's tokenizing code. An entry that cannot be read or written, or is damaged, is
+computed again.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from rlox.llm.codecs import Codec, Tokenizer
 
 __all__ = ["MIN_ROWS", "TokenCache", "cache_folder"]
 
-MIN_ROWS = 1024  # rows; fewer become tokens in less than a second
-MAX_CACHE_BYTES = 2**31  # bytes of all entries together
+MIN_ROWS = 1024  # smaller files are tokenized in less than a second
+MAX_CACHE_BYTES = 2**31  # maximum bytes of all entries together
 DIGEST_SIZE = hashlib.sha256().digest_size
-# what makes tokens of a file
+# rlox modules that determine the tokens of a file
 TOKENIZING_MODULES = ("codecs.py", "datasets.py", "jsonl_rows.py", "chat_turns.py")
 PACKAGES = ("jinja2", "tokenizers", "transformers")
 
 
 def cache_folder() -> Path | None:
-    """`RLOX_CACHE`, else `rlox` in the user's cache folder; None where `RLOX_CACHE` is empty."""
+    """Return `RLOX_CACHE`, else `rlox` in the user's cache folder; None if `RLOX_CACHE` is empty."""
     configured = os.environ.get("RLOX_CACHE")
     if configured is not None:
         return Path(configured).absolute() if configured else None
@@ -49,14 +49,14 @@ def cache_folder() -> Path | None:
 
 
 class TokenCache:
-    """The tokens of one file, in their order.
+    """The tokens of one file, in order.
 
     Parameters
     ----------
-    digest : of the file, SHA-256
-    rows : how many it has
-    codec : what makes tokens of it
-    options : what else they depend on
+    digest : SHA-256 of the file
+    rows : number of rows in the file
+    codec : codec that tokenizes it
+    options : further options that determine the tokens
     """
 
     def __init__(self, digest: str, rows: int, codec: Codec, options: Mapping[str, Any]) -> None:
@@ -66,17 +66,17 @@ class TokenCache:
         self._cached = None if self._path is None else _read(self._path)
 
     def get(self, count: int) -> list[NDArray[np.int64]] | None:
-        """The next so many, int64 `[L]` each; None where they have to be made."""
+        """Return the next `count` token arrays, int64 `[L]` each; None if they have to be computed."""
         return None if self._cached is None else list(islice(self._cached, count))
 
     def add(self, tokens: Sequence[NDArray[np.int64]]) -> None:
-        """Those that were made in their place."""
+        """Add newly computed tokens."""
         if self._path is not None:
             self._lengths += map(len, tokens)
             self._new_tokens.append(np.concatenate(tokens).astype(np.int32))
 
     def save(self) -> None:
-        """Write what was made, unless the disk does not take it."""
+        """Write the added tokens, unless the entry is too large; disk errors are ignored."""
         if self._path is None or not self._new_tokens:
             return
         lengths, tokens = np.array(self._lengths, np.int64), np.concatenate(self._new_tokens)
@@ -90,7 +90,7 @@ class TokenCache:
 
 
 def _cache_path(digest: str, rows: int, codec: Codec, options: Mapping[str, Any]) -> Path | None:
-    """The file of an entry; None where none is kept."""
+    """Return the file of an entry; None if nothing is cached."""
     folder = cache_folder()
     if folder is None or rows < MIN_ROWS or not isinstance(codec, Tokenizer):
         return None
@@ -102,13 +102,13 @@ def _cache_path(digest: str, rows: int, codec: Codec, options: Mapping[str, Any]
 
 
 def _read(path: Path) -> Iterator[NDArray[np.int64]] | None:
-    """The tokens of an entry; None where it is not there whole."""
+    """Read the tokens of an entry; None if it is missing or damaged."""
     try:
         data = path.read_bytes()
         if hashlib.sha256(data[DIGEST_SIZE:]).digest() != data[:DIGEST_SIZE]:
             return None
         with suppress(OSError):
-            os.utime(path)  # those used last are kept longest
+            os.utime(path)  # for pruning by last use
     except OSError:
         return None
     arrays = load(data[DIGEST_SIZE:])
@@ -118,7 +118,7 @@ def _read(path: Path) -> Iterator[NDArray[np.int64]] | None:
 
 
 def _prune(folder: Path) -> None:
-    """Delete the entries that were used longest ago, until all together are small enough."""
+    """Delete the least recently used entries until the total size is within the limit."""
     entries = [(path, path.stat()) for path in folder.iterdir()]
     total = sum(status.st_size for _, status in entries)
     for path, status in sorted(entries, key=lambda entry: entry[1].st_mtime):
@@ -130,7 +130,7 @@ def _prune(folder: Path) -> None:
 
 @cache
 def _version() -> str | None:
-    """What makes tokens here: the packages and rlox's own code; None where that cannot be known."""
+    """Return the versions of the packages and of rlox's tokenizing code; None if they are unknown."""
     try:
         packages = [f"{name} {metadata.version(name)}" for name in PACKAGES]
         code = [Path(__file__).with_name(name).read_bytes() for name in TOKENIZING_MODULES]

@@ -1,4 +1,4 @@
-"""Folders with a model or a tokenizer of transformers; nothing is downloaded, and no code of theirs runs."""
+"""Loading of transformers models and tokenizers from folders, without downloads and without their code."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ __all__ = [
     "save_model",
 ]
 
-# What is asked of transformers each time.
+# Arguments of every `from_pretrained`.
 LOCAL_ONLY: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
 
 def is_model(folder: Path) -> bool:
-    """Whether there is a model."""
+    """Return whether the folder has a model."""
     return (folder / CONFIG_FILE).is_file()
 
 
 def is_tokenizer(folder: Path) -> bool:
-    """Whether there is a tokenizer."""
+    """Return whether the folder has a tokenizer."""
     return any((folder / name).is_file() for name in TOKENIZER_FILES)
 
 
 def import_transformers(purpose: str) -> Any:
-    """The package; `MissingExtraError` says what it is for."""
+    """Import transformers; `MissingExtraError` with the purpose if it is not installed."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
         import transformers
@@ -59,9 +59,9 @@ def import_transformers(purpose: str) -> Any:
 
 
 def load_model(folder: Path) -> nn.Module:
-    """The causal model in a folder, in float32, from safetensors only.
+    """Load the causal model in a folder, in float32, from safetensors only.
 
-    What is a Llama by all that its config.json says is one of `rlox.llm`, others are of transformers.
+    If `rlox.llm.Llama` supports all of config.json, the model is a `Llama`, else a transformers model.
     """
     if is_llama(folder):
         return load_llama(folder).float()
@@ -78,7 +78,7 @@ def load_model(folder: Path) -> nn.Module:
                 output_loading_info=True,
                 **LOCAL_ONLY,
             )
-    except Exception as error:  # of a dozen kinds
+    except Exception as error:  # transformers raises many different classes
         first_line = str(error).strip().partition("\n")[0]
         raise CheckpointError(
             f"{folder} has no causal model that transformers reads: {first_line:.200}"
@@ -94,11 +94,11 @@ def load_model(folder: Path) -> nn.Module:
 
 
 def depends_on_later_tokens(get_logits: Callable[[Tensor], Tensor]) -> bool:
-    """Whether logits of a model change with a token behind them, by what `get_logits` says of ids `[3, 4]`.
+    """Return whether logits change with a later token, tested with `get_logits` on ids `[3, 4]`.
 
-    False of a model that says something else of the same text, too.
+    False for a model that gives different logits for the same text.
     """
-    ids = torch.tensor([[0, 1, 0, 0], [0, 1, 0, 1], [0, 1, 0, 0]])  # tokens that every model has
+    ids = torch.tensor([[0, 1, 0, 0], [0, 1, 0, 1], [0, 1, 0, 0]])  # every model has tokens 0 and 1
     first_logits, second_logits, repeated_logits = get_logits(ids)[:, :3]
     is_unchanged, is_repeatable = (
         torch.allclose(first_logits, compared, atol=1e-3, rtol=1e-3, equal_nan=True)
@@ -109,7 +109,7 @@ def depends_on_later_tokens(get_logits: Callable[[Tensor], Tensor]) -> bool:
 
 @torch.no_grad()
 def _require_causal(module: nn.Module, folder: Path) -> None:
-    """`CheckpointError` where what is said of a token depends on those behind it."""
+    """Raise `CheckpointError` if logits depend on later tokens."""
     module.eval()
     if depends_on_later_tokens(lambda ids: module(input_ids=ids).logits):
         raise CheckpointError(
@@ -120,7 +120,7 @@ def _require_causal(module: nn.Module, folder: Path) -> None:
 
 @contextmanager
 def _silence_transformers(logging: Any) -> Iterator[None]:
-    """Without a bar and tables, which are settings of the process."""
+    """Disable progress bars and logs of transformers in the block; both are process-wide settings."""
     had_progress_bar, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity(logging.CRITICAL)
@@ -133,7 +133,7 @@ def _silence_transformers(logging: Any) -> Iterator[None]:
 
 
 def max_positions_of(module: nn.Module) -> int | None:
-    """Tokens of a sequence that a model has positions for; None: it does not say."""
+    """Return a model's maximum number of positions; None if unknown."""
     model_config = getattr(module, "size", None) or getattr(module, "config", None)
     max_positions = getattr(model_config, "max_position_embeddings", None)
     if isinstance(max_positions, bool) or not isinstance(max_positions, int):
@@ -142,10 +142,10 @@ def max_positions_of(module: nn.Module) -> int | None:
 
 
 def eos_ids_of(module: nn.Module) -> tuple[int, ...]:
-    """The tokens that end a text by a model itself, those of its vocabulary, each once.
+    """Return the model's EOS tokens within its vocabulary, without duplicates.
 
-    Of a Llama those of its files; of a model of transformers the `eos_token_id` of its generation_config and
-    of its config, as its `generate` has them.
+    For a `Llama` they are those of its files; for a transformers model the `eos_token_id` of its
+    generation_config and config, as in its `generate`.
     """
     config = getattr(module, "config", None)
     configs = [getattr(module, "generation_config", None), config]
@@ -166,14 +166,14 @@ def save_model(
     bos: int | None = None,
     base: str | None = None,
 ) -> None:
-    """Write a folder that transformers loads, or peft of adapters; `base` is the model's folder of before."""
+    """Write a folder for transformers, or for peft with adapters; `base` is the original model's folder."""
     model: Any = module
     if has_adapters(module) and not callable(getattr(model, "get_base_model", None)):
         save_adapters(module, folder, base)
     elif isinstance(module, Llama):
-        eos_ids = module.eos_ids if set(module.eos_ids) == set(eos) else eos  # in the order of its files
+        eos_ids = module.eos_ids if set(module.eos_ids) == set(eos) else eos  # keep the order of its files
         save_llama(module, folder, eos=eos_ids, pad=pad, bos=bos)
-        if base is not None and (Path(base) / GENERATION_FILE).is_file():  # how it is meant to write
+        if base is not None and (Path(base) / GENERATION_FILE).is_file():  # its generation settings
             replace_file(folder / GENERATION_FILE, (Path(base) / GENERATION_FILE).read_bytes())
     elif callable(getattr(model, "save_pretrained", None)):
         with _silence_transformers(import_transformers("a model of transformers").utils.logging):

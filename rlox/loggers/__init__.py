@@ -1,4 +1,4 @@
-"""Loggers: `metrics.jsonl` is the truth about a run; each of the others follows it in its own time."""
+"""Loggers: `metrics.jsonl` has every row of a run; each other logger follows it at its own pace."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class LoggerSpec:
-    """How the sink of a logger besides jsonl is made; `LOGGER_CONFIGS` has its configuration.
+    """How to make the sink of a logger other than jsonl; `LOGGER_CONFIGS` has its configuration.
 
-    `sink` gets the logger's own configuration, the run folder and the run's configuration; it must be
-    quick and leave connections to `Sink.open`. `package` is imported by the sink, and names the extra
-    that installs it.
+    `sink` gets the logger's own configuration, the run folder and the run's configuration; it must be quick
+    and leave connections to `Sink.open`. `package` is imported by the sink, and names the extra that installs
+    it.
     """
 
     sink: Callable[[Any, Path, RunConfig], Sink]
     package: str | None = None
-    starts_slowly: Callable[[Any], bool] = lambda logger_config: False  # as `Follower` has it
+    starts_slowly: Callable[[Any], bool] = lambda logger_config: False  # see `Follower`
 
 
 _LOGGERS: dict[str, LoggerSpec] = {
@@ -90,13 +90,13 @@ _LOGGERS: dict[str, LoggerSpec] = {
 def _make_child_sink(
     logger_config: LoggerConfig, run_dir: Path, run: RunConfig, data: dict[str, Any], server: str | None
 ) -> Sink:
-    """A sink in a process of its own: its package takes seconds to import, and servers hang."""
+    """Make a sink in its own process: its package takes seconds to import, and servers may hang."""
     return ChildSink(logger_config.name, run_dir, asdict(run_info(data, run_dir, run)), server=server)
 
 
 def _plugin_logger(entry: PluginEntry, plugin: Any, setting: str) -> LoggerSpec:
-    """What makes the sink of a plugin's logger; `MissingExtraError` where that lacks a package."""
-    _ = LOGGER_CONFIGS[entry.name]  # which checks what the plugin is
+    """Return the spec of a plugin's logger, whose sink raises `MissingExtraError` for a missing package."""
+    _ = LOGGER_CONFIGS[entry.name]  # checks the plugin
 
     def sink(logger_config: Any, run_dir: Path, run: RunConfig) -> Sink:
         try:
@@ -114,24 +114,24 @@ LOGGERS = PluginRegistry(_LOGGERS, "logger", _plugin_logger)
 
 
 def check_loggers(configs: Mapping[str, LoggerConfig]) -> None:
-    """Raise `ConfigError` now if a chosen logger's package is not installed, or its address not known."""
+    """Raise `ConfigError` now if a chosen logger's package is missing, or its address is not set."""
     for name, logger_config in _selected_loggers(configs).items():
         package = LOGGERS[name].package
         spec = package is None or importlib.util.find_spec(package)
-        if not spec or (spec is not True and spec.origin is None):  # a folder of that name
+        if not spec or (spec is not True and spec.origin is None):  # only a folder of that name
             raise MissingExtraError(_install_message(name))
         if isinstance(logger_config, MlflowConfig):
-            _ = logger_config.address  # somebody has to say it
+            _ = logger_config.address  # raises if it is not set
 
 
 def open_loggers(run_dir: Path, config: RunConfig) -> list[Follower]:
-    """The chosen loggers besides jsonl, where they stopped in `run_dir`; not started yet."""
+    """Return followers of the chosen loggers besides jsonl, at their stored positions, not started."""
     check_loggers(config.logger)
     followers: list[Follower] = []
     for name, logger_config in _selected_loggers(config.logger).items():
         try:
             sink = LOGGERS[name].sink(logger_config, run_dir, config)
-        except ImportError as error:  # installed, but too old or in pieces
+        except ImportError as error:  # installed, but too old or broken
             if LOGGERS[name].package is None:
                 raise
             raise MissingExtraError(f"{_install_message(name)} ({error})") from error
@@ -141,11 +141,11 @@ def open_loggers(run_dir: Path, config: RunConfig) -> list[Follower]:
 
 
 def catch_up(run_dir: Path, config: RunConfig, timeout: float = 60.0) -> dict[str, Delivery]:
-    """Hand the loggers of a run that has ended the rows that they lack; by name, what came of it.
+    """Send the loggers of an ended run the rows that they lack; return each one's result by name.
 
-    `config` is the run's own; `timeout` the seconds after which what is left stays for another time,
-    with a warning. `StorageError` if `run_dir` has no `metrics.jsonl`. No other process may be writing
-    to the folder.
+    `config` is the run's own. After `timeout` seconds the remaining rows are left for another call, with a
+    warning. `StorageError` if `run_dir` has no `metrics.jsonl`. No other process may be writing to the
+    folder.
     """
     if not (run_dir / METRICS).is_file():
         raise StorageError(f"{run_dir} has no {METRICS}; name the folder of a run")
@@ -156,7 +156,7 @@ def catch_up(run_dir: Path, config: RunConfig, timeout: float = 60.0) -> dict[st
 
 
 def _selected_loggers(configs: Mapping[str, LoggerConfig]) -> dict[str, LoggerConfig]:
-    """The configurations of loggers that follow, by name: one each, as each has one place."""
+    """Return the configurations of following loggers by name: one each, as each has one destination."""
     return {
         logger_config.name: logger_config
         for logger_config in configs.values()

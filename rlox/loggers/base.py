@@ -1,4 +1,4 @@
-"""What a logger is: `Sink`, which takes rows and takes rows back."""
+"""The logger interface: a `Sink` writes rows and can take rows back."""
 
 from __future__ import annotations
 
@@ -8,55 +8,55 @@ from typing import Any, Protocol
 
 __all__ = ["Row", "RunInfo", "Sink", "SinkBrokenError"]
 
-# One line of metrics: `env_steps`, `updates`, `seconds` and slash names such as `loss/policy`. A number
-# that was not finite is None, as in `metrics.jsonl`.
+# One line of metrics: `env_steps`, `updates`, `seconds` and slash names such as `loss/policy`. A non-finite
+# number is None, as in `metrics.jsonl`.
 Row = Mapping[str, float | int | None]
 
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What a sink in another process knows of its run: plain data, without values named like secrets."""
+    """The facts of a run for a sink in another process: plain data, without values named like secrets."""
 
     logger_config: Mapping[str, Any]  # the logger's own configuration, with addresses
-    config: Mapping[str, Any]  # the run's
+    config: Mapping[str, Any]  # of the run
     hyperparameters: Mapping[str, Any]
-    unit: str  # the name of the number that rows are counted by
+    unit: str  # the counter that is the x-axis of rows
     name: str
     tags: Sequence[str]
 
 
 class SinkBrokenError(Exception):
-    """A sink that failed and whose process is good for nothing any more: the next `open` needs a new one."""
+    """A failure after which the sink's process is unusable: the next `open` needs a new process."""
 
 
 class Sink(Protocol):
-    """Where rows of `metrics.jsonl` go; used by one thread, which may be slow and may fail.
+    """Receives rows of `metrics.jsonl`; used by one thread, may be slow and may fail.
 
-    Any method may raise: the rows of a failed `write` come again, after another `open`. A class over this one
-    has `finish`, `close` and `abandon` that do nothing.
+    Any method may raise: the rows of a failed `write` are written again after another `open`. `finish`,
+    `close` and `abandon` do nothing unless a subclass overrides them.
     """
 
     def open(self, rows: int) -> int:
-        """Begin, or begin again: keep the first `rows` rows of the run, take back what is beyond.
+        """Start or restart: keep the first `rows` rows of the run and remove later ones.
 
-        Returns how many it holds: fewer than `rows` where some were lost, which then come again. Rows
-        beyond are those of a run that went on from a checkpoint, and those of a `write` that failed, or
-        that a kill kept from being noted. A sink that cannot take rows back returns `rows`, has such
-        rows twice, and says so in its documentation.
+        Returns how many rows are kept: fewer than `rows` if some were lost; these are written again. Later
+        rows exist after a run resumed from a checkpoint, after a failed `write`, or after a kill before the
+        position was stored. A sink that cannot remove rows returns `rows`, has such rows twice, and documents
+        that.
         """
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Take the next rows, in order; they are safe where they belong when this returns."""
+        """Write the next rows, in order; they are stored safely when this returns."""
 
     def finish(self) -> None:
-        """The run has ended and has all its rows: return when they, and what else goes with them, are there.
+        """The run has ended and all rows are written: return when everything is stored.
 
-        What else: the result, plots, videos. Called again, after another `open`, where it failed, and
-        whenever somebody looks whether anything is missing.
+        This includes the result, plots and videos. It is called again, after another `open`, if it failed,
+        and whenever a later check looks for missing data.
         """
 
     def close(self) -> None:
         """Release files and connections."""
 
     def abandon(self) -> None:
-        """Another thread is in one of the other methods and is waited for no longer: cut it short."""
+        """Cut short a call that another thread is in; nothing waits for it any longer."""

@@ -1,7 +1,7 @@
-"""Sinks in a process of their own, so that a library that hangs, spins or prints disturbs no run.
+"""Sinks in their own process, so that a library that hangs, spins or prints does not disturb the run.
 
-The process has no argument that `ps` could show. It reads a line of JSON a call, answers with one, and ends
-when its standard input or the process that started it does, whatever it is in the middle of.
+The process gets no arguments that `ps` could show. It reads one line of JSON per call and answers with one.
+It ends when its standard input or its parent process ends, even in the middle of a call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rlox.loggers.server_check import require_answer
 
 __all__ = ["ChildSink"]
 
-CALL_TIMEOUT = 300.0  # seconds for a call, of several requests; a server may take 30 s for each
+CALL_TIMEOUT = 300.0  # seconds per call, of several requests of up to 30 s each
 READ_SIZE = 65536
 MAX_ERROR_LENGTH = 400  # characters of an error
 BOOTSTRAP_CODE = (
@@ -35,11 +35,11 @@ BOOTSTRAP_CODE = (
 
 
 class ChildSink:
-    """The sink that `rlox.loggers.serve` makes of `run_info`, started when it is first opened.
+    """The sink that `rlox.loggers.serve` makes of `run_info`; its process starts when it is first opened.
 
-    A process that died or did not answer in `timeout` seconds is replaced by a new one at the next `open`.
-    Where there is a `server`, none is started before that answers: importing its library takes seconds of a
-    core, perhaps of the only one.
+    The next `open` replaces a process that died or did not answer within `timeout` seconds. If there is a
+    `server`, the process starts only after it answers: importing the library takes seconds of a core, perhaps
+    of the only one.
     """
 
     def __init__(
@@ -58,21 +58,21 @@ class ChildSink:
         self._is_abandoned = False
 
     def open(self, rows: int) -> int:
-        """As the sink itself, in a new process where there is none."""
+        """Forward to the sink; starts a new process if there is none."""
         if self._process is None or self._process.poll() is not None:
             self._start()
         return int(self._call({"call": "open", "rows": rows}))
 
     def write(self, rows: Sequence[Row]) -> None:
-        """As the sink itself."""
+        """Forward to the sink."""
         self._call({"call": "write", "rows": rows})
 
     def finish(self) -> None:
-        """As the sink itself."""
+        """Forward to the sink."""
         self._call({"call": "finish"})
 
     def close(self) -> None:
-        """Have the sink close, and end its process."""
+        """Close the sink and end its process."""
         if self._process is None or self._process.poll() is not None:
             return
         try:
@@ -81,7 +81,7 @@ class ChildSink:
             self._kill()
 
     def abandon(self) -> None:
-        """End the process in the middle of a call."""
+        """End the process, even in the middle of a call."""
         self._is_abandoned = True
         self._kill()
 
@@ -92,7 +92,7 @@ class ChildSink:
             raise StorageError(f"logger {self.name} is waited for no longer")
         self._kill()
         self._process = subprocess.Popen(
-            # a session of its own: Ctrl-C is for the run. Nothing of the current folder is imported
+            # a new session: Ctrl-C reaches only the run; -I: no import from the current folder
             [sys.executable, "-I", "-c", BOOTSTRAP_CODE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -106,7 +106,7 @@ class ChildSink:
                 **self._setup_message,
             }
         )
-        if self._is_abandoned:  # meanwhile, by another thread
+        if self._is_abandoned:  # by another thread meanwhile
             self._kill()
 
     def _send(self, message: Mapping[str, Any]) -> None:
@@ -128,7 +128,7 @@ class ChildSink:
         return reply.get("result")
 
     def _read_line(self) -> bytes:
-        """The next line of the process, or `StorageError` when it has died or takes too long."""
+        """Return the next line of the process; `StorageError` if it has died or takes too long."""
         process = cast(subprocess.Popen[bytes], self._process)
         stream, line = cast(IO[bytes], process.stdout).fileno(), b""
         deadline = time.monotonic() + self._timeout

@@ -1,4 +1,4 @@
-"""`metrics.csv`: one line a row, one column a metric."""
+"""`metrics.csv`: one line per row, one column per metric."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ LINE_END = b"\r\n"
 
 
 class CsvSink:
-    """Lines of `path` in the order of the rows; a metric that first shows later adds a column.
+    """Writes rows to `path` in order; a metric that appears later adds a column.
 
-    The cell of a metric that a row lacks, or that is null there, is empty. Lines are counted and cut
-    off, so no row is ever there twice.
+    The cell of a missing or null metric is empty. Lines are counted and cut off, so no row is there twice.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._columns: list[str] = []
-        self._has_header = False  # whether there is a line of names
+        self._has_header = False  # whether the header line exists
 
     def open(self, rows: int) -> int:
-        """Keep the first `rows` lines below the names, without any not the names either."""
+        """Keep the first `rows` lines after the header; with 0 rows the header is removed, too."""
         self._columns, self._has_header = [], False
         if not self.path.exists():
             return 0
@@ -49,7 +48,7 @@ class CsvSink:
         return n_rows
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Append lines; for a new column the file is replaced first."""
+        """Append lines; a new column first rewrites the file."""
         names = dict.fromkeys(name for row in rows for name in row)
         if (new := [name for name in names if name not in self._columns]) or not self._has_header:
             self._rewrite_with_columns(self._columns + new)
@@ -58,16 +57,16 @@ class CsvSink:
         append_file(self.path, text.getvalue().encode())
 
     def finish(self) -> None:
-        """Rows are in the file as soon as they are written."""
+        """Do nothing: rows are in the file as soon as they are written."""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""
 
     def abandon(self) -> None:
-        """The disk is not waited for any longer."""
+        """Do nothing: a file write cannot be cut short."""
 
     def _rewrite_with_columns(self, columns: list[str]) -> None:
-        """Replace the file by one with these columns: those it has, and others behind them."""
+        """Rewrite the file with these columns: the existing ones, followed by new ones."""
         text = io.StringIO(newline="")
         writer = csv.writer(text)
         writer.writerow(columns)

@@ -1,4 +1,4 @@
-"""How a logger follows `metrics.jsonl`: from a stored position on, in a thread of its own."""
+"""Followers: each logger follows `metrics.jsonl` from a stored position, in its own thread."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = ["Delivery", "Follower", "Position", "finish"]
 log = logging.getLogger("rlox.loggers")
 
 MAX_BATCH = 256  # rows at most in one write
-PAUSE_SECONDS = 1.0  # between looks at the file; a backlog takes half of a thread's time at most
+PAUSE_SECONDS = 1.0  # between checks of the file; a backlog takes at most half of a thread's time
 RETRY_SECONDS = 0.2  # after a failure, doubled with each further one
 MAX_RETRY_SECONDS = 30.0
-START_SECONDS = 30.0  # that the end waits at least for a sink that starts slowly
+START_SECONDS = 30.0  # minimum wait at the end for a sink that starts slowly
 
-# By the file of the position: a thread that was not waited for any longer may still be in a write.
+# By position file: an abandoned thread may still be in a write.
 _threads: WeakValueDictionary[Path, threading.Thread] = WeakValueDictionary()
 
 
 @dataclass(frozen=True)
 class Position:
-    """How much of `metrics.jsonl` a logger has: whole rows, and the bytes that they take."""
+    """How much of `metrics.jsonl` a logger has: whole rows, and their bytes."""
 
     offset: int = 0
     rows: int = 0
@@ -42,7 +42,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What a logger was handed, how many rows it still lacks, and the error in the way, if any."""
+    """The result of a logger: rows sent, rows missing, and the error, if any."""
 
     n_sent: int
     n_missing: int
@@ -54,20 +54,20 @@ class Delivery:
         return not self.n_missing and self.error is None
 
     def __str__(self) -> str:
-        if not self.n_missing and self.error is not None:  # also of a place that has none of them yet
+        if not self.n_missing and self.error is not None:  # the destination may still have no rows
             return f"is not known to have every row: {self.error}"
         lacks = f"lacks {self.n_missing} rows" if self.n_missing else "has every row"
         return f"{lacks}: {self.error or 'it did not take them in time'}"
 
 
 class Follower:
-    """Hands the rows of a folder's `metrics.jsonl` to a sink, each in its turn.
+    """Passes the rows of a folder's `metrics.jsonl` to a sink, in order.
 
-    The position behind the last row that the sink took is kept in `loggers/<name>.json`. A failure is
-    tried again, after longer and longer pauses, and what was missed is caught up; neither that nor a
-    slow sink is noticed by whoever writes the rows. A kill after a row was taken and before the
-    position was stored is made good by `Sink.open`. `starts_slowly` says of a sink that it takes seconds
-    to begin and depends on nobody but this machine, so that it is worth waiting for.
+    The position after the last row that the sink has is stored in `loggers/<name>.json`. After a failure it
+    retries, with growing pauses, and catches up; neither failures nor a slow sink delay the writer of the
+    rows. If a kill comes between a write and the stored position, `Sink.open` repairs the difference.
+    `starts_slowly` means that the sink takes seconds to start but depends only on this machine, so that
+    waiting for it is worthwhile.
     """
 
     def __init__(self, name: str, sink: Sink, run_dir: Path, starts_slowly: bool = False) -> None:
@@ -85,24 +85,24 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name=f"rlox-{name}", daemon=True)
 
     def rewind(self, offset: int) -> None:
-        """Before rows from `offset` on are cut off: the sink will take back those that it has."""
+        """Move the position back to `offset`, where rows will be cut off; `open` then removes them."""
         if self._position.offset > offset:
             self._position = _position_at(self._metrics_path, offset=offset)
             self._store()
 
     def start(self) -> None:
-        """Follow the file, until `end`; after whoever of this process follows it for the same sink."""
+        """Follow the file until `end`, after any earlier follower of the same sink in this process."""
         key = self._position_path.resolve()
         self._previous_thread = _threads.get(key)
         _threads[key] = self._thread
         self._thread.start()
 
     def end(self) -> None:
-        """No row will be added: what there is, is to be handed on now."""
+        """Mark the end of the rows: the remaining ones are sent now."""
         self._end_event.set()
 
     def wait(self, timeout: float) -> Delivery:
-        """What came of it, after `timeout` seconds at most; what is left then stays for later."""
+        """Wait at most `timeout` seconds for the end; return the result. Unsent rows are left for later."""
         self._thread.join(max(timeout, 0.0))
         self._is_abandoned = self._thread.is_alive()
         n_missing = sum(1 for _ in iter_rows(self._metrics_path, self._position.offset))
@@ -118,14 +118,14 @@ class Follower:
         while self._previous_thread and self._previous_thread.is_alive() and not self._is_abandoned:
             self._previous_thread.join(RETRY_SECONDS)
         while not self._is_abandoned:
-            is_ended = self._end_event.is_set()  # asked before reading: every row there will be is there
+            is_ended = self._end_event.is_set()  # read first: if it is set, the file has every row
             start_time = time.monotonic()
             try:
                 is_open = is_open or self._open()
                 sent = self._send()
                 if is_ended and not sent:
                     self._sink.finish()
-            except Exception as error:  # a third party's sink may raise anything; training goes on
+            except Exception as error:  # a third-party sink may raise anything; training continues
                 is_open = False
                 self._on_failure(error)
                 if is_ended:
@@ -140,9 +140,9 @@ class Follower:
         self._close()
 
     def _open(self) -> bool:
-        """Have the sink hold what the position says, or move the position to what it holds."""
+        """Open the sink at the stored position, or move the position back to the rows that the sink has."""
         position = self._position
-        if not _is_row_end(self._metrics_path, position.offset):  # edited by someone
+        if not _is_row_end(self._metrics_path, position.offset):  # the file was edited
             position = _position_at(self._metrics_path, offset=position.offset)
         n_rows = self._sink.open(position.rows)
         if n_rows < position.rows:
@@ -151,7 +151,7 @@ class Follower:
         return True
 
     def _send(self) -> int:
-        """Hand on the next rows; how many there were."""
+        """Send the next rows; return their number."""
         next_rows = list(islice(iter_rows(self._metrics_path, self._position.offset), MAX_BATCH))
         if next_rows:
             self._sink.write([row for row, _ in next_rows])
@@ -172,7 +172,7 @@ class Follower:
         self._stored_position = self._position
 
     def _on_failure(self, error: Exception) -> None:
-        if self._error is None and not self._is_abandoned:  # what was cut short has not failed
+        if self._error is None and not self._is_abandoned:  # an abandoned call has not failed
             log.warning("logger %s: %s; it is tried again and catches up", self.name, error)
         self._error = error
 
@@ -184,15 +184,15 @@ class Follower:
 
 
 def finish(followers: Sequence[Follower], timeout: float) -> dict[str, Delivery]:
-    """Have all of them catch up, within `timeout` seconds (30 for what starts slowly on this machine).
+    """Let all followers catch up within `timeout` seconds (30 for sinks that start slowly).
 
-    Warns of those that could not.
+    Warns of loggers that could not.
     """
     for follower in followers:
         follower.end()
     start_time = time.monotonic()
     deliveries: dict[str, Delivery] = {}
-    for f in sorted(followers, key=lambda f: f.starts_slowly):  # short waits are not made longer
+    for f in sorted(followers, key=lambda f: f.starts_slowly):  # so that short waits come first
         seconds = max(timeout, START_SECONDS) if f.starts_slowly else timeout
         deliveries[f.name] = f.wait(start_time + seconds - time.monotonic())
     for name, delivery in deliveries.items():
@@ -206,7 +206,7 @@ def finish(followers: Sequence[Follower], timeout: float) -> dict[str, Delivery]
 
 
 def _read_position(file: Path) -> Position:
-    """What is stored; the beginning where there is none, or none that can be read."""
+    """Read the stored position; the beginning if it is missing or damaged."""
     if not file.exists():
         return Position()
     try:
@@ -218,7 +218,7 @@ def _read_position(file: Path) -> Position:
 
 
 def _position_at(metrics: Path, offset: int | None = None, rows: int | None = None) -> Position:
-    """Behind the last whole row within `offset` bytes, or behind the first `rows` rows."""
+    """Return the position after the last whole row within `offset` bytes, or after the first `rows` rows."""
     position = Position()
     for _, end in iter_rows(metrics) if metrics.exists() else ():
         if (offset is not None and end > offset) or position.rows == rows:

@@ -1,4 +1,4 @@
-"""JSON lines: `metrics.jsonl`, which is the truth about a run, and `episodes.jsonl`."""
+"""JSON lines: `metrics.jsonl`, the authoritative log of a run, and `episodes.jsonl`."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ RETRY_SECONDS = 0.2
 
 
 class JsonLines:
-    """One JSON object a line, on disk when `write` returns; non-finite numbers become null.
+    """Writes one JSON object per line, on disk when `write` returns; non-finite numbers become null.
 
-    While the disk is full or fails, rows wait in memory and are written, in order, as soon as it takes
-    them again; `StorageError` comes after `timeout` seconds or 64 MiB. `offset` is where
-    a resumed run goes on: rows written after its checkpoint are cut off.
+    While the disk is full or fails, rows wait in memory and are written, in order, as soon as it accepts them
+    again; `StorageError` after `timeout` seconds or 64 MiB. `offset` is where a resumed run continues: rows
+    written after its checkpoint are cut off.
     """
 
     def __init__(self, path: Path, offset: int = 0, timeout: float = 0.0) -> None:
         self.path = path
-        self.offset = offset  # bytes that are safely in the file
+        self.offset = offset  # bytes already in the file
         self._timeout = timeout
         self._pending = bytearray()
         self._refused_at: float | None = None
@@ -52,7 +52,7 @@ class JsonLines:
 
     @property
     def end_offset(self) -> int:
-        """Bytes of the file once it has the rows that wait."""
+        """The file's size once pending rows are written."""
         return self.offset + len(self._pending)
 
     def write(self, row: Mapping[str, Any]) -> None:
@@ -62,7 +62,7 @@ class JsonLines:
         self.flush()
 
     def flush(self) -> bool:
-        """Write what waits; whether the file now has every row."""
+        """Write pending rows; return whether the file has every row."""
         try:
             while self._pending:
                 n_written = self._file.write(self._pending)
@@ -75,14 +75,14 @@ class JsonLines:
         return not self._pending
 
     def sync(self) -> None:
-        """Force the rows to the device: a checkpoint whose offsets lie beyond the file is useless."""
+        """Force the rows to the disk, as a checkpoint with offsets beyond the file is useless."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise StorageError(f"cannot write {self.path}: {error}") from error
 
     def close(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
-        """Write what waits, for as long as `timeout` allows and nobody is in a hurry, and close the file."""
+        """Write pending rows, until `timeout` or `should_give_up`, and close the file."""
         try:
             while not self.flush():
                 if should_give_up():
@@ -107,15 +107,15 @@ class JsonLines:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The whole rows of a JSON-lines file so far; none where there is no file."""
+    """Return the complete rows of a JSON-lines file so far; none if the file does not exist."""
     return [row for row, _ in iter_rows(path)] if path.exists() else []
 
 
 def iter_rows(path: Path, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
-    """The whole rows from a byte offset on, each with the offset behind it.
+    """Yield the complete rows from a byte offset on, each with the offset after it.
 
-    Lines that are no object of JSON are passed over. What follows the last newline is a row that is being
-    written, or that a crash cut short.
+    Lines that are not a JSON object are skipped. Text after the last newline is a row that is being written,
+    or that a crash cut short.
     """
     with open_file(path) as file:
         file.seek(offset)
@@ -126,7 +126,7 @@ def iter_rows(path: Path, offset: int = 0) -> Iterator[tuple[dict[str, Any], int
 
 
 def _parse_line(line: bytes) -> Any:
-    """What JSON a line is; `None` for one that is damaged, or nested too deeply to be a row."""
+    """Parse a line of JSON; `None` if it is damaged or too deeply nested to be a row."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):

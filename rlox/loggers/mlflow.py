@@ -1,4 +1,4 @@
-"""MLflow: a store in the run folder, or any store or server that has an address."""
+"""MLflow: a store in the run folder, or any store or server with an address."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rlox.loggers.remote import SyncRecord, first_rows, read_result
 
 __all__ = ["MlflowSink"]
 
-# Before the package is imported. The follower tries again by itself, so a request need not.
+# Set before the package is imported. Requests need no retries, since the follower retries.
 ENV_DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
@@ -34,11 +34,11 @@ ENV_DEFAULTS = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "GIT_PYTHON_REFRESH": "quiet",
 }
-ROW_METRIC = "seconds"  # every row has one, and a row is there once this is
-MAX_METRICS_PER_REQUEST = 1000  # MLflow's limit of metrics in one request
+ROW_METRIC = "seconds"  # in every row, and sent last: a row is complete once this is there
+MAX_METRICS_PER_REQUEST = 1000  # MLflow's limit
 MAX_PARAMS_PER_REQUEST = 100
 MAX_PARAM_LENGTH = 6000
-RUN_TAG = "rlox.run"  # the tag by which a run is found whose id a kill kept from being noted
+RUN_TAG = "rlox.run"  # finds a run whose id was not stored because of a kill
 HTTP = ("http://", "https://")
 STATUSES = {"done": "FINISHED", "killed": "KILLED", "failed": "FAILED"}
 
@@ -46,12 +46,12 @@ Point = tuple[str, int, float]
 
 
 class MlflowSink:
-    """One MLflow run, also of a run that is resumed; a point a metric and row, at the row's `unit`.
+    """Writes one MLflow run, also after a resume; one point per metric and row, at the row's `unit`.
 
-    The rows there are counted by reading them back. A store that is a database (the run's own, or an address
-    such as `postgresql://`) has rows taken back by deleting them. A server has no request for that: there,
-    what a resumed run logs again with the same number is not sent again, and what differs is there twice, the
-    newer one with the later time. Times are strictly increasing, so that points of one step keep their order.
+    Stored rows are counted by reading them back. In a database store (the run's own, or an address such as
+    `postgresql://`) rows are removed by deleting them. A server cannot delete metrics: there, points that a
+    resumed run logs again with the same value are not sent again, and points that differ exist twice, the
+    newer one with the later time. Times strictly increase, so that points of one step keep their order.
     """
 
     def __init__(self, run_dir: Path, run_info: RunInfo) -> None:
@@ -61,18 +61,18 @@ class MlflowSink:
         self._run_dir, self._run_info = run_dir, run_info
         self._address: str | None = run_info.logger_config["tracking_uri"]
         self._sync_record = SyncRecord(run_dir, "mlflow", _target_key(self._address), RUN_TAG)
-        self._extra_points: Counter[Point] = Counter()  # points that are there beyond the rows that are held
-        self._start_ms = self._last_ms = 0  # milliseconds of the epoch: of the run, of the newest point
+        self._extra_points: Counter[Point] = Counter()  # stored points beyond the kept rows
+        self._start_ms = self._last_ms = 0  # epoch milliseconds: run start, newest point
         self._client: Any = None
         self._run_id = ""
-        has_tag = RUN_TAG in self._sync_record.data  # else nothing says which run of the store is this one
+        has_tag = RUN_TAG in self._sync_record.data  # else the store's run is unknown
         if self._address is None and not (has_tag and _is_intact_store(run_dir)):
             shutil.rmtree(run_dir / "mlruns", ignore_errors=True)
             self._sync_record.save(sent={})
 
     @as_storage_errors
     def open(self, rows: int) -> int:
-        """Find the run or make it, and keep the first `rows` rows as far as the store can."""
+        """Find or create the run, and keep the first `rows` rows as far as the store can."""
         self._client = import_module("mlflow.tracking").MlflowClient(self._uri())
         run = self._find_run() or self._create_run()
         self._run_id = run.info.run_id
@@ -93,7 +93,7 @@ class MlflowSink:
 
     @as_storage_errors
     def write(self, rows: Sequence[Row]) -> None:
-        """Send the next rows, as few requests as their limits allow and whole rows in each."""
+        """Send the next rows in as few requests as possible, without splitting a row."""
         batch: list[Any] = []
         for row in rows:
             points = self._new_points(row)
@@ -105,7 +105,7 @@ class MlflowSink:
 
     @as_storage_errors
     def finish(self) -> None:
-        """Send what has changed besides rows, and say how the run ended."""
+        """Send changed files and the score, and set the run's final status."""
         files = self._sync_record.unsent(bool(self._run_info.logger_config["checkpoints"]))
         for name, path in files.items():
             artifact_path = name if path.is_dir() else Path(name).parent.as_posix().removeprefix(".")
@@ -115,20 +115,20 @@ class MlflowSink:
         if files:
             self._client.log_dict(self._run_id, dict(self._run_info.config), "config.yaml")
             self._sync_record.note_sent(files)
-        # also where the file was sent before: a score is newer than all rows, so `open` takes it back
+        # even if the file was sent before: a score is newer than all rows, so `open` deletes it
         self._send([m for m in self._score_metrics(result) if not self._is_logged(m)])
         status = STATUSES.get(str(result.get("status")), "FINISHED")
         if self._client.get_run(self._run_id).info.status != status:
             self._client.set_terminated(self._run_id, status)
 
     def close(self) -> None:
-        """No connection is kept between requests."""
+        """Do nothing: no connection is kept between requests."""
 
     def abandon(self) -> None:
-        """Whoever runs this ends the process."""
+        """Do nothing: the caller ends the process."""
 
     def _uri(self) -> str:
-        """The address; that of the store in the run folder is relative, as folders may be called anything."""
+        """Return the store's address; in the run folder a relative one, since folder names are arbitrary."""
         if self._address is not None:
             return self._address
         store_dir = self._run_dir / "mlruns"
@@ -137,7 +137,7 @@ class MlflowSink:
         return "sqlite:///mlflow.db"
 
     def _find_run(self) -> Any:
-        """The run of an earlier session, if there was one."""
+        """Return the run of an earlier session, if there is one."""
         self._experiment = self._experiment_id()
         query = f"tags.`{RUN_TAG}` = '{self._sync_record.ensure_id(new_id=uuid.uuid4().hex)}'"
         runs = self._client.search_runs([self._experiment], query, max_results=1)
@@ -148,7 +148,7 @@ class MlflowSink:
         location = None if self._address else _artifacts(self._run_dir)
         experiment = self._client.get_experiment_by_name(name)
         if experiment is None:
-            with suppress(Exception):  # another run may have made it just now
+            with suppress(Exception):  # another run may have created it just now
                 return str(self._client.create_experiment(name, artifact_location=location))
             experiment = self._client.get_experiment_by_name(name)
         if location is not None and not _is_inside(str(experiment.artifact_location), self._run_dir):
@@ -165,7 +165,7 @@ class MlflowSink:
         return self._client.create_run(self._experiment, now, tags, self._run_info.name)
 
     def _describe(self, run: Any) -> None:
-        """Hyperparameters, once: where a resumed run has others, they are tags, as those cannot change."""
+        """Log hyperparameters once; changed ones of a resumed run become tags, as parameters are fixed."""
         if run.info.status != "RUNNING":
             self._client.update_run(self._run_id, status="RUNNING")
         params = {_name(k): str(v)[:MAX_PARAM_LENGTH] for k, v in self._run_info.hyperparameters.items()}
@@ -182,7 +182,7 @@ class MlflowSink:
         return history
 
     def _count_rows(self, rows: Sequence[Row], history: Sequence[Any], run: Any) -> int:
-        """How many of the wanted rows the server has, in order; what it has besides stays there."""
+        """Count how many of `rows` the server has, in order; its other points stay there."""
         counts = Counter((m.step, m.value) for m in history)
         n_rows = 0
         for row in rows:
@@ -201,7 +201,7 @@ class MlflowSink:
         return n_rows
 
     def _new_points(self, row: Row) -> list[Any]:
-        """The metrics to send of a row, the one that rows are counted by last."""
+        """Return the metrics to send of a row; the one that rows are counted by is last."""
         time_ms = self._start_ms + int(1000 * float(row.get(ROW_METRIC) or 0.0))
         self._last_ms = max(time_ms, self._last_ms + 1)
         new: list[Any] = []
@@ -227,7 +227,7 @@ class MlflowSink:
                 yield self._entities.Metric(f"result/{key}", float(value), self._last_ms + 1, step)
 
     def _is_logged(self, metric: Any) -> bool:
-        """A result that was sent before has another time."""
+        """Whether the metric was sent before, perhaps with another time."""
         return any((m.step, m.value) == (metric.step, metric.value) for m in self._history(metric.key))
 
     def _step(self, row: Row) -> int:
@@ -235,7 +235,7 @@ class MlflowSink:
 
 
 def _name(metric: str) -> str:
-    """A name as MLflow takes it."""
+    """Return a metric name that MLflow accepts."""
     return re.sub(r"[^\w.\- :/]", "_", metric)
 
 
@@ -244,7 +244,7 @@ def _artifacts(run_dir: Path) -> str:
 
 
 def _is_intact_store(run_dir: Path) -> bool:
-    """Whether the store in the folder is whole, and keeps files nowhere else, as one that was moved would."""
+    """Whether the store in the folder is intact and keeps its files inside; a moved store does not."""
     file = run_dir / "mlruns" / "mlflow.db"
     if not file.exists():
         return True
@@ -260,7 +260,7 @@ def _is_intact_store(run_dir: Path) -> bool:
 
 
 def _is_inside(address: str, run_dir: Path) -> bool:
-    """Whether files of that address are among those of the run folder's own store."""
+    """Whether files at that address belong to the run folder's own store."""
     url = urlsplit(address)
     if url.scheme not in ("", "file") or url.netloc:
         return False
@@ -269,7 +269,7 @@ def _is_inside(address: str, run_dir: Path) -> bool:
 
 
 def _target_key(address: str | None) -> str:
-    """What tells stores apart in the record, which is no place for addresses."""
+    """Return the record's key of a store; addresses are hashed, as the record must not contain them."""
     if address is None:
         return "folder"
     return hashlib.sha256(address.split("@")[-1].encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""What MLflow and the libraries below it raise, in one line: which store, what came of it, what to do."""
+"""Errors of MLflow and its libraries in one line: the store, the problem, the remedy."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["as_storage_errors", "describe_mlflow_error"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MAX_LENGTH = 160  # characters of what is not known here
+MAX_LENGTH = 160  # characters of an unknown error
 FOLDER = "the store in the run folder"
-# Drivers of databases, whose packages are not called as they are imported.
+# Database drivers whose package and module names differ.
 PACKAGES = {"psycopg": "psycopg[binary]", "psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}
 ERRNO = re.compile(r"\[Errno -?\d+\] ([\w ,]+)")
 STATUS_PATTERN = re.compile(r"error code (\d{3})|response code (\d{3})")
@@ -29,7 +29,7 @@ ADDRESS_REMEDY = "look at the address, logger.mlflow.tracking_uri or MLFLOW_TRAC
 
 
 def as_storage_errors(call: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """A method of the sink whose errors are `StorageError`s of one line."""
+    """Decorate a method of the sink so that its errors are one-line `StorageError`s."""
 
     @functools.wraps(call)
     def wrapped(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -44,14 +44,14 @@ def as_storage_errors(call: Callable[Concatenate[Any, P], R]) -> Callable[Concat
 
 
 def describe_mlflow_error(error: Exception, address: str | None) -> str:
-    """The line; an address without the user, the password and the path of a server, which may be secret."""
+    """Return the line; addresses appear without user, password and a server's path, which may be secret."""
     store, text = _store_name(address), str(error)
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = PACKAGES.get(error.name, error.name)
         return f"{store} needs a package that is not installed: pip install '{package}'"
     if match := STATUS_PATTERN.search(text):
         return _http_error_text(store, match[1] or match[2])
-    if address is None or not urlsplit(address).netloc:  # a file of this machine
+    if address is None or not urlsplit(address).netloc:  # a local file
         return f"{store} fails: {_first_line(error)}{'' if address is None else f'; {ADDRESS_REMEDY}'}"
     if match := ERRNO.search(text):
         return f"{store} cannot be reached: {match[1].strip()}; is it running? {ADDRESS_REMEDY}"
@@ -77,8 +77,8 @@ def _http_error_text(store: str, code: str) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """What an error says before the statement and the links that it repeats."""
+    """Return the first line of an error, without the SQL statement and links that follow it."""
     line = next((line for line in str(error).splitlines() if line.strip()), "")
-    line = re.sub(r"^\([\w.]+\)\s*", "", line.strip())  # SQLAlchemy's, on whose error it is
+    line = re.sub(r"^\([\w.]+\)\s*", "", line.strip())  # the original error's class, added by SQLAlchemy
     text = f"{type(error).__name__}: {line}" if line else type(error).__name__
     return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 1]}…"

@@ -1,4 +1,4 @@
-"""Taking rows back from an MLflow store that is a database: no call of MLflow's deletes a metric of a run."""
+"""Delete rows in an MLflow store that is a database; MLflow's API cannot delete metrics of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["delete_points_after"]
 
 
 def delete_points_after(uri: str, run: str, last: int) -> int:
-    """Delete the points of a run that are newer than `last`, in milliseconds; how many there were."""
+    """Delete a run's points newer than `last`, in milliseconds; return their number."""
     sql = import_module("sqlalchemy")
     models = import_module("mlflow.store.tracking.dbmodels.models")
     points, latest_table = models.SqlMetric.__table__, models.SqlLatestMetric.__table__
@@ -26,7 +26,7 @@ def delete_points_after(uri: str, run: str, last: int) -> int:
 
 
 def _update_latest(sql: Any, connection: Any, points: Any, latest_table: Any, run: str) -> None:
-    """The table of each metric's newest point, from the points that are left."""
+    """Rebuild the table of each metric's newest point from the remaining points."""
     names = ("key", "value", "timestamp", "step", "is_nan", "run_uuid")
     query = sql.select(*(points.c[name] for name in names)).where(points.c.run_uuid == run)
     remaining_points = connection.execute(query.order_by(points.c.step, points.c.timestamp))

@@ -1,4 +1,4 @@
-"""What sinks that send a run elsewhere share: its id there, what was sent, and what there is to send."""
+"""Shared parts of sinks that send a run elsewhere: its remote id, the record of sent files, its data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlox.loggers.jsonl import METRICS, iter_rows
 
 __all__ = ["SyncRecord", "first_rows", "hyperparameters", "read_result", "run_info"]
 
-# What decides what a run learns: not where it lies, nor how it is watched.
+# Sections that determine what a run learns: not its folder, nor its loggers.
 HYPERPARAMETER_KEYS = ("algo", "env", "buffer", "seed", "total_steps", "device")
 
 FILES = ("provenance.json", "result.json", "plots/*.png", "videos/*.mp4", "eval/*.json")
@@ -26,7 +26,7 @@ FOLDER_KEY = "folder"  # where the run folder was when the record was written
 
 
 def hyperparameters(run: RunConfig) -> dict[str, Any]:
-    """What decides what a run learns, by dotted key: not where it lies, nor how it is watched.
+    """Return the settings that determine what a run learns, by dotted key.
 
     Values of keys named like secrets are `***`.
     """
@@ -35,7 +35,7 @@ def hyperparameters(run: RunConfig) -> dict[str, Any]:
 
 
 def run_info(logger_config: Mapping[str, Any], run_dir: Path, run: RunConfig) -> RunInfo:
-    """What a process that sends the run is told."""
+    """Make the `RunInfo` for a process that sends the run."""
     return RunInfo(
         logger_config=logger_config,
         config=_mask_secrets(to_plain(run)),
@@ -47,10 +47,10 @@ def run_info(logger_config: Mapping[str, Any], run_dir: Path, run: RunConfig) ->
 
 
 class SyncRecord:
-    """`loggers/<name>.runs.json`: by where a run was sent, its id there and the files that went along.
+    """`loggers/<name>.runs.json`: for each destination, the run's id there and the files already sent.
 
-    `data[key]` is the id. A folder that was moved keeps it. A copy beside the folder that it was copied from
-    begins without one, so that two folders never write to the same run.
+    `data[key]` is the id. A moved folder keeps it. A copy that exists beside its original starts without one,
+    so that two folders never write to the same run.
     """
 
     def __init__(self, run_dir: Path, name: str, target: str, key: str = "id") -> None:
@@ -67,19 +67,19 @@ class SyncRecord:
             self.data = {}
 
     def ensure_id(self, new_id: str) -> str:
-        """The id of the run, `new_id` where it has none yet; kept with the place of the folder."""
+        """Return the run's id, `new_id` if it has none yet; saves it with the path of the folder."""
         self.save(**{self._key: self.data.get(self._key, new_id)})
         return str(self.data[self._key])
 
     def save(self, **values: Any) -> None:
-        """Keep what is known, and more of it."""
+        """Save the record with these values added."""
         self.data |= {FOLDER_KEY: str(self._run_dir.absolute()), **values}
         self._all_targets[self._target] = self.data
         self._file.parent.mkdir(exist_ok=True)
         replace_file(self._file, json.dumps(self._all_targets, indent=1).encode() + b"\n")
 
     def _is_copied_folder(self) -> bool:
-        """Whether another folder has this id, where the record says that its folder is."""
+        """Whether the recorded folder still exists elsewhere and has the same id."""
         with suppress(OSError, ValueError, RecursionError, TypeError, KeyError):
             recorded_folder = Path(self.data[FOLDER_KEY])
             if not recorded_folder.samefile(self._run_dir):
@@ -88,7 +88,7 @@ class SyncRecord:
         return False
 
     def unsent(self, checkpoints: bool) -> dict[str, Path]:
-        """Files and checkpoint folders that were not sent as they are now, by their path in the run."""
+        """Return files and checkpoint folders that have changed since they were sent, by path in the run."""
         sent = self.data.get("sent", {})
         current = dict(_files_to_send(self._run_dir))
         if checkpoints:
@@ -96,13 +96,13 @@ class SyncRecord:
         return {name: path for name, path in current.items() if sent.get(name) != _fingerprint(path)}
 
     def note_sent(self, paths: Mapping[str, Path]) -> None:
-        """Remember that these went along."""
+        """Record that these were sent."""
         fingerprints = {name: _fingerprint(path) for name, path in paths.items()}
         self.save(sent={**self.data.get("sent", {}), **fingerprints})
 
 
 def first_rows(run_dir: Path, count: int) -> list[Row]:
-    """The first `count` rows of the run."""
+    """Return the first `count` rows of the run."""
     rows: list[Row] = []
     if count and (run_dir / METRICS).exists():
         for row, _ in iter_rows(run_dir / METRICS):
@@ -113,7 +113,7 @@ def first_rows(run_dir: Path, count: int) -> list[Row]:
 
 
 def read_result(run_dir: Path) -> dict[str, Any]:
-    """`result.json`, or nothing where the run has none yet."""
+    """Read `result.json`; empty if the run has none yet."""
     with suppress(OSError, ValueError, RecursionError):
         result = json.loads((run_dir / "result.json").read_bytes())
         if isinstance(result, dict):
@@ -124,12 +124,12 @@ def read_result(run_dir: Path) -> dict[str, Any]:
 def _files_to_send(run_dir: Path) -> Iterator[tuple[str, Path]]:
     for pattern in FILES:
         for path in sorted(run_dir.glob(pattern)):
-            if path.is_file() and not path.is_symlink():  # a stranger's link may lead anywhere
+            if path.is_file() and not path.is_symlink():  # a link may lead outside the run folder
                 yield path.relative_to(run_dir).as_posix(), path
 
 
 def _checkpoints_to_send(run_dir: Path) -> Iterator[tuple[str, Path]]:
-    """The folders that `last` and `best` mean: siblings of theirs, or none."""
+    """Yield the target folders of `last` and `best`, if they are siblings of these links."""
     checkpoints_folder = run_dir / "checkpoints"
     for name in CHECKPOINTS:
         path = checkpoints_folder / (link_target(checkpoints_folder / name) or name)
@@ -139,13 +139,13 @@ def _checkpoints_to_send(run_dir: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _fingerprint(path: Path) -> str:
-    """Tells contents apart; a checkpoint's manifest has the checksums of its files."""
+    """Return a hash of the content; for a checkpoint, of its manifest, which has its files' checksums."""
     file = path / "manifest.json" if path.is_dir() else path
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _mask_secrets(data: Any) -> Any:
-    """Plain data with `***` for values of keys named like secrets."""
+    """Replace values of keys named like secrets by `***`."""
     if isinstance(data, dict):
         return {k: HIDDEN if is_secret(str(k)) and v else _mask_secrets(v) for k, v in data.items()}
     if isinstance(data, list):

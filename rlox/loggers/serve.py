@@ -1,4 +1,4 @@
-"""The other end of `ChildSink`: a process that has one sink and does what it is told."""
+"""The process of a `ChildSink`: it holds one sink and executes the calls that it reads."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rlox.loggers.base import RunInfo, Sink, SinkBrokenError
 
 __all__ = ["SINKS", "main"]
 
-SINKS = {"wandb": "WandbSink", "mlflow": "MlflowSink"}  # module of this package: class
-POLL_SECONDS = 0.5  # seconds between looks at whether the parent lives
-NICE = 10  # the run goes first
+SINKS = {"wandb": "WandbSink", "mlflow": "MlflowSink"}  # module in this package: class
+POLL_SECONDS = 0.5  # seconds between checks of the parent process
+NICE = 10  # the run has priority
 
 
 def main(hello: Mapping[str, Any]) -> None:
-    """Serve calls until the standard input ends; leaves the process without waiting for any thread."""
+    """Serve calls until standard input ends; exit the process without waiting for any thread."""
     reply_pipe = os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):  # what libraries print
+    for stream in (1, 2):  # discard what libraries print
         os.dup2(nothing, stream)
     threading.Thread(target=_exit_with_parent, args=(hello["parent"],), daemon=True).start()
     os.nice(NICE)
@@ -38,7 +38,7 @@ def main(hello: Mapping[str, Any]) -> None:
         try:
             sink = sink or _make_sink(hello)
             reply = {"result": _dispatch(sink, request)}
-        except Exception as error:  # it is the other side that decides what to do
+        except Exception as error:  # the parent process decides what to do
             is_last = is_last or isinstance(error, SinkBrokenError)
             is_explained = is_last or isinstance(error, RloxError)
             reply = {"error": f"{error if is_explained else f'{type(error).__name__}: {error}'}"}
@@ -67,7 +67,7 @@ def _dispatch(sink: Sink, request: Mapping[str, Any]) -> int | None:
 
 
 def _exit_with_parent(parent: int) -> None:
-    """End with the parent, however it ends and whatever the other thread hangs in."""
+    """Exit when the parent process ends, even if the other thread hangs."""
     while os.getppid() == parent:
         time.sleep(POLL_SECONDS)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""Whether a server answers at all, asked before a process is started that imports the library for it."""
+"""Check that a server answers before starting a process that imports its client library."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rlox.errors import StorageError
 __all__ = ["require_answer"]
 
 TIMEOUT = 60.0  # seconds; a server may take 30 for a request
-HEALTH_PATHS = {"wandb": "/healthz", "mlflow": "/health"}  # by logger: what its servers say of themselves
+HEALTH_PATHS = {"wandb": "/healthz", "mlflow": "/health"}  # health endpoint, by logger
 
 
 def require_answer(logger: str, address: str, timeout: float = TIMEOUT) -> None:
-    """Raise `StorageError` where nothing answers at an address, or only to say that it fails (5xx).
+    """Raise `StorageError` if no server answers at an address, or only with a server error (5xx).
 
-    Every other answer, also a refusal, is left to the library of the logger: it knows keys, certificates and
-    paths. So is a server behind a proxy, of which the library knows more, and one that speaks no HTTP.
+    Any other answer, even a refusal, is left to the logger's library, which handles keys, certificates and
+    paths. Servers behind a proxy and non-HTTP addresses are left to the library, too.
     """
     url = urlsplit(address)
     if url.scheme not in ("http", "https") or _has_proxy():
@@ -41,7 +41,7 @@ def _http_status(url: SplitResult, path: str, timeout: float) -> int:
     connection = HTTPConnection(host, url.port, timeout=timeout)
     if url.scheme == "https":
         context = ssl.create_default_context()
-        context.check_hostname = False  # nothing is sent that anybody may not read, and nothing is read
+        context.check_hostname = False  # nothing secret is sent and no content is read
         context.verify_mode = ssl.CERT_NONE
         connection = HTTPSConnection(host, url.port, timeout=timeout, context=context)
     try:
@@ -52,6 +52,6 @@ def _http_status(url: SplitResult, path: str, timeout: float) -> int:
 
 
 def _has_proxy() -> bool:
-    """Whether the environment names one: `https_proxy`, `ALL_PROXY`, `WANDB_HTTPS_PROXY`, ..."""
+    """Whether the environment names a proxy: `https_proxy`, `ALL_PROXY`, `WANDB_HTTPS_PROXY`, ..."""
     names = (name.lower() for name, value in os.environ.items() if value)
     return any(name.endswith("_proxy") and name != "no_proxy" for name in names)

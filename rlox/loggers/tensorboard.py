@@ -17,23 +17,20 @@ from rlox.loggers.base import Row
 __all__ = ["TensorboardSink"]
 
 PREFIX, SUFFIX = "events.out.tfevents.", ".rlox"
-HEADER_RECORDS = (
-    3  # records before the first row: the format's version, the begin of a session, hyperparameters
-)
-OLD_HEADER_RECORDS = 2  # in files of before there were hyperparameters
+HEADER_RECORDS = 3  # records before the first row: format version, session start, hyperparameters
+OLD_HEADER_RECORDS = 2  # in earlier versions, without hyperparameters
 HYPERPARAMETERS = "_hparams_/"
 RECORD_HEADER = struct.Struct("<QI")  # a record is its length, a checksum of that, its bytes, their checksum
 CHECKSUM = 4
 
 
 class TensorboardSink:
-    """Scalars in one file of `folder`, one event a row, one tag a metric, at the row's `unit`.
+    """Writes scalars to one file in `folder`: one event per row, one tag per metric, at the row's `unit`.
 
-    Events are counted, so no row is ever there twice. Where rows are taken back, a new file takes the
-    place of the old one: it begins with the mark of a session at step 0, at which TensorBoard, also one
-    that is running, forgets what it read before. Such a mark also hides files that others wrote here
-    earlier. An event's time is when the file was begun plus the `seconds` of its row, whenever it was
-    written. The hyperparameters of the run are what the dashboard HPARAMS shows.
+    Events are counted, so no row is there twice. If rows are removed, a new file replaces the old one. It
+    begins with a session start at step 0, at which TensorBoard, even a running one, forgets what it read
+    before. This mark also hides older files of other writers. An event's time is the file's start plus the
+    `seconds` of its row, whenever it was written. The dashboard HPARAMS shows the hyperparameters of the run.
     """
 
     def __init__(self, folder: Path, unit: str, hyperparameters: Mapping[str, Any] | None = None) -> None:
@@ -47,10 +44,10 @@ class TensorboardSink:
         self._hparams = import_module("tensorboard.plugins.hparams.summary_v2").hparams_pb
         self._hyperparameters = {k: _hparam_value(v) for k, v in (hyperparameters or {}).items()}
         self._path = folder
-        self._start_time = 0.0  # when, in seconds of the epoch
+        self._start_time = 0.0  # epoch seconds
 
     def open(self, rows: int) -> int:
-        """Keep the first `rows` events of rows; how many there are."""
+        """Keep the events of the first `rows` rows; return how many there are."""
         self.folder.mkdir(parents=True, exist_ok=True)
         files = sorted(self.folder.glob(f"{PREFIX}*{SUFFIX}"))
         ends = self._record_ends(files[-1]) if files else []
@@ -62,10 +59,10 @@ class TensorboardSink:
                 files.append(self._new_path())
             files[-1].write_bytes(b"")
             append_file(files[-1], content)
-        elif ends[-1] < files[-1].stat().st_size:  # an event that a kill cut short
+        elif ends[-1] < files[-1].stat().st_size:  # a kill cut an event short
             os.truncate(files[-1], ends[-1])
         self._path = files[-1]
-        # only emptied: a TensorBoard that was reading an old file goes on to the new one
+        # only emptied: a TensorBoard that reads an old file then moves to the new one
         for old in files[:-1]:
             if old.stat().st_size:
                 os.truncate(old, 0)
@@ -75,17 +72,17 @@ class TensorboardSink:
         return min(max(n_rows, 0), rows)
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Append one event a row."""
+        """Append one event per row."""
         append_file(self._path, self._serialize([self._event_of(row) for row in rows]))
 
     def finish(self) -> None:
-        """Rows are in the file as soon as they are written."""
+        """Do nothing: rows are in the file as soon as they are written."""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""
 
     def abandon(self) -> None:
-        """The disk is not waited for any longer."""
+        """Do nothing: a file write cannot be cut short."""
 
     def _event_of(self, row: Row) -> Any:
         values = [
@@ -113,7 +110,7 @@ class TensorboardSink:
         )
 
     def _header_size(self, path: Path, ends: Sequence[int]) -> int:
-        """How many records of a file stand before those of its rows."""
+        """Count the records of a file before those of its rows."""
         if len(ends) <= OLD_HEADER_RECORDS:
             return HEADER_RECORDS
         with path.open("rb") as file:
@@ -123,7 +120,7 @@ class TensorboardSink:
         return HEADER_RECORDS if any(tag.startswith(HYPERPARAMETERS) for tag in tags) else OLD_HEADER_RECORDS
 
     def _new_path(self) -> Path:
-        """A file behind all there are, in the order of names, in which they are read."""
+        """Return a file name that sorts after all existing ones, as files are read in order of names."""
         timestamps = (path.name.split(".")[3] for path in self.folder.glob(f"{PREFIX}*"))
         now = max([int(time.time()), *(int(name) + 1 for name in timestamps if name.isdigit())])
         return self.folder / f"{PREFIX}{now:010d}{SUFFIX}"
@@ -136,7 +133,7 @@ class TensorboardSink:
         return data.getvalue()
 
     def _record_ends(self, path: Path) -> list[int]:
-        """Where each whole record of a file ends."""
+        """Return the end offset of each complete record of a file."""
         ends, end, size = [], 0, path.stat().st_size
         with path.open("rb") as file:
             while len(head := file.read(RECORD_HEADER.size)) == RECORD_HEADER.size:
@@ -150,7 +147,7 @@ class TensorboardSink:
 
 
 def _hparam_value(value: Any) -> bool | float | str:
-    """A hyperparameter as the dashboard takes it."""
+    """Convert a hyperparameter to a type that the dashboard accepts."""
     if isinstance(value, (bool, int, float)):
         return value
     return "null" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""Weights & Biases: one file in the run folder, or the server that the environment names."""
+"""Weights & Biases: one file in the run folder, or a server (`WANDB_BASE_URL`)."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ from rlox.loggers.remote import SyncRecord, first_rows, read_result
 
 __all__ = ["WandbSink"]
 
-REQUEST_TIMEOUT = 60.0  # seconds for a request, and for a run to begin; the follower tries again by itself
-FINISH_TIMEOUT = 240.0  # seconds until what was handed over is at the server
+REQUEST_TIMEOUT = 60.0  # seconds per request and run start; the follower retries
+FINISH_TIMEOUT = 240.0  # seconds until all data is at the server
 NAME = "wandb"
-LIVE_FOLDER = "live"  # folder in wandb/ of a run that goes on; what a kill left there is removed
+LIVE_FOLDER = "live"  # folder in wandb/ of an open run; leftovers of a kill are removed
 UNNEEDED_FOLDERS = ("logs", "tmp")
 
 
 class WandbSink:
-    """One W&B run, also of a run that is resumed; `_step` is the row's number, the axis the row's `unit`.
+    """Writes one W&B run, also after a resume; `_step` is the row's number, the x-axis the row's `unit`.
 
-    Offline there is one file under `wandb/`, with all rows: W&B cannot go on with a file, so a new one takes
-    its place where rows are added or taken back later. It is whole once the run has ended; of a run that was
-    killed it is short until `rlox sync` or going on with the run. Online the server says how many rows it
-    has. Rows are taken back by W&B's rewind; where the server refuses that, they stay, and the rows that
-    took their place come after them.
+    Offline there is one file under `wandb/`, with all rows. W&B cannot append to a file, so a new file
+    replaces it if rows are added or removed later. It is complete once the run has ended; after a kill it is
+    incomplete until `rlox sync` or a resume. Online the server reports how many rows it has. Rows are removed
+    by W&B's rewind; if the server refuses it, they stay, and the new rows come after them.
     """
 
     def __init__(self, run_dir: Path, run_info: RunInfo) -> None:
@@ -40,13 +39,13 @@ class WandbSink:
         self._sync_record = SyncRecord(run_dir, NAME, "run")
         self._wandb_dir = run_dir / "wandb"
         self._live_dir = self._wandb_dir / LIVE_FOLDER
-        for place in ("WANDB_CACHE_DIR", "WANDB_DATA_DIR"):  # not those of the user
+        for place in ("WANDB_CACHE_DIR", "WANDB_DATA_DIR"):  # not the user's folders
             os.environ[place] = str(self._live_dir)
         self._run: Any = None
-        self._n_rows = 0  # rows that the run has, or will have once it is begun
+        self._n_rows = 0  # rows that the run has, or will have once it is started
 
     def open(self, rows: int) -> int:
-        """Go on with the run; how many of the first `rows` rows it has."""
+        """Continue the run; return how many of the first `rows` rows it has."""
         self._sync_record.ensure_id(new_id=uuid.uuid4().hex[:8])
         if self._is_online:
             return self._open_online(rows)
@@ -59,12 +58,12 @@ class WandbSink:
         return self._n_rows
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Log the next rows; offline, a file that was whole is written anew first."""
+        """Log the next rows; offline, a complete file is rewritten first."""
         self._ensure_run()
         self._log(rows)
 
     def finish(self) -> None:
-        """Send what has changed besides rows, and wait until all is there."""
+        """Send the result and changed files, and wait until everything is stored."""
         files = self._sync_record.unsent(bool(self._run_info.logger_config["checkpoints"]))
         if self._run is None and not files and (self._is_online or self._is_complete(self._n_rows)):
             return
@@ -87,19 +86,19 @@ class WandbSink:
         shutil.rmtree(self._live_dir, ignore_errors=True)
 
     def close(self) -> None:
-        """Let go of a run that did not come to its end."""
+        """Close a run that has not ended."""
         self._close_run()
         shutil.rmtree(self._live_dir, ignore_errors=True)
 
     def abandon(self) -> None:
-        """Whoever runs this ends the process."""
+        """Do nothing: the caller ends the process."""
 
     @property
     def _is_online(self) -> bool:
         return bool(self._run_info.logger_config["mode"] == "online")
 
     def _open_online(self, rows: int) -> int:
-        """Ask the server how many rows it has, and have it take back what is beyond."""
+        """Ask the server how many rows it has, and rewind those beyond `rows`."""
         self._close_run()
         self._start()
         shift = int(self._sync_record.data.get("shift", 0))
@@ -111,7 +110,7 @@ class WandbSink:
         return self._n_rows
 
     def _rewind(self, rows: int, shift: int, n_remote: int) -> None:
-        """Go back to `rows` rows; where the server does not, the next `open` goes on behind all there are."""
+        """Rewind to `rows` rows; if the server refuses, the next `open` appends after all existing rows."""
         last = rows + shift - 1
         self._close_run()
         if last >= 0:
@@ -127,7 +126,7 @@ class WandbSink:
         )
 
     def _ensure_run(self) -> None:
-        """Have a run that has the rows held: of one that is online it is the server's, which has them."""
+        """Start a run that has the kept rows; offline they are logged again, online the server has them."""
         if self._run is None:
             self._start()
             if not self._is_online:
@@ -138,14 +137,14 @@ class WandbSink:
         online = self._is_online
         if not online:
             self._discard_files()
-        shutil.rmtree(self._live_dir, ignore_errors=True)  # perhaps with settings, of a stranger
+        shutil.rmtree(self._live_dir, ignore_errors=True)  # it may contain settings from elsewhere
         self._live_dir.mkdir(parents=True)
         options: dict[str, Any] = {"resume_from": resume_from} if resume_from else {}
         if online and not resume_from:
             options = {"resume": "allow"}
         try:
             self._run = self._init(options)
-        except Exception as error:  # its service holds on to a run that it could not begin
+        except Exception as error:  # W&B's service keeps a run that failed to start
             raise SinkBrokenError(f"{type(error).__name__}: {error}") from error
         self._run.define_metric(self._run_info.unit)
         self._run.define_metric("*", step_metric=self._run_info.unit)
@@ -168,7 +167,7 @@ class WandbSink:
         )
 
     def _settings(self) -> Any:
-        """What keeps W&B to what it is given: no console, no machine, no code, no links."""
+        """Return settings that restrict W&B to the given data: no console, machine data, code or links."""
         return self._wandb.Settings(
             silent=True,
             console="off",
@@ -204,13 +203,13 @@ class WandbSink:
         self._run.log_artifact(artifact, aliases=[Path(name).name])
 
     def _close_run(self) -> None:
-        """Leave the run that is open as it is."""
+        """Finish the open run as it is."""
         run, self._run = self._run, None
         if run is not None:
             run.finish(exit_code=0)
 
     def _keep_finished_run(self) -> None:
-        """Move the run that has ended out of the folder of those that go on."""
+        """Move the finished run out of the folder of open runs."""
         for path in self._live_dir.glob("wandb/offline-run-*"):
             for name in UNNEEDED_FOLDERS:
                 shutil.rmtree(path / name, ignore_errors=True)
@@ -224,7 +223,7 @@ class WandbSink:
         return [[path.name, path.stat().st_size] for path in self._files()]
 
     def _is_complete(self, rows: int) -> bool:
-        """Whether the file is as it was when it was whole, with that many rows."""
+        """Whether the file is unchanged since it was complete, with `rows` rows."""
         data = self._sync_record.data
         return bool(data.get("file")) and data["file"] == self._file_sizes() and data["rows"] == rows
 
@@ -235,6 +234,6 @@ class WandbSink:
             shutil.rmtree(path, ignore_errors=True)
 
     def _mark_synced(self) -> None:
-        """Tell `wandb sync` that the server has what the offline files have."""
+        """Mark offline files as synced for `wandb sync`, since the server has their data."""
         for path in self._files():
             path.with_name(f"{path.name}.synced").touch()

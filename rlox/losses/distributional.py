@@ -19,28 +19,28 @@ __all__ = [
 def project_atoms(
     rewards: Tensor, discounts: Tensor, probabilities: Tensor, v_min: float, v_max: float
 ) -> Tensor:
-    """The distribution of r + g Z on the atoms of Z (Bellemare et al. 2017, equation 7); `[B, N]`.
+    """Project the distribution of r + g Z onto the atoms of Z (Bellemare et al. 2017, eq. 7); `[B, N]`.
 
-    m_i = sum_j p_j max(0, 1 - |clip(r + g z_j, v_min, v_max) - z_i| / dz): what falls between two atoms is
-    split between them by its distance, what falls on one stays whole. `rewards` and `discounts` `[B]`, the
-    latter 0 where an episode ended in termination, so that all mass is at r; `probabilities` `[B, N]`.
+    m_i = sum_j p_j max(0, 1 - |clip(r + g z_j, v_min, v_max) - z_i| / dz): mass between two atoms is split by
+    its distance to them, mass on an atom stays there. `rewards` and `discounts` are `[B]`; a discount is 0 if
+    the episode terminated, so all mass is at r. `probabilities` are `[B, N]`.
 
-    Each atom sums what reaches it in one order: on a CPU masses are added one after the other; on a GPU,
-    where scattered additions have no order, every atom looks at all masses.
+    The result is deterministic. On a CPU masses are added in order. On a GPU scattered additions have no
+    order, so a dense product is used there.
     """
     n = probabilities.shape[-1]
     spacing = (v_max - v_min) / (n - 1)
     atoms = torch.linspace(v_min, v_max, n, device=probabilities.device).to(probabilities)
     shifted_atoms = rewards.unsqueeze(-1) + discounts.unsqueeze(-1) * atoms
-    # clipped in units of atoms: rounding cannot leave the ends, where there is one neighbour
+    # clipped in units of atoms, so rounding cannot leave the range; at its ends there is one neighbour
     positions = ((shifted_atoms - v_min) / spacing).clamp_(0.0, n - 1.0)
     project = _project_dense if positions.device.type in ("cuda", "mps") else _project_sparse
     return project(positions, probabilities)
 
 
 def _project_sparse(positions: Tensor, masses: Tensor) -> Tensor:
-    """Each mass to the two atoms beside its place `positions`, `[B, N]`: N steps a row."""
-    lower_atom = positions.nan_to_num(0.0).floor_()  # an index, whatever came; its shares are NaN
+    """Scatter each mass to the two atoms next to its position, `[B, N]`, in N steps per row."""
+    lower_atom = positions.nan_to_num(0.0).floor_()  # a valid index even for NaN, whose shares stay NaN
     upper_mass = positions.sub_(lower_atom).mul_(masses)
     index = lower_atom.long()
     projected = torch.zeros_like(masses).scatter_add_(-1, index, masses - upper_mass)
@@ -48,7 +48,7 @@ def _project_sparse(positions: Tensor, masses: Tensor) -> Tensor:
 
 
 def _project_dense(positions: Tensor, masses: Tensor) -> Tensor:
-    """The same by one product of every atom's shares with the masses: N x N steps a row."""
+    """Compute the same as a product of the atoms' shares with the masses, in N x N steps per row."""
     index = torch.arange(masses.shape[-1], device=positions.device, dtype=positions.dtype)
     distances = (positions.unsqueeze(-2) - index.unsqueeze(-1)).abs_()  # [B, i, j]
     weights = distances.neg_().add_(1.0).clamp_(min=0.0)
@@ -58,8 +58,8 @@ def _project_dense(positions: Tensor, masses: Tensor) -> Tensor:
 def categorical_kl(logits: Tensor, target: Tensor) -> Tensor:
     """KL(m || softmax(logits)) = -sum_i m_i log p_i - H(m), both `[B, N]` -> `[B]`.
 
-    The cross-entropy of Bellemare et al. 2017, algorithm 1, less the entropy of the target, which has no
-    gradient: it is 0 where nothing is left to learn, as a priority should be (Hessel et al. 2018).
+    It is the cross-entropy of Bellemare et al. 2017, algorithm 1, minus the entropy of the target, which has
+    no gradient. Thus it is 0 when nothing is left to learn, as a priority should be (Hessel et al. 2018).
     """
     cross = -(target * torch.log_softmax(logits, -1)).sum(-1)
     entropy: Tensor = torch.special.entr(target).sum(-1)
@@ -72,7 +72,7 @@ def categorical_kl_gradient(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def quantile_midpoints(n: int, device: torch.device | None = None) -> Tensor:
-    """tau_i = (2 i + 1) / 2 N, i from 0: where the `n` quantiles are, `[N]` (Dabney et al. 2018, lemma 2)."""
+    """tau_i = (2 i + 1) / 2 N, i from 0: midpoints of `n` quantiles, `[N]` (Dabney et al. 2018, lemma 2)."""
     return (2.0 * torch.arange(n, device=device) + 1.0) / (2.0 * n)
 
 
@@ -80,7 +80,7 @@ def quantile_huber(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) -> Te
     """sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij) / kappa, u_ij = T_j - theta_i; `[B, N]`, `[B, M]` -> `[B]`.
 
     L(u) = u^2 / 2 up to |u| = kappa, kappa (|u| - kappa / 2) beyond (Dabney et al. 2018, equations 9 and
-    10). The sum is over the quantiles that learn, the mean over the targets, as in sb3-contrib.
+    10). The sum is over the learned quantiles, the mean over the targets, as in sb3-contrib.
     """
     u, weight = _quantile_errors(quantiles, targets)
     huber = functional.huber_loss(u, torch.zeros_like(u), reduction="none", delta=kappa)
@@ -94,7 +94,7 @@ def quantile_huber_gradient(quantiles: Tensor, targets: Tensor, kappa: float = 1
 
 
 def _quantile_errors(quantiles: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """u and its weights, `[B, i, j]`."""
+    """Return u and its weights, `[B, i, j]`."""
     tau = quantile_midpoints(quantiles.shape[-1], quantiles.device).unsqueeze(-1)
     u = targets.unsqueeze(-2) - quantiles.unsqueeze(-1)
     return u, (tau - (u < 0).to(u.dtype)).abs()

@@ -1,4 +1,4 @@
-"""What GRPO and its descendants improve a language model by, equal to TRL 1.16 where that has it."""
+"""Losses of GRPO and its variants for language models; equal to TRL 1.16's where TRL has them."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ CORRECTIONS = ("token_truncate", "token_mask", "sequence_truncate", "sequence_ma
 
 
 class GRPOTerms(NamedTuple):
-    """The loss of one batch and what it is made of; scalars, `total` with gradient."""
+    """The loss of one batch and its terms; scalars, `total` with gradient."""
 
     total: Tensor
     policy: Tensor  # without the penalty
     kl: Tensor  # mean over tokens; 0 without a reference
-    clip_low: Tensor  # part of the tokens (gspo: completions) whose ratio is below the range and whose A < 0
-    clip_high: Tensor  # above it, A > 0
+    clip_low: Tensor  # fraction of tokens (gspo: completions) with a ratio below the range and A < 0
+    clip_high: Tensor  # with a ratio above it and A > 0
 
 
 @dataclass(frozen=True)
 class GRPOLoss:
-    """The clipped surrogate of tokens, and a penalty for leaving a reference.
+    """The clipped surrogate of tokens, with a KL penalty towards a reference.
 
-    With r_t = pi(t) / pi_old(t), A the advantage of a completion, [.] what is clipped to
-    [1 - clip_eps, 1 + clip_eps_high], a token's loss is -min(r_t A, [r_t] A) + kl_coef KL_t and the batch's
+    With r_t = pi(t) / pi_old(t), A the advantage of a completion and [.] clipping to
+    [1 - clip_eps, 1 + clip_eps_high], a token's loss is -min(r_t A, [r_t] A) + kl_coef KL_t. The batch's is
 
     ======== ================================================================= ====================
     type     of tokens t of completions i                                      source
@@ -56,12 +56,12 @@ class GRPOLoss:
     Parameters
     ----------
     loss_type : one of `LOSS_TYPES`
-    clip_eps, clip_eps_high : the range of ratios; None: as far up as down
-    delta : ratios above it count as it where A < 0, >= 1 + clip_eps_high (arXiv:2505.07291)
-    kl_coef : weight of the penalty
+    clip_eps, clip_eps_high : range of the ratios; None: symmetric
+    delta : upper clip of ratios where A < 0, >= 1 + clip_eps_high (arXiv:2505.07291); None: no clip
+    kl_coef : weight of the KL penalty
     kl_estimator : of KL(pi || ref), d = log ref - log pi: k1 -d, k2 d^2 / 2, k3 e^d - d - 1 (Schulman 2020)
-    kl_correction : multiply it by the ratio, so that its gradient is KL's although others than pi drew the
-        tokens (DeepSeek-V3.2, arXiv:2512.02556). That of k1 is nothing but noise without.
+    kl_correction : multiply the estimate by the ratio, so its gradient is that of KL although another policy
+        sampled the tokens (DeepSeek-V3.2, arXiv:2512.02556). Without it the gradient of k1 is only noise.
     """
 
     loss_type: str = "dapo"
@@ -96,18 +96,18 @@ class GRPOLoss:
         max_length: int | None = None,
         tokens: Tensor | float | None = None,
     ) -> GRPOTerms:
-        """The loss of completions of different lengths.
+        """Compute the loss of completions of different lengths.
 
         Parameters
         ----------
-        log_probs : of each token, `[B, T]`, with gradient
-        old_log_probs : those when it was generated, `[B, T]`; None: the same
-        advantages : of each completion, `[B]`
-        mask : of the tokens that count, `[B, T]`
-        ref_log_probs : those of the reference, `[B, T]`; needed with `kl_coef`
-        weights : of the policy's loss, `[B, T]` or `[B, 1]`, from `importance_weights`
-        max_length : tokens that a completion may have, >= T; needed by dr_grpo
-        tokens : dapo, cispo: of all parts of the batch of an optimizer's step; None: those here
+        log_probs : log-probability of each token, `[B, T]`, with gradient
+        old_log_probs : log-probabilities at generation, `[B, T]`; None: equal to `log_probs`
+        advantages : advantage of each completion, `[B]`
+        mask : true for the tokens that count, `[B, T]`
+        ref_log_probs : log-probabilities of the reference, `[B, T]`; needed with `kl_coef`
+        weights : weights of the policy loss, `[B, T]` or `[B, 1]`, from `importance_weights`
+        max_length : maximum number of tokens in a completion, >= T; needed by dr_grpo
+        tokens : for dapo and cispo, token count over all parts of an optimizer step; None: those here
         """
         _require_shapes(log_probs, advantages, old_log_probs, mask, ref_log_probs, weights)
         if self.loss_type == "dr_grpo" and (max_length is None or max_length < mask.shape[1]):
@@ -116,7 +116,7 @@ class GRPOLoss:
                 f"at least the {mask.shape[1]} that are here"
             )
         is_counted, mask = mask.bool(), mask.to(log_probs.dtype)
-        # what is behind the mask may be anything, also what has no difference
+        # masked values may be anything, for example infinities, whose difference is NaN
         log_probs = torch.where(is_counted, log_probs, 0.0)
         old_masked = (
             log_probs.detach() if old_log_probs is None else torch.where(is_counted, old_log_probs, 0.0)
@@ -149,7 +149,7 @@ class GRPOLoss:
         return 1.0 - self.clip_eps, 1.0 + high
 
     def _policy(self, log_probs: Tensor, ratio: Tensor, token_advantages: Tensor) -> Tensor:
-        """Each token's; of gspo each completion's, `[B, 1]`."""
+        """Return the policy loss of each token; for gspo of each completion, `[B, 1]`."""
         low, high = self._clip_range
         if self.loss_type == "cispo":
             return -ratio.detach().clamp(max=high) * token_advantages * log_probs
@@ -158,7 +158,7 @@ class GRPOLoss:
         return -torch.min(free * token_advantages, clipped)
 
     def _clip_masks(self, ratio: Tensor, token_advantages: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the range of ratios holds a token back, below and above."""
+        """Return the masks of ratios that are clipped below and above."""
         low, high = self._clip_range
         if self.loss_type == "cispo":
             return torch.zeros_like(ratio), (ratio > high) & (token_advantages > 0)
@@ -175,7 +175,7 @@ class GRPOLoss:
     def _aggregate(
         self, token_losses: Tensor, mask: Tensor, max_length: int | None, tokens: Tensor | float | None
     ) -> Tensor:
-        """One number for the batch, `token_losses` `[B, T]` or `[B, 1]`."""
+        """Reduce `token_losses`, `[B, T]` or `[B, 1]`, to a scalar."""
         total = token_losses * mask
         if self.loss_type in ("grpo", "gspo"):
             return (total.sum(-1) / _lengths(mask)).mean()
@@ -194,19 +194,19 @@ def importance_weights(
     max_weight: float | None = 3.0,
     min_weight: float | None = None,
 ) -> Tensor:
-    """Weights for tokens that another program drew than the one that learns (Yao et al. 2025).
+    """Compute weights for tokens that another program sampled than the one that learns (Yao et al. 2025).
 
-    pi(t) / sampled(t) of each token `[B, T]`, or of each completion `[B, 1]`, the product over its tokens;
-    what is outside [min_weight, max_weight] is clamped (`*_truncate`) or weighs nothing (`*_mask`). A
-    log-probability that is not known, NaN, counts as equal.
+    The weight is pi(t) / sampled(t) per token, `[B, T]`, or the product over a completion's tokens, `[B, 1]`.
+    Weights outside [min_weight, max_weight] are clamped (`*_truncate`) or set to 0 (`*_mask`). Unknown
+    log-probabilities (NaN) count as equal.
 
     Parameters
     ----------
-    log_probs : when the completions came, by the model that learns, `[B, T]`
-    sampled_log_probs : by what drew them, `[B, T]`
-    mask : of the tokens that count, `[B, T]`
+    log_probs : log-probabilities under the learning model before its steps, `[B, T]`
+    sampled_log_probs : log-probabilities under the program that sampled them, `[B, T]`
+    mask : true for the tokens that count, `[B, T]`
     correction : one of `CORRECTIONS`
-    max_weight, min_weight : of a weight; None: any
+    max_weight, min_weight : bounds of a weight; None: no bound
     """
     if correction not in CORRECTIONS:
         raise ConfigError(f"correction={correction}, expected one of {', '.join(CORRECTIONS)}")
@@ -250,7 +250,7 @@ def _require_numbers(loss: GRPOLoss) -> None:
 
 
 def _require_shapes(log_probs: Tensor, advantages: Tensor, *tensors: Tensor | None) -> None:
-    """Nothing is stretched silently, but for weights of completions, `[B, 1]`."""
+    """Raise `ShapeError` for shapes that would broadcast, except weights of completions, `[B, 1]`."""
     *same_shaped, weights = tensors
     shape = log_probs.shape
     if log_probs.dim() != 2 or any(tensor is not None and tensor.shape != shape for tensor in same_shaped):
@@ -269,7 +269,7 @@ def _lengths(mask: Tensor) -> Tensor:
 
 
 def _mean(token_values: Tensor, mask: Tensor) -> Tensor:
-    """Over tokens, of `[B, 1]` over completions."""
+    """Return the mean over tokens, or for `[B, 1]` over completions."""
     if token_values.shape != mask.shape:
         return token_values.mean()
     return (token_values * mask).sum() / mask.sum().clamp(min=1.0)

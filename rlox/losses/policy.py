@@ -1,4 +1,4 @@
-"""What a policy is improved by, and how far it moved; all inputs `[B]`."""
+"""Policy losses, and measures of the policy's change; all inputs `[B]`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["clip_fraction", "clipped_surrogate", "kl_estimate", "policy_gradient
 
 
 def policy_gradient(log_probs: Tensor, advantages: Tensor) -> Tensor:
-    """-E[log pi(a|s) A], the advantage actor-critic's (Mnih et al. 2016, sec. 4); `[B]` -> scalar."""
+    """-E[log pi(a|s) A], the loss of advantage actor-critic (Mnih et al. 2016, sec. 4); `[B]` -> scalar."""
     _require_same_shapes(log_probs, advantages)
     return -(log_probs * advantages).mean()
 
@@ -30,19 +30,19 @@ def kl_estimate(log_ratio: Tensor) -> Tensor:
 
 
 def clip_fraction(log_ratio: Tensor, clip_eps: float) -> Tensor:
-    """E[|r - 1| > e], the part of the rows outside the clipping range; `[B]` -> scalar."""
+    """E[|r - 1| > e], the fraction of rows outside the clipping range; `[B]` -> scalar."""
     return ((log_ratio.exp() - 1.0).abs() > clip_eps).float().mean()
 
 
 def standardize(advantages: Tensor) -> Tensor:
-    """(A - mean) / (std + 1e-8) over `[B]`; a single advantage is returned as it is."""
+    """(A - mean) / (std + 1e-8) over `[B]`; a single advantage is returned unchanged."""
     if advantages.numel() < 2:
         return advantages
     return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
 
 
 def _require_same_shapes(log_probs: Tensor, advantages: Tensor) -> None:
-    """Nothing is stretched silently: `[B, 1]` beside `[B]` would be `[B, B]`."""
+    """Raise `ShapeError` for different shapes: `[B, 1]` and `[B]` would broadcast to `[B, B]`."""
     if log_probs.shape != advantages.shape:
         raise ShapeError(
             f"log-probabilities {list(log_probs.shape)} and advantages {list(advantages.shape)}: expected "

@@ -1,4 +1,4 @@
-"""PPO's objective, composed of the pure losses, and its gradient in closed form."""
+"""PPO's loss, composed of the pure losses, and its gradient in closed form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["PPOLoss", "PPOTerms", "Slopes"]
 
 
 class PPOTerms(NamedTuple):
-    """The loss of one minibatch and what it is made of; scalars, `total` with gradient."""
+    """The loss of one minibatch and its terms; scalars, `total` with gradient."""
 
     total: Tensor
     policy: Tensor
@@ -29,7 +29,7 @@ class PPOTerms(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """Gradients of a loss with respect to what a policy said, each `[B]`; None: 0."""
+    """Gradients of a loss with respect to a policy's outputs, each `[B]`; None: 0."""
 
     log_probs: Tensor
     entropy: Tensor | None
@@ -37,13 +37,13 @@ class Slopes(NamedTuple):
 
 
 class ScoringPolicy(Protocol):
-    """What `PPOLoss` needs of a policy."""
+    """The methods of a policy that `PPOLoss` calls."""
 
     def get_value(self, obs: Tensor) -> Tensor:
-        """V(obs), `[B]`."""
+        """Return V(obs), `[B]`."""
 
     def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probability and entropy, each `[B]`."""
+        """Return log-probability and entropy, each `[B]`."""
 
 
 class PPOLoss:
@@ -51,12 +51,12 @@ class PPOLoss:
 
     Parameters
     ----------
-    clip_eps : the ratio stays in [1 - clip_eps, 1 + clip_eps]
+    clip_eps : the ratio is clipped to [1 - clip_eps, 1 + clip_eps]
     vf_coef, ent_coef : weights of the value loss and the entropy bonus
-    max_grad_norm : kept for the caller, who clips gradients after `backward`
+    max_grad_norm : stored for the caller, who clips gradients after `backward`
     clip_vloss : clip the value update by `clip_eps` around the old value
 
-    `ConfigError` for numbers of another kind or below their range.
+    `ConfigError` for arguments of another type or below their range.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class PPOLoss:
         limit = math.inf if max_grad_norm is None else max_grad_norm
         require_numbers(clip_eps=clip_eps, vf_coef=vf_coef, ent_coef=ent_coef, max_grad_norm=limit)
         for name, value in (("clip_eps", clip_eps), ("max_grad_norm", limit)):
-            if not value >= 0.0:  # nor NaN
+            if not value >= 0.0:  # NaN fails too
                 raise ConfigError(f"{name}={value}, expected a number >= 0")
         if not isinstance(clip_vloss, bool):
             raise ConfigError(f"clip_vloss={clip_vloss!r}, expected True or False")
@@ -90,12 +90,12 @@ class PPOLoss:
         returns: Tensor,
         old_values: Tensor,
     ) -> tuple[Tensor, dict[str, float]]:
-        """Total loss (scalar, with gradient) and its parts as floats.
+        """Return the total loss (scalar, with gradient) and its parts as floats.
 
-        `obs` and `actions` are `[B, ...]`, the others `[B]`, as is what the policy returns; `ShapeError` for
-        what is no tensor and for other shapes, which would be broadcast; `ConfigError` where the policy lacks
-        a method, or only its values have a gradient. Keys: `policy_loss`, `value_loss`, `entropy`,
-        `approx_kl`, `clip_fraction`.
+        `obs` and `actions` are `[B, ...]`, the other inputs and the policy's outputs `[B]`. `ShapeError` for
+        values that are not tensors and for other shapes, which would broadcast. `ConfigError` if the policy
+        lacks a method, or if its values have a gradient and its log-probabilities do not. Keys:
+        `policy_loss`, `value_loss`, `entropy`, `approx_kl`, `clip_fraction`.
         """
         for method in ("get_logprob_and_entropy", "get_value"):
             if not callable(getattr(policy, method, None)):
@@ -140,7 +140,7 @@ class PPOLoss:
         returns: Tensor,
         old_values: Tensor,
     ) -> PPOTerms:
-        """The loss from what the policy says of a minibatch; all inputs `[B]`."""
+        """Compute the loss from the policy's outputs for a minibatch; all inputs `[B]`."""
         log_ratio = log_probs - old_log_probs
         policy = clipped_surrogate(log_ratio, advantages, self.clip_eps)
         value = (
@@ -164,11 +164,11 @@ class PPOLoss:
         returns: Tensor,
         old_values: Tensor,
     ) -> tuple[PPOTerms, Slopes]:
-        """`terms` and the gradient of the total in closed form, without a graph; all inputs `[B]`.
+        """Return `terms` and the total's gradient in closed form, without a graph; all inputs `[B]`.
 
         d/d log_prob = -A r / B where the surrogate is not clipped, else 0; d/d entropy = -ent_coef / B;
-        d/d V = 2 vf_coef (V - R) / B, or, where the clipped value error is the larger one, the same of
-        the clipped value inside the clipping range and 0 outside.
+        d/d V = 2 vf_coef (V - R) / B, or, where the clipped value error is larger, the same with the clipped
+        value inside the clipping range and 0 outside.
         """
         clip_eps, n = self.clip_eps, len(log_probs)
         log_ratio = log_probs - old_log_probs
@@ -192,7 +192,7 @@ class PPOLoss:
 def _value_terms(
     values: Tensor, returns: Tensor, old_values: Tensor | None, clip_eps: float, weight: float
 ) -> tuple[Tensor, Tensor]:
-    """The value loss and `weight * B` times its gradient with respect to `values`."""
+    """Return the value loss and `weight * B` times its gradient with respect to `values`."""
     error = values - returns
     if old_values is None:
         return error.square().mean(), error.mul_(2.0 * weight)
@@ -206,7 +206,7 @@ def _value_terms(
 
 
 def _require_shape(n_rows: int, tensors: Mapping[str, Tensor]) -> None:
-    """`ShapeError` unless each is a tensor `[rows]`."""
+    """Raise `ShapeError` unless each is a tensor `[n_rows]`."""
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             raise ShapeError(f"PPOLoss: {name} is {_describe(tensor)}, expected a tensor [{n_rows}]")

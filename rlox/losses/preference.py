@@ -1,4 +1,4 @@
-"""What a language model learns from pairs of completions by (Rafailov et al. 2023, arXiv:2305.18290)."""
+"""Losses of preference pairs of completions (DPO: Rafailov et al. 2023, arXiv:2305.18290)."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ PREFERENCE_LOSSES = ("sigmoid", "ipo", "hinge", "robust")
 
 
 class CompletionLogProbs(NamedTuple):
-    """Completions, of which each has the sum of its tokens' log-probabilities; `[B]` each."""
+    """Summed log-probabilities of completions, and their lengths; each `[B]`."""
 
     log_probs: Tensor
-    ref_log_probs: Tensor  # by the reference; 0: without one
-    lengths: Tensor  # tokens, which ipo divides by
+    ref_log_probs: Tensor  # of the reference; 0 without one
+    lengths: Tensor  # number of tokens, the divisor in ipo
 
 
 class DPOTerms(NamedTuple):
-    """The loss of one batch and what is told beside it; scalars, `total` with gradient."""
+    """The loss of one batch and its metrics; scalars, `total` with gradient."""
 
     total: Tensor
-    accuracy: Tensor  # part of the pairs whose chosen completion has the greater reward
+    accuracy: Tensor  # fraction of pairs whose chosen completion has the greater reward
     chosen: Tensor  # mean of beta (log pi - log ref), the implicit reward
     rejected: Tensor
 
     @property
     def margin(self) -> Tensor:
-        """How much greater the reward of the chosen ones is."""
+        """Mean reward of the chosen minus mean reward of the rejected completions."""
         return self.chosen - self.rejected
 
 
 @dataclass(frozen=True)
 class DPOLoss:
-    """The loss of pairs, z = beta ((log pi - log ref)(chosen) - (log pi - log ref)(rejected)).
+    """The loss of pairs, with z = beta ((log pi - log ref)(chosen) - (log pi - log ref)(rejected)).
 
     With e = `label_smoothing`:
 
@@ -49,13 +49,13 @@ class DPOLoss:
     - robust: (-(1 - e) log s(z) + e log s(-z)) / (1 - 2 e) (Chowdhury et al. 2024, arXiv:2403.00409)
     - hinge: max(0, 1 - z) (Liu et al. 2023, "RSO", arXiv:2309.06657)
     - ipo: (h - 1 / (2 beta))^2, h the difference of means over tokens (Azar et al. 2023, arXiv:2310.12036,
-      eq. 17, with means in place of sums as its authors do)
+      eq. 17, with means instead of sums, as its authors do)
 
     Parameters
     ----------
     loss_type : one of `PREFERENCE_LOSSES`
-    beta : how much leaving the reference costs
-    label_smoothing : part of the pairs that are the wrong way round, in [0, 0.5); sigmoid and robust
+    beta : strength of the penalty for moving away from the reference
+    label_smoothing : assumed fraction of pairs with swapped labels, in [0, 0.5); for sigmoid and robust
     """
 
     loss_type: str = "sigmoid"
@@ -78,7 +78,7 @@ class DPOLoss:
             )
 
     def __call__(self, chosen: CompletionLogProbs, rejected: CompletionLogProbs) -> DPOTerms:
-        """The mean over pairs; `ShapeError` where there are not as many of all."""
+        """Compute the mean loss over pairs; `ShapeError` unless all inputs have the same shape `[B]`."""
         shapes = [list(values.shape) for pair in (chosen, rejected) for values in pair]
         if any(len(shape) != 1 or shape != shapes[0] for shape in shapes):
             raise ShapeError(

@@ -1,4 +1,4 @@
-"""What RLOO improves a language model by (Ahmadian et al. 2024, arXiv:2402.14740)."""
+"""The loss of RLOO for language models (Ahmadian et al. 2024, arXiv:2402.14740)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ __all__ = ["rloo_loss"]
 def rloo_loss(
     log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor, clip_eps: float
 ) -> Tensor:
-    """PPO's clipped surrogate with a completion as one action, whose ratio is the product of its tokens'.
+    """Compute PPO's clipped surrogate with completions as actions, whose ratios are products over tokens.
 
-    Log-probabilities and `mask` of the tokens that count `[B, T]`, advantages of completions `[B]` -> scalar.
+    Log-probabilities and `mask` of the tokens that count are `[B, T]`, advantages of completions `[B]`;
+    returns a scalar.
     """
     is_same_shape = log_probs.dim() == 2 and log_probs.shape == old_log_probs.shape == mask.shape
     if not is_same_shape or advantages.shape != log_probs.shape[:1]:

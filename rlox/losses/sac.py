@@ -8,13 +8,13 @@ __all__ = ["soft_policy_loss", "temperature_loss"]
 
 
 def soft_policy_loss(log_prob: Tensor, q: Tensor, temperature: Tensor) -> Tensor:
-    """E[alpha log pi(a|s) - Q(s, a)], a drawn from pi (Haarnoja et al. 2018, arXiv:1812.05905, eq. 9)."""
+    """E[alpha log pi(a|s) - Q(s, a)], a sampled from pi (Haarnoja et al. 2018, arXiv:1812.05905, eq. 9)."""
     return (temperature * log_prob - q).mean()
 
 
 def temperature_loss(log_temperature: Tensor, log_prob: Tensor, target_entropy: float) -> Tensor:
-    """-log alpha E[log pi(a|s) + H], whose gradient raises alpha where the entropy is below H.
+    """-log alpha E[log pi(a|s) + H], whose gradient raises alpha if the entropy is below H.
 
-    Eq. 18 with log alpha in place of alpha in front, as its authors' code and Stable-Baselines3 have it.
+    It is eq. 18 with the factor log alpha instead of alpha, as in its authors' code and Stable-Baselines3.
     """
     return -log_temperature * (log_prob.detach() + target_entropy).mean()

@@ -1,4 +1,4 @@
-"""What the settings of a loss must be."""
+"""Checks of the settings of a loss."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["require_numbers"]
 
 
 def require_numbers(**arguments: Any) -> None:
-    """`ConfigError` unless each is a real number, NaN among them."""
+    """Raise `ConfigError` unless each argument is a real number; NaN is accepted."""
     for name, value in arguments.items():
         if not isinstance(value, Real) or isinstance(value, bool):
             raise ConfigError(f"{name}={value!r}, expected a number")

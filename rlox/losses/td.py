@@ -11,7 +11,7 @@ __all__ = ["critics_gradient", "critics_loss", "td_gradient", "td_loss", "td_tar
 def td_target(rewards: Tensor, discounts: Tensor, values: Tensor) -> Tensor:
     """R + gamma^m (1 - terminated) V(s_{t+m}), the m-step target (Sutton & Barto 2018, eq. 7.1); `[B]`.
 
-    `discounts` are gamma^m, 0 where the window ended in termination.
+    `discounts` are gamma^m, or 0 if the window ended in termination.
     """
     return rewards + discounts * values
 
@@ -28,7 +28,7 @@ def td_loss(q: Tensor, target: Tensor, kind: str, weights: Tensor | None = None)
 
 
 def td_gradient(q: Tensor, target: Tensor, kind: str, weights: Tensor | None = None) -> Tensor:
-    """d `td_loss` / d q: w clip(e, -1, 1) / B, or 2 w e / B of `mse`; `[B]`."""
+    """d `td_loss` / d q: w clip(e, -1, 1) / B for `huber`, 2 w e / B for `mse`; `[B]`."""
     error = q - target
     slope = error.clamp_(-1.0, 1.0) if kind == "huber" else error.mul_(2.0)
     if weights is not None:
@@ -39,7 +39,7 @@ def td_gradient(q: Tensor, target: Tensor, kind: str, weights: Tensor | None = N
 def critics_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
     """sum_i E[w (Q_i - y)^2] over critics with the same target (Fujimoto et al. 2018, algorithm 1).
 
-    `q` `[members, B]`, `target` `[B]`, `weights` `[B]` (1 without them) -> scalar.
+    `q` `[members, B]`, `target` `[B]`, `weights` `[B]` (default 1) -> scalar.
     """
     error = (q - target).square()
     return (error if weights is None else weights * error).mean(-1).sum()

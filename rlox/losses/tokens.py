@@ -1,4 +1,4 @@
-"""Log-probabilities of tokens, without arrays of all tokens of the vocabulary beside logits and gradient."""
+"""Log-probabilities of tokens, with no `[B, L, V]` arrays besides the logits and their gradient."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlox.errors import ConfigError, ShapeError
 
 __all__ = ["is_linear_output", "token_entropies", "token_log_probs"]
 
-MAX_BLOCK_LOGITS = 2**20  # numbers that are looked at at a time
+MAX_BLOCK_LOGITS = 2**20  # logits processed at a time
 
 
 def token_log_probs(
@@ -23,19 +23,19 @@ def token_log_probs(
     temperature: float = 1.0,
     overwrite: bool = False,
 ) -> Tensor:
-    """log softmax(logits[:, start : start + T] / temperature) of `tokens`.
+    """Return log softmax(logits[:, start : start + T] / temperature) of `tokens`.
 
     Parameters
     ----------
-    logits : `[B, L, V]`, with gradient or without
-    tokens : int64 `[B, T]`, each of which the logits of its column, counted from `start`, foretell
+    logits : `[B, L, V]`, with or without gradient
+    tokens : int64 `[B, T]`; column t is predicted by the logits at position `start + t`
     temperature : > 0
-    overwrite : write the gradient where the logits are, which nothing may read afterwards, so that no second
-        `[B, L, V]` is held; torch refuses where another function has kept the logits for its own gradient
+    overwrite : write the gradient over the logits, which nothing may read afterwards, to avoid a second
+        `[B, L, V]`; torch raises an error if another function saved the logits for its own gradient
 
-    Of a leaf that gradients are kept of the logits themselves would be lost: `overwrite` is not for those.
+    Do not use `overwrite` for a leaf tensor that requires a gradient: its values would be lost.
 
-    Returns float32 (float64 of float64) `[B, T]`. `ShapeError` where the sizes do not fit.
+    Returns float32 `[B, T]`, or float64 for float64 logits. `ShapeError` if the sizes do not fit.
     """
     _require_temperature(temperature)
     if (
@@ -53,7 +53,7 @@ def token_log_probs(
 
 
 def token_entropies(logits: Tensor, temperature: float = 1.0) -> Tensor:
-    """Entropies in nats of softmax(logits / temperature), `[B, L, V]` -> `[B, L]`, without gradient."""
+    """Return the entropies in nats of softmax(logits / temperature), `[B, L, V]` -> `[B, L]`, no gradient."""
     _require_temperature(temperature)
     if logits.dim() != 3:
         raise ShapeError(f"logits {list(logits.shape)}: expected [B, L, V]")
@@ -71,7 +71,7 @@ def _require_temperature(temperature: float) -> None:
 
 
 def _require_tokens(tokens: Tensor, vocab_size: int) -> None:
-    """Ids of a vocabulary; of those on a device, which is not waited for, only the dtype is looked at."""
+    """Check token ids; on a device only their dtype, since checking values would synchronise with it."""
     if tokens.dtype != torch.int64:
         raise ShapeError(f"tokens of {tokens.dtype}: expected token ids, int64")
     if tokens.device.type == "cpu" and tokens.numel():
@@ -84,7 +84,7 @@ def _require_tokens(tokens: Tensor, vocab_size: int) -> None:
 
 
 def is_linear_output(logits: Tensor) -> bool:
-    """Whether a linear layer made them: it keeps nothing of its output, gradients can be in their place."""
+    """Return whether a linear layer made the logits; its output is not saved and can be overwritten."""
     node = logits.grad_fn
     if node is not None and node.name() in ("UnsafeViewBackward0", "ViewBackward0"):
         node = node.next_functions[0][0]
@@ -92,7 +92,7 @@ def is_linear_output(logits: Tensor) -> bool:
 
 
 class _TokenLogProbs(torch.autograd.Function):
-    """d log p / d logits = (one-hot - p) / temperature, p from the logits again and their log-sum-exp."""
+    """d log p / d logits = (one-hot - p) / temperature; p is recomputed from logits and log-sum-exp."""
 
     @staticmethod
     def forward(
@@ -129,7 +129,7 @@ class _TokenLogProbs(torch.autograd.Function):
 
 
 def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What sums are taken in."""
+    """Return the dtype of sums."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
@@ -139,7 +139,7 @@ def _scale(logits: Tensor, temperature: float) -> Tensor:
 
 
 def _blocks(logits: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Parts of `[B, T]` of about `MAX_BLOCK_LOGITS` logits: whole sequences, or stretches of one."""
+    """Yield blocks of `[B, T]` with about `MAX_BLOCK_LOGITS` logits: whole sequences or parts of one."""
     batch, length, size = logits.shape
     block_rows = max(1, MAX_BLOCK_LOGITS // max(1, length * size))
     block_steps = max(1, length if length * size <= MAX_BLOCK_LOGITS else MAX_BLOCK_LOGITS // size)

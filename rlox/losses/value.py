@@ -1,4 +1,4 @@
-"""How far values are from their targets; all inputs `[B]`."""
+"""Losses of value estimates; all inputs `[B]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["clipped_value_loss", "value_loss"]
 
 
 def value_loss(values: Tensor, returns: Tensor) -> Tensor:
-    """E[(V - R)^2], without the factor 1/2 (as Stable-Baselines3); `[B]` -> scalar."""
+    """E[(V - R)^2], without the factor 1/2 (as in Stable-Baselines3); `[B]` -> scalar."""
     return (values - returns).square().mean()
 
 

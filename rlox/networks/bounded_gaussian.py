@@ -1,4 +1,4 @@
-"""Gaussians whose mean is bounded, as implicit Q-learning has them (Kostrikov et al. 2022)."""
+"""Gaussians with bounded mean, as in implicit Q-learning (Kostrikov et al. 2022)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0  # as in the authors' code
 
 
 class BoundedGaussianPolicy(nn.Module):
-    """Vectors of Normal(tanh(net(s)), std) with a deviation for each number, the same in all states.
+    """Vectors from Normal(tanh(net(s)), std), with one deviation per dimension, the same in all states.
 
-    The density is that of the Gaussian, which reaches beyond the bounds; only its mean keeps to [-1, 1].
+    The density is that of the unbounded Gaussian; only its mean is in [-1, 1].
 
     Parameters
     ----------
@@ -35,18 +35,18 @@ class BoundedGaussianPolicy(nn.Module):
         self.log_std = nn.Parameter(torch.zeros(act_dim))
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The mean, `[B, act_dim]`."""
+        """Return the mean, `[B, act_dim]`."""
         return inference_function(self.net)(obs).tanh()
 
     def std(self) -> Tensor:
-        """Of each number, `[act_dim]`."""
+        """Return the deviation of each dimension, `[act_dim]`."""
         return self.log_std.clamp(LOG_STD_MIN, LOG_STD_MAX).exp()
 
     def trace(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """log pi(a|s) `[B]` of `actions` `[B, act_dim]`, and what takes its gradient to the parameters.
+        """Return log pi(a|s) `[B]` of `actions` `[B, act_dim]`, and the backward function to the parameters.
 
-        With z = (a - mean) / std: d log pi = z / std d mean + (z^2 - 1) d log std, the latter where it is
-        not cut off.
+        With z = (a - mean) / std: d log pi = z / std d mean + (z^2 - 1) d log std, the latter only where
+        log std is not clipped.
         """
         net = trace(self.net, obs)
         mean, log_std = net.out.tanh(), self.log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)

@@ -1,4 +1,4 @@
-"""Action values of vectors, and how target networks follow."""
+"""Q(s, a) of action vectors, and the update of target networks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ActionValues", "QNetwork", "polyak_update", "q_values"]
 
 
 class QNetwork(nn.Module):
-    """Q(s, a) of a vector `a`: an MLP of the observation and the action beside each other.
+    """Q(s, a) of a vector `a`: an MLP of the concatenated observation and action.
 
     Parameters
     ----------
@@ -43,21 +43,21 @@ class QNetwork(nn.Module):
         self.net = mlp((obs_dim + act_dim, *widths, 1), activation)
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
-        """`[B, obs_dim]`, `[B, act_dim]` -> values `[B, 1]`."""
+        """Compute values: `[B, obs_dim]`, `[B, act_dim]` -> `[B, 1]`."""
         value: Tensor = self.net(torch.cat([obs, action], -1))
         return value
 
 
 def q_values(critics: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
-    """Q_i(s, a) of several critics: `[B, obs_dim]`, vectors `[B, act_dim]` -> `[members, B]`."""
+    """Return Q_i(s, a) of several critics: `[B, obs_dim]`, vectors `[B, act_dim]` -> `[members, B]`."""
     values: Tensor = critics(torch.cat([obs, actions], -1))
     return values.squeeze(-1)
 
 
 class ActionValues(Traced):
-    """`q_values` and the ways back, to the critics and to the actions.
+    """`q_values` with backward passes to the critics' parameters and to the actions.
 
-    `members`: only so many critics, the first, of which nothing is learned.
+    `members`: use only this many critics, the first ones, which are then not trained.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class ActionValues(Traced):
         self.out = self._traced.out.squeeze(-1)
 
     def learn(self, gradient: Tensor) -> None:
-        """The critics' gradients, for `gradient` `[members, B]`."""
+        """Write the critics' gradients, for `gradient` `[members, B]`."""
         self._traced.learn(gradient.unsqueeze(-1))
 
     def back(self, gradient: Tensor) -> Tensor:
-        """The gradient of the actions, `[B, act_dim]`."""
+        """Return the gradient of the actions, `[B, act_dim]`."""
         return self._traced.back(gradient.unsqueeze(-1))[:, self._obs_dim :]
 
 
@@ -83,8 +83,8 @@ class ActionValues(Traced):
 def polyak_update(source: nn.Module, target: nn.Module, tau: float) -> None:
     """target <- (1 - tau) target + tau source, parameter by parameter, in place; `tau` from 0 to 1.
 
-    `ConfigError` for another `tau` and for what is no module, `ShapeError` for parameters of other shapes,
-    dtypes or devices.
+    Raises `ConfigError` for another `tau` and for objects that are not modules, `ShapeError` for parameters
+    of different shapes, dtypes or devices.
     """
     if not isinstance(tau, Real) or not 0.0 <= tau <= 1.0:
         raise ConfigError(f"polyak_update: tau={tau!r}, expected a number from 0 to 1")

@@ -16,9 +16,9 @@ __all__ = ["DuelingMLP"]
 class DuelingMLP(nn.Module):
     """Q(s, a) = V(s) + A(s, a) - mean over a' of A(s, a') (equation 9).
 
-    All hidden layers but the last are shared; each stream has one of the last width. With `atoms` there are
-    so many numbers of each action, each of them dueling by itself (Hessel et al. 2018, "Integrated agent");
-    with `sigma` all linear layers are noisy.
+    All hidden layers but the last are shared; each stream has its own last hidden layer. With `atoms` each
+    action has this many outputs, and the equation applies to each of them (Hessel et al. 2018, "Integrated
+    agent"). With `sigma` all linear layers are noisy.
     """
 
     def __init__(
@@ -48,9 +48,10 @@ class DuelingMLP(nn.Module):
         self._noise_sizes = [noise_size(net) for net in (self.shared, self.value, self.advantage)]
 
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Q-values `[..., n_actions]` for `obs` `[..., obs_dim]`; with atoms `[..., n_actions * atoms]`.
+        """Return the Q-values `[..., n_actions]` for `obs` `[..., obs_dim]`.
 
-        `noise` has the factors of the noisy layers: shared, value, advantage.
+        With atoms they are `[..., n_actions * atoms]`. `noise` has the factors of the noisy layers: shared,
+        value, advantage.
         """
         noises = (None, None, None) if noise is None else torch.split(noise, self._noise_sizes)
         features = apply_with_noise(self.shared, obs, noises[0])

@@ -1,7 +1,7 @@
-"""What makes features of observations with images in them: a convolutional network for each image.
+"""Encoders of observations with images: a convolutional network for each image.
 
-Rows of bytes come in (`rlox.envs.spaces`) and become floating-point numbers here, on the device. Pixels are
-divided by the greatest value that their space allows, 255 of a picture.
+Inputs are rows of bytes (`rlox.envs.spaces`), which are converted to floating-point numbers here, on the
+device. Pixels are divided by the greatest value that their space allows, usually 255.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ __all__ = [
 ]
 
 
-# Where the pixels of an image lie side by side, with all their channels, Nature takes four fifths of the time
-# forwards and back (PPO, 84 x 84 x 4) and IMPALA two thirds.
+# With channels_last memory, forward and backward passes take four fifths of the time with Nature
+# (PPO, 84 x 84 x 4) and two thirds with IMPALA.
 CHANNELS_LAST = torch.channels_last
 
 
 class ImageSpec(NamedTuple):
-    """An image as networks take it: `[H, W]`, `[H, W, C]` or `[C, H, W]`, or K frames of such."""
+    """The layout of an image: `[H, W]`, `[H, W, C]` or `[C, H, W]`, or K frames of one of these."""
 
     shape: tuple[int, ...]
     channels_first: bool
-    max_value: float  # what its pixels are divided by
+    max_value: float  # divisor of the pixels
 
     @property
     def planes(self) -> tuple[int, int, int]:
-        """Channels, of all frames together, height and width."""
+        """Channels (of all frames together), height and width."""
         if len(self.shape) == 2:
             return 1, self.shape[0], self.shape[1]
         frames = self.shape[0] if len(self.shape) == 4 else 1
@@ -55,7 +55,7 @@ class ImageSpec(NamedTuple):
         return frames * channels, height, width
 
     def to_images(self, pixels: Tensor) -> Tensor:
-        """`[B, size]` as they lie in a row, as a view or a copy `[B, C, H, W]`."""
+        """Return pixels `[B, size]`, as rows contain them, as a view or copy `[B, C, H, W]`."""
         images = pixels.reshape(len(pixels), *self.shape)
         if len(self.shape) == 2:
             return images.unsqueeze(1)
@@ -65,7 +65,7 @@ class ImageSpec(NamedTuple):
 
 
 def nature_cnn(channels: int) -> nn.Sequential:
-    """Three convolutions, of 8x8, 4x4 and 3x3 (Mnih et al. 2015, "Model architecture")."""
+    """Return three convolutions of 8x8, 4x4 and 3x3 (Mnih et al. 2015, "Model architecture")."""
     return nn.Sequential(
         nn.Conv2d(channels, 32, 8, 4),
         nn.ReLU(),
@@ -78,7 +78,7 @@ def nature_cnn(channels: int) -> nn.Sequential:
 
 
 def small_cnn(channels: int) -> nn.Sequential:
-    """Three convolutions of 2x2, for grids of a few cells (as for MiniGrid's 7x7 in its documentation)."""
+    """Return three convolutions of 2x2, for grids of a few cells (as MiniGrid documents for 7x7)."""
     return nn.Sequential(
         nn.Conv2d(channels, 16, 2),
         nn.ReLU(),
@@ -99,13 +99,13 @@ class Residual(nn.Module):
         self.second = nn.Conv2d(channels, channels, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`[B, channels, H, W]` to the same."""
+        """Compute `[B, channels, H, W]` from the same shape."""
         residual: Tensor = self.second(torch.relu(self.first(torch.relu(x))))
         return x + residual
 
 
 def impala_cnn(channels: int) -> nn.Sequential:
-    """Three sections of a convolution, a pooling, two residual blocks (Espeholt et al. 2018, figure 3)."""
+    """Return three sections: convolution, pooling, two residual blocks (Espeholt et al. 2018, figure 3)."""
     layers: list[nn.Module] = []
     for width in (16, 32, 32):
         layers += [
@@ -119,11 +119,11 @@ def impala_cnn(channels: int) -> nn.Sequential:
 
 
 class ConvolutionSpec(NamedTuple):
-    """A kind of network for images."""
+    """A type of convolutional network."""
 
     make: Callable[[int], nn.Sequential]
-    min_size: int  # height and width that it takes
-    features: int  # of the linear layer behind it, unless they are said
+    min_size: int  # minimum height and width of images
+    features: int  # default width of the linear layer after it
 
 
 CONVOLUTIONS = {
@@ -134,17 +134,17 @@ CONVOLUTIONS = {
 
 
 class Encoder(nn.Module):
-    """Rows `[..., dim]` of bytes to features `[..., features]`: the numbers as they are, then each image's.
+    """Maps rows `[..., dim]` of bytes to features `[..., features]`: first the numbers, then each image's.
 
     Parameters
     ----------
-    numbers : float32 numbers that a row begins with
-    images : the images behind them, in turn
-    kinds : of each picture's network, of `CONVOLUTIONS`, or `mlp`: its pixels as they are
-    features : of the linear layer with ReLU behind each network; None: as many as is usual for its kind
+    numbers : number of float32 values at the start of a row
+    images : the images after them, in order
+    kinds : each image's network, one of `CONVOLUTIONS`, or `mlp`: its pixels without a network
+    features : width of the linear layer with ReLU after each network; None: the default of the network
     """
 
-    highs: Tensor  # [pictures], what pixels are divided by: saved, as weights say nothing of it
+    highs: Tensor  # [images], divisors of the pixels; saved, as the weights do not contain them
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class Encoder(nn.Module):
         self.features = numbers + sum(width for _, width in nets)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """`[..., dim]` uint8 to `[..., features]`."""
+        """Encode `[..., dim]` uint8 as `[..., features]`."""
         if rows.dtype != torch.uint8 or rows.shape[-1] != self.dim:
             raise ShapeError(
                 f"rows of shape {tuple(rows.shape)} {rows.dtype}, expected [..., {self.dim}] torch.uint8, as "
@@ -172,7 +172,7 @@ class Encoder(nn.Module):
         flat = rows.reshape(-1, self.dim)
         kind = next((p.dtype for p in self.parameters()), torch.float32)
         features = []
-        if self._number_bytes:  # a copy, as four bytes in a row need not lie where a number may
+        if self._number_bytes:  # a copy: the bytes may not be aligned for float32
             numbers = flat[:, : self._number_bytes].clone(memory_format=torch.contiguous_format)
             features.append(numbers.view(torch.float32).to(kind))
         pixels = torch.split(flat[:, self._number_bytes :], self._image_sizes, -1)
@@ -184,9 +184,9 @@ class Encoder(nn.Module):
         return torch.cat(features, -1).view(*rows.shape[:-1], self.features)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        """Weights for pixels that are divided by the same; `ConfigError` for those of other ones.
+        """Load weights for the same divisors of pixels; raise `ConfigError` for others.
 
-        Those of target networks do not say it: they come with others that do.
+        Weights of target networks lack the divisors; they come with other weights that have them.
         """
         name, own_highs = f"{prefix}highs", self.highs.tolist()
         saved_highs = state_dict.get(name, self.highs)
@@ -199,7 +199,7 @@ class Encoder(nn.Module):
 
 
 def _image_network(image: ImageSpec, kind: str, features: int | None) -> tuple[nn.Module, int]:
-    """The network of a picture `[B, C, H, W]`, and how many features it gives."""
+    """Return the network of an image `[B, C, H, W]`, and its number of features."""
     if kind == "mlp":
         return nn.Flatten(), math.prod(image.shape)
     convolutions, size = _convolutions(image, kind, features)
@@ -209,13 +209,13 @@ def _image_network(image: ImageSpec, kind: str, features: int | None) -> tuple[n
 
 
 def _convolutions(image: ImageSpec, kind: str, features: int | None) -> tuple[nn.Sequential, int]:
-    """What a linear layer of so many features comes behind."""
+    """Return the convolutions before the linear layer, and that layer's width."""
     spec = CONVOLUTIONS[kind]
     return spec.make(image.planes[0]), features or spec.features
 
 
 def _flattened_size(convolutions: nn.Sequential, image: ImageSpec) -> int:
-    """How many numbers convolutions make of a picture."""
+    """Return the number of values that convolutions compute for an image."""
     device = next(convolutions.parameters()).device
     with torch.no_grad():
         out: Tensor = convolutions(torch.zeros(1, *image.planes, device=device))
@@ -223,7 +223,7 @@ def _flattened_size(convolutions: nn.Sequential, image: ImageSpec) -> int:
 
 
 def init_orthogonal_encoder(encoder: Encoder) -> None:
-    """Orthogonal weights of gain sqrt 2 and zero biases, as PPO has them for images (Huang et al. 2022)."""
+    """Set orthogonal weights of gain sqrt 2 and zero biases, as PPO does for images (Huang et al. 2022)."""
     for layer in encoder.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.orthogonal_(layer.weight, math.sqrt(2))
@@ -234,10 +234,10 @@ def init_orthogonal_encoder(encoder: Encoder) -> None:
 def encoder_cost(
     numbers: int, images: Sequence[ImageSpec], kinds: Sequence[str], features: int | None = None
 ) -> EncoderCost:
-    """What the encoder of these arguments takes, before there is one: its linear layers may be huge."""
+    """Return the cost of the encoder with these arguments without building it: it may be huge."""
     pixels = sum(math.prod(image.shape) for image in images)
     sizes, parameters, width = [4 * numbers + pixels], 0, numbers
-    with torch.random.fork_rng(devices=[]):  # the weights here are nobody's
+    with torch.random.fork_rng(devices=[]):  # temporary weights; keep the generator's state
         for image, kind in zip(images, kinds, strict=True):
             if kind == "mlp":
                 sizes.append(math.prod(image.shape))
@@ -253,7 +253,7 @@ def encoder_cost(
 
 
 def _layer_sizes(convolutions: nn.Sequential, image: ImageSpec) -> list[int]:
-    """How many numbers each layer makes of a picture."""
+    """Return the number of values that each layer computes for an image."""
     sizes: list[int] = []
     for layer in convolutions.modules():
         if not list(layer.children()):
@@ -263,26 +263,26 @@ def _layer_sizes(convolutions: nn.Sequential, image: ImageSpec) -> list[int]:
 
 
 class EncodedNetwork(nn.Module):
-    """A network, perhaps with noise, behind an encoder."""
+    """A network, perhaps noisy, after an encoder."""
 
     def __init__(self, encoder: nn.Module, net: nn.Module) -> None:
         super().__init__()
         self.encoder, self.net = encoder, net
 
     def forward(self, rows: Tensor, noise: Tensor | None = None) -> Tensor:
-        """The network of what the encoder makes of rows `[..., dim]`."""
+        """Compute the network's outputs for the encoded rows `[..., dim]`."""
         return apply_with_noise(self.net, self.encoder(rows), noise)
 
 
 def add_encoder(encoder: Encoder | None, net: Any) -> Any:
-    """`net` behind an encoder of its own; itself where there is none. Layers in a row stay so."""
+    """Return `net` after its own encoder, or `net` itself without one; an `nn.Sequential` stays one."""
     if encoder is None:
         return net
     return nn.Sequential(encoder, *net) if type(net) is nn.Sequential else EncodedNetwork(encoder, net)
 
 
 class EncodedEnsemble(EnsembleMLP):
-    """The members of `ensemble` behind one encoder, which all of them train."""
+    """The members of `ensemble` after one shared encoder, which all of them train."""
 
     def __init__(self, encoder: Encoder, ensemble: EnsembleMLP) -> None:
         nn.Module.__init__(self)
@@ -291,15 +291,15 @@ class EncodedEnsemble(EnsembleMLP):
         self.activation = ensemble.activation
 
     def forward(self, x: Tensor, members: int | None = None) -> Tensor:
-        """Rows `[B, dim]` to `[members, B, out]`."""
+        """Compute `[members, B, out]` from rows `[B, dim]`."""
         return super().forward(self.encoder(x), members)
 
     def trace(self, x: Tensor, members: int | None = None) -> Traced:
-        """`forward`, and its gradients by autograd."""
+        """Return `forward` with gradients by autograd."""
         return Graph(lambda rows: self(rows, members), x, self.parameters())
 
     def trace_vectors(self, obs: Tensor, actions: Tensor, members: int | None = None) -> Traced:
-        """Of rows `[B, dim]` beside vectors `[B, act_dim]`, to which its `back` goes."""
+        """Trace rows `[B, dim]` with vectors `[B, act_dim]`; `back` returns the gradient of the vectors."""
         ensemble_forward = super().forward
         return Graph(
             lambda action_tensor: ensemble_forward(

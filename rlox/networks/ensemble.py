@@ -1,4 +1,4 @@
-"""Several networks of one shape in one pass."""
+"""Ensembles of networks of the same shape, computed in one pass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["EnsembleMLP"]
 
 
 class EnsembleMLP(nn.Module):
-    """`members` MLPs `sizes[0] -> ... -> sizes[-1]`, each as `mlp` makes them, with no parameter in common.
+    """`members` MLPs `sizes[0] -> ... -> sizes[-1]`, each as made by `mlp`, without shared parameters.
 
     Weights of layer i are `weights[i]` `[members, out, in]` and `biases[i]` `[members, out]`, so that a
     layer of all members is one batched product: with small networks a call costs more than its
@@ -38,16 +38,16 @@ class EnsembleMLP(nn.Module):
         self.activation = ACTIVATIONS[activation]()
 
     def forward(self, x: Tensor, members: int | None = None) -> Tensor:
-        """`[B, in]`, the same for all members -> `[members, B, out]`; `members`: only so many, the first."""
+        """Compute `[members, B, out]` from `[B, in]`, the same for all; `members`: only the first ones."""
         x = x.expand(len(self.weights[0]) if members is None else members, *x.shape)
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = affine(self.activation(x) if i else x, weight[:members], bias[:members])
         return x
 
     def trace(self, x: Tensor, members: int | None = None) -> Traced:
-        """`forward` and its gradients, written out where the activation's are known.
+        """Return `forward` with hand-written gradients if the activation is in `FUSED`, else by autograd.
 
-        Of some of the `members` nothing is learned.
+        With `members`, parameters are not trained.
         """
         is_plain = type(self) is EnsembleMLP and type(self.activation) in FUSED
         if not is_plain or any(is_hooked(m) for m in (self, *self._modules.values()) if m is not None):
@@ -55,8 +55,8 @@ class EnsembleMLP(nn.Module):
         return Layers(x, *self._member_parameters(members), type(self.activation))
 
     def _member_parameters(self, members: int | None) -> tuple[list[Tensor], list[Tensor]]:
-        """Weights and biases of the first members; of all the parameters themselves, which can learn."""
-        # not the lists themselves, which look each of their parameters up by name
+        """Return weights and biases of the first members; of all members the parameters themselves."""
+        # `_parameters`, because a ParameterList looks up each parameter by name
         parts: list[dict[str, Any]] = [self.weights._parameters, self.biases._parameters]
         weights, biases = ([p if members is None else p[:members] for p in part.values()] for part in parts)
         return weights, biases

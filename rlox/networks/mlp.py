@@ -40,7 +40,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 def mlp(sizes: Sequence[int], activation: str = "tanh") -> nn.Sequential:
-    """Linear layers `sizes[0] -> ... -> sizes[-1]` with `activation` between them, none at the end."""
+    """Return linear layers `sizes[0] -> ... -> sizes[-1]` with `activation` between them, none at the end."""
     require_activation(activation)
     layers: list[nn.Module] = []
     for i, (inputs, outputs) in enumerate(pairwise(sizes)):
@@ -51,15 +51,15 @@ def mlp(sizes: Sequence[int], activation: str = "tanh") -> nn.Sequential:
 
 
 def require_activation(name: str) -> None:
-    """`ConfigError` for one that no network here has."""
+    """Raise `ConfigError` for an unknown activation."""
     if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ConfigError(f"activation={name!r}: expected one of {', '.join(ACTIVATIONS)}")
 
 
 def resolve_widths(hidden: int, net_arch: Sequence[int] | None, **sizes: int) -> tuple[int, ...]:
-    """The hidden widths: `net_arch`, or `hidden` twice; `ConfigError` for a width or size that is none.
+    """Return the hidden widths: `net_arch`, or `hidden` twice; raise `ConfigError` for an invalid number.
 
-    `sizes` are what else the network is made of, by its name.
+    `sizes` are further sizes to check, by name.
     """
     for name, size in {"hidden": hidden, **sizes}.items():
         if not _is_width(size):
@@ -68,7 +68,7 @@ def resolve_widths(hidden: int, net_arch: Sequence[int] | None, **sizes: int) ->
 
 
 def parse_widths(name: str, value: Sequence[int]) -> tuple[int, ...]:
-    """What was given as hidden widths by this name; `ConfigError` for what is none."""
+    """Return the hidden widths given as argument `name`; raise `ConfigError` if they are invalid."""
     is_list = isinstance(value, Iterable) and not isinstance(value, str)
     if not is_list or not all(map(_is_width, widths := tuple(value))):
         raise ConfigError(f"{name}={value!r}: expected hidden widths, whole numbers, as in [64, 64]")
@@ -80,11 +80,11 @@ def _is_width(value: object) -> bool:
 
 
 def inference_function(net: nn.Module) -> Callable[[Tensor], Tensor]:
-    """`net` as a plain function for many small calls without gradients.
+    """Return `net` as a plain function for many small calls without gradients.
 
-    Skips module dispatch, which costs as much as the arithmetic at the batch sizes of collection,
-    and applies activations in place; the same kernels on the same weights, so the same bits. A net
-    of other layers than `mlp` makes, or with hooks, comes back as it is.
+    It skips module dispatch, which costs as much as the arithmetic at the batch sizes of collection,
+    and applies activations in place. It uses the same kernels and weights, so results are bit-identical.
+    A net with other layers than `mlp` makes, or with hooks, is returned as it is.
     """
     layers = _plain_layers(net)
     if layers is None:
@@ -101,13 +101,13 @@ def inference_function(net: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 def trace(net: nn.Module, x: Tensor) -> Traced:
-    """`net(x)` for `x` `[B, in]`, and its gradients, written out where `net` is of such layers."""
+    """Return `net(x)` for `x` `[B, in]` with its gradients, hand-written if `mlp` made `net`."""
     layers = _plain_layers(net)
     return Graph(net, x, net.parameters()) if layers is None else Layers(x, *layers)
 
 
 def _plain_layers(net: nn.Module) -> tuple[list[Tensor], list[Tensor], type[nn.Module]] | None:
-    """Weights, biases and activation of a net as `mlp` makes them, of those that can be fused."""
+    """Return weights, biases and activation of a net made by `mlp`, if its activation is in `FUSED`."""
     if type(net) is not nn.Sequential:
         return None
     layers = list(net._modules.values())
@@ -120,17 +120,17 @@ def _plain_layers(net: nn.Module) -> tuple[list[Tensor], list[Tensor], type[nn.M
     for i, layer in enumerate(layers):
         if type(layer) is not kinds[i % 2] or is_hooked(layer):
             return None
-    # not `layer.weight`: an attribute of a module is looked up in four places
+    # `_parameters`, because attribute access on a module searches four places
     parameters: list[dict[str, Any]] = [layer._parameters for layer in layers[::2]]
     weights, biases = ([p[name] for p in parameters] for name in ("weight", "bias"))
-    # without a bias, or with a layer that is there twice and learns from both
+    # a bias is missing, or a layer occurs twice and would learn from both
     if len({id(p) for p in (*weights, *biases) if p is not None}) < len(layers) + 1:
         return None
     return weights, biases, kinds[1]
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Whether somebody wants to know when the module is called, or when its parameters get gradients."""
+    """Return whether the module has hooks, or its parameters have gradient hooks."""
     for parameter in module._parameters.values():
         if parameter is not None and parameter._backward_hooks:
             return True
@@ -143,7 +143,7 @@ def is_hooked(module: nn.Module) -> bool:
 
 
 def orthogonal_init(net: nn.Sequential, head_gain: float) -> None:
-    """Orthogonal weights (gain sqrt 2, `head_gain` for the last layer) and zero biases.
+    """Set orthogonal weights (gain sqrt 2, `head_gain` for the last layer) and zero biases.
 
     Saxe et al. 2014; the gains are those of the PPO implementation of OpenAI Baselines.
     """
@@ -156,7 +156,7 @@ def orthogonal_init(net: nn.Sequential, head_gain: float) -> None:
 
 @torch.no_grad()
 def init_weights(module: M, seed: int, orthogonal: bool = False) -> M:
-    """`module` with the weights that its linear layers have at the start of a run: `initial_weights`."""
+    """Set the linear layers to the initial weights of a run (`initial_weights`); return the module."""
     parameters = dict(module.named_parameters())
     shapes = [(name, tuple(p.shape)) for name, p in parameters.items()]
     for name, values in initial_weights(shapes, seed, orthogonal):

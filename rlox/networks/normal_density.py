@@ -12,6 +12,6 @@ LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def log_normal(x: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
-    """Log density of Normal(mean, exp(log_std)) at x, elementwise."""
+    """Return the log density of Normal(mean, exp(log_std)) at x, elementwise."""
     z = (x - mean) * (-log_std).exp()
     return -0.5 * z.square() - log_std - LOG_SQRT_2PI

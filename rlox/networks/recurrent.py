@@ -1,4 +1,4 @@
-"""Recurrent layers over whole sequences, in which episodes begin and end."""
+"""Recurrent layers over whole sequences that contain ends of episodes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rlox.devices import to_device
 
 __all__ = ["RNNS", "RecurrentLayers", "SubSequences", "split_sequences"]
 
-# What torch says of weights that cuDNN has to copy together at each call.
+# torch's warning about weights that cuDNN has to copy into one block at each call.
 WEIGHTS_WARNING = "RNN module weights are not part of single contiguous chunk of memory"
 
 
 class _FixedWeightsRNN(nn.RNNBase):
-    """Layers whose weights stay where they are: in the optimizer's vector, which learns for them."""
+    """Recurrent layers whose weights stay in the memory of the optimizer's vector."""
 
     def flatten_parameters(self) -> None:
-        """Nothing; torch calls it when a module is moved, and on a GPU would give the weights new memory."""
+        """Do nothing; torch calls this when a module is moved, and on a GPU would reallocate the weights."""
 
 
 class _LSTM(_FixedWeightsRNN, nn.LSTM):
@@ -38,23 +38,23 @@ RNNS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": _LSTM, "gru": _GRU}
 
 
 class SubSequences(NamedTuple):
-    """How `N` sequences of `T` rows fall into `K` pieces that no episode begins in.
+    """The division of `N` sequences of `T` rows into `K` sub-sequences without an episode start inside.
 
-    Rows are numbered in time-major order, t*N + n. Packed rows are those of all pieces' first steps,
-    then of their second ones, and so on, the longest piece first: what torch's recurrent layers run
-    through without a row of padding.
+    Rows are numbered in time-major order, t*N + n. Packed rows are the first steps of all sub-sequences,
+    then their second steps, and so on, the longest sub-sequence first. This is the order in which torch's
+    recurrent layers process them without padding.
     """
 
-    source_rows: Tensor  # [T*N] int64: the row that each packed row is
-    packed_rows: Tensor  # [T*N] int64: where each row is packed
-    batch_sizes: Tensor  # [L] int64, on the CPU: how many pieces have a step l
-    envs: Tensor  # [K] int64: the sequence that each piece is of
+    source_rows: Tensor  # [T*N] int64: the row of each packed row
+    packed_rows: Tensor  # [T*N] int64: the packed position of each row
+    batch_sizes: Tensor  # [L] int64, on the CPU: how many sub-sequences have a step l
+    envs: Tensor  # [K] int64: the sequence that each sub-sequence belongs to
     is_continued: Tensor  # [K, 1] bool: begins with its sequence's state, not with a new episode's
-    last_rows: Tensor  # [K] int64: the row that each piece ends with
+    last_rows: Tensor  # [K] int64: the last row of each sub-sequence
 
 
 def split_sequences(is_first: NDArray[np.bool_], device: torch.device | str = "cpu") -> SubSequences:
-    """The pieces of sequences in which `is_first` `[T, N]` marks the first row of each episode."""
+    """Split sequences where `is_first` `[T, N]` marks the first row of each episode."""
     n_steps, n_envs = is_first.shape
     is_start = is_first.T.copy()
     is_start[:, 0] = True
@@ -85,28 +85,28 @@ def split_sequences(is_first: NDArray[np.bool_], device: torch.device | str = "c
 
 
 class RecurrentLayers(nn.Module):
-    """LSTM or GRU layers, as torch has them, whose state is one row of numbers for each sequence.
+    """LSTM or GRU layers of torch, with a state of one row of numbers per sequence.
 
-    A state is `[N, state_size]` float32; zeros begin an episode. A row has the hidden numbers of all
-    layers, then, of an LSTM, their cells.
+    A state is `[N, state_size]` float32; zeros begin an episode. A row has the hidden values of all
+    layers, followed by the cells of an LSTM.
 
     Parameters
     ----------
     kind : `lstm` or `gru`
-    inputs : length of what it is given at each step
-    hidden : numbers that each layer gives
-    layers : layers on top of one another
+    inputs : length of the input at each step
+    hidden : width of each layer
+    layers : number of stacked layers
     """
 
     def __init__(self, kind: str, inputs: int, hidden: int, layers: int = 1) -> None:
         super().__init__()
-        warnings.filterwarnings("ignore", WEIGHTS_WARNING)  # the remedy that it names is the above
+        warnings.filterwarnings("ignore", WEIGHTS_WARNING)  # its remedy is disabled above
         self.rnn = RNNS[kind](inputs, hidden, layers)
         self._parts = (2 if kind == "lstm" else 1, layers, hidden)
         self.state_size = self._parts[0] * layers * hidden
 
     def orthogonal_init(self) -> None:
-        """Orthogonal weights (gain 1) and zero biases.
+        """Set orthogonal weights (gain 1) and zero biases.
 
         As in "The 37 implementation details of PPO" (Huang et al. 2022), LSTM 1.
         """
@@ -117,15 +117,15 @@ class RecurrentLayers(nn.Module):
                 nn.init.zeros_(parameter)
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """One step of every sequence: `x` `[N, inputs]` -> `[N, hidden]`, and the states after it."""
+        """Compute one step of every sequence: `x` `[N, inputs]` -> `[N, hidden]`, and the next states."""
         out, next_state = self.rnn(x.unsqueeze(0), self._to_rnn_state(state))
         return out.squeeze(0), self._to_row(next_state)
 
     def forward(self, x: Tensor, state: Tensor, subsequences: SubSequences) -> tuple[Tensor, Tensor]:
-        """Whole sequences: `x` `[T*N, inputs]` -> `[T*N, hidden]`, both in the order of the rows.
+        """Process whole sequences: `x` `[T*N, inputs]` -> `[T*N, hidden]`, both in the order of the rows.
 
         Sequence n begins with `state[n]`, unless an episode begins there; every episode that begins
-        further on does so with zeros. Also the states `[K, state_size]` at the end of each piece.
+        later starts from zeros. Also returns the states `[K, state_size]` at the end of each sub-sequence.
         """
         initial_state = state.index_select(0, subsequences.envs) * subsequences.is_continued
         packed = PackedSequence(x.index_select(0, subsequences.source_rows), subsequences.batch_sizes)
@@ -133,7 +133,7 @@ class RecurrentLayers(nn.Module):
         return out.data.index_select(0, subsequences.packed_rows), self._to_row(end_state)
 
     def _to_rnn_state(self, state: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """`[N, state_size]` as torch's layers have it: `[layers, N, hidden]`, of an LSTM two of them."""
+        """Convert `[N, state_size]` to torch's form: `[layers, N, hidden]`, two of them for an LSTM."""
         parts = state.view(len(state), *self._parts).permute(1, 2, 0, 3).contiguous()
         return (parts[0], parts[1]) if len(parts) == 2 else parts[0]
 

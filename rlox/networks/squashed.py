@@ -16,16 +16,17 @@ from rlox.networks.traced import learned, require_gradient, way_back
 __all__ = ["SquashedGaussianPolicy", "SquashedSDEPolicy", "squashed_log_prob"]
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # as in Stable-Baselines3
-SDE_MEAN_LIMIT = 2.0  # of the mean under gSDE, as there
+SDE_MEAN_LIMIT = 2.0  # limit of the mean under gSDE, as in Stable-Baselines3
 
-# An action, its log-density, and what takes the gradients of both to those of the parameters.
+# An action, its log-density, and the function that backpropagates gradients of both to the parameters.
 TracedSample = tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]
 
 
 def squashed_log_prob(u: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
-    """log p(tanh u) = sum_i [log N(u_i; mean_i, std_i) - log(1 - tanh^2 u_i)], eq. 26; `[B, n]` -> `[B]`.
+    """Return log p(tanh u) = sum_i [log N(u_i; mean_i, std_i) - log(1 - tanh^2 u_i)], eq. 26; `[B]`.
 
-    log(1 - tanh^2 u) as 2 (log 2 - u - softplus(-2 u)), which is finite for any u.
+    Arguments are `[B, n]`. log(1 - tanh^2 u) is computed as 2 (log 2 - u - softplus(-2 u)), which is
+    finite for any u.
     """
     density = log_normal(u, mean, log_std)
     squeeze = 2.0 * (math.log(2.0) - u - functional.softplus(-2.0 * u))
@@ -35,7 +36,7 @@ def squashed_log_prob(u: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
 class SquashedGaussianPolicy(nn.Module):
     """Actions tanh(u) in [-1, 1], u ~ Normal(mean(s), std(s)) with independent dimensions.
 
-    One MLP gives mean and log standard deviation, which is cut off at [-20, 2].
+    One MLP computes mean and log standard deviation, which is clipped to [-20, 2].
 
     Parameters
     ----------
@@ -60,20 +61,20 @@ class SquashedGaussianPolicy(nn.Module):
         self.net = mlp((obs_dim, *widths, 2 * act_dim), activation)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log standard deviation of u, each `[B, act_dim]`."""
+        """Return mean and log standard deviation of u, each `[B, act_dim]`."""
         mean, log_std = self.net(obs).chunk(2, -1)
         return mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
 
     def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """The action `[B, act_dim]` that `noise` `[B, act_dim]` gives, with gradient, and its log-density."""
+        """Return the action for `noise`, both `[B, act_dim]`, with gradient, and its log-density."""
         mean, log_std = self(obs)
         u = mean + log_std.exp() * noise
         return u.tanh(), squashed_log_prob(u, mean, log_std)
 
     def trace(self, obs: Tensor, noise: Tensor) -> TracedSample:
-        """`draw` without gradient, `[B, act_dim]` and `[B]`, and its way back, written out.
+        """Return a detached `draw`, `[B, act_dim]` and `[B]`, and its hand-written backward function.
 
-        A subclass may draw in any way: its own goes back by autograd.
+        A subclass may override `draw`; it uses autograd.
         """
         if type(self) is not SquashedGaussianPolicy:
             return _graph(self, obs, noise)
@@ -86,27 +87,27 @@ class SquashedGaussianPolicy(nn.Module):
         return action, log_prob, learn
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """A sampled action `[..., act_dim]`, with gradient, and its log-density `[...]`."""
-        like = next(self.net.parameters())  # rows with images are bytes
+        """Sample an action `[..., act_dim]`, with gradient; return it and its log-density `[...]`."""
+        like = next(self.net.parameters())  # not obs: rows with images are bytes
         shape = (*obs.shape[:-1], self.act_dim)
         noise = torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
         return self.draw(obs, noise)
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
-        """The action of `draw`, quickly and without gradient."""
+        """Return the action of `draw`, faster and without gradient."""
         mean, log_std = inference_function(self.net)(obs).chunk(2, -1)
         return log_std.clamp(LOG_STD_MIN, LOG_STD_MAX).exp_().mul_(noise).add_(mean).tanh_()
 
     def mode(self, obs: Tensor) -> Tensor:
-        """tanh of the mean, `[B, act_dim]`."""
+        """Return tanh of the mean, `[B, act_dim]`."""
         return inference_function(self.net)(obs).chunk(2, -1)[0].tanh()
 
 
 class SquashedSDEPolicy(nn.Module):
-    """Actions tanh(u) whose noise is a function of the state, gSDE (Raffin et al. 2021, arXiv:2005.05719).
+    """Actions tanh(u) with state-dependent noise, gSDE (Raffin et al. 2021, arXiv:2005.05719).
 
     u = mean(s) + theta(s) @ E with the last hidden layer theta and E_ij ~ Normal(0, std_ij), so that u
-    is Normal(mean, sqrt(theta^2 @ std^2)); the mean is cut off at [-2, 2]. Gradients flow through theta
+    is Normal(mean, sqrt(theta^2 @ std^2)); the mean is clipped to [-2, 2]. Gradients flow through theta
     in the deviation too, as in Stable-Baselines3's SAC.
     """
 
@@ -124,13 +125,13 @@ class SquashedSDEPolicy(nn.Module):
         self.log_std = nn.Parameter(torch.full((self.features, act_dim), float(log_std_init)))
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """The mean of u `[B, act_dim]` and theta `[B, features]`."""
+        """Return the mean of u `[B, act_dim]` and theta `[B, features]`."""
         theta: Tensor = self.net[:-1](obs)
         mean: Tensor = self.net[-1](theta)
         return mean.clamp(-SDE_MEAN_LIMIT, SDE_MEAN_LIMIT), theta
 
     def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """The action `[B, act_dim]`, with gradient, and its log-density `[B]`.
+        """Return the action `[B, act_dim]`, with gradient, and its log-density `[B]`.
 
         `noise` is standard normal: `[features, act_dim]` for all rows, or `[B, features, act_dim]`.
         """
@@ -141,29 +142,29 @@ class SquashedSDEPolicy(nn.Module):
         return u.tanh(), squashed_log_prob(u, mean, log_std)
 
     def trace(self, obs: Tensor, noise: Tensor) -> TracedSample:
-        """`draw` without gradient, `[B, act_dim]` and `[B]`, and its way back."""
+        """Return a detached `draw`, `[B, act_dim]` and `[B]`, and its backward function."""
         return _graph(self, obs, noise)
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
-        """The action of `draw` alone."""
+        """Return only the action of `draw`."""
         mean, theta = self(obs)
         action: Tensor = mean + (theta.unsqueeze(-2) @ (noise * self.log_std.exp())).squeeze(-2)
         return action.tanh()
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """An action drawn with a matrix of its own for each row, `[B, act_dim]`, and its log-density."""
+        """Sample actions `[B, act_dim]`, a noise matrix for each row; return them and their log-density."""
         shape, like = (len(obs), self.features, self.act_dim), self.log_std
         noise = torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
         return self.draw(obs, noise)
 
     def mode(self, obs: Tensor) -> Tensor:
-        """tanh of the mean, `[B, act_dim]`."""
+        """Return tanh of the mean, `[B, act_dim]`."""
         actions: Tensor = self(obs)[0].tanh()
         return actions
 
 
 def _graph(policy: SquashedGaussianPolicy | SquashedSDEPolicy, obs: Tensor, noise: Tensor) -> TracedSample:
-    """A draw and its way back by autograd."""
+    """Return a draw and its backward function by autograd."""
     with torch.enable_grad():
         action, log_prob = policy.draw(obs, noise)
     require_gradient("the drawn action has", action)
@@ -173,9 +174,10 @@ def _graph(policy: SquashedGaussianPolicy | SquashedSDEPolicy, obs: Tensor, nois
 
 
 def _sample_output(output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """tanh u, its log-density, and how far u was from its mean, `[B, n]`, of a net's `output` `[B, 2 n]`.
+    """Return tanh u, its log-density, and the distance of u from its mean, of a net's `output` `[B, 2 n]`.
 
-    Of u = mean + std noise: log N(u; mean, std) - log(1 - tanh^2 u), as in `squashed_log_prob`.
+    Action and distance are `[B, n]`. For u = mean + std noise the log-density is
+    log N(u; mean, std) - log(1 - tanh^2 u), as in `squashed_log_prob`.
     """
     mean, log_std = output.chunk(2, -1)
     log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
@@ -190,10 +192,10 @@ def _sample_output(output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tenso
 def _output_gradient(
     output: Tensor, action: Tensor, far: Tensor, to_action: Tensor, to_log_prob: Tensor
 ) -> Tensor:
-    """The gradient of `output` `[B, 2 n]`, for those of the action `[B, n]` and its log-density `[B, 1]`.
+    """Return the gradient of `output` `[B, 2 n]` from those of action `[B, n]` and log-density `[B, 1]`.
 
     du = da (1 - a^2) + 2 a dlog_prob; the mean gets du, log std gets du std noise - dlog_prob where it is
-    not cut off.
+    not clipped.
     """
     log_std = output[:, action.shape[-1] :]
     inside = (log_std >= LOG_STD_MIN) & (log_std <= LOG_STD_MAX)

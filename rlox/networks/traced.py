@@ -1,9 +1,9 @@
-"""What a network says, and the way back from it: gradients without a graph where they are written out.
+"""Network outputs with their backward pass: by hand-written gradients or by autograd.
 
-A learner asks a network once and goes back once. With the small networks of reinforcement learning the
-graph that torch makes for that takes as long as the arithmetic, so that layers of a kind we know come with
-their gradients written out (`rlox.networks.layers`); any other network goes back by torch's autograd.
-Either way the gradients of parameters are what is in their `grad` afterwards, whatever was there before.
+A learner runs a network forward once and backward once. With the small networks of reinforcement learning,
+building torch's graph for that takes as long as the arithmetic, so known layers have hand-written
+gradients (`rlox.networks.layers`); any other network uses torch's autograd. In both cases the gradients of
+the parameters replace the previous contents of their `grad`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ REGISTRATION_REMEDY = (
 
 
 class Traced(ABC):
-    """`out`, without gradient, of one input, and two ways back, of which one is gone, once.
+    """The detached output `out` for one input, and two backward passes, of which one is called, once.
 
-    Made and used where autograd records nothing. `parameters` are those that `learn` writes gradients of.
+    Created and used while autograd is off. `learn` writes the gradients of `parameters`.
     """
 
     out: Tensor
@@ -46,32 +46,32 @@ class Traced(ABC):
 
     @abstractmethod
     def learn(self, gradient: Tensor) -> None:
-        """The gradients of the parameters, for that of `out`."""
+        """Write the gradients of the parameters, given that of `out`."""
 
     @abstractmethod
     def back(self, gradient: Tensor) -> Tensor:
-        """The gradient of the input, for that of `out`; parameters keep theirs."""
+        """Return the gradient of the input, given that of `out`; do not change those of parameters."""
 
 
 class Graph(Traced):
-    """Of any function of `x` with `parameters`, by autograd."""
+    """Traces any function of `x` with `parameters`, by autograd."""
 
     def __init__(
         self, function: Callable[[Tensor], Tensor], x: Tensor, parameters: Iterable[nn.Parameter]
     ) -> None:
         with torch.enable_grad():
-            self._x = x.detach().requires_grad_(x.is_floating_point())  # bytes have none
+            self._x = x.detach().requires_grad_(x.is_floating_point())  # bytes have no gradient
             self._out = function(self._x)
         self.out = self._out.detach()
         self.parameters = learned(parameters)
         self._learn = way_back([self._out], self.parameters)
 
     def learn(self, gradient: Tensor) -> None:
-        """By the graph."""
+        """Write the gradients of the parameters, by autograd."""
         self._learn(gradient)
 
     def back(self, gradient: Tensor) -> Tensor:
-        """By the graph."""
+        """Return the gradient of the input, by autograd."""
         require_gradient("what the network says has", self._out)
         found: Tensor | None
         (found,) = torch.autograd.grad(self._out, self._x, gradient, allow_unused=True)
@@ -84,9 +84,7 @@ class Graph(Traced):
 
 
 def require_gradient(subject: str, output: Tensor) -> None:
-    """`ConfigError`, with what is said to have none (`subject`), where autograd recorded nothing of an
-    output.
-    """
+    """Raise `ConfigError` if autograd did not record an output, which `subject` names."""
     if not output.requires_grad:
         raise _missing_gradient_error(subject)
 
@@ -99,10 +97,10 @@ def _missing_gradient_error(subject: str) -> ConfigError:
 
 
 def require_trainable_values(get_values: Callable[[], object], log_prob: Tensor, module: nn.Module) -> None:
-    """`ConfigError` where values without gradient come from parameters that only they could train.
+    """Raise `ConfigError` if values without gradient depend on parameters that nothing else trains.
 
-    `get_values` gives the values again. A constant, and what frozen layers say, has nothing to learn; nor has
-    what the actor says, which the log-probability trains.
+    `get_values` computes the values again. Constants and outputs of frozen layers need no training;
+    parameters of the actor are trained by the log-probability.
     """
     trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
     gradients = torch.autograd.grad(
@@ -122,7 +120,7 @@ def require_trainable_values(get_values: Callable[[], object], log_prob: Tensor,
 
 
 class _ParameterReads(TorchFunctionMode):
-    """The ids of the parameters whose numbers torch's functions are given."""
+    """Collects the ids of parameters whose values are arguments of torch functions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +135,7 @@ class _ParameterReads(TorchFunctionMode):
     ) -> Any:
         keywords = kwargs or {}
         name = func.__name__
-        # `weight.device`, `weight.new_zeros(n)` and `zeros_like(weight)` read no number of it
+        # `weight.device`, `weight.new_zeros(n)` and `zeros_like(weight)` do not read its values
         if name != "__get__" and not name.startswith("new_") and not name.endswith("_like"):
             arguments = [*args, *keywords.values()]
             for argument in arguments:
@@ -149,14 +147,15 @@ class _ParameterReads(TorchFunctionMode):
 
 
 def learned(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
-    """Those that are not frozen."""
+    """Return the parameters that are not frozen."""
     return [p for p in parameters if p.requires_grad]
 
 
 def way_back(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> Callable[..., None]:
-    """From `outputs` of autograd: takes a gradient for each, None: 0, and leaves those of `parameters`.
+    """Return the backward function of autograd's `outputs`: it writes the gradients of `parameters`.
 
-    Where autograd recorded nothing of any output, or of no parameter, going back is a `ConfigError`.
+    It takes a gradient for each output, None: 0. It raises `ConfigError` if autograd recorded no output, or
+    no parameter.
     """
 
     def back(*gradients: Tensor | None) -> None:
@@ -183,7 +182,7 @@ def way_back(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> C
 
 
 def gradient_of(parameter: Tensor) -> Tensor:
-    """Where the gradient of `parameter` is to be written: an optimizer's part, or memory of its own."""
+    """Return the memory for the gradient of `parameter`: a part of an optimizer's vector, or its own."""
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter)
     return parameter.grad

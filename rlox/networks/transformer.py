@@ -1,4 +1,4 @@
-"""A causal transformer: blocks of attention to what came before, as GPT-2 has them (Radford et al. 2019)."""
+"""A causal transformer: blocks of attention to earlier tokens, as in GPT-2 (Radford et al. 2019)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from torch.nn import functional
 
 __all__ = ["CausalTransformer"]
 
-INIT_STD = 0.02  # of initial weights, as in GPT-2
+INIT_STD = 0.02  # deviation of initial weights, as in GPT-2
 
 
 class CausalTransformer(nn.Module):
-    """Tokens `[B, T, width]` in, what each makes of those up to it out, `[B, T, width]`.
+    """Maps tokens `[B, T, width]` to outputs `[B, T, width]` that depend on the tokens up to each.
 
     Parameters
     ----------
     width : of a token
     n_layers, n_heads : blocks, and heads of attention in each
-    dropout : part of the attention and of what blocks add that is left out in training
+    dropout : dropout probability in the attention and in the outputs of blocks
     """
 
     def __init__(self, width: int, n_layers: int, n_heads: int, dropout: float) -> None:
@@ -31,7 +31,7 @@ class CausalTransformer(nn.Module):
                 nn.init.zeros_(module.bias)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Block after block."""
+        """Compute the blocks in order, then a layer norm."""
         for block in self.blocks:
             tokens = block(tokens)
         out: Tensor = self.norm(tokens)

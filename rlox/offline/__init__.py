@@ -1,4 +1,4 @@
-"""Datasets for offline learning: made, described, checked, and taken from the files of others."""
+"""Datasets for offline learning: creation, description, checks, and conversion of other formats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
     "make_run_dataset",
 ]
 
-# The process that reads somebody's file imports this package and needs no torch.
+# Lazy, because the process that reads foreign files imports this package and needs no torch.
 __getattr__ = lazy_getattr(
     __name__,
     {

@@ -1,4 +1,4 @@
-"""What is wrong with a dataset, or probably not meant."""
+"""Checks of a dataset for errors and probable mistakes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rlox.sources.file_columns import iter_blocks
 
 __all__ = ["Finding", "find_problems"]
 
-MIN_FRACTION = 0.5  # of the episodes that are said to terminate: so many at one length are no accident
-MIN_COUNT = 3  # episodes of which nothing is concluded
+MIN_FRACTION = 0.5  # of terminated episodes; as many at one length indicate a time limit
+MIN_COUNT = 3  # episodes; fewer at one length indicate nothing
 
-Columns = Mapping[str, Any]  # as `read_dataset` gives them
+Columns = Mapping[str, Any]  # as `read_dataset` returns them
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong, by a code that stays."""
+    """A problem of a dataset, with a stable code."""
 
     code: str
     severity: Literal["error", "warning"]
@@ -31,7 +31,7 @@ class Finding:
 
 
 def find_problems(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Finding]:
-    """Everything that is found in the columns of a dataset, and in what it says of itself."""
+    """Yield all findings in the columns and the metadata of a dataset."""
     for check in (
         _check_numbers,
         _check_next_obs,
@@ -62,7 +62,7 @@ def _check_numbers(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Fi
 
 
 def _check_next_obs(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Finding]:
-    """Within an episode what a step led to is what the next one saw."""
+    """Check that, within an episode, `next_obs` of a row equals `obs` of the next row."""
     is_inside = ~(columns["terminated"] | columns["truncated"])[:-1]
     masks = [
         _rows_differ(next_obs[:-1], obs[1:])
@@ -81,7 +81,7 @@ def _check_next_obs(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[F
 
 
 def _rows_differ(next_obs: NDArray[Any], obs: NDArray[Any]) -> NDArray[np.bool_]:
-    """In which rows these are not the same; NaN is NaN."""
+    """Return which rows differ; NaN equals NaN."""
     is_equal = (next_obs == obs) | ((next_obs != next_obs) & (obs != obs))
     is_different: NDArray[np.bool_] = ~is_equal.all(axis=tuple(range(1, is_equal.ndim)))
     return is_different
@@ -99,14 +99,14 @@ def _check_flags(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Find
 
 
 def _check_time_limits(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Finding]:
-    """Ends at one length, the longest, which are said to be terminations."""
+    """Check for terminations at one length, the time limit or the longest: probably truncations."""
     lengths = episode_lengths(columns)
     if not len(lengths):
         return
     is_end = columns["terminated"] | columns["truncated"]
     is_terminated_only = (columns["terminated"] & ~columns["truncated"])[
         is_end
-    ]  # else it ended on the last step
+    ]  # with both flags, it terminated at the time limit
     is_registered = _registered_time_limit(metadata) is not None
     limit = _registered_time_limit(metadata) or int(lengths.max())
     terminated, n_at_limit = lengths[is_terminated_only], int((lengths == limit).sum())
@@ -127,7 +127,7 @@ def _check_time_limits(columns: Columns, metadata: Mapping[str, Any]) -> Iterato
 
 
 def _registered_time_limit(metadata: Mapping[str, Any]) -> int | None:
-    """The time limit that Gymnasium has registered, as the dataset has it as text; nothing is imported."""
+    """Return the registered time limit from the dataset's spec text, without importing the environment."""
     try:
         limit = json.loads(metadata.get("spec") or "{}").get("max_episode_steps")
     except (AttributeError, TypeError, ValueError, RecursionError):
@@ -136,7 +136,7 @@ def _registered_time_limit(metadata: Mapping[str, Any]) -> int | None:
 
 
 def _check_actions(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Finding]:
-    """An action that never changes teaches nothing."""
+    """Check for negative choices, and for actions that are constant over all rows."""
     column = columns["actions"]
     if column.dtype.kind == "i":
         min_choice = min(int(rows.min()) for _, (rows,) in iter_blocks(column))

@@ -1,4 +1,4 @@
-"""Datasets by the quality of their policy: random, medium, medium-replay, expert (Fu et al. 2020)."""
+"""Collection of datasets by policy quality: random, medium, medium-replay, expert (Fu et al. 2020)."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ __all__ = ["PlaySettings", "make_random_dataset", "make_run_dataset"]
 
 log = logging.getLogger("rlox.offline")
 
-MEDIUM_FRACTION = 1.0 / 3.0  # of the way from random to expert, where medium begins
+MEDIUM_FRACTION = 1.0 / 3.0  # lower end of medium, as a fraction of the way from random to expert
 SCORING_SEED = 500_000  # episode i of a score starts from reset(seed=SCORING_SEED + i)
 
 
 def _ignore(*args: Any) -> None:
-    """Nobody listens."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True)
 class PlaySettings:
-    """How a dataset is played.
+    """Settings for collecting a dataset.
 
     Attributes
     ----------
-    steps : transitions at least, of whole episodes
+    steps : minimum number of transitions; episodes are always complete
     seed : episode i starts from `reset(seed=seed + i)`
-    is_sampled : whether actions are sampled; else they are the best ones
-    n_score_episodes : episodes that say how good a policy is
-    on_rows : hears after each episode how many transitions there are, and the mean return
-    on_score : hears the name of each checkpoint that is scored, and its score
+    is_sampled : whether actions are sampled; otherwise the policy is deterministic
+    n_score_episodes : episodes for the score of a policy
+    on_rows : called after each episode with the number of transitions and the mean return
+    on_score : called with the name and the score of each scored checkpoint
     """
 
     steps: int = 100_000
@@ -65,20 +65,20 @@ class PlaySettings:
 
 
 class UniformActor(StatelessActor[gym.Space[Any]]):
-    """Any action of a space, as the space samples it; `policy` is the space of batches."""
+    """An actor that samples actions from the space; `policy` is the batched action space."""
 
     @contextmanager
     def inference_mode(self) -> Iterator[None]:
-        """Nothing has to be made ready."""
+        """Do nothing: no module has to change its mode."""
         yield
 
     def act(self, rows: NDArray[Any], generator: Any = None) -> Any:
-        """One action for each row."""
+        """Sample one action for each row."""
         return self.policy.sample()
 
 
 def make_random_dataset(config: EnvConfig, settings: PlaySettings, env: EnvLike | None = None) -> Dataset:
-    """What any actions give in an environment."""
+    """Collect a dataset with random actions in an environment."""
     rows, returns, env_metadata = _play_randomly(
         config, env, settings.seed, settings.steps, on_rows=settings.on_rows
     )
@@ -87,13 +87,16 @@ def make_random_dataset(config: EnvConfig, settings: PlaySettings, env: EnvLike 
 
 
 def make_run_dataset(run_dir: Path, quality: str, settings: PlaySettings, trust: bool = False) -> Dataset:
-    """What the policy of a run gives, as good as is asked.
+    """Make a dataset from the checkpoints of a run, at the given `quality`.
 
-    `expert` is the best checkpoint, by the run's evaluations or, without any, by scores; `medium` the first
-    one whose score is past a third of the way from random actions' to that, and `medium-replay` what its
-    replay buffer has; `full-replay` what the last one's has. A score is the mean return of
-    `settings.n_score_episodes` episodes with the best actions; a checkpoint whose returns are not finite is
-    passed over with a warning. `NonFiniteError` where none is left, or random actions have no finite score.
+    - `random` plays random actions in the run's environment.
+    - `expert` plays the best checkpoint by the run's evaluations or, without any, by scores.
+    - `medium` plays the first checkpoint whose score is at least a third of the way from random to expert.
+    - `medium-replay` is the replay buffer of that checkpoint, `full-replay` the buffer of the last one.
+
+    A score is the mean return of `settings.n_score_episodes` deterministic episodes. A checkpoint with
+    non-finite returns is skipped with a warning. Raises `NonFiniteError` if no checkpoint is left, or if
+    random actions have no finite score.
     """
     from rlox.algorithms import ALGORITHMS
 
@@ -130,9 +133,9 @@ def make_run_dataset(run_dir: Path, quality: str, settings: PlaySettings, trust:
 
 
 class _CheckpointScores:
-    """The checkpoints of a run, oldest first, and what each scores, which is found out once.
+    """The checkpoints of a run, oldest first, with their scores; each score is computed once.
 
-    `has_evaluations` says whether the run was evaluated on the way, and not at its end alone.
+    `has_evaluations` tells whether the run was evaluated during training, not only at its end.
     """
 
     def __init__(self, run_dir: Path, load: Any, settings: PlaySettings, has_evaluations: bool) -> None:
@@ -143,7 +146,7 @@ class _CheckpointScores:
         self._scores: dict[str, float | None] = {}
 
     def __call__(self, folder: Path) -> float | None:
-        """The score of a checkpoint; `None`, with a warning, of one that plays to no finite score."""
+        """Return the score of a checkpoint; `None`, with a warning, if the score is not finite."""
         name = folder.resolve().name
         if name not in self._scores:
             self._scores[name] = score = self._score_checkpoint(folder, name)
@@ -160,17 +163,17 @@ class _CheckpointScores:
             return None
 
     def score_all(self) -> list[tuple[Path, float]]:
-        """Those that have a score, oldest first."""
+        """Return the checkpoints that have a score, oldest first."""
         results = [(folder, self(folder)) for folder in self.folders]
         return [(folder, score) for folder, score in results if score is not None]
 
     def best_checkpoint(self) -> tuple[Path, float]:
-        """The best one by the run's evaluations or, where they name none with a score, by these scores."""
+        """Return the best checkpoint by the run's evaluations; by scores if those name none with a score."""
         folder = best_checkpoint(self.run_dir) if self._has_evaluations else None
         if folder is not None and (score := self(folder)) is not None:
             return folder, score
         if candidates := self.score_all():
-            return max(candidates, key=lambda candidate: candidate[1])  # of equal ones the first
+            return max(candidates, key=lambda candidate: candidate[1])  # the first of equal ones
         raise NonFiniteError(f"{self.run_dir} has no checkpoint with a score: each was passed over")
 
 
@@ -188,7 +191,7 @@ def _play_randomly(
     episodes: int = 1,
     on_rows: Callable[[int, float], None] = _ignore,
 ) -> tuple[GrowingColumns, list[float], dict[str, Any]]:
-    """So many steps and episodes at least; the rows, the returns, and what the environment is."""
+    """Play at least `steps` and `episodes`; return rows, returns and the environment's metadata."""
     env = wrapped_factory(config, source)()
     try:
         name = config.id
@@ -224,7 +227,7 @@ def _score(algorithm: Algorithm, settings: PlaySettings) -> float:
 
 
 def _medium_checkpoint(checkpoint_scores: _CheckpointScores, scores: dict[str, float]) -> Path:
-    """The first checkpoint past a third of the way; its score goes into `scores`."""
+    """Return the first checkpoint of medium quality; store its score in `scores`."""
     run_dir, random_score, expert_score = checkpoint_scores.run_dir, scores["random"], scores["expert"]
     if expert_score <= random_score:
         raise ConfigError(
@@ -283,7 +286,7 @@ def _metadata(algorithm: Algorithm, quality: str, checkpoint: Path) -> dict[str,
 def _make_dataset(
     columns: Any, metadata: dict[str, Any], env_metadata: dict[str, Any], scores: dict[str, Any] | None
 ) -> Dataset:
-    """With what can be read off the columns, and what the environment is."""
+    """Make a dataset, adding statistics of the columns and the environment's metadata."""
     extra = dict(env_metadata)
     if scores is not None:
         extra["scores"] = scores
@@ -300,11 +303,11 @@ def _env_metadata_of_config(algorithm: Algorithm) -> dict[str, Any]:
 
 
 def _env_metadata(env: gym.Env[Any, Any]) -> dict[str, Any]:
-    """What Gymnasium registered, `None` of an environment that it did not make, and its spaces, as text."""
+    """Return the Gymnasium spec (`None` if `gym.make` did not make the environment) and spaces, as text."""
     metadata: dict[str, Any] = {"spec": None}
-    with suppress(TypeError, ValueError):  # arguments that JSON does not know
+    with suppress(TypeError, ValueError):  # arguments that JSON cannot hold
         metadata["spec"] = env.spec and env.spec.to_json()
-    with suppress(UnsupportedSpaceError):  # those that rlox puts around others
+    with suppress(UnsupportedSpaceError):  # spaces that rlox wraps around others
         metadata["observation_space"] = space_to_json(env.observation_space)
         metadata["action_space"] = space_to_json(env.action_space)
     return metadata

@@ -1,4 +1,4 @@
-"""What is in a dataset: its episodes, how they end, what they paid."""
+"""Summary of a dataset: episodes, how they end, and their returns."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rlox.statistics import bootstrap_ci
 
 __all__ = ["ReturnStatistics", "describe_dataset", "episode_lengths"]
 
-Columns = Mapping[str, Any]  # as `read_dataset` gives them
+Columns = Mapping[str, Any]  # as `read_dataset` returns them
 
 
 @dataclass(frozen=True)
 class ReturnStatistics:
-    """Undiscounted returns of episodes.
+    """Statistics of undiscounted episode returns.
 
-    The interval is of their mean, 95%, bootstrapped over them; one episode has none.
+    `ci95` is the 95% bootstrap interval of the mean over episodes; None for a single episode.
     """
 
     episodes: int
@@ -32,7 +32,7 @@ class ReturnStatistics:
 
     @classmethod
     def from_returns(cls, returns: Any) -> ReturnStatistics:
-        """Those of `returns` `[episodes]`, at least one."""
+        """Compute the statistics of `returns` `[episodes]`, at least one."""
         values = np.asarray(returns, np.float64)
         interval = bootstrap_ci(values) if len(values) > 1 else None
         limits = float(values.min()), float(values.max())
@@ -40,15 +40,15 @@ class ReturnStatistics:
 
 
 def episode_lengths(columns: Columns) -> NDArray[np.int64]:
-    """Transitions of the complete episodes, in their order."""
+    """Return the number of transitions of each complete episode, in order."""
     ends = np.flatnonzero(columns["terminated"] | columns["truncated"]) + 1
     return np.diff(ends, prepend=0)
 
 
 def describe_dataset(columns: Columns) -> dict[str, Any]:
-    """Sizes, ends of episodes, returns and lengths, as plain data.
+    """Return sizes, ends of episodes, returns and lengths as plain data.
 
-    `incomplete` are transitions behind the last end of an episode.
+    `incomplete` counts transitions after the last end of an episode.
     """
     returns, lengths = complete_returns(columns), episode_lengths(columns)
     n = len(columns["rewards"])

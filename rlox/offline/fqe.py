@@ -1,4 +1,4 @@
-"""Fitted Q evaluation: what a policy is worth, from a dataset alone (Le et al. 2019, arXiv:1903.08738)."""
+"""Fitted Q evaluation: the value of a policy from a dataset alone (Le et al. 2019, arXiv:1903.08738)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from rlox.training.finite import require_finite
 
 __all__ = ["FQEEstimate", "FQESettings", "fitted_q_evaluation"]
 
-ROWS_AT_ONCE = 4096  # rows that the policy is asked for in one call
+ROWS_AT_ONCE = 4096  # rows in one call of the policy
 CONFIDENCE_LEVEL = 0.9  # of the interval
-MEMORY_COPIES = 6  # of observations and actions, as they are kept and made ready
-MIN_EPISODES = 5  # episodes that anything is said of
+MEMORY_COPIES = 6  # copies of observations and actions that are held during preparation
+MIN_EPISODES = 5  # minimum number of complete episodes
 
 FLAGS = ("terminated", "truncated")
 COLUMNS = ("obs", "next_obs", "actions", "rewards", *FLAGS)
@@ -44,18 +44,18 @@ Columns = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class FQESettings:
-    """How Q is fitted.
+    """Settings of fitted Q evaluation.
 
     Attributes
     ----------
     gamma : discount factor
     updates, batch_size : gradient steps, and transitions in each
-    learning_rate : Adam's
-    tau : how far the target network follows at a time; `updates` x `tau` is about how many steps ahead the
-        values have been carried, which has to be several times 1 / (1 - gamma)
-    net_arch : hidden widths of each Q
-    members : Q functions of bootstraps of the episodes, beside the one of all
-    seed : of initial weights, batches and bootstraps
+    learning_rate : learning rate of Adam
+    tau : Polyak coefficient of the target network; `updates` x `tau` is about the horizon in steps over which
+        values have propagated, and has to be several times 1 / (1 - gamma)
+    net_arch : hidden widths of each Q network
+    members : Q functions fitted to bootstraps of the episodes, in addition to the one fitted to all
+    seed : seed of initial weights, batches and bootstraps
     """
 
     gamma: float = 0.99
@@ -88,10 +88,10 @@ class FQEEstimate:
 
     Attributes
     ----------
-    value : by all episodes
-    ci90 : the 5% and 95% quantiles of the bootstraps
-    members : what each of these says `[members]`
-    loss : mean squared error of the last tenth of the updates, in squared rewards
+    value : estimate from all episodes
+    ci90 : the 5% and 95% quantiles of the bootstrap estimates
+    members : the bootstrap estimates `[members]`
+    loss : mean squared error over the last tenth of the updates, in squared rewards
     earlier_value : the value when a fifth of the updates was left
     """
 
@@ -114,13 +114,12 @@ def fitted_q_evaluation(
     settings: FQESettings,
     on_progress: Callable[[int], None] = lambda updates: None,
 ) -> FQEEstimate:
-    """What the best actions of `actor` are worth in the states in which the dataset's episodes begin.
+    """Estimate the value of the deterministic actions of `actor` at the dataset's initial states.
 
-    Q, with normalised layers, regresses r + gamma (1 - terminated) Qbar(s', mu(s')), kept within what any
-    policy can be worth; time limits are no ends. The estimate is the
-    mean of Q(s0, mu(s0)) over the episodes' first states, its interval that of others on episodes that were
-    drawn with replacement, each averaged over the first states of its own. `on_progress` hears from time to
-    time how many updates are done.
+    Q, with layer normalisation, regresses r + gamma (1 - terminated) Qbar(s', mu(s')), clipped to the range
+    of possible values; truncations bootstrap. The estimate is the mean of Q(s0, mu(s0)) over the first states
+    of episodes. Its interval comes from Q functions fitted to episodes drawn with replacement, each averaged
+    over the first states of its own episodes. `on_progress` is called regularly with the number of updates.
     """
     columns = _check_columns(columns)
     data = _FQEData(actor, columns, settings)
@@ -131,7 +130,7 @@ def fitted_q_evaluation(
         q.biases[-1].fill_(data.initial_value)
     optimizer = Adam(q, settings.learning_rate, eps=1e-8)
     target = TargetNetwork(copy.deepcopy(q), optimizer.flat)
-    losses = torch.zeros(settings.updates)  # small tensors that stay would break up what large ones leave
+    losses = torch.zeros(settings.updates)  # one tensor: many small ones would fragment the freed memory
     earlier = 0.0
     with torch.no_grad():
         for update in range(settings.updates):
@@ -146,7 +145,7 @@ def fitted_q_evaluation(
                 require_finite(losses[None, update : update + 1], ("loss/fqe",), f"update {update}")
         values = data.start_values(q)
     full_value, *bootstrap_values = (float(value) / data.scale for value in values)
-    # so that of 19 members the least and the greatest have nine in ten others between them
+    # "weibull": of 19 members the smallest and the largest are the ends of the 90% interval
     low, high = np.quantile(
         bootstrap_values, [(1 - CONFIDENCE_LEVEL) / 2, (1 + CONFIDENCE_LEVEL) / 2], method="weibull"
     )
@@ -165,7 +164,7 @@ def _step(
     rows: Tensor,
     gamma: float,
 ) -> Tensor:
-    """One step of all members; their mean loss."""
+    """Do one gradient step of all members; return their mean loss."""
     weights = data.weights(rows)
     next_values = data.select_outputs(target.module(data.next_inputs[rows]), data.next_choice, rows)
     td_target = (data.rewards[rows] + gamma * data.not_terminated[rows] * next_values).clamp_(
@@ -181,9 +180,10 @@ def _step(
 
 
 class _FQEData:
-    """A dataset with the policy's actions beside it, as the networks see it.
+    """A dataset with the policy's actions, prepared as network inputs.
 
-    Of vectors Q takes observation and action, of choices it takes the observation and says all values.
+    For vector actions Q takes observation and action; for discrete ones it takes the observation and returns
+    the values of all choices.
     """
 
     def __init__(self, actor: BaseActor[Any], columns: Columns, settings: FQESettings) -> None:
@@ -230,31 +230,31 @@ class _FQEData:
         self._episode = torch.from_numpy(np.cumsum(_start_marks(starts, self._n)) - 1)
 
     def draw_rows(self, update: int) -> NDArray[np.int64]:
-        """The rows of a batch, uniformly."""
+        """Draw the rows of a batch uniformly."""
         stream = Stream(self._settings.seed, "fqe", update)
         rows: NDArray[np.int64] = (stream.uniform(self._settings.batch_size) * self._n).astype(np.int64)
         return rows
 
     def weights(self, rows: Tensor) -> Tensor:
-        """How often each member has the episodes of these rows, `[1 + members, B]`."""
+        """Return how often each member's bootstrap contains the episodes of `rows`, `[1 + members, B]`."""
         return self._start_weights[:, self._episode[rows]]
 
     def select_outputs(self, outputs: Tensor, choice: Tensor | None, rows: Tensor | None) -> Tensor:
-        """`[members, B]` of what networks say `[members, B, outputs]`."""
+        """Select the values `[members, B]` of the chosen actions from outputs `[members, B, outputs]`."""
         if choice is None:
             return outputs.squeeze(-1)
         index = choice if rows is None else choice[rows]
         return outputs.gather(-1, index.expand(len(outputs), -1).unsqueeze(-1)).squeeze(-1)
 
     def scatter_gradient(self, gradient: Tensor, like: Tensor, choice: Tensor | None, rows: Tensor) -> Tensor:
-        """The way back of `select_outputs`."""
+        """Compute the backward pass of `select_outputs`."""
         if choice is None:
             return gradient.unsqueeze(-1)
         index = choice[rows].expand(len(like), -1).unsqueeze(-1)
         return torch.zeros_like(like).scatter_(-1, index, gradient.unsqueeze(-1))
 
     def start_values(self, q: EnsembleMLP) -> Tensor:
-        """What each member says of the policy where its episodes begin, `[members]`."""
+        """Return each member's mean value over the first states of its episodes, `[members]`."""
         values = self.select_outputs(q(self._start_inputs), self._start_choice, None)
         weighted: Tensor = (self._start_weights * values).sum(-1) / self._start_weights.sum(-1)
         return weighted
@@ -265,7 +265,7 @@ def _is_integer(value: Any, minimum: int) -> bool:
 
 
 def _check_columns(columns: Columns) -> Columns:
-    """The columns that are learned from, as arrays of as many rows, flags as bools."""
+    """Return the required columns as arrays; an error unless row counts agree and flags are bool."""
     if missing_names := [name for name in COLUMNS if name not in columns]:
         raise ConfigError(
             f"the dataset has no column {missing_names[0]}, expected {', '.join(COLUMNS)}; its columns are "
@@ -295,7 +295,7 @@ def _start_marks(starts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
 
 
 def _bootstrap_weights(episodes: int, settings: FQESettings) -> Tensor:
-    """How often each Q has each episode, `[1 + members, episodes]`: once, then draws with replacement."""
+    """Count each Q's episodes, `[1 + members, episodes]`: all ones first, then draws with replacement."""
     rows = [np.ones(episodes, np.int64)]
     for member in range(settings.members):
         episodes_drawn = Stream(settings.seed, "fqe-episodes", member).uniform(episodes) * episodes
@@ -304,7 +304,7 @@ def _bootstrap_weights(episodes: int, settings: FQESettings) -> Tensor:
 
 
 def _initial_value(columns: Columns, gamma: float) -> float:
-    """About what rows are worth, to begin with: the mean reward for ever, or for as long as episodes last."""
+    """Return a rough initial value: the mean reward over an infinite horizon, or over an episode's length."""
     returns = complete_returns(columns)
     mean = float(columns["rewards"].mean())
     if columns["terminated"].any():
@@ -314,7 +314,7 @@ def _initial_value(columns: Columns, gamma: float) -> float:
 
 
 def _value_bounds(rewards: Tensor, gamma: float) -> tuple[float, float]:
-    """No policy is worth less than the least reward once or for ever, nor more than the greatest."""
+    """Return the bounds of any policy's value: the extreme rewards, received once or forever."""
     limits = [float(limit) for limit in rewards.aminmax()]
     candidates = [
         *limits,
@@ -351,7 +351,7 @@ def _require_fit(actor: BaseActor[Any], columns: Columns) -> None:
 
 
 def _policy_actions(actor: BaseActor[Any], obs: NDArray[np.float32]) -> NDArray[Any]:
-    """The policy's best actions as rows of a dataset."""
+    """Return the policy's deterministic actions as rows of a dataset."""
     actions = []
     with actor.inference_mode():
         for start in range(0, len(obs), ROWS_AT_ONCE):
@@ -362,6 +362,6 @@ def _policy_actions(actor: BaseActor[Any], obs: NDArray[np.float32]) -> NDArray[
 
 
 def _to_unit(codec: ActionCodec, actions: NDArray[Any]) -> NDArray[np.float32]:
-    """Vectors in [-1, 1] where they have bounds, else as they are."""
+    """Scale vector actions with bounds to [-1, 1]; leave others unchanged."""
     rows = _flatten(actions, np.float32)
     return codec.to_unit(rows) if isinstance(codec, UnitCodec) else rows

@@ -1,4 +1,4 @@
-"""Q functions that say nothing unheard-of about actions that no row has."""
+"""Q functions with layer normalisation, whose values stay bounded for actions outside the dataset."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ EPS = 1e-5  # torch's
 
 
 class LayerNormEnsemble(EnsembleMLP):
-    """An ensemble of ReLU networks whose hidden layers are normalised before their activation.
+    """An ensemble of ReLU networks with layer normalisation before each hidden activation.
 
-    What it says is then bounded by its last weights however far an input is from those it has learned
-    (Ball et al. 2023, arXiv:2302.02948, section 4.2), so that bootstrapping from what a policy would do,
-    which no row does, does not run away.
+    The last weights then bound the outputs, however far an input is from the training data (Ball et al. 2023,
+    arXiv:2302.02948, section 4.2). So bootstrapping from policy actions that are in no row does not diverge.
     """
 
     def forward(self, x: Tensor, members: int | None = None) -> Tensor:
-        """`[B, in]`, the same for all members -> `[members, B, out]`; `members`: only so many, the first."""
+        """Map `[B, in]`, shared by all members, to `[members, B, out]`; `members` limits it to the first."""
         x = x.expand(len(self.weights[0]) if members is None else members, *x.shape)
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             if i:
@@ -34,12 +33,12 @@ class LayerNormEnsemble(EnsembleMLP):
         return x
 
     def trace(self, x: Tensor, members: int | None = None) -> Layers:
-        """`forward` and its gradients, written out."""
+        """Run `forward` and keep what its explicit gradients need."""
         return LayerNormLayers(x, *self._member_parameters(members), nn.ReLU)
 
 
 class LayerNormLayers(Layers):
-    """Layers that are normalised between what they say and the activation.
+    """Layers with normalisation between linear output and activation.
 
     With z' = (z - mean z) / std z: dz = (g - mean g - z' mean(g z')) / std z.
     """
@@ -47,7 +46,7 @@ class LayerNormLayers(Layers):
     __slots__ = ("_normal",)
 
     def __init__(self, *args: Any) -> None:
-        self._normal: list[tuple[Tensor, Tensor, Tensor]] = []  # of each layer: z, mean, 1 / std
+        self._normal: list[tuple[Tensor, Tensor, Tensor]] = []  # per layer: z, mean, 1 / std
         super().__init__(*args)
 
     def _between(self, x: Tensor) -> Tensor:

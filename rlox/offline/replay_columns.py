@@ -1,4 +1,4 @@
-"""The rows of a run's replay buffer as the columns of a dataset."""
+"""Conversion of a run's replay buffer to the columns of a dataset."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from rlox.training.actor import require_actor
 
 __all__ = ["read_replay_columns", "require_replay_sampler"]
 
-ROWS_AT_ONCE = 8192  # rows that are read in one call
+ROWS_AT_ONCE = 8192  # rows read in one call
 
 
 def read_replay_columns(algorithm: Algorithm) -> dict[str, NDArray[Any]]:
-    """The whole episodes in the buffer of `algorithm`, one environment after the other, in time order.
+    """Return the complete episodes in the buffer of `algorithm`, by environment, in time order.
 
-    Left out are one whose first rows were overwritten, one that goes on, and one that was broken off without
-    an end (a run that was resumed, a worker that failed): their returns are not known.
+    Episodes with unknown returns are dropped: those whose first rows were overwritten, that still run, or
+    that were interrupted without an end (by a resume or a failed worker).
     """
     replay_sampler = require_replay_sampler(algorithm)
-    # with fewer rows than steps it may have been filled anew, from the midst of an episode on
+    # with fewer rows than steps, the buffer may have been refilled from the middle of an episode on
     is_restarted = replay_sampler.buffer.n_pushed < algorithm.clock.env_steps
     env_columns = [
         columns
@@ -53,7 +53,7 @@ def read_replay_columns(algorithm: Algorithm) -> dict[str, NDArray[Any]]:
 
 
 def require_replay_sampler(algorithm: Algorithm) -> ReplaySampler:
-    """Its buffer; `ConfigError` where it keeps none, or one of other rewards than the environment's."""
+    """Return the replay sampler; `ConfigError` without one, or if its rewards are not the environment's."""
     replay_sampler = getattr(algorithm.source, "replay_sampler", None)
     if not isinstance(replay_sampler, ReplaySampler):
         raise ConfigError(
@@ -72,7 +72,7 @@ def require_replay_sampler(algorithm: Algorithm) -> ReplaySampler:
 
 
 def _episode_rows(buffer: Any, env: int, starts: NDArray[np.int64]) -> dict[str, NDArray[Any]] | None:
-    """The rows of `env` between the positions where its episodes begin, of those that have an end."""
+    """Return the rows of `env` between the `starts` of its episodes, for episodes that have an end."""
     names = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated")
     chunks: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
     for start in range(int(starts[0]), int(starts[-1]), ROWS_AT_ONCE):
@@ -93,13 +93,12 @@ def _episode_rows(buffer: Any, env: int, starts: NDArray[np.int64]) -> dict[str,
 
 
 def _episode_starts(buffer: Any, is_restarted: bool) -> Iterator[NDArray[np.int64]]:
-    """Where each environment's episodes begin that have all their rows, and behind its newest row.
+    """Yield, for each environment, the starts of episodes with all their rows, and the end of its rows.
 
-    Where rows may be missing before the first, with `is_restarted`, the episode at position 0 is not one of
-    them.
+    With `is_restarted`, rows may be missing before position 0, so an episode that starts there is excluded.
 
-    Flags do not say it: an episode that is broken off has none at its last row. Only the state of the
-    buffer does; its rows, which come with it, are not kept.
+    Flags are not sufficient: an interrupted episode has none at its last row. Only the state of the buffer
+    has the starts; the rows that come with it are dropped.
     """
     state = buffer.state()
     rings, episodes = state["streams"].reshape(-1, 6).astype(np.int64), state["episodes"]
@@ -108,5 +107,5 @@ def _episode_starts(buffer: Any, is_restarted: bool) -> Iterator[NDArray[np.int6
     for start, pushed, _, n_waiting, _, count in rings:
         starts = episodes[position : position + count].astype(np.int64)
         position += count
-        # the newest row may wait for its next observation, which is to come
+        # the newest rows may still wait for their next observation
         yield np.append(starts[starts >= max(start, int(is_restarted))], pushed - n_waiting)

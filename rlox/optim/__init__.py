@@ -1,4 +1,4 @@
-"""Optimizers over one flat vector."""
+"""Optimizers and target networks on one flat parameter vector."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""All trainable parameters of a module as one vector, and their `grad` as another.
+"""All trainable parameters of a module in one vector, and their gradients in another.
 
-One vector makes the global norm, the clipping and the step a handful of operations whatever the number
-of layers, which is most of the cost for the small networks of reinforcement learning; and a target
-network follows by one interpolation.
+With one vector, the global norm, the clipping and the step take a few operations for any number of layers;
+in the small networks of reinforcement learning, the number of operations is most of the cost. A target
+network is updated by one interpolation.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ["FlatParameters"]
 
 
 class FlatParameters:
-    """The trainable parameters of `module`, which become views of `vector`, as their `grad` do of `gradient`.
+    """The trainable parameters of `module` in one flat vector.
 
-    Build it after the module is on its device; loading a state dict into the module afterwards works
-    as ever. `is_learned=False`: nothing is, and there are no gradients. A `vector` of this layout that is
-    given has the parameters, in place of the module's own.
+    Parameters become views of `vector`, and their `grad` views of `gradient`. Build it after the module is on
+    its device; loading a state dict into the module still works afterwards. `is_learned=False`: no gradients
+    are allocated. A given `vector` of this layout provides the values, instead of the module's own.
     """
 
     def __init__(self, module: nn.Module, is_learned: bool = True, vector: Tensor | None = None) -> None:
@@ -67,12 +67,12 @@ class FlatParameters:
             self._attach_gradients()
 
     def backward(self, loss: Tensor, max_norm: float | None) -> Tensor:
-        """Gradients of `loss`, clipped together to `max_norm` if given; returns their norm before that."""
+        """Compute the gradients of `loss`, clip their norm to `max_norm` if given; return the norm before."""
         way_back([loss], self.parameters)(torch.ones_like(loss))
         return self.clip(max_norm)
 
     def clip(self, max_norm: float | None) -> Tensor:
-        """The norm of the parameters' gradients together, which are then cut to `max_norm` if given."""
+        """Return the global norm of the gradients, then clip it to `max_norm` if given."""
         self._attach_gradients()
         norm: Tensor = torch.linalg.vector_norm(self.gradient)
         if max_norm is not None:
@@ -80,16 +80,16 @@ class FlatParameters:
         return norm
 
     def fix_memory(self) -> NDArray[np.float32]:
-        """The vector's memory, which it then has for good; it is on the CPU."""
+        """Return the vector's memory, on the CPU; from now on it must not move."""
         self._fixed_memory = memory = self.vector.numpy()
         return memory
 
     @torch.no_grad()
     def sync_parameters(self) -> None:
-        """Parameters are parts of the vector again, with their numbers, where others took their memory since.
+        """Make parameters whose memory was replaced views of the vector again, with their present values.
 
-        As `torch.nn.utils.vector_to_parameters` and `load_state_dict(assign=True)` do. ConfigError for one of
-        another dtype, shape or device, and where all of a vector that is to keep its memory went elsewhere.
+        `torch.nn.utils.vector_to_parameters` and `load_state_dict(assign=True)` replace parameters' memory.
+        ConfigError if a parameter has another dtype, shape or device, or if a vector of fixed memory moved.
         """
         if self.vector.data_ptr() != self._address:
             self._follow_storage()
@@ -108,7 +108,7 @@ class FlatParameters:
             parameter.data = view
 
     def _follow_storage(self) -> None:
-        """Vector and parameters are views of a storage that has other memory, as `share_memory` gives it."""
+        """Record new addresses after the storage moved to other memory, as `share_memory` does."""
         if self._fixed_memory is not None:
             raise ConfigError(
                 "the policy's parameters went to other memory (share_memory), where the native engine does "
@@ -117,12 +117,12 @@ class FlatParameters:
         self._record_addresses()
 
     def _record_addresses(self) -> None:
-        """Where the vector and its parts are now."""
+        """Record the addresses of the vector and its views."""
         self._address = self.vector.data_ptr()
         self._addresses = [view.data_ptr() for view in self._views]
 
     def _attach_gradients(self) -> None:
-        """Parts of `gradient` are the parameters' `grad`, also where others took their place since."""
+        """Make views of `gradient` the parameters' `grad` again, with the values of `grad`s set since."""
         self.sync_parameters()
         self._require_unchanged()
         for parameter, view in zip(self.parameters, self._gradients, strict=True):
@@ -136,7 +136,7 @@ class FlatParameters:
                 parameter.grad = view
 
     def _record_module(self) -> None:
-        """What is looked at before every step: parts and parameters, and which are frozen."""
+        """Record submodules, parameters and frozen parameters, which are compared before every step."""
         modules = list(self._module.modules())
         self._module_dicts: list[dict[str, Any]] = [m._modules for m in modules]
         self._module_dicts += [m._parameters for m in modules]
@@ -148,7 +148,7 @@ class FlatParameters:
         return list(chain.from_iterable(map(dict.values, self._module_dicts)))
 
     def _require_unchanged(self) -> None:
-        """ConfigError where the module has other trainable parameters than it had; some microseconds."""
+        """Raise ConfigError if the module's trainable parameters have changed; takes a few microseconds."""
         entries = self._list_module_entries()
         is_same = len(entries) == len(self._module_entries) and all(map(is_, entries, self._module_entries))
         if is_same and not any(p.requires_grad for p in self._other_parameters):
@@ -179,7 +179,7 @@ class FlatParameters:
         )
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
-        """The parts of such a vector by the parameters' names, in their shapes."""
+        """Return the views of a vector of this layout, by parameter name and in the parameters' shapes."""
         return self.layout.views(vector)
 
 

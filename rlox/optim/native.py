@@ -1,4 +1,4 @@
-"""What optimizers and targets keep where the engine steps them: the vectors of torch's, without torch."""
+"""State of optimizers and target networks for the native engine, without torch."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from rlox.parameters.layout import ParameterVector, as_array, copy_into, restore
 
 __all__ = ["ADAM_EPS", "ADAM_MOMENTS", "NativeOptimizer", "NativeTargetNetwork"]
 
-ADAM_MOMENTS = ("exp_avg", "exp_avg_sq")  # its moments
-ADAM_EPS = 1e-5  # of `rlox.optim.Adam` where nobody says otherwise
+ADAM_MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's moments, by torch's names
+ADAM_EPS = 1e-5  # default of `rlox.optim.Adam`
 
 
 class NativeOptimizer:
-    """Adam's or RMSprop's vectors beside that of the parameters; its state is what torch's has.
+    """The parameters and moments of Adam or RMSprop; states are interchangeable with the torch optimizers'.
 
     Attributes
     ----------
-    vector : of the parameters, float32
-    moments : names of the vectors that the rule keeps, which are torch's
-    lr, eps : of the next steps
-    steps : how many were made
+    vector : the parameters, float32
+    moments : names of the optimizer's moments, as in torch
+    lr, eps : settings of the next steps
+    steps : number of steps made
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class NativeOptimizer:
             moment += initial_moment
 
     def moment(self, name: str) -> NDArray[np.float32]:
-        """The vector of this name in `moments`, which lies as the parameters do."""
+        """Return the moment of this name, a vector in the layout of the parameters."""
         return self._moments[name]
 
     def state(self) -> dict[str, Any]:
-        """Step count and copies of the moments, by parameter name."""
+        """Return the step count and copies of the moments, by parameter name."""
         views = {name: self._layout.views(vector) for name, vector in self._moments.items()}
         moments = {
             parameter: {name: views[name][parameter].copy() for name in self.moments}
@@ -56,12 +56,12 @@ class NativeOptimizer:
         return {"steps": self.steps, "moments": moments}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`, also of torch's; names or shapes that do not fit are an error."""
+        """Continue from `state()`, also of a torch optimizer; `CheckpointError` if names or shapes differ."""
         self.steps = restore_moments(state, self._layout, self._moments, _copy_into)
 
 
 class NativeTargetNetwork:
-    """A vector of parameters that begins as another is and follows it; its state is what torch's has."""
+    """Target network as a parameter vector; states are interchangeable with `rlox.optim.TargetNetwork`."""
 
     def __init__(self, online: ParameterVector) -> None:
         self._online, self._parameters = online, ParameterVector.zeros(online.layout.shapes.items())
@@ -69,11 +69,11 @@ class NativeTargetNetwork:
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """Its parameters, which lie as the others do."""
+        """The target's parameters, in the layout of the online network's."""
         return self._parameters.vector
 
     def copy_online(self) -> None:
-        """Become the other vector."""
+        """Copy the online parameters."""
         self.vector[:] = self._online.vector
 
     def polyak_update(self, tau: float) -> None:
@@ -85,11 +85,11 @@ class NativeTargetNetwork:
             vector += np.float32(tau) * (self._online.vector - vector)
 
     def state(self) -> dict[str, NDArray[np.float32]]:
-        """Copies of the parameters by name."""
+        """Return copies of the parameters by name."""
         return {name: view.copy() for name, view in self._parameters.views().items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`, also of torch's; CheckpointError for names or shapes that do not fit."""
+        """Continue from `state()`, also of a torch target; CheckpointError if names or shapes differ."""
         copy_into(self._parameters.views(), state)
 
 

@@ -1,4 +1,4 @@
-"""What a step does with the gradients: Adam and RMSprop, as torch and TensorFlow have them."""
+"""Optimizers: Adam, AdamW and RMSprop as in torch, RMSprop also as in TensorFlow."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["Adam", "AdamW", "Optimizer", "RMSprop"]
 
 
 class Optimizer(ABC):
-    """A rule over every trainable parameter of `module`, with clipping of their global norm."""
+    """An optimizer of all trainable parameters of `module`, with clipping of the global gradient norm."""
 
-    # Names of the vectors that the rule keeps, which are torch's.
+    # Names of the optimizer's moments, as in torch.
     moments: ClassVar[tuple[str, ...]]
 
     def __init__(self, module: nn.Module, lr: float) -> None:
@@ -35,27 +35,27 @@ class Optimizer(ABC):
         return self.flat.vector
 
     def moment(self, name: str) -> Tensor:
-        """The vector of this name in `moments`, which lies as the parameters do."""
+        """Return the moment of this name, a vector in the layout of the parameters."""
         return self._moments[name]
 
     @property
     def gradient(self) -> Tensor:
-        """Their gradients, which are the parameters' `grad`."""
+        """All gradients, which are the parameters' `grad`."""
         return self.flat.gradient
 
     def backward(self, loss: Tensor, max_norm: float | None) -> Tensor:
-        """Gradients of `loss`, clipped together to `max_norm` if given; returns their norm before that."""
+        """Compute the gradients of `loss`, clip their norm to `max_norm` if given; return the norm before."""
         raise_if_expired()
         return self.flat.backward(loss, max_norm)
 
     def clip(self, max_norm: float | None) -> Tensor:
-        """The norm of the gradients that parameters have, then cut together to `max_norm` if given."""
+        """Return the global norm of the present gradients, then clip it to `max_norm` if given."""
         raise_if_expired()
         return self.flat.clip(max_norm)
 
     @torch.no_grad()
     def step(self) -> None:
-        """One step along the gradients of the last `backward` or `clip`."""
+        """Take one step with the gradients of the last `backward` or `clip`."""
         self.steps += 1
         self._step(self.flat.vector, self.flat.gradient, *self._moments.values())
 
@@ -64,14 +64,14 @@ class Optimizer(ABC):
         """Change `vector` and the moments in place."""
 
     def state(self) -> dict[str, Any]:
-        """Step count and copies of the moments, by parameter name."""
+        """Return the step count and copies of the moments, by parameter name."""
         views = {name: self.flat.views(vector) for name, vector in self._moments.items()}
         names = self.flat.views(self.flat.vector)
         moments = {n: {name: views[name][n].clone() for name in self.moments} for n in names}
         return {"steps": self.steps, "moments": moments}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`, also of a `NativeOptimizer`; others that do not fit are an error."""
+        """Continue from `state()`, also of a `NativeOptimizer`; `CheckpointError` if it does not fit."""
         self.steps = restore_moments(state, self.flat.layout, self._moments, _copy_into)
 
 
@@ -80,7 +80,7 @@ def _copy_into(view: Tensor, saved: Any) -> None:
 
 
 class Adam(Optimizer):
-    """`torch.optim.Adam` (Kingma & Ba 2015, algorithm 1), in one pass over all that a step changes."""
+    """`torch.optim.Adam` (Kingma & Ba 2015, algorithm 1), in one fused pass over the flat vectors."""
 
     moments = ("exp_avg", "exp_avg_sq")
 
@@ -94,7 +94,7 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(module, lr)
         self.betas, self.eps = betas, eps
-        self._step_tensor = torch.zeros((), device=self.vector.device)  # `steps`, where the kernel wants it
+        self._step_tensor = torch.zeros((), device=self.vector.device)  # `steps` as the kernel needs it
 
     def _step(self, vector: Tensor, gradient: Tensor, *moments: Tensor) -> None:
         first_moment, second_moment = moments
@@ -107,7 +107,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """`torch.optim.AdamW`: Adam whose step shrinks all parameters besides (Loshchilov & Hutter 2019)."""
+    """`torch.optim.AdamW`: Adam with decoupled weight decay (Loshchilov & Hutter 2019)."""
 
     def __init__(self, module: nn.Module, lr: float, *, weight_decay: float, eps: float) -> None:
         super().__init__(module, lr, eps=eps)
@@ -121,8 +121,8 @@ class AdamW(Adam):
 class RMSprop(Optimizer):
     """`torch.optim.RMSprop` without momentum (Tieleman & Hinton 2012).
 
-    `tf_like`: epsilon inside the root and a mean square that begins at 1, as in TensorFlow, with which
-    OpenAI Baselines' A2C and IMPALA were run; the first steps are smaller.
+    `tf_like`: epsilon inside the root and an initial mean square of 1, as in TensorFlow, which OpenAI
+    Baselines' A2C and IMPALA used. The first steps are smaller.
     """
 
     moments = ("square_avg",)

@@ -16,9 +16,9 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class TargetNetwork(Generic[M]):
-    """`module`, which begins as `online` is and follows it; nothing is learned in it.
+    """A target network: `module` starts as a copy of `online` and follows it without gradients.
 
-    `online` is the vector of the network that is learned, `module` another one of the same kind.
+    `online` has the parameters of the learned network. `module` is another network of the same architecture.
     """
 
     def __init__(self, module: M, online: FlatParameters) -> None:
@@ -30,7 +30,7 @@ class TargetNetwork(Generic[M]):
 
     @torch.no_grad()
     def copy_online(self) -> None:
-        """Become the online network."""
+        """Copy the online parameters."""
         self._flat.vector.copy_(self._online.vector)
 
     @torch.no_grad()
@@ -43,11 +43,11 @@ class TargetNetwork(Generic[M]):
 
     @property
     def vector(self) -> Tensor:
-        """Its parameters, as those of the network that is learned lie in theirs."""
+        """The target's parameters, in the layout of the online network's."""
         return self._flat.vector
 
     def state(self) -> dict[str, Tensor]:
-        """Copies of the parameters by name."""
+        """Return copies of the parameters by name."""
         return {name: view.clone() for name, view in self._flat.views(self._flat.vector).items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -1,1 +1,1 @@
-"""Parameters without torch: where they lie in a vector, what they begin as, what encoders have of them."""
+"""Parameters without torch: their layout in a vector, their initial values, and the cost of encoders."""

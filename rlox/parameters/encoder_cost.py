@@ -1,4 +1,4 @@
-"""What an encoder of images takes, as preflight counts it."""
+"""The memory cost of an image encoder, for the preflight check."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["NO_COST", "EncoderCost"]
 
 
 class EncoderCost(NamedTuple):
-    """What an encoder takes: numbers, of 4 bytes in float32."""
+    """The cost of an encoder, counted in numbers of 4 bytes (float32)."""
 
     parameters: int
-    saved_activations: int  # of a row, for going back
-    peak_activations: int  # of a row, at once, where nobody goes back
-    features: int = 0  # that it gives
+    saved_activations: int  # per row, saved for the gradient
+    peak_activations: int  # per row, at the same time, without gradient
+    features: int = 0  # size of the output
 
 
 NO_COST = EncoderCost(0, 0, 0)

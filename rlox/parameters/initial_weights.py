@@ -1,7 +1,7 @@
-"""What the weights of a run begin as: a function of the run's seed and of where a parameter stands.
+"""The initial weights of a run, a function of its seed and of the positions of the parameters.
 
-Of linear layers alone, from Rust's streams, so that every engine begins with the same bits, on every
-platform: torch's own orthogonal matrices are LAPACK's, which depend on the machine.
+Only linear layers are covered. Rust's random streams make every backend start from the same bits on every
+platform; torch's orthogonal matrices come from LAPACK and depend on the machine.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from rlox._core import Stream
 
 __all__ = ["HEAD_GAINS", "initial_weights"]
 
-# Gains of the last layers of actor and critic, as in the PPO of OpenAI Baselines.
+# Gains of the output layers of actor and critic, as in the PPO of OpenAI Baselines.
 HEAD_GAINS: Mapping[str, float] = {"actor": 0.01, "critic": 1.0}
 
 
 def initial_weights(
     shapes_by_name: Iterable[tuple[str, tuple[int, ...]]], seed: int, orthogonal: bool = False
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """The parameters of linear layers among `shapes_by_name`, names and shapes in the order that torch has
-    them.
+    """Yield names and initial values of the parameters of linear layers among `shapes_by_name`.
 
-    Weights `[outputs, inputs]`, of n networks `[n, outputs, inputs]`, and biases are uniform in
-    +-1/sqrt(inputs), as `torch.nn.Linear` begins; with `orthogonal` the weights are orthogonal (Saxe et al.
-    2014) with gain sqrt 2, those of the last layers as in `HEAD_GAINS`, and biases 0. Parameter number i is
-    drawn from stream `("init", i)`.
+    `shapes_by_name` has names and shapes in torch's order. Weights `[outputs, inputs]`, or
+    `[n, outputs, inputs]` for n networks, and biases are uniform in +-1/sqrt(inputs), as in
+    `torch.nn.Linear`. With `orthogonal` the weights are orthogonal (Saxe et al. 2014) with gain sqrt 2, or
+    with those of `HEAD_GAINS` in the last layers, and biases are 0. Parameter number i is drawn from stream
+    `("init", i)`.
     """
     shapes = dict(shapes_by_name)
     head_names = {
         _network_name(name): name for name in shapes if name.endswith(".weight")
-    }  # the last one stays
+    }  # the last layer of each network wins
     for index, (name, shape) in enumerate(shapes.items()):
         weight = _weight_name(name)
         if weight not in shapes:
-            continue  # of something else than a linear layer
+            continue  # not part of a linear layer
         stream = Stream(seed, "init", index)
         if not orthogonal:
             bound = 1.0 / math.sqrt(shapes[weight][-1])
@@ -53,7 +53,7 @@ def initial_weights(
 
 
 def _weight_name(name: str) -> str | None:
-    """The name of the weight beside a bias, and of a weight itself; of `weights.0` in an ensemble too."""
+    """Return the weight's name for a bias or a weight, in ensembles (`weights.0`) too; None for others."""
     net, _, kind = name.rpartition(".")
     if kind in ("weight", "bias"):
         return f"{net}.weight"
@@ -62,5 +62,5 @@ def _weight_name(name: str) -> str | None:
 
 
 def _network_name(name: str) -> str:
-    """The network that a layer's parameter is of: `actor` of `actor.0.weight`."""
+    """Return the network's name in a parameter's name: `actor` for `actor.0.weight`."""
     return name.rsplit(".", 2)[0]

@@ -1,4 +1,4 @@
-"""Where the parameters of a policy lie in one vector."""
+"""The layout of a policy's parameters in one vector."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ __all__ = [
 
 NamedShape = tuple[str, tuple[int, ...]]  # a parameter's name and shape
 
-# Whose the vectors are that an optimizer's state has of a parameter.
+# Names of optimizers by their moments.
 OPTIMIZER_NAMES = {("exp_avg", "exp_avg_sq"): "Adam", ("square_avg",): "RMSprop"}
 
 ALIGN = 16  # parameters start at multiples of 64 bytes, where vector loads are fastest
 
 
 class Layout:
-    """Parameters by name and shape, one after the other; `size` numbers in all."""
+    """Positions of named parameters, one after the other, in a vector of `size` numbers."""
 
     def __init__(self, shapes: Iterable[NamedShape]) -> None:
         self.shapes = dict(shapes)
@@ -47,37 +47,37 @@ class Layout:
             self.size += -(-numbers // ALIGN) * ALIGN
 
     def zeros(self) -> NDArray[np.float32]:
-        """Such a vector, which begins at a multiple of 64 bytes too."""
+        """Return a zero vector of this layout; its memory starts at a multiple of 64 bytes."""
         memory = np.zeros(self.size + ALIGN, np.float32)
         offset = -memory.ctypes.data % (4 * ALIGN) // 4
         return memory[offset : offset + self.size]
 
     def views(self, vector: Any) -> dict[str, Any]:
-        """The parts of such a vector, of NumPy's or torch's, by name and in their shapes."""
+        """Return the views of a NumPy or torch vector of this layout, by name and in their shapes."""
         return {name: vector[position].reshape(self.shapes[name]) for name, position in self.slices.items()}
 
 
 @dataclass(frozen=True)
 class ParameterVector:
-    """Parameters that lie one after the other in a vector, float32."""
+    """A float32 vector of parameters with its layout."""
 
     layout: Layout
     vector: NDArray[np.float32]
-    lock: Any = field(default_factory=RLock, repr=False, compare=False)  # to be held in calls of Rust
+    lock: Any = field(default_factory=RLock, repr=False, compare=False)  # held during calls into Rust
 
     @classmethod
     def zeros(cls, shapes: Iterable[NamedShape]) -> ParameterVector:
-        """Zeros."""
+        """Make a vector of zeros for these shapes."""
         layout = Layout(shapes)
         return cls(layout, layout.zeros())
 
     def views(self) -> dict[str, NDArray[np.float32]]:
-        """The parameters by name, in the vector's memory."""
+        """Return the parameters by name, as views of the vector."""
         return self.layout.views(self.vector)
 
 
 def linear_shapes(prefix: str, sizes: Sequence[int]) -> list[NamedShape]:
-    """The parameters of linear layers `sizes[0] -> ... -> sizes[-1]`, as those of `rlox.networks.mlp`."""
+    """Return the parameters of linear layers `sizes[0] -> ... -> sizes[-1]`, as in `rlox.networks.mlp`."""
     shapes: list[NamedShape] = []
     for i, (inputs, outputs) in enumerate(pairwise(sizes)):
         shapes += [(f"{prefix}{2 * i}.weight", (outputs, inputs))]
@@ -86,12 +86,12 @@ def linear_shapes(prefix: str, sizes: Sequence[int]) -> list[NamedShape]:
 
 
 def max_width(shapes: Iterable[NamedShape]) -> int:
-    """The largest number of inputs or outputs that a layer of these has."""
+    """Return the largest number of inputs or outputs among these layers."""
     return max((size for _, shape in shapes for size in shape[-2:]), default=1)
 
 
 def copy_into(views: Mapping[str, NDArray[np.float32]], saved_values: Mapping[str, Any]) -> None:
-    """Write arrays or tensors, by name, to `views`; CheckpointError for what does not fit."""
+    """Copy arrays or tensors, by name, into `views`; CheckpointError if names or shapes differ."""
     for name in [*views, *saved_values]:
         shapes = [
             list(arrays[name].shape) if name in arrays else "missing" for arrays in (saved_values, views)
@@ -103,7 +103,7 @@ def copy_into(views: Mapping[str, NDArray[np.float32]], saved_values: Mapping[st
 
 
 def as_array(values: Any) -> NDArray[Any]:
-    """An array, or a tensor of any device and kind as one of float32."""
+    """Return an array; a tensor of any device and dtype becomes float32."""
     torch = torch_if_imported()
     if torch is None or not isinstance(values, torch.Tensor):
         return np.asarray(values)
@@ -117,10 +117,10 @@ def restore_moments(
     vectors: Mapping[str, Any],
     copy: Callable[[Any, Any], None],
 ) -> int:
-    """Fill an optimizer's moments, vectors by name, from its state; how many steps it had made.
+    """Fill an optimizer's moments, vectors by name, from its state; return its step count.
 
-    `copy(view, saved)` writes one. CheckpointError for names or shapes that do not fit, and for the state of
-    another optimizer.
+    `copy(view, saved)` writes one. CheckpointError if names or shapes differ, and for the state of another
+    optimizer.
     """
     moments = state["moments"]
     if moments.keys() != layout.shapes.keys():
@@ -146,6 +146,6 @@ def restore_moments(
 
 
 def _optimizer_text(vectors: Iterable[str]) -> str:
-    """The optimizer that keeps these vectors, in words."""
+    """Describe the optimizer that has these moments."""
     keys = tuple(sorted(vectors))
     return f"{OPTIMIZER_NAMES.get(keys, 'another one')}'s ({', '.join(keys)})"

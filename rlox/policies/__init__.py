@@ -1,4 +1,4 @@
-"""Policies: what maps observations to actions, log-probabilities and values."""
+"""Policies: map observations to actions, log-probabilities and values."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ __all__ = ["CategoricalActor", "FactoredActor", "GaussianActor"]
 
 
 class CategoricalActor(Policy):
-    """A choice among `n_actions`: an MLP gives logits."""
+    """A distribution over `n_actions` choices; an MLP computes the logits."""
 
     def __init__(self, obs_dim: int, n_actions: int, net_arch: Sequence[int], activation: str) -> None:
         super().__init__()
@@ -26,22 +26,22 @@ class CategoricalActor(Policy):
         self.net = mlp((obs_dim, *net_arch, n_actions), activation)
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The most likely choice `[B]`."""
+        """Return the most likely choice `[B]`."""
         actions: Tensor = self.net(obs).argmax(-1)
         return actions
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A sampled choice `[B]`."""
+        """Sample a choice `[B]`."""
         return sample_choices(self.net(obs), generator)
 
     def score(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probability of choices `[B]`, and the most likely ones `[B]`."""
+        """Return the log-probability of choices `[B]`, and the most likely ones `[B]`."""
         logits = self.net(obs)
         return -functional.cross_entropy(logits, actions, reduction="none"), logits.argmax(-1)
 
 
 class GaussianActor(Policy):
-    """A vector of `act_dim`: an MLP gives its mean; the standard deviations are parameters."""
+    """A Gaussian over vectors of `act_dim`: an MLP computes the mean; `log_std` is a parameter."""
 
     def __init__(self, obs_dim: int, act_dim: int, net_arch: Sequence[int], activation: str) -> None:
         super().__init__()
@@ -49,22 +49,22 @@ class GaussianActor(Policy):
         self.log_std = nn.Parameter(torch.zeros(act_dim))
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The mean `[B, act_dim]`."""
+        """Return the mean `[B, act_dim]`."""
         mean: Tensor = self.net(obs)
         return mean
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A sampled vector `[B, act_dim]`."""
+        """Sample a vector `[B, act_dim]`."""
         return sample_vectors(self.mode(obs), self.log_std, generator)
 
     def score(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-density `[B]` of vectors `[B, act_dim]`, dimensions independent, and the means."""
+        """Return the log-density `[B]` of vectors `[B, act_dim]`, dimensions independent, and the means."""
         mean = self.mode(obs)
         return log_normal(actions, mean, self.log_std).sum(-1), mean
 
 
 class FactoredActor(Policy):
-    """Several choices, and perhaps a vector: an MLP gives what a `FactoredHead` takes."""
+    """A distribution over several choices, and perhaps a vector: a `FactoredHead` with an MLP."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class FactoredActor(Policy):
         self.net = mlp((obs_dim, *net_arch, self.head.size), activation)
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The most likely choices and the means, `[B, len(choices) + vector]`."""
+        """Return the most likely choices and the means, `[B, len(choices) + vector]`."""
         return self.head.mode(self.net(obs))
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A sampled action `[B, len(choices) + vector]`."""
+        """Sample an action `[B, len(choices) + vector]`."""
         return self.head.sample(self.net(obs), generator)
 
     def score(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probability `[B]` of rows `[B, len(choices) + vector]`, and the best rows."""
+        """Return the log-probability `[B]` of rows `[B, len(choices) + vector]`, and the best rows."""
         outputs = self.net(obs)
         return self.head.score(outputs, actions)[0], self.head.mode(outputs)

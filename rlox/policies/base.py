@@ -1,10 +1,10 @@
-"""What a policy is: how it explores, how it scores what it did, how it acts when evaluated.
+"""The interface of policies: exploration, scores of past actions, and actions for evaluation.
 
-While collecting, only the actor runs at each step: the exploration noise of a whole rollout is drawn
-ahead of it, and log-probabilities and values are computed afterwards in one batch over the rollout,
-with the same parameters. That is what makes collection cheap, and it is exact: nothing a policy
-returns for a row depends on when it is asked. A shared encoder does not look at images twice: what it made
-of them for the actor is kept for the scores, the same but for the rounding of other batches.
+While collecting, only the actor runs at each step: the exploration noise of a whole rollout is drawn in
+advance, and log-probabilities and values are computed afterwards in one batch over the rollout, with the
+same parameters. This makes collection cheap, and it is exact: the result for a row does not depend on
+when it is computed. A shared encoder does not process images twice: the actor's features are kept for
+the scores and are equal except for rounding in batches of another size.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 # `[N, act_dim]`.
 Sampler = Callable[[Tensor, int], Tensor]
 
-# Methods of a policy that are given rows of a rollout or of a batch, on policy and off policy.
+# Policy methods whose arguments are rows of a rollout or of a batch, on policy and off policy.
 _ROW_METHODS = (
     "act",
     "action_values",
@@ -58,18 +58,18 @@ _ROW_METHODS = (
     "value",
 )
 
-# What may draw the actions of a rollout: of those that the most derived class defines the first.
+# Methods that can draw the actions of a rollout; the most derived class decides, then this order.
 ACTING_METHODS = ("sampler", "get_action_and_logprob", "sample", "get_action_value")
 
-# Noise is drawn in blocks of at most this many numbers.
+# Maximum number of values in a block of noise.
 NOISE_BLOCK = 1 << 20
 
 
 @contextmanager
 def evaluation_mode(policy: nn.Module) -> Iterator[None]:
-    """Run a block with `policy` in evaluation mode: dropout off, statistics of batches frozen.
+    """Run a block with `policy` in evaluation mode: dropout off, batch statistics frozen.
 
-    Each part then goes back to the mode it was in, also one that its owner keeps in another mode.
+    Afterwards each submodule returns to its previous mode, which may differ between submodules.
     """
     training_flags, scripted_modules = _training_modules(policy)
     try:
@@ -86,13 +86,13 @@ def evaluation_mode(policy: nn.Module) -> Iterator[None]:
 
 
 def _training_modules(policy: nn.Module) -> tuple[list[dict[str, Any]], list[nn.Module]]:
-    """The attributes of the parts in training mode, and such parts that keep theirs elsewhere.
+    """Return the attribute dicts of submodules in training mode, and such submodules without the attribute.
 
-    Looked up at each call, as `train()` may be called at any time; by hand, as `modules()` and the
-    setting of an attribute, which may be a parameter, take longer than an action.
+    Computed at each call, as `train()` may be called at any time. Written by hand, because `modules()` and
+    setting an attribute, which may be a parameter, take longer than an action.
     """
     training_flags: list[dict[str, Any]] = []
-    scripted_modules: list[nn.Module] = []  # by TorchScript: in their graph
+    scripted_modules: list[nn.Module] = []  # from TorchScript: the flag is in their graph
     pending = [policy]
     for module in pending:
         flags = module.__dict__
@@ -107,10 +107,10 @@ def _training_modules(policy: nn.Module) -> tuple[list[dict[str, Any]], list[nn.
 
 
 class Policy(nn.Module, ABC):
-    """What acts once it has learned. Shapes: obs `[B, obs_dim]`, actions `[B]` or `[B, act_dim]`.
+    """The base class of policies. Shapes: obs `[B, obs_dim]`, actions `[B]` or `[B, act_dim]`.
 
-    Methods that a class outside of rlox defines are given copies of observations and actions, into which
-    they may write (`obs /= 255`): the tensors themselves are what a rollout or a batch has.
+    Methods that a class outside of rlox defines get copies of observations and actions, which they may modify
+    (`obs /= 255`); the rollout or batch keeps the originals.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -125,39 +125,40 @@ class Policy(nn.Module, ABC):
 
     @abstractmethod
     def mode(self, obs: Tensor) -> Tensor:
-        """The best action."""
+        """Return the best action."""
 
     @abstractmethod
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A sampled action; torch's default generator unless given."""
+        """Sample an action; `generator` defaults to torch's default generator."""
 
 
 class ActorCritic(Policy):
     """A policy and a value function.
 
-    A subclass may override what it likes: whoever acts or scores asks the method that the most derived class
-    defines (`find_most_derived`), which is that of the object itself where it has one.
+    A subclass may override any method. Callers use the one that the most derived class defines
+    (`find_most_derived`); a method of the object itself comes first.
     """
 
-    _has_checked_values = False  # whether they were seen to, or to be constants
+    _has_checked_values = False  # whether values are known to depend on parameters, or to be constants
 
     @abstractmethod
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
-        """Exploration for one rollout; all its randomness comes from `generator`."""
+        """Return the exploration for one rollout; all its randomness comes from `generator`."""
 
     def scoring_inputs(self, obs: Tensor) -> tuple[Tensor, ActorCritic]:
-        """What the sampler made of the rollout's rows `obs` `[T * N, obs_dim]`, and who scores that.
+        """Return the scoring inputs of the rollout's rows `obs` `[T * N, obs_dim]`, and the policy for them.
 
-        Asked once, when the rollout is over; the rows and the policy itself unless a look at them is costly.
+        Called once, at the end of the rollout. By default these are the rows and the policy itself; a policy
+        with a costly encoder returns its features.
         """
         return obs, self
 
     @abstractmethod
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability of `actions`, entropy and value, each `[B]`."""
+        """Return the log-probability of `actions`, the entropy and the value, each `[B]`."""
 
     def scored(self, obs: Tensor, actions: Tensor) -> Scored:
-        """`evaluate_actions` without gradient, and the way back to the parameters."""
+        """Return `evaluate_actions` without gradients, and the function that computes them."""
         return graph(lambda: self._evaluate_and_check(obs, actions), self.parameters())
 
     def _evaluate_and_check(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -170,35 +171,38 @@ class ActorCritic(Policy):
 
     @abstractmethod
     def get_value(self, obs: Tensor) -> Tensor:
-        """V(obs), `[B]`."""
+        """Return V(obs), `[B]`."""
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A sampled action."""
+        """Sample an action."""
         return self.get_action_and_logprob(obs, generator)[0]
 
     @abstractmethod
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """A sampled action and its log-probability `[B]`; torch's default generator unless given."""
+        """Sample an action; return it and its log-probability `[B]`.
+
+        `generator` defaults to torch's default generator.
+        """
 
     def get_action_value(
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """A sampled action, its log-probability and the value."""
+        """Sample an action; return it, its log-probability and the value."""
         action, log_prob = self.get_action_and_logprob(obs, generator)
         return action, log_prob, self.get_value(obs)
 
     def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probability of `actions` and entropy, each `[B]`."""
+        """Return the log-probability of `actions` and the entropy, each `[B]`."""
         log_prob, entropy, _ = self.evaluate_actions(obs, actions)
         return log_prob, entropy
 
 
 def find_most_derived(policy: object, *names: str) -> str:
-    """Of methods the one that the most derived class defines, of those of one class the first.
+    """Return the first of the names that the most derived class defines.
 
-    What the object itself has comes before that of any class.
+    Attributes of the object itself come before those of any class.
     """
     for namespace in (vars(policy), *map(vars, type(policy).__mro__)):
         for name in names:
@@ -208,14 +212,14 @@ def find_most_derived(policy: object, *names: str) -> str:
 
 
 def dispatch_evaluation(policy: ActorCritic, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-probability, entropy and value, each `[B]`, by the method that the most derived class defines."""
+    """Return log-probability, entropy and value, each `[B]`, by the method of the most derived class."""
     if find_most_derived(policy, "evaluate_actions", "get_logprob_and_entropy") == "evaluate_actions":
         return policy.evaluate_actions(obs, actions)
     return *policy.get_logprob_and_entropy(obs, actions), policy.get_value(obs)
 
 
 def _with_cloned_arguments(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, called with copies of the tensors that it is called with."""
+    """Return the method with its tensor arguments cloned."""
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -227,7 +231,7 @@ def _with_cloned_arguments(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_cloned_rows(sampler: Callable[..., Sampler]) -> Callable[..., Sampler]:
-    """The method `sampler`, what it returns is called with copies."""
+    """Return the method `sampler`; the sampler that it returns gets cloned arguments."""
 
     @wraps(sampler)
     def call(*args: Any, **kwargs: Any) -> Sampler:

@@ -1,7 +1,7 @@
 """Gaussian policies for `Box` actions: state-independent noise, and gSDE.
 
-Actions are neither squashed nor clipped here: the bounds belong to the environment, so that the
-stored log-probability is that of the action the policy chose.
+Actions are neither squashed nor clipped here. The environment applies the bounds, so that the stored
+log-probability belongs to the action that the policy chose.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ __all__ = ["ContinuousPolicy", "SDEPolicy"]
 
 
 class GaussianPolicy(MLPActorCritic):
-    """What both Gaussian policies share: the actor gives the mean, which is also the mode."""
+    """The base class of both Gaussian policies: the actor computes the mean, which is also the mode."""
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The mean `[B, act_dim]`."""
+        """Return the mean `[B, act_dim]`."""
         return inference_function(self.actor)(obs)
 
 
 class ContinuousPolicy(GaussianPolicy):
-    """Separate actor and critic MLPs; the actor gives the mean, `log_std` `[act_dim]` is learned.
+    """Separate actor and critic MLPs; the actor computes the mean, `log_std` `[act_dim]` is learned.
 
     Parameters are those of `DiscretePolicy`, with `act_dim` for the action's length and
     `log_std_init` for the initial log standard deviation.
@@ -53,18 +53,18 @@ class ContinuousPolicy(GaussianPolicy):
         self.log_std = nn.Parameter(torch.full((act_dim,), float(log_std_init)))
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
-        """Mean plus scaled normal noise."""
+        """Return a sampler that adds scaled normal noise to the mean."""
         noise = normal_noise(n_steps, n_envs, self.log_std.detach().exp(), generator)
         actor = inference_function(self.actor)
         return lambda obs, t: actor(obs).add_(noise[t])
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability, entropy and value, each `[B]`."""
+        """Return log-probability, entropy and value, each `[B]`."""
         scores = score_vectors(self.actor(obs), self.log_std, actions)
         return *scores, self.get_value(obs)
 
     def scored(self, obs: Tensor, actions: Tensor) -> Scored:
-        """`evaluate_actions` with its gradients written out; a subclass may evaluate in any way."""
+        """`evaluate_actions` with hand-written gradients; overridden evaluation falls back to autograd."""
         if (traced := self.traced(obs, ContinuousPolicy)) is None:
             return super().scored(obs, actions)
         return vectors(*traced, self.log_std, actions)
@@ -72,7 +72,7 @@ class ContinuousPolicy(GaussianPolicy):
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """A sampled action `[B, act_dim]` and its log-probability `[B]`."""
+        """Sample an action `[B, act_dim]`; return it and its log-probability `[B]`."""
         mean = self.actor(obs)
         action = sample_vectors(mean, self.log_std, generator).detach()
         return action, log_normal(action, mean, self.log_std).sum(-1)
@@ -82,9 +82,9 @@ class SDEPolicy(GaussianPolicy):
     """Generalised state-dependent exploration, gSDE (Raffin et al. 2021, arXiv:2005.05719).
 
     The noise is a linear function of the actor's last hidden layer, theta(s) @ E with
-    E_ij ~ N(0, std_ij^2), and E is kept for `sample_freq` steps (-1: the whole rollout), so that
-    exploration is smooth. Seen alone, an action is Normal(mean, sqrt(theta^2 @ std^2)). No gradient
-    flows into theta through the deviation, as in Stable-Baselines3.
+    E_ij ~ N(0, std_ij^2). E is kept for `sample_freq` steps (-1: the whole rollout), so that
+    exploration is smooth. The marginal distribution of an action is Normal(mean, sqrt(theta^2 @ std^2)). No
+    gradient flows into theta through the deviation, as in Stable-Baselines3.
     """
 
     def __init__(
@@ -105,7 +105,10 @@ class SDEPolicy(GaussianPolicy):
         self.log_std = nn.Parameter(torch.full((self.features, act_dim), float(log_std_init)))
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
-        """One noise matrix `[features, act_dim]` an environment, renewed every `sample_freq` steps."""
+        """Return a sampler with a noise matrix `[features, act_dim]` per environment.
+
+        The matrices are drawn again every `sample_freq` steps.
+        """
         std = self.log_std.detach().exp()
         interval = self.sample_freq if self.sample_freq > 0 else n_steps
         shape = (n_envs, self.features, self.act_dim)
@@ -120,7 +123,7 @@ class SDEPolicy(GaussianPolicy):
         return sample
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability, entropy and value, each `[B]`."""
+        """Return log-probability, entropy and value, each `[B]`."""
         mean, features = self._heads(obs)
         log_std = self._log_std(features)
         log_prob = log_normal(actions, mean, log_std).sum(-1)
@@ -130,7 +133,7 @@ class SDEPolicy(GaussianPolicy):
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """An action drawn with a fresh noise matrix for each row, and its log-probability."""
+        """Sample an action with a new noise matrix for each row; return it and its log-probability."""
         mean, features = self._heads(obs)
         log_std = self._log_std(features)
         action = sample_vectors(mean, log_std, generator).detach()

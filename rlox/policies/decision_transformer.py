@@ -1,4 +1,4 @@
-"""A policy that is asked for a return (Chen et al. 2021, arXiv:2106.01345)."""
+"""The policy of the Decision Transformer (Chen et al. 2021, arXiv:2106.01345)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["DecisionTransformerPolicy"]
 
 
 class DecisionTransformerPolicy(nn.Module):
-    """What to do in each step of a stretch of an episode, by what is asked for and what came before.
+    """Predicts the action of each step of a sub-trajectory from the target return and the past steps.
 
-    A step has three tokens, its return to go, its observation and its action, each with an embedding of the
-    step's number; the action is said by the observation's token, which sees no later one.
+    A step has three tokens: return to go, observation and action. Each is added to an embedding of the
+    step's number. The output at the observation token predicts the action; it sees no later token.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class DecisionTransformerPolicy(nn.Module):
     n_outputs : length of the action vector, or number of choices
     is_discrete : whether actions are choices
     width, n_layers, n_heads, dropout : of the transformer
-    max_timesteps : steps of an episode that are told apart
+    max_timesteps : number of timestep embeddings; later steps use the last one
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class DecisionTransformerPolicy(nn.Module):
         self.head = nn.Linear(width, n_outputs)
 
     def forward(self, returns: Tensor, obs: Tensor, actions: Tensor, timesteps: Tensor) -> Tensor:
-        """Logits, or vectors in [-1, 1], `[B, L, actions]`.
+        """Return logits, or vectors in [-1, 1], `[B, L, actions]`.
 
         `returns` `[B, L]` are scaled, `obs` `[B, L, obs_dim]`, `actions` choices `[B, L]` or vectors
         `[B, L, act_dim]`, `timesteps` int64 `[B, L]`.
@@ -68,7 +68,10 @@ class DecisionTransformerPolicy(nn.Module):
         return outputs if self.is_discrete else outputs.tanh()
 
     def select_actions(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Actions of `outputs` `[B, n_outputs]`: vectors, choices `[B]`, sampled with a generator."""
+        """Return the actions for `outputs` `[B, n_outputs]`: vectors, or choices `[B]`.
+
+        Choices are sampled if a generator is given, else the most likely ones.
+        """
         if not self.is_discrete:
             return outputs
         return outputs.argmax(-1) if generator is None else sample_choices(outputs, generator)

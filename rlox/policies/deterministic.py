@@ -1,4 +1,4 @@
-"""What the deterministic policy gradient acts and learns with."""
+"""The policy and critics of the deterministic policy gradient (DDPG, TD3)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["DeterministicPolicy"]
 
 
 class DeterministicPolicy(Policy):
-    """Vectors in [-1, 1], tanh of an MLP's output, and critics of observation and vector.
+    """An actor whose vectors are the tanh of an MLP's output, and critics of observation and vector.
 
     Parameters
     ----------
     obs_dim : length of the observation vector
     act_dim : length of the action vector
-    members : critics
+    members : number of critics
     net_arch, critic_net_arch : hidden widths
     activation : `tanh`, `relu`, `elu` or `silu`
     """
@@ -39,15 +39,15 @@ class DeterministicPolicy(Policy):
         self.critic = EnsembleMLP(members, (obs_dim + act_dim, *critic_net_arch, 1), activation)
 
     def act(self, obs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """The vector `[B, act_dim]`, and what takes its gradient to those of the actor."""
+        """Return the action `[B, act_dim]`, and a function that backpropagates its gradient."""
         net = trace(self.actor, obs)
         action = net.out.tanh()
         return action, lambda slope: net.learn(slope * (1.0 - action.square()))
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The vector `[B, act_dim]`."""
+        """Return the action `[B, act_dim]`."""
         return inference_function(self.actor)(obs).tanh()
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """The same: nothing is drawn."""
+        """Return the same as `mode`; the policy is deterministic."""
         return self.mode(obs)

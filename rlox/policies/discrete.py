@@ -17,7 +17,7 @@ __all__ = ["DiscretePolicy"]
 
 
 class DiscretePolicy(MLPActorCritic):
-    """Separate actor and critic MLPs; the actor gives logits over `n_actions` choices.
+    """Separate actor and critic MLPs; the actor computes logits of `n_actions` choices.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class DiscretePolicy(MLPActorCritic):
     net_arch : hidden widths of each network
     activation : `tanh`, `relu`, `elu` or `silu`
     ortho_init : orthogonal initialisation, policy head 0.01, value head 1
-    critic_net_arch : hidden widths of the critic, those of the actor unless given
+    critic_net_arch : hidden widths of the critic; default: those of the actor
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class DiscretePolicy(MLPActorCritic):
         self.n_actions = n_actions
 
     def logits(self, obs: Tensor) -> Tensor:
-        """The logit of each choice `[B, n_actions]`."""
+        """Return the logit of each choice `[B, n_actions]`."""
         logits: Tensor = self.actor(obs)
         return logits
 
     def inference_logits(self) -> Callable[[Tensor], Tensor]:
-        """`logits` for many small calls without gradients; what it returns may be written to."""
+        """Return `logits` for many small calls without gradients; its result may be modified."""
         return inference_function(self.actor)
 
     def _choose_logits_function(self) -> Callable[[Tensor], Tensor]:
-        """`inference_logits`, or `logits` where a class of somebody's own has other ones."""
+        """Return `inference_logits`, or `logits` if a user's class overrides that."""
         if find_most_derived(self, "inference_logits", "logits") == "inference_logits":
             return self.inference_logits()
         return lambda obs: self.logits(obs).clone()
@@ -66,23 +66,23 @@ class DiscretePolicy(MLPActorCritic):
         return lambda obs, t: logits(obs).add_(noise[t]).argmax(-1)
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability, entropy and value, each `[B]`."""
+        """Return log-probability, entropy and value, each `[B]`."""
         return *score_choices(self.logits(obs), actions), self.get_value(obs)
 
     def scored(self, obs: Tensor, actions: Tensor) -> Scored:
-        """`evaluate_actions` with its gradients written out; a subclass may evaluate in any way."""
+        """`evaluate_actions` with hand-written gradients; overridden evaluation falls back to autograd."""
         if (traced := self.traced(obs, DiscretePolicy)) is None:
             return super().scored(obs, actions)
         return choices(*traced, actions)
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The most likely choice `[B]`."""
+        """Return the most likely choice `[B]`."""
         return self._choose_logits_function()(obs).argmax(-1)
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """A sampled choice `[B]` and its log-probability `[B]`."""
+        """Sample a choice `[B]`; return it and its log-probability `[B]`."""
         log_p = torch.log_softmax(self.logits(obs), -1)
         noise = gumbel(tuple(log_p.shape), generator, log_p.device)
         action = (log_p.detach() + noise).argmax(-1)

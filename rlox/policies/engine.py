@@ -1,4 +1,4 @@
-"""What every learner in Rust needs around its calls: errors that say why, counters, vectors of optimizers."""
+"""Helpers around calls of the native engine: labelled errors, step counters, optimizer vectors."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ __all__ = [
     "unsupported_policy",
 ]
 
-# What Adam steps, what it knows of that, and the steps so far, int64 `[1]`: as an engine takes it.
+# Adam's parameters, first and second moments, and step count, int64 `[1]`, as the engine takes them.
 AdamVectors = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]
 
 
 class StepCounter(Protocol):
-    """An optimizer that counts."""
+    """An optimizer that counts its steps."""
 
     steps: int
     lock: Any  # a lock
 
 
 class AdamState(StepCounter, Protocol):
-    """Adam, with vectors of torch's on the CPU or of NumPy's."""
+    """Adam, with vectors of torch on the CPU or of NumPy."""
 
     @property
     def vector(self) -> Any:
         """The parameters."""
 
     def moment(self, name: str) -> Any:
-        """The vector of this name."""
+        """Return the moment vector of this name."""
 
 
 def require_self_test() -> None:
-    """`NativeSelfTestError` where the engine does not do what torch does (`self_test`)."""
+    """Raise `NativeSelfTestError` if the engine's results differ from torch's (`self_test`)."""
     if (mismatch := self_test.self_test_mismatch()) is not None:
         raise NativeSelfTestError(mismatch)
 
 
 @contextmanager
 def label_errors(update_label: str) -> Iterator[None]:
-    """A number that is none is told with the update in which it was found, and what helps."""
+    """Add the update's label and a remedy to `NonFiniteError`s in the block."""
     try:
         yield
     except NonFiniteError as error:
@@ -65,7 +65,7 @@ def label_errors(update_label: str) -> Iterator[None]:
 
 @contextmanager
 def adam_vectors(optimizer: AdamState) -> Iterator[AdamVectors]:
-    """What Adam steps and knows of that, and where the engine counts, also in a training that failed."""
+    """Yield Adam's parameters, moments and step count for the engine; also count steps of failed updates."""
     with counted_steps(optimizer) as steps:
         moments = (np.asarray(optimizer.moment(name)) for name in ("exp_avg", "exp_avg_sq"))
         yield (np.asarray(optimizer.vector), *moments, steps)  # type: ignore[misc]
@@ -73,7 +73,10 @@ def adam_vectors(optimizer: AdamState) -> Iterator[AdamVectors]:
 
 @contextmanager
 def counted_steps(optimizer: StepCounter) -> Iterator[NDArray[np.int64]]:
-    """Where the engine counts the optimizer's steps, those of an update that failed too; nobody acts then."""
+    """Yield an array in which the engine counts optimizer steps, under the optimizer's lock.
+
+    The count is written back even if the update fails.
+    """
     steps = np.array([optimizer.steps])
     with optimizer.lock:
         try:
@@ -83,7 +86,7 @@ def counted_steps(optimizer: StepCounter) -> Iterator[NDArray[np.int64]]:
 
 
 class NativeUnsupportedError(ConfigError):
-    """Something that only torch learns; `reason` says what it is."""
+    """A feature that only the torch backend supports; `reason` names it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"algo.backend=native: {reason}; make the run with algo.backend=torch")
@@ -91,7 +94,7 @@ class NativeUnsupportedError(ConfigError):
 
 
 class NativeSelfTestError(NativeUnsupportedError):
-    """An engine that nobody should learn with here; `mismatch` is what it gives and what it should."""
+    """The engine computes wrong results on this machine; `mismatch` has the actual and expected values."""
 
     def __init__(self, mismatch: str) -> None:
         self.reason = f"the native engine is wrong on this machine: {mismatch}"
@@ -101,5 +104,5 @@ class NativeSelfTestError(NativeUnsupportedError):
 
 
 def unsupported_policy(description: str) -> NativeUnsupportedError:
-    """An error that says what the policy is."""
+    """Return an error that describes the policy."""
     return NativeUnsupportedError(f"the policy is {description}")

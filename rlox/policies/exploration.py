@@ -1,4 +1,4 @@
-"""Exploring with draws that are a function of the step number."""
+"""Exploration whose random draws are a function of the step number."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["CategoricalExploration", "NoisyExploration"]
 
 
 class NoisyExploration(NormalDraws):
-    """Acts as `act(obs, noise)` does with standard normal `noise` `[N, *shape]`.
+    """Acts by `act(obs, noise)` with standard normal `noise` `[N, *shape]`.
 
     Parameters
     ----------
     act : from observations `[N, obs_dim]` and noise to actions `[N, act_dim]` in [-1, 1]
     shape : of an environment's noise
     act_dim : length of the action vector
-    n_envs : environments that are acted in side by side
-    seed : of the run; the noise of step t is of the stream "explore"
-    device : where the policy is
-    noise_interval : steps for which the same noise is used
+    n_envs : number of environments
+    seed : of the run; the noise of step t comes from the stream "explore"
+    device : of the policy
+    noise_interval : number of steps that use the same noise
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class NoisyExploration(NormalDraws):
         self._noise = StepBlocks(self._draw, math.prod(self._noise_shape))
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.float32]:
-        """Vectors `[N, act_dim]` for `obs` `[N, obs_dim]`; in inference mode."""
+        """Return vectors `[N, act_dim]` for `obs` `[N, obs_dim]`; called in inference mode."""
         obs_tensor = torch.from_numpy(obs).to(self._device)
         noise = self._noise[step // self._noise_interval]
         actions: NDArray[np.float32] = self._act(obs_tensor, noise).cpu().numpy()
@@ -58,15 +58,15 @@ class NoisyExploration(NormalDraws):
 
 
 class CategoricalExploration:
-    """Chooses as a distribution over `n_actions` says, by its logits.
+    """Samples choices from a distribution over `n_actions`, given by its logits.
 
     Parameters
     ----------
     logits : from observations `[N, obs_dim]` to `[N, n_actions]`
     n_actions : number of choices
-    n_envs : environments that are acted in side by side
-    seed : of the run; the draws of step t are of the stream "explore"
-    device : where the policy is
+    n_envs : number of environments
+    seed : of the run; the draws of step t come from the stream "explore"
+    device : of the policy
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class CategoricalExploration:
         self._seed, self._device, self._shape = seed, device, (n_envs, n_actions)
 
     def random_actions(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Any choice, `[N]`."""
+        """Return uniformly random choices `[N]`."""
         n_envs, n_actions = self._shape
         u = Stream(self._seed, "random", step).uniform(n_envs)
         choices: NDArray[np.int64] = (u * n_actions).astype(np.int64)
         return choices
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
-        """Choices `[N]` for `obs` `[N, obs_dim]`; in inference mode.
+        """Return choices `[N]` for `obs` `[N, obs_dim]`; called in inference mode.
 
         argmax(logits - log(-log u)) is a draw from softmax(logits).
         """

@@ -1,4 +1,4 @@
-"""What exploring draws, as a function of the step number, whatever engine then acts."""
+"""Random draws for exploration, a function of the step number; all backends use them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ StepDraws = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 
 
 class EpsilonDraws:
-    """Of each step who takes any choice, and which.
+    """Uniform draws for epsilon-greedy exploration: who explores in each step, and the random choices.
 
     Parameters
     ----------
     n_actions : number of choices
-    n_envs : environments that are acted in side by side
-    epsilon : from the part of the run that is over, 0 to 1, to the probability
-    seed : of the run; the draws of step t are numbers of the stream "explore"
+    n_envs : number of environments
+    epsilon : from the fraction of the run that is over, 0 to 1, to the probability
+    seed : of the run; the draws of step t come from the stream "explore"
     """
 
     def __init__(self, n_actions: int, n_envs: int, epsilon: Callable[[float], float], seed: int) -> None:
@@ -33,11 +33,11 @@ class EpsilonDraws:
         self._draws = StepBlocks(self._draw, n_envs)
 
     def random_actions(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Any choice, `[N]`."""
+        """Return uniformly random choices `[N]`."""
         return self._draws[step][2]
 
     def _draw(self, block: int, rows: int) -> Sequence[StepDraws]:
-        """Of each step two uniform numbers an environment, `[N]`, and the choices that the second gives."""
+        """Draw two uniform numbers per step and environment, `[N]` each, and the choices from the second."""
         shape = (2, rows, self._n_envs)
         u, picks = Stream(self._seed, "explore", block).uniform(math.prod(shape)).reshape(shape)
         choices: NDArray[np.int64] = (picks * self._n_actions).astype(np.int64)
@@ -45,14 +45,14 @@ class EpsilonDraws:
 
 
 class NormalDraws:
-    """Of each step standard normal numbers, and vectors that no policy chose.
+    """Standard normal noise for each step, and uniformly random vectors.
 
     Parameters
     ----------
     shape : of an environment's noise
     act_dim : length of the action vector
-    n_envs : environments that are acted in side by side
-    seed : of the run; the noise of step t is of the stream "explore"
+    n_envs : number of environments
+    seed : of the run; the noise of step t comes from the stream "explore"
     """
 
     def __init__(self, shape: tuple[int, ...], act_dim: int, n_envs: int, seed: int) -> None:
@@ -60,12 +60,12 @@ class NormalDraws:
         self._seed = seed
 
     def random_actions(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Any vectors, `[N, act_dim]`, uniformly."""
+        """Return uniformly random vectors `[N, act_dim]`."""
         u = Stream(self._seed, "random", step).uniform(math.prod(self._action_shape))
         return (2.0 * u - 1.0).astype(np.float32).reshape(self._action_shape)
 
     def _normal(self, block: int, rows: int) -> NDArray[np.float32]:
-        """The noise of a block of steps, `[rows, N, *shape]`."""
+        """Draw the noise of a block of steps, `[rows, N, *shape]`."""
         shape = (rows, *self._noise_shape)
         noise = Stream(self._seed, "explore", block).normal(math.prod(shape))
         return noise.reshape(shape).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Several choices and a vector at once: one distribution of factors that are independent of each other."""
+"""Policies for several choices and a vector at once, as independent factors of one distribution."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ NetFunction = Callable[[Tensor], Tensor]
 
 
 class FactoredHead(Head):
-    """Choices among `choices[k]`, and `vector` numbers.
+    """A distribution over choices among `choices[k]`, and `vector` numbers.
 
     Outputs are the logits, one choice after another, then the means. An action is a row
-    `[len(choices) + vector]`: the choices, counted from 0, then the numbers; int64 where there are none.
+    `[len(choices) + vector]`: the choices, counted from 0, then the numbers; int64 if there are no numbers.
     log p(a) = sum_k log softmax(logits_k)[a_k] + sum_j log N(a_j; mean_j, std_j), and the entropy is the sum
-    of those of all factors. `log_std` `[vector]` is learned.
+    of the factors' entropies. `log_std` `[vector]` is learned.
 
-    Logits are looked at `[B, K, M]`, each of K choices with as many as the largest has, so that there is no
-    loop over them; what is filled in has probability 0 and no gradient.
+    Logits are padded to `[B, K, M]`, where M is the largest number of options among the K choices, so that
+    no loop over choices is needed. Padding has probability 0 and no gradient.
     """
 
-    places: Tensor  # [sum(choices)], of each logit in `[K * M]`
-    counts: Tensor  # [K], the choices again: saved, as weights of other ones may have the same shapes
+    places: Tensor  # [sum(choices)], position of each logit in `[K * M]`
+    counts: Tensor  # [K], a copy of choices; saved, as weights for other choices may have the same shapes
 
     def __init__(self, choices: Sequence[int], vector: int = 0, log_std_init: float = 0.0) -> None:
         super().__init__(sum(choices) + vector)
@@ -48,7 +48,7 @@ class FactoredHead(Head):
         self.log_std = nn.Parameter(init) if vector else None
 
     def pad_logits(self, outputs: Tensor, fill: float) -> Tensor:
-        """The logits among outputs `[..., size]` as `[..., K, M]`, `fill` where a choice has fewer."""
+        """Return the logits in outputs `[..., size]` as `[..., K, M]`, padded with `fill`."""
         logits, shape = outputs[..., : self.logits], (len(self.choices), self.max_choices)
         if len(self.places) < shape[0] * shape[1]:
             padded_logits = logits.new_full((*logits.shape[:-1], shape[0] * shape[1]), fill)
@@ -56,7 +56,7 @@ class FactoredHead(Head):
         return logits.reshape(*logits.shape[:-1], *shape)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        """Weights of a head with the same choices; `ConfigError` for those of another one."""
+        """Load weights of a head with the same choices; raise `ConfigError` for other choices."""
         saved_counts = state_dict.get(f"{prefix}counts")
         if saved_counts is not None and saved_counts.tolist() != list(self.choices):
             raise ConfigError(
@@ -66,7 +66,7 @@ class FactoredHead(Head):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> HeadSampler:
-        """What is added to outputs: Gumbel noise to logits, whose argmax is then a draw, normal to means."""
+        """Return a sampler that adds noise: normal to means, Gumbel to logits (their argmax is a draw)."""
         noise = NoiseBlocks(
             lambda shape: self._noise(shape, generator, generator.device),
             n_steps,
@@ -75,19 +75,19 @@ class FactoredHead(Head):
         return lambda outputs, t: self.mode(outputs + noise[t])
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A sampled action of each row."""
+        """Sample an action for each row."""
         return self.mode(outputs + self._noise(tuple(outputs.shape), generator, outputs.device))
 
     def mode(self, outputs: Tensor) -> Tensor:
-        """The most likely choices, and the means."""
-        # of equal ones argmax takes the first, so that what is filled in is never taken
+        """Return the most likely choices, and the means."""
+        # argmax takes the first of equal values, so it never takes padding
         choices = self.pad_logits(outputs, -torch.inf).argmax(-1)
         if not self.vector:
             return choices
         return torch.cat([choices.to(outputs.dtype), outputs[..., self.logits :]], -1)
 
     def score(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probability of `actions` and entropy, sums over all factors."""
+        """Return the log-probability of `actions` and the entropy, summed over all factors."""
         log_p = torch.log_softmax(self.pad_logits(outputs, MASKED_LOGIT), -1)
         log_prob = log_p.gather(-1, self.choice_index(actions)).sum((-2, -1))
         entropy = -(log_p.exp() * log_p).sum((-2, -1))
@@ -97,11 +97,11 @@ class FactoredHead(Head):
         return log_prob + vectors[0], entropy + vectors[1]
 
     def choice_index(self, actions: Tensor) -> Tensor:
-        """The choices of actions as an index `[B, K, 1]`."""
+        """Return the choices of actions as an index `[B, K, 1]`."""
         return actions[..., : len(self.choices)].long().unsqueeze(-1)
 
     def vector_part(self, actions: Tensor) -> Tensor:
-        """The numbers of actions `[B, vector]`."""
+        """Return the numbers of actions `[B, vector]`."""
         return actions[..., len(self.choices) :]
 
     def _noise(
@@ -115,9 +115,9 @@ class FactoredHead(Head):
 
 
 class FactoredPolicy(MLPActorCritic):
-    """Separate actor and critic MLPs; the actor gives what a `FactoredHead` takes.
+    """Separate actor and critic MLPs; the actor computes the outputs of a `FactoredHead`.
 
-    Parameters are those of `DiscretePolicy`, with `choices` and `vector` for an action's parts and
+    Parameters are those of `DiscretePolicy`, with `choices` and `vector` for the parts of an action and
     `log_std_init` for the initial log standard deviation of its numbers.
     """
 
@@ -137,62 +137,62 @@ class FactoredPolicy(MLPActorCritic):
         self.head = head
 
     def outputs(self, obs: Tensor) -> Tensor:
-        """What the actor says `[B, head.size]`."""
+        """Return the actor's outputs `[B, head.size]`."""
         outputs: Tensor = self.actor(obs)
         return outputs
 
     def inference_outputs(self) -> NetFunction:
-        """`outputs` for many small calls without gradients."""
+        """Return `outputs` for many small calls without gradients."""
         return inference_function(self.actor)
 
     def _choose_outputs_function(self) -> NetFunction:
-        """`inference_outputs`, or `outputs` where a class of somebody's own has other ones."""
+        """Return `inference_outputs`, or `outputs` if a user's class overrides that."""
         is_overridden = find_most_derived(self, "inference_outputs", "outputs") == "outputs"
         return self.outputs if is_overridden else self.inference_outputs()
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
-        """Outputs with noise, of which the head takes the best."""
+        """Return a sampler that adds noise to the outputs and takes the head's mode."""
         sample = self.head.sampler(n_steps, n_envs, generator)
         outputs = self._choose_outputs_function()
         return lambda obs, t: sample(outputs(obs), t)
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability, entropy and value, each `[B]`."""
+        """Return log-probability, entropy and value, each `[B]`."""
         return *self.head.score(self.outputs(obs), actions), self.get_value(obs)
 
     def scored(self, obs: Tensor, actions: Tensor) -> Scored:
-        """`evaluate_actions` with its gradients written out; a subclass may evaluate in any way."""
+        """`evaluate_actions` with hand-written gradients; overridden evaluation falls back to autograd."""
         has_own_head = type(self.head) is not FactoredHead
         if has_own_head or (traced := self.traced(obs, FactoredPolicy)) is None:
             return super().scored(obs, actions)
         return factors(*traced, self.head, actions)
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The most likely choices and the means, `[B, len(choices) + vector]`."""
+        """Return the most likely choices and the means, `[B, len(choices) + vector]`."""
         return self.head.mode(self._choose_outputs_function()(obs))
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """A sampled action `[B, len(choices) + vector]` and its log-probability `[B]`."""
+        """Sample an action `[B, len(choices) + vector]`; return it and its log-probability `[B]`."""
         outputs = self.outputs(obs)
         action = self.head.sample(outputs.detach(), generator)
         return action, self.head.score(outputs, action)[0]
 
 
 class MaskedFactoredPolicy(FactoredPolicy):
-    """A `FactoredPolicy` for rows `[B, obs_dim + sum(choices)]`: the masks are behind the observation."""
+    """A `FactoredPolicy` for rows `[B, obs_dim + sum(choices)]`: the masks follow the observation."""
 
     def outputs(self, obs: Tensor) -> Tensor:
-        """What the actor says; `MASKED_LOGIT` for logits of what is not allowed."""
+        """Return the actor's outputs, with `MASKED_LOGIT` for choices that are not allowed."""
         return self._over_rows(self.actor)(obs)
 
     def inference_outputs(self) -> NetFunction:
-        """`outputs` for many small calls without gradients."""
+        """Return `outputs` for many small calls without gradients."""
         return self._over_rows(super().inference_outputs())
 
     def get_value(self, obs: Tensor) -> Tensor:
-        """V of the observations alone, `[B]`."""
+        """Return V of the observations without masks, `[B]`."""
         return super().get_value(obs[..., : -self.head.logits])
 
     def _over_rows(self, net: NetFunction) -> NetFunction:
@@ -205,7 +205,7 @@ class MaskedFactoredPolicy(FactoredPolicy):
 
 
 def factors(actor: Traced, critic: Traced, head: FactoredHead, actions: Tensor) -> Scored:
-    """Of rows `[B, len(choices) + vector]` by the outputs of a head; gradients written out."""
+    """Score rows `[B, len(choices) + vector]` by the outputs of a head, with hand-written gradients."""
     said, log_std = actor.out, head.log_std
     each, entropies, back = of_logits(head.pad_logits(said, MASKED_LOGIT), head.choice_index(actions))
     log_probs, entropy = each.sum(-1), entropies.sum(-1)
@@ -214,7 +214,7 @@ def factors(actor: Traced, critic: Traced, head: FactoredHead, actions: Tensor) 
         log_probs, entropy = log_probs + vector[0], entropy + vector[1]
 
     def learn(to_log_probs: Tensor, to_entropy: Tensor | None, to_values: Tensor) -> None:
-        # the gradient of a sum is that of each of its factors
+        # the gradient of a sum is the gradient of each of its terms
         to_each = to_log_probs.unsqueeze(-1).expand_as(each)
         spread = None if to_entropy is None else to_entropy.unsqueeze(-1).expand_as(each)
         to_outputs = back(to_each, spread).flatten(1).index_select(1, head.places)

@@ -1,4 +1,4 @@
-"""Distributions of actions, given what a network says of them, apart from the network.
+"""Distributions of actions, computed from the outputs of a network.
 
 `outputs` are `[B, size]`: logits of choices, or the means of a vector.
 """
@@ -29,8 +29,8 @@ __all__ = [
     "score_vectors",
 ]
 
-# The logit of what is not there, or not allowed: its probability is exactly 0, and so is that times its
-# logarithm times any slope, which would not be of the least float32.
+# The logit of padding and of choices that are not allowed. Its probability is exactly 0, and so is the
+# probability times its logarithm times any gradient, which would not hold for the lowest float32.
 MASKED_LOGIT = -1e30
 
 # Maps the outputs `[N, size]` of rollout step t to actions `[N]` or `[N, size]`.
@@ -38,19 +38,19 @@ HeadSampler = Callable[[Tensor, int], Tensor]
 
 
 def gumbel(shape: tuple[int, ...], generator: torch.Generator | None, device: torch.device) -> Tensor:
-    """g = -log(-log u) of uniform u: the argmax of logits + g is a draw from their softmax."""
+    """Return g = -log(-log u) of uniform u: the argmax of logits + g is a draw from their softmax."""
     u = torch.rand(shape, generator=generator, device=device)
     return u.clamp_min_(1e-20).log_().neg_().log_().neg_()
 
 
 def choice_noise(n_steps: int, n_envs: int, n: int, generator: torch.Generator) -> NoiseBlocks:
-    """What is added to logits `[n_envs, n]` at each step of a rollout, before the greatest is taken."""
+    """Return the Gumbel noise of a rollout for logits `[n_envs, n]`."""
     device = generator.device
     return NoiseBlocks(lambda shape: gumbel(shape, generator, device), n_steps, (n_envs, n))
 
 
 def normal_noise(n_steps: int, n_envs: int, std: Tensor, generator: torch.Generator) -> NoiseBlocks:
-    """What is added to means `[n_envs, n]` at each step of a rollout, for deviations `std` `[n]`."""
+    """Return the noise of a rollout for means `[n_envs, n]`, with deviations `std` `[n]`."""
     return NoiseBlocks(
         lambda shape: torch.randn(shape, generator=generator, device=std.device).mul_(std),
         n_steps,
@@ -59,19 +59,19 @@ def normal_noise(n_steps: int, n_envs: int, std: Tensor, generator: torch.Genera
 
 
 def sample_choices(logits: Tensor, generator: torch.Generator | None) -> Tensor:
-    """A choice `[B]` by logits `[B, n]`."""
+    """Sample a choice `[B]` by logits `[B, n]`."""
     p = torch.softmax(logits, -1)
     return torch.multinomial(p, 1, generator=generator).squeeze(-1)
 
 
 def sample_vectors(mean: Tensor, log_std: Tensor, generator: torch.Generator | None) -> Tensor:
-    """A vector `[B, n]` by means `[B, n]` and deviations `[n]` or `[B, n]`."""
+    """Sample a vector `[B, n]` by means `[B, n]` and deviations `[n]` or `[B, n]`."""
     noise = torch.randn(mean.shape, generator=generator, device=mean.device)
     return mean + noise * log_std.exp()
 
 
 def score_choices(logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-    """log softmax(logits) at `actions`, and -sum p log p, each `[B]`."""
+    """Return log softmax(logits) at `actions`, and the entropy -sum p log p, each `[B]`."""
     log_p = torch.log_softmax(logits, -1)
     log_prob = log_p.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
     return log_prob, -(log_p.exp() * log_p).sum(-1)
@@ -92,23 +92,23 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> HeadSampler:
-        """Samples of a rollout, whose noise is drawn from `generator` in blocks of steps."""
+        """Return a sampler for a rollout; its noise is drawn from `generator` in blocks of steps."""
 
     @abstractmethod
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A sampled action of each row; torch's default generator unless given."""
+        """Sample an action for each row; `generator` defaults to torch's default generator."""
 
     @abstractmethod
     def mode(self, outputs: Tensor) -> Tensor:
-        """The best action of each row."""
+        """Return the best action of each row."""
 
     @abstractmethod
     def score(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probability of `actions` and entropy, each `[B]`."""
+        """Return the log-probability of `actions` and the entropy, each `[B]`."""
 
 
 class CategoricalHead(Head):
-    """A choice among `size`: outputs are logits."""
+    """A distribution over `size` choices; outputs are logits."""
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> HeadSampler:
         """Gumbel-max: argmax(logits + g) is a draw from softmax(logits)."""
@@ -116,38 +116,38 @@ class CategoricalHead(Head):
         return lambda outputs, t: (outputs + noise[t]).argmax(-1)
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A sampled choice `[B]`."""
+        """Sample a choice `[B]`."""
         return sample_choices(outputs, generator)
 
     def mode(self, outputs: Tensor) -> Tensor:
-        """The most likely choice `[B]`."""
+        """Return the most likely choice `[B]`."""
         return outputs.argmax(-1)
 
     def score(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """log softmax(outputs) at `actions`, and -sum p log p."""
+        """Return log softmax(outputs) at `actions`, and -sum p log p."""
         return score_choices(outputs, actions)
 
 
 class GaussianHead(Head):
-    """A vector of `size` independent numbers: outputs are means, `log_std` `[size]` is learned."""
+    """A Gaussian over `size` independent numbers: outputs are means, `log_std` `[size]` is learned."""
 
     def __init__(self, size: int, log_std_init: float = 0.0) -> None:
         super().__init__(size)
         self.log_std = nn.Parameter(torch.full((size,), float(log_std_init)))
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> HeadSampler:
-        """Means plus scaled normal noise."""
+        """Return a sampler that adds scaled normal noise to the means."""
         noise = normal_noise(n_steps, n_envs, self.log_std.detach().exp(), generator)
         return lambda outputs, t: outputs + noise[t]
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A sampled vector `[B, size]`."""
+        """Sample a vector `[B, size]`."""
         return sample_vectors(outputs, self.log_std, generator)
 
     def mode(self, outputs: Tensor) -> Tensor:
-        """The means."""
+        """Return the means."""
         return outputs
 
     def score(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-density of `actions`, dimensions independent, and the entropy."""
+        """Return the log-density of `actions`, dimensions independent, and the entropy."""
         return score_vectors(outputs, self.log_std, actions)

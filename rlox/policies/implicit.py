@@ -1,4 +1,4 @@
-"""What implicit Q-learning acts and learns with."""
+"""The policy, critics and value function of implicit Q-learning."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["IQLPolicy"]
 
 
 class IQLPolicy(Policy):
-    """Vectors in [-1, 1] of a Gaussian, critics of observation and vector, and a value of the observation.
+    """A bounded Gaussian over vectors in [-1, 1], critics of observation and vector, and a state value.
 
     Parameters
     ----------
     obs_dim : length of the observation vector
     act_dim : length of the action vector
-    members : critics
+    members : number of critics
     net_arch, critic_net_arch : hidden widths of the actor, and of each critic and the value
     activation : `tanh`, `relu`, `elu` or `silu`
     """
@@ -41,10 +41,10 @@ class IQLPolicy(Policy):
         self.value = mlp((obs_dim, *critic_net_arch, 1), activation)
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The mean `[B, act_dim]`."""
+        """Return the mean `[B, act_dim]`."""
         return self.actor.mode(obs)
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A sampled vector `[B, act_dim]`, cut to [-1, 1]."""
+        """Sample a vector `[B, act_dim]`, clipped to [-1, 1]."""
         log_std = self.actor.std().log()
         return sample_vectors(self.mode(obs), log_std, generator).clamp(-1.0, 1.0)

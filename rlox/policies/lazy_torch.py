@@ -1,4 +1,4 @@
-"""Policies whose parameters lie where Rust learns, with a module of torch where somebody asks for it."""
+"""Policies whose parameters are stored for Rust, with a torch module created on demand."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from rlox.parameters.initial_weights import initial_weights
 from rlox.parameters.layout import ParameterVector, copy_into
 from rlox.policies.engine import require_self_test
 
-if TYPE_CHECKING:  # a run of the native engine imports no torch
+if TYPE_CHECKING:  # so that a run with the native engine does not import torch
     from rlox.optim import FlatParameters
 
 __all__ = ["LazyTorchModule", "ModuleGuard"]
 
 
 class ModuleGuard(Protocol):
-    """What a module is held to while Rust learns in its place."""
+    """Checks a module whose updates run in Rust."""
 
     def check(self) -> None:
-        """Raise ConfigError for what a training would pass over."""
+        """Raise ConfigError for changes to the module that training in Rust would ignore."""
 
     def sync_parameters(self) -> None:
-        """Take over what somebody gave the parameters."""
+        """Copy new values of replaced parameters into the engine's memory."""
 
 
 class LazyTorchModule(ABC):
-    """The parameters of a policy, and torch's module on the same memory as soon as it is asked for.
+    """The parameters of a policy, and on demand a torch module on the same memory.
 
     Attributes
     ----------
-    parameter_vectors : by the name that each has in the module; "" is the module itself
+    parameter_vectors : by name of the submodule; "" is the module itself
     """
 
-    ACTING_METHODS: tuple[str, ...] = ("mode",)  # methods that `best_actions` takes the place of
-    ACTING_PART = ""  # the part that acts
+    ACTING_METHODS: tuple[str, ...] = ("mode",)  # methods that `best_actions` replaces
+    ACTING_PART = ""  # the submodule that acts
 
     parameter_vectors: Mapping[str, ParameterVector]
     _module: Any = None
@@ -50,7 +50,7 @@ class LazyTorchModule(ABC):
     def _init_parameters(
         self, parameter_vectors: Mapping[str, ParameterVector], module_factory: Callable[[], Any]
     ) -> None:
-        """Be that of these parameters; `module_factory` gives the module, whose own weights are not used."""
+        """Use these parameters; `module_factory` returns a module, whose own weights are discarded."""
         self.parameter_vectors, self._module_factory, self._module_lock = (
             parameter_vectors,
             module_factory,
@@ -58,9 +58,9 @@ class LazyTorchModule(ABC):
         )
 
     def _init_weights(self, seed: int, orthogonal: bool = False) -> None:
-        """Take the weights that a run begins with.
+        """Set the initial weights of a run.
 
-        Raises ConfigError where the engine does not do what torch does (`self_test`).
+        Raises ConfigError if the engine's results differ from torch's (`self_test`).
         """
         require_self_test()
         views = self.state_dict()
@@ -70,11 +70,11 @@ class LazyTorchModule(ABC):
 
     @abstractmethod
     def _make_guard(self, module: Any, flats: Mapping[str, FlatParameters]) -> ModuleGuard:
-        """What holds the module to what it is; `flats` have its parameters, by the names of the parts."""
+        """Return the guard of the module; `flats` have its parameters, by the names of submodules."""
 
     @property
     def module(self) -> Any:
-        """The policy as torch has it, on the same memory; made when it is asked for."""
+        """The policy as a torch module on the same memory; created on first use."""
         with self._module_lock:
             if self._module is None:
                 self._guard, self._module = self._make_module()
@@ -82,50 +82,48 @@ class LazyTorchModule(ABC):
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """The parameters of what acts, with what somebody gave the module since it was made."""
+        """The parameters of the acting submodule, including values that were assigned to the module."""
         self.sync_parameters()
         return self.parameter_vectors[self.ACTING_PART].vector
 
     @property
     def lock(self) -> Any:
-        """A lock, to be held in calls that are given `vector`: Rust refuses memory that another call has."""
+        """The lock to hold in calls that use `vector`: Rust refuses memory that another call uses."""
         return self.parameter_vectors[self.ACTING_PART].lock
 
     def state_dict(self) -> dict[str, NDArray[np.float32]]:
-        """The parameters by name: views of the vectors."""
+        """Return the parameters by name, as views of the vectors."""
         self.sync_parameters()
         return dict(self._views())
 
     def weights(self) -> dict[str, NDArray[Any]]:
-        """Copies of the parameters by name: those of the module where there is one, whatever it became."""
+        """Return copies of the parameters by name, from the module if there is one: it may have changed."""
         if self._module is None:
             return {name: view.copy() for name, view in self._views()}
         state = self._module.state_dict()
         return {name: value.detach().cpu().numpy().copy() for name, value in state.items()}
 
     def load_state_dict(self, weights: Mapping[str, Any]) -> None:
-        """Take over arrays or tensors, by name; CheckpointError for what does not fit."""
+        """Copy arrays or tensors into the parameters, by name; CheckpointError for those that do not fit."""
         copy_into(self.state_dict(), weights)
-        if self._module is not None:  # which may be of other parts now
+        if self._module is not None:  # the module may have other submodules now
             torch = import_torch()
             tensors = {name: torch.as_tensor(value) for name, value in weights.items()}
             self._module.load_state_dict(tensors)
 
     def sync_parameters(self) -> None:
-        """Take over what somebody gave the module's parameters since it was made."""
+        """Copy values that were assigned to the module's parameters into the engine's memory."""
         if self._guard is not None:
             self._guard.sync_parameters()
 
     def check(self) -> None:
-        """Raise ConfigError for what the engine would pass over, which only a module can have."""
+        """Raise ConfigError for changes to the module that the engine would ignore."""
         if self._guard is not None:
             self._guard.check()
 
     @property
     def is_equivalent(self) -> bool:
-        """Whether `best_actions` is what the module would do, where there is one: nothing of it is passed
-        over.
-        """
+        """Whether `best_actions` gives what the module would, if there is one."""
         if self._module is None:
             return True
         try:
@@ -135,12 +133,12 @@ class LazyTorchModule(ABC):
         return all(vars(module).keys().isdisjoint(self.ACTING_METHODS) for module in self._acting_modules())
 
     def _acting_modules(self) -> tuple[Any, ...]:
-        """The modules that are asked for the best action."""
+        """Return the modules that compute the best action."""
         return (self._module,)
 
     @abstractmethod
     def best_actions(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
-        """The best actions for `obs` `[n, obs_dim]`, of choices those that `mask` `[n, size]` allows."""
+        """Return the best actions for `obs` `[n, obs_dim]`; `mask` `[n, size]` has the allowed choices."""
 
     def _views(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
         for prefix, parameters in self.parameter_vectors.items():
@@ -148,12 +146,12 @@ class LazyTorchModule(ABC):
                 yield f"{prefix}.{name}" if prefix else name, view
 
     def _make_module(self) -> tuple[ModuleGuard, Any]:
-        """A module whose parameters are this memory; nobody's random numbers are drawn for it."""
+        """Create a module on this memory; torch's default generators keep their state."""
         torch = import_torch()
         from rlox.optim import FlatParameters
         from rlox.rng import seeded_default_generators
 
-        # as if nobody was in a block of inference or of another device
+        # independent of a caller's inference-mode or device block
         with torch.inference_mode(False), torch.device("cpu"), seeded_default_generators(0):
             require_float32()
             module, flats = self._module_factory(), {}

@@ -1,7 +1,7 @@
-"""Policies that keep to masks of allowed actions (Huang and Ontanon 2020, arXiv:2006.14171).
+"""Policies that respect masks of allowed actions (Huang and Ontanon 2020, arXiv:2006.14171).
 
-Rows `[..., obs_dim + n_actions]` have the mask behind the observation (`rlox.envs.masks`). Networks see the
-observation alone. Before a softmax or a maximum, the numbers of actions that are not allowed become
+Rows `[..., obs_dim + n_actions]` have the mask after the observation (`rlox.envs.masks`). Networks see only
+the observation. Before a softmax or a maximum, the values of actions that are not allowed become
 `MASKED_LOGIT`, far below any other: their probability is exactly 0, and so is every gradient through them.
 """
 
@@ -25,56 +25,59 @@ NetFunction = Callable[[Tensor], Tensor]
 
 
 def mask_values(values: Tensor, masks: Tensor) -> Tensor:
-    """`values` `[..., n]` where `masks` are not 0, `MASKED_LOGIT` elsewhere; new memory.
+    """Return `values` `[..., n]` where `masks` are not 0, else `MASKED_LOGIT`, in new memory.
 
-    Finite, unlike -inf, so that 0 times it is 0: in an entropy, and in a target of discount 0.
+    It is finite, unlike -inf, so that 0 times it is 0: in an entropy, and in a target with discount 0.
     """
     return values.masked_fill(masks == 0, MASKED_LOGIT)
 
 
 def with_mask_rows(net: NetFunction, n_actions: int) -> NetFunction:
-    """`net` of observations as a function of rows with a mask behind them, `[..., n_actions]`."""
+    """Return `net`, a function of observations, as a function of rows with a mask, `[..., n_actions]`."""
     return lambda rows: mask_values(net(rows[..., :-n_actions]), rows[..., -n_actions:])
 
 
 class MaskedDiscretePolicy(DiscretePolicy):
-    """A `DiscretePolicy` for rows `[B, obs_dim + n_actions]`, which have the mask behind the observation."""
+    """A `DiscretePolicy` for rows `[B, obs_dim + n_actions]`, which have the mask after the observation."""
 
     def logits(self, obs: Tensor) -> Tensor:
-        """The logit of each choice `[B, n_actions]`; `MASKED_LOGIT` of one that is not allowed."""
+        """Return the logit of each choice `[B, n_actions]`; `MASKED_LOGIT` if it is not allowed."""
         return with_mask_rows(self.actor, self.n_actions)(obs)
 
     def inference_logits(self) -> NetFunction:
-        """`logits` for many small calls without gradients."""
+        """Return `logits` for many small calls without gradients."""
         return with_mask_rows(super().inference_logits(), self.n_actions)
 
     def get_value(self, obs: Tensor) -> Tensor:
-        """V of the observations alone, `[B]`."""
+        """Return V of the observations without masks, `[B]`."""
         return super().get_value(obs[..., : -self.n_actions])
 
 
 class MaskedQPolicy(QPolicy):
-    """A `QPolicy` for rows `[B, obs_dim + n_actions]`, which have the mask behind the observation."""
+    """A `QPolicy` for rows `[B, obs_dim + n_actions]`, which have the mask after the observation."""
 
     def outputs(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
-        """What the network says of each choice, allowed or not."""
+        """Return the network's outputs for each choice, allowed or not."""
         return super().outputs(obs[..., : -self.n_actions], noise)
 
     def trace(self, obs: Tensor, noise: Tensor | None = None) -> Traced:
-        """The same, flat, and the way back."""
+        """Return the same, flat, with the backward pass."""
         return super().trace(obs[..., : -self.n_actions], noise)
 
     def q_values(self, outputs: Tensor, obs: Tensor) -> Tensor:
-        """Q-values `[..., n_actions]`; `MASKED_LOGIT` of choices that are not allowed."""
+        """Return the Q-values `[..., n_actions]`; `MASKED_LOGIT` for choices that are not allowed."""
         return mask_values(super().q_values(outputs, obs), obs[..., -self.n_actions :])
 
     def inference_values(self) -> NetFunction:
-        """The Q-values for many small calls without gradients."""
+        """Return the Q-values for many small calls without gradients."""
         net = super().inference_values()
         return net if net is self else with_mask_rows(net, self.n_actions)
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """The best choice `[B]`, or with probability `epsilon` any that is allowed; with noise the best."""
+        """Return the best choice `[B]`, or with probability `epsilon` a random allowed one.
+
+        With noisy layers it is always the best one.
+        """
         if self.noise_size:
             return super().sample(obs, generator)
         greedy, masks = self.mode(obs), obs[..., -self.n_actions :]
@@ -85,10 +88,10 @@ class MaskedQPolicy(QPolicy):
 
 
 class MaskedEpsilonGreedy(EpsilonGreedy):
-    """Explores with a `MaskedQPolicy`: the best choice, or with probability epsilon any that is allowed."""
+    """Explores with a `MaskedQPolicy`: the best choice, or with probability epsilon a random allowed one."""
 
     def random_actions(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Any choice that is allowed, each as likely as the others, `[N]`."""
+        """Return uniformly random allowed choices, `[N]`."""
         masks = obs[:, -self._n_actions :] != 0
         rank = (self._draws[step][1] * masks.sum(-1)).astype(np.int64)
         choices: NDArray[np.int64] = (masks.cumsum(-1) > rank[:, None]).argmax(-1)

@@ -1,4 +1,4 @@
-"""What conservative Q-learning acts and learns with where actions are choices."""
+"""The policy of conservative Q-learning for Discrete actions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["MinQPolicy"]
 
 
 class MinQPolicy(Policy):
-    """Critics that say a value of each choice; what the lowest of them says best is taken.
+    """Critics with a value for each choice; the choice with the highest minimum over critics is taken.
 
     Parameters
     ----------
     obs_dim : length of the observation vector
     n_actions : number of choices
-    members : critics
+    members : number of critics
     net_arch : hidden widths
     activation : `tanh`, `relu`, `elu` or `silu`
     """
@@ -32,15 +32,15 @@ class MinQPolicy(Policy):
         self.critic = EnsembleMLP(members, (obs_dim, *net_arch, n_actions), activation)
 
     def forward(self, obs: Tensor) -> Tensor:
-        """min_i Q_i(s, .), `[B, n_actions]`."""
+        """Return min_i Q_i(s, .), `[B, n_actions]`."""
         lowest: Tensor = self.critic(obs).amin(0)
         return lowest
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The best choice `[B]`."""
+        """Return the best choice `[B]`."""
         actions: Tensor = self(obs).argmax(-1)
         return actions
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """The same: nothing is drawn."""
+        """Return the same as `mode`; the policy is deterministic."""
         return self.mode(obs)

@@ -1,4 +1,4 @@
-"""What the built-in policies share: an actor MLP and a critic MLP with no parameters in common."""
+"""The base class of built-in policies: an actor MLP and a critic MLP without shared parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MLPActorCritic"]
 
 
 SCORING_METHODS = ("evaluate_actions", "get_logprob_and_entropy", "get_value", "logits", "outputs")
-# What rollouts and updates ask, which an engine in Rust takes the place of.
+# Methods that rollouts and updates call, and that an engine in Rust replaces.
 GUARDED_METHODS = (*SCORING_METHODS, *ACTING_METHODS, "scored")
 
 
@@ -43,10 +43,11 @@ class MLPActorCritic(ActorCritic):
             orthogonal_init(self.critic, 1.0)
 
     def traced(self, obs: Tensor, policy_class: type) -> tuple[Traced, Traced] | None:
-        """What actor and critic say and their ways back; None where `evaluate_actions` has to be asked.
+        """Return traces of actor and critic; None if `evaluate_actions` must be called instead.
 
-        That is of another class than `policy_class`, whose methods may be others, as may be those that
-        somebody gave this object; with hooks; and where the networks share parameters, which learn from both.
+        None is returned for another class than `policy_class` and for an object with replaced methods, as
+        these may compute something else; with hooks; and if the networks share parameters, which then learn
+        from both.
         """
         is_replaced = any(name in self.__dict__ for name in SCORING_METHODS)
         if type(self) is not policy_class or is_replaced or is_hooked(self):
@@ -56,6 +57,6 @@ class MLPActorCritic(ActorCritic):
         return (actor, critic) if is_disjoint else None
 
     def get_value(self, obs: Tensor) -> Tensor:
-        """V(obs), `[B]`."""
+        """Return V(obs), `[B]`."""
         value: Tensor = self.critic(obs)
         return value.squeeze(-1)

@@ -1,4 +1,4 @@
-"""Policies that an engine of Rust can take the place of: their layers are all that they are."""
+"""The check that an engine in Rust can replace a policy: its layers are all that it computes."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ OTHER_LAYERS = "of other layers than those that it was made of"
 
 
 class MLPGuard:
-    """A policy whose updates call and ask nothing but its layers and parameters, which `check` holds it to.
+    """Checks that a policy's updates depend only on its layers and parameters.
 
-    Methods of this very object, hooks, frozen parameters and other layers would be passed over, and may all
-    come after the policy was made.
+    Replaced methods of the object, hooks, frozen parameters and other layers would be ignored in Rust, and
+    may all be added after the policy was made; `check` finds them.
 
-    Raises ConfigError also where the engine does not do what torch does (`self_test`), for one that is not on
-    the CPU or not in float32, for networks whose layers are not linear with activations of one kind between
-    them, and for parameters that these share.
+    Raises ConfigError also if the engine's results differ from torch's (`self_test`), if the policy is not on
+    the CPU or not in float32, if the layers of a network are not linear with activations of one kind between
+    them, and if networks share parameters.
 
     Parameters
     ----------
-    policy : whose parameters these are
-    nets : its networks of plain layers
-    guarded_methods : modules, `policy` or of it, and what is asked of them in an update besides `forward`
+    policy : owner of the parameters
+    nets : its MLPs
+    guarded_methods : modules, `policy` or in it, and their methods that an update calls besides `forward`
     flats : the vectors of all its parameters
-    attributes : of `policy`, what it has to go on having besides modules and parameters
+    attributes : attributes of `policy` that must not be replaced, besides modules and parameters
 
     Attributes
     ----------
     parameter_shapes : names and shapes of the parameters, in the order of torch's modules
     linear_layers : the linear layers of each network
-    activation : what is between them; tanh where there is nothing
+    activation : the activation between them; tanh if there is none
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class MLPGuard:
                 raise unsupported_policy(f"in {vector.dtype} on {vector.device}, not in float32 on the CPU")
         self._policy, self._flats, self._guarded_methods = policy, tuple(flats), tuple(guarded_methods)
         self._parameters = dict(policy.named_parameters())
-        # All that is looked at before every update, so that nothing is looked up again. Modules, their
-        # classes and parts; the dicts that hooks are entered into; where parameters are.
+        # Everything that is checked before every update, looked up once: modules with their classes and
+        # children, the dicts of hooks, and the registered parameters.
         self._module_tree = [(m, type(m), tuple(m._modules.values())) for m in policy.modules()]
         self._hooks = [
             hooks
@@ -81,9 +81,9 @@ class MLPGuard:
         self.activation = _common_activation(layers)
 
     def check(self) -> None:
-        """Raise ConfigError for what an update would pass over; it costs some microseconds.
+        """Raise ConfigError for changes that an update would ignore; it takes some microseconds.
 
-        Memory that somebody gave a parameter since is taken over: `FlatParameters.sync_parameters`.
+        A parameter whose memory was replaced is copied back: `FlatParameters.sync_parameters`.
         """
         self._check_tree()
         for module, names in self._guarded_methods:
@@ -98,7 +98,7 @@ class MLPGuard:
         self.sync_parameters()
 
     def _check_tree(self) -> None:
-        """Raise ConfigError for other classes, layers and parameters than there were."""
+        """Raise ConfigError if classes, layers or parameters were replaced."""
         for module, kind, children in self._module_tree:
             if type(module) is not kind:
                 raise unsupported_policy(f"a {type(module).__name__} now, of another class than it was")
@@ -117,13 +117,13 @@ class MLPGuard:
                 raise unsupported_policy(f"one with other {name} than it was made with")
 
     def sync_parameters(self) -> None:
-        """Take over what somebody gave the parameters: `FlatParameters.sync_parameters`."""
+        """Copy the values of replaced parameters back: `FlatParameters.sync_parameters`."""
         for flat in self._flats:
             flat.sync_parameters()
 
 
 def _common_activation(nets: Sequence[Sequence[nn.Module]]) -> str:
-    """The activation of networks of these layers; ConfigError for other layers than such a network has."""
+    """Return the activation of the networks; raise ConfigError if they are not MLPs with one activation."""
     activations = {_activation_name(layer) for net in nets for layer in net[1::2]}
     is_linear = all(type(layer) is nn.Linear for net in nets for layer in net[::2])
     linear = [layer for net in nets for layer in net if type(layer) is nn.Linear]
@@ -136,7 +136,7 @@ def _common_activation(nets: Sequence[Sequence[nn.Module]]) -> str:
 
 
 def _activation_name(layer: nn.Module) -> str | None:
-    """The activation that this is, with torch's own settings."""
+    """Return the activation's name; None if it has other settings than torch's defaults, or is unknown."""
     names = (name for name, activation_class in ACTIVATIONS.items() if type(layer) is activation_class)
-    is_default = getattr(layer, "alpha", 1.0) == 1.0  # of ELU
+    is_default = getattr(layer, "alpha", 1.0) == 1.0  # for ELU
     return next(names, None) if is_default else None

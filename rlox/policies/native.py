@@ -1,4 +1,4 @@
-"""Policies of vectors as the native engine knows them, with a module of torch where somebody asks for it."""
+"""Native policies for observation vectors, with a torch module created on demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlox.policies.engine import unsupported_policy
 from rlox.policies.lazy_torch import LazyTorchModule, ModuleGuard
 from rlox.types import Minibatch, Rollout
 
-if TYPE_CHECKING:  # a run of the native engine imports no torch
+if TYPE_CHECKING:  # so that a run with the native engine does not import torch
     from torch import nn
 
     from rlox.optim import FlatParameters
@@ -27,18 +27,18 @@ __all__ = ["ActingPolicy", "ActorCriticSizes", "NativePolicy", "split_masks"]
 
 @dataclass(frozen=True)
 class ActorCriticSizes:
-    """What an actor and a critic are: `kind` is what actions are, `choices`, `numbers` or `sde`."""
+    """The sizes of an actor and a critic; `kind` is that of the actions: `choices`, `numbers` or `sde`."""
 
     kind: str
-    size: int  # choices, or numbers of an action
+    size: int  # number of choices, or length of an action
     obs_dim: int
     actor: tuple[int, ...]  # hidden widths
     critic: tuple[int, ...]
     activation: str
-    noise_interval: int | None = 1  # steps for which gSDE acts with the same noise; None: of a rollout all
+    noise_interval: int | None = 1  # steps between gSDE noise matrices; None: one per rollout
 
     def max_width(self) -> int:
-        """The largest number of inputs or outputs that a layer has."""
+        """Return the largest number of inputs or outputs of a layer."""
         return max_width(self.parameter_shapes)
 
     @property
@@ -52,12 +52,12 @@ class ActorCriticSizes:
 
 
 class NativePolicy(LazyTorchModule):
-    """An actor and a critic in Rust, over the vector of their parameters.
+    """An actor and a critic in Rust, over one vector of parameters.
 
     Attributes
     ----------
     sizes : of the networks
-    layout : where the parameters lie in `vector`
+    layout : positions of the parameters in `vector`
     engine : learns
     rollout_policy : acts in rollouts
     """
@@ -65,10 +65,10 @@ class NativePolicy(LazyTorchModule):
     ACTING_METHODS = ("mode", "inference_logits")
 
     def __init__(self, policy: ActorCritic, flat: FlatParameters) -> None:
-        """That of a module, on the memory of its parameters.
+        """Wrap a module, using the memory of its parameters.
 
-        Raises ConfigError for others than the built-in policies of vectors, and for what `MLPGuard` refuses,
-        all of which torch learns from.
+        Raises ConfigError unless it is a built-in policy of vectors that `MLPGuard` accepts; torch can learn
+        from all others.
         """
         sizes, guard = _sizes_and_guard(policy, flat)
         self._module, self._guard = policy, guard
@@ -78,7 +78,7 @@ class NativePolicy(LazyTorchModule):
 
     @classmethod
     def from_module(cls, policy: ActorCritic) -> NativePolicy:
-        """That of a module, whose parameters become parts of one vector."""
+        """Wrap a module; its parameters become views of one vector."""
         from rlox.optim import FlatParameters
 
         return cls(policy, FlatParameters(policy))
@@ -92,10 +92,10 @@ class NativePolicy(LazyTorchModule):
         log_std: float,
         make_module: Callable[[], ActorCritic],
     ) -> NativePolicy:
-        """One with the weights that a run begins with; `make_module` gives its module, whose weights become
-        its own.
+        """Create a policy with the initial weights of a run.
 
-        Raises ConfigError where the engine does not do what torch does (`self_test`).
+        `make_module` returns its module, whose weights are replaced by these. Raises ConfigError if the
+        engine's results differ from torch's (`self_test`).
         """
         native = cls.__new__(cls)
         native._init_engine(sizes, ParameterVector.zeros(sizes.parameter_shapes), make_module)
@@ -125,7 +125,7 @@ class NativePolicy(LazyTorchModule):
         return _sizes_and_guard(module, flats[""])[1]
 
     def best_actions(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
-        """The most likely choices, int64 `[n]`, of what `mask` `[n, size]` allows; or means, `[n, size]`.
+        """Return the most likely choices, int64 `[n]`, that `mask` `[n, size]` allows; or means, `[n, size]`.
 
         `obs` are `[n, obs_dim]`.
         """
@@ -139,7 +139,7 @@ class NativePolicy(LazyTorchModule):
 
 
 def _sizes_and_guard(policy: ActorCritic, flat: FlatParameters) -> tuple[ActorCriticSizes, MLPGuard]:
-    """What a module is; ConfigError for one that the engine does not know."""
+    """Return the sizes and guard of a module; raise ConfigError if the engine does not support it."""
     from rlox.policies.continuous import SDEPolicy
     from rlox.policies.mlp import GUARDED_METHODS, MLPActorCritic
     from rlox.policies.mlp_guard import MLPGuard
@@ -163,7 +163,7 @@ def _sizes_and_guard(policy: ActorCritic, flat: FlatParameters) -> tuple[ActorCr
 
 
 def _action_kinds() -> dict[type[Any], str]:
-    """What actions are to the engine, by the policies that it knows: subclasses may do anything."""
+    """Map supported policy classes to the engine's kind of actions; subclasses are not supported."""
     from rlox.policies.continuous import ContinuousPolicy, SDEPolicy
     from rlox.policies.discrete import DiscretePolicy
     from rlox.policies.masking import MaskedDiscretePolicy
@@ -176,12 +176,12 @@ def _action_kinds() -> dict[type[Any], str]:
     }
 
 
-# What a collector is given to act.
+# The policy that a collector acts with.
 ActingPolicy: TypeAlias = "nn.Module | NativePolicy"
 
 
 def split_masks(rows: Minibatch | Rollout) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Observations `[rows, obs_dim]` of their own, and the mask of actions behind them, if there is one."""
+    """Return the observations `[rows, obs_dim]` without masks, and the action masks, or None."""
     mask = rows.extras.get("action_mask")
     if mask is None:
         return np.asarray(rows.obs), None

@@ -1,4 +1,4 @@
-"""Exploring in Rust: step by step, or for a stretch of steps in one call, with the same bits."""
+"""Exploration in Rust: step by step, or several steps in one call, with bit-identical results."""
 
 from __future__ import annotations
 
@@ -21,28 +21,26 @@ __all__ = ["NativeEpsilonGreedy", "NativeExplorationPolicy", "NativeNoisyExplora
 
 @runtime_checkable
 class NativeExplorationPolicy(ExplorationPolicy, Protocol):
-    """How a learner explores in Rust."""
+    """The interface of exploration in Rust."""
 
     explorer: Explorer
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """The parameters of what acts."""
+        """The parameters of the acting network."""
 
     def draw_ahead(
         self, step: int, actions: NDArray[np.float32], elapsed: Sequence[float]
     ) -> NDArray[np.float32] | None:
-        """What the explorer acts with from step number `step` on; `actions` `[T, N, ...]` get what is chance.
+        """Draw the randomness of the T steps from number `step` on; return the noise, or None.
 
-        `elapsed` are the parts of the run that are over at the last of the T steps; at the others no policy
-        chooses.
+        Random actions are written into `actions` `[T, N, ...]`. `elapsed` has the elapsed fractions of the
+        run for the last of the T steps; in the steps before them all actions are random.
         """
 
 
 class NativeEpsilonGreedy(EpsilonDraws):
-    """Explores with a network in Rust, by the draws of `rlox.policies.q_policy.EpsilonGreedy`, as parameters
-    are.
-    """
+    """Explores with a network in Rust and the draws of `rlox.policies.q_policy.EpsilonGreedy`."""
 
     def __init__(self, native: NativeQ, n_envs: int, epsilon: Callable[[float], float], seed: int) -> None:
         super().__init__(native.sizes.size, n_envs, epsilon, seed)
@@ -51,11 +49,11 @@ class NativeEpsilonGreedy(EpsilonDraws):
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """The parameters of the network."""
+        """The network's parameters."""
         return self._native.vector
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
-        """Choices `[N]` for `obs` `[N, obs_dim]`."""
+        """Return choices `[N]` for `obs` `[N, obs_dim]`."""
         u, _, choices = self._draws[step]
         actions: NDArray[np.int64] = np.where(u < self.epsilon(elapsed), choices, -1)
         with self._native.lock:
@@ -63,7 +61,7 @@ class NativeEpsilonGreedy(EpsilonDraws):
         return actions
 
     def draw_ahead(self, step: int, actions: NDArray[np.int64], elapsed: Sequence[float]) -> None:
-        """Choices of chance into `actions` `[T, N]`, -1 where the network decides."""
+        """Write random choices into `actions` `[T, N]`, -1 where the network decides."""
         draws = [self._draws[t] for t in range(step, step + len(actions))]
         actions[:] = [choices for *_, choices in draws]
         if elapsed:
@@ -74,7 +72,7 @@ class NativeEpsilonGreedy(EpsilonDraws):
 
 
 class NativeNoisyExploration(NormalDraws):
-    """Explores with an actor in Rust, by the draws of `rlox.policies.exploration.NoisyExploration`."""
+    """Explores with an actor in Rust and the draws of `rlox.policies.exploration.NoisyExploration`."""
 
     def __init__(
         self, native: NativeSquashedPolicy | NativeDeterministicPolicy, n_envs: int, seed: int
@@ -89,11 +87,11 @@ class NativeNoisyExploration(NormalDraws):
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """The parameters of the actor."""
+        """The actor's parameters."""
         return self._native.vector
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.float32]:
-        """Vectors `[N, act_dim]` for `obs` `[N, obs_dim]`."""
+        """Return vectors `[N, act_dim]` for `obs` `[N, obs_dim]`."""
         actions = np.empty(self._action_shape, np.float32)
         with self._native.lock:
             self.explorer.act(self.vector, obs, actions, self._noise[step])
@@ -102,7 +100,7 @@ class NativeNoisyExploration(NormalDraws):
     def draw_ahead(
         self, step: int, actions: NDArray[np.float32], elapsed: Sequence[float]
     ) -> NDArray[np.float32] | None:
-        """The noise `[len(elapsed), N, act_dim]`; vectors of chance into the first `actions`."""
+        """Return the noise `[len(elapsed), N, act_dim]`; write random vectors into the first `actions`."""
         n_random = len(actions) - len(elapsed)
         for t in range(n_random):
             actions[t] = self.random_actions(step + t, actions[t])

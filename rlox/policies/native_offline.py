@@ -1,4 +1,4 @@
-"""Policies that learn from datasets as the native engines know them."""
+"""Native policies of offline algorithms."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["NativeBCPolicy", "NativeIQLPolicy"]
 
 
 class NativeIQLPolicy(NativeContinuousPolicy):
-    """The engine of an `IQLPolicy` of vectors."""
+    """An `IQLPolicy` of vectors in Rust."""
 
     def __init__(self, sizes: ContinuousSizes, seed: int, make_module: Callable[[], IQLPolicy]) -> None:
-        """One with the weights that a run begins with; `make_module` gives its module.
+        """Set the initial weights of a run; `make_module` returns the torch module.
 
-        Raises ConfigError where the engine does not do what torch does (`self_test`).
+        Raises ConfigError if the engine's results differ from torch's (`self_test`).
         """
         self.sizes = sizes
         log_std_shape = ("log_std", (sizes.size,))
@@ -62,7 +62,7 @@ class NativeIQLPolicy(NativeContinuousPolicy):
 
 
 class NativeBCPolicy(LazyTorchModule):
-    """The engine of a `CategoricalActor` or a `GaussianActor`.
+    """A `CategoricalActor` or a `GaussianActor` in Rust.
 
     Attributes
     ----------
@@ -79,9 +79,9 @@ class NativeBCPolicy(LazyTorchModule):
         seed: int,
         make_module: Callable[[], Any],
     ) -> None:
-        """One with the weights that a run begins with; `make_module` gives its module.
+        """Set the initial weights of a run; `make_module` returns the torch module.
 
-        Raises ConfigError where the engine does not do what torch does (`self_test`).
+        Raises ConfigError if the engine's results differ from torch's (`self_test`).
         """
         self.is_discrete, self._size = is_discrete, size
         layers = linear_shapes("net.", (obs_dim, *hidden, size))
@@ -98,11 +98,11 @@ class NativeBCPolicy(LazyTorchModule):
         )
 
     def max_width(self) -> int:
-        """The largest number of inputs or outputs that a layer has."""
+        """Return the largest number of inputs or outputs of a layer."""
         return max_width(self.parameter_vectors[""].layout.shapes.items())
 
     def best_actions(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
-        """The likeliest choices `[n]`, or means `[n, size]`; masks are of other policies."""
+        """Return the most likely choices `[n]`, or means `[n, size]`; masks are not supported."""
         assert mask is None
         outputs = np.zeros((len(obs), self._size), np.float32)
         with self.lock:

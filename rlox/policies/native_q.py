@@ -1,4 +1,4 @@
-"""Action values as the native engine knows them."""
+"""Native action-value networks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlox._core import DQNEngine, Explorer, ReplayIteration
 from rlox.parameters.layout import NamedShape, ParameterVector, linear_shapes, max_width
 from rlox.policies.lazy_torch import LazyTorchModule, ModuleGuard
 
-if TYPE_CHECKING:  # a run of the native engine imports no torch
+if TYPE_CHECKING:  # so that a run with the native engine does not import torch
     from rlox.optim import FlatParameters
     from rlox.policies.q_policy import QPolicy
 
@@ -24,9 +24,9 @@ GUARDED_METHODS = ("outputs", "reshape_outputs", "trace", "q_values")
 
 @dataclass(frozen=True)
 class QSizes:
-    """What a network of action values is; `hidden` are its widths."""
+    """The sizes of an action-value network; `hidden` are its widths."""
 
-    size: int  # choices
+    size: int  # number of choices
     obs_dim: int
     hidden: tuple[int, ...]
     activation: str
@@ -46,25 +46,25 @@ class QSizes:
         ]
 
     def max_width(self) -> int:
-        """The largest number of inputs or outputs that a layer has."""
+        """Return the largest number of inputs or outputs of a layer."""
         return max_width(self.parameter_shapes)
 
 
 class NativeQ(LazyTorchModule):
-    """The engine of a `QPolicy` of vectors, over the vector of its parameters.
+    """A `QPolicy` of vectors in Rust, over one vector of parameters.
 
     Attributes
     ----------
     sizes : of the network
     engine : learns
-    update_engine : what a training asks: the engine, or what collects before it hands on to it
+    update_engine : called for updates: the engine, or a `ReplayIteration` that collects before it calls it
     explorer : acts
     """
 
     def __init__(self, sizes: QSizes, seed: int, make_module: Callable[[], QPolicy]) -> None:
-        """One with the weights that a run begins with; `make_module` gives its module.
+        """Set the initial weights of a run; `make_module` returns the torch module.
 
-        Raises ConfigError where the engine does not do what torch does (`self_test`).
+        Raises ConfigError if the engine's results differ from torch's (`self_test`).
         """
         self.sizes = sizes
         self._init_parameters({"": ParameterVector.zeros(sizes.parameter_shapes)}, make_module)
@@ -81,7 +81,7 @@ class NativeQ(LazyTorchModule):
         self.explorer = Explorer(self.engine)
 
     def best_actions(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
-        """The choices of the largest values, int64 `[n]`; `mask` is of engines that know masks."""
+        """Return the choices with the largest values, int64 `[n]`; masks are not supported."""
         assert mask is None
         actions = np.full(len(obs), -1, np.int64)
         with self.lock:

@@ -1,4 +1,4 @@
-"""Actors and critics of vectors as the native engines know them."""
+"""Native actors and critics for action vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlox._core import Explorer, ReplayIteration, SACEngine, TD3Engine
 from rlox.parameters.layout import NamedShape, ParameterVector, linear_shapes, max_width
 from rlox.policies.lazy_torch import LazyTorchModule, ModuleGuard
 
-if TYPE_CHECKING:  # a run of the native engine imports no torch
+if TYPE_CHECKING:  # so that a run with the native engine does not import torch
     from rlox.optim import FlatParameters
     from rlox.policies.deterministic import DeterministicPolicy
     from rlox.policies.soft import SquashedSACPolicy
@@ -26,23 +26,23 @@ E = TypeVar("E", SACEngine, TD3Engine)
 
 @dataclass(frozen=True)
 class ContinuousSizes:
-    """What an actor of vectors and its critics are; `outputs` are the actor's, `size` an action's."""
+    """The sizes of an actor and its critics; `outputs` is the actor's, `size` the action's."""
 
     obs_dim: int
     size: int
     outputs: int
-    n_critics: int  # critics
+    n_critics: int
     actor: tuple[int, ...]  # hidden widths
     critic: tuple[int, ...]
     activation: str
 
     def actor_shapes(self, prefix: str = "") -> list[NamedShape]:
-        """Names and shapes of the actor's parameters, in the order of torch's modules."""
+        """Return names and shapes of the actor's parameters, in the order of torch's modules."""
         return linear_shapes(prefix, (self.obs_dim, *self.actor, self.outputs))
 
     @property
     def critic_shapes(self) -> list[NamedShape]:
-        """Those of the critics: of each layer the weights of all, then the biases."""
+        """Names and shapes of the critics' parameters, stacked over critics: all weights, then all biases."""
         pairs = list(pairwise((self.obs_dim + self.size, *self.critic, 1)))
         weights = [(self.n_critics, outputs, inputs) for inputs, outputs in pairs]
         biases = [(self.n_critics, outputs) for _, outputs in pairs]
@@ -52,12 +52,12 @@ class ContinuousSizes:
         ]
 
     def max_width(self) -> int:
-        """The largest number of inputs or outputs that a layer has."""
+        """Return the largest number of inputs or outputs of a layer."""
         return max_width([*self.actor_shapes(), *self.critic_shapes])
 
 
 class NativeContinuousPolicy(LazyTorchModule):
-    """The engine of an actor and critics, over the vectors of their parameters.
+    """An actor and critics in Rust, over the vectors of their parameters.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class NativeContinuousPolicy(LazyTorchModule):
     explorer: Explorer
 
     def best_actions(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
-        """What the actor does without noise, float32 `[n, size]`; a `mask` is of choices."""
+        """Return the actor's actions without noise, float32 `[n, size]`; masks are not supported."""
         assert mask is None
         actions = np.zeros((len(obs), self.sizes.size), np.float32)
         with self.lock:
@@ -86,7 +86,7 @@ class NativeContinuousPolicy(LazyTorchModule):
         make_module: Callable[[], Any],
         engine_class: type[E],
     ) -> E:
-        """Take the weights that a run begins with; the engine of such networks."""
+        """Set the initial weights of a run and return the engine for these networks."""
         self.sizes = sizes
         actor, critic = (
             ParameterVector.zeros(sizes.actor_shapes(prefix)),
@@ -107,7 +107,7 @@ class NativeContinuousPolicy(LazyTorchModule):
 
 
 class NativeDeterministicPolicy(NativeContinuousPolicy):
-    """The engine of a `DeterministicPolicy` of vectors; `noise_std` is that of its exploring noise."""
+    """A `DeterministicPolicy` of vectors in Rust; `noise_std` is the deviation of its exploration noise."""
 
     def __init__(
         self,
@@ -116,9 +116,9 @@ class NativeDeterministicPolicy(NativeContinuousPolicy):
         make_module: Callable[[], DeterministicPolicy],
         noise_std: float,
     ) -> None:
-        """One with the weights that a run begins with; `make_module` gives its module.
+        """Set the initial weights of a run; `make_module` returns the torch module.
 
-        Raises ConfigError where the engine does not do what torch does (`self_test`).
+        Raises ConfigError if the engine's results differ from torch's (`self_test`).
         """
         self.engine = self._init_engine(sizes, "", seed, make_module, TD3Engine)
         self.update_engine: TD3Engine | ReplayIteration = self.engine
@@ -132,14 +132,14 @@ class NativeDeterministicPolicy(NativeContinuousPolicy):
 
 
 class NativeSquashedPolicy(NativeContinuousPolicy):
-    """The engine of a `SquashedSACPolicy` of vectors without gSDE."""
+    """A `SquashedSACPolicy` of vectors without gSDE in Rust."""
 
     def __init__(
         self, sizes: ContinuousSizes, seed: int, make_module: Callable[[], SquashedSACPolicy]
     ) -> None:
-        """One with the weights that a run begins with; `make_module` gives its module.
+        """Set the initial weights of a run; `make_module` returns the torch module.
 
-        Raises ConfigError where the engine does not do what torch does (`self_test`).
+        Raises ConfigError if the engine's results differ from torch's (`self_test`).
         """
         self.engine = self._init_engine(sizes, "net.", seed, make_module, SACEngine)
         self.update_engine: SACEngine | ReplayIteration = self.engine

@@ -1,4 +1,4 @@
-"""Acting by action values."""
+"""Policies that act by action values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["EpsilonGreedy", "NoisyGreedy", "QPolicy"]
 
 
 class QPolicy(Policy):
-    """Q(s, a) of each of `n_actions` choices by an MLP; the best one acts.
+    """Q(s, a) of each of `n_actions` choices by an MLP; the policy takes the best choice.
 
     Parameters
     ----------
@@ -31,9 +31,9 @@ class QPolicy(Policy):
     net_arch : hidden widths
     activation : `tanh`, `relu`, `elu` or `silu`
     dueling : separate streams for value and advantage
-    epsilon : how often `sample` takes any choice
-    value_distribution : what the network says of a choice; its expectation unless given
-    sigma : of the noise of all linear layers at the start, None: there is none
+    epsilon : probability that `sample` takes a random choice
+    value_distribution : meaning of the network's outputs for a choice; default: the expected return
+    sigma : initial scale of the noise in all linear layers, None: no noise
     """
 
     def __init__(
@@ -63,46 +63,49 @@ class QPolicy(Policy):
         self.noise_size = noise_size(self.q)
 
     def outputs(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
-        """What the network says of each choice, `[..., n_actions]` or `[..., n_actions, numbers]`.
+        """Return the network's outputs, `[..., n_actions]` or `[..., n_actions, numbers]`.
 
-        `noise` `[noise_size]` are the factors of the noisy layers; None: their means alone.
+        `noise` `[noise_size]` are the factors of the noisy layers; None: only their means.
         """
         return self.reshape_outputs(apply_with_noise(self.q, obs, noise))
 
     def reshape_outputs(self, flat: Tensor) -> Tensor:
-        """The network's outputs, `[..., n_actions]` or `[..., n_actions, numbers]`."""
+        """Reshape the network's outputs to `[..., n_actions]` or `[..., n_actions, numbers]`."""
         numbers = self.value_distribution.n_outputs
         return flat if numbers is None else torch.unflatten(flat, -1, (self.n_actions, numbers))
 
     def trace(self, obs: Tensor, noise: Tensor | None = None) -> Traced:
-        """`outputs`, flat, `[B, n_actions (* n_outputs)]`, and the way back to the parameters."""
+        """Return `outputs`, flat, `[B, n_actions (* n_outputs)]`, with their backward pass."""
         if noise is None:
             return trace(self.q, obs)
         return Graph(lambda x: apply_with_noise(self.q, x, noise), obs, self.q.parameters())
 
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Q-values `[..., n_actions]` for `obs` `[..., obs_dim]`."""
+        """Return the Q-values `[..., n_actions]` for `obs` `[..., obs_dim]`."""
         return self.q_values(self.outputs(obs, noise), obs)
 
     def q_values(self, outputs: Tensor, obs: Tensor) -> Tensor:
-        """The Q-values `[..., n_actions]` of the `outputs` for the choices in `obs`."""
+        """Return the Q-values `[..., n_actions]` of the `outputs` for the choices in `obs`."""
         return self.value_distribution.values(outputs)
 
     def inference_values(self) -> Callable[[Tensor], Tensor]:
-        """The Q-values, without noise, for many small calls without gradients."""
+        """Return a function of the Q-values, without noise, for many small calls without gradients."""
         if isinstance(self.value_distribution, ScalarValue) and not self.noise_size:
             return inference_function(self.q)  # the network's own outputs
         return self
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The best choice `[B]`, without noise."""
+        """Return the best choice `[B]`, without noise."""
         actions: Tensor = self(obs).argmax(-1)
         return actions
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """The best choice `[B]`, or with probability `epsilon` any; of noisy layers the best with noise."""
+        """Return the best choice `[B]`, or with probability `epsilon` a random one.
+
+        With noisy layers it is the best one under new noise.
+        """
         if self.noise_size:
-            # rows with images are bytes, which noise is not
+            # noise has the dtype of the parameters, as rows with images are bytes
             noise = factorized_noise((self.noise_size,), generator).to(next(self.q.parameters()))
             noisy_actions: Tensor = self(obs, noise).argmax(-1)
             return noisy_actions
@@ -112,15 +115,15 @@ class QPolicy(Policy):
 
 
 class EpsilonGreedy(EpsilonDraws):
-    """Explores with a `QPolicy`: the best choice, or with probability epsilon any.
+    """Explores with a `QPolicy`: the best choice, or with probability epsilon a random one.
 
     Parameters
     ----------
-    policy : whose values decide
-    n_envs : environments that are acted in side by side
-    epsilon : from the part of the run that is over, 0 to 1, to the probability
-    seed : of the run; the draws of step t are numbers of the stream "explore"
-    device : where the policy is
+    policy : with the values
+    n_envs : number of environments
+    epsilon : from the fraction of the run that is over, 0 to 1, to the probability
+    seed : of the run; the draws of step t come from the stream "explore"
+    device : of the policy
     """
 
     def __init__(
@@ -136,7 +139,7 @@ class EpsilonGreedy(EpsilonDraws):
         self._values = policy.inference_values()
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
-        """Choices `[N]` for `obs` `[N, obs_dim]`; without gradients."""
+        """Return choices `[N]` for `obs` `[N, obs_dim]`; without gradients."""
         random_actions = self.random_actions(step, obs)
         is_random = self._draws[step][0] < self.epsilon(elapsed)
         if is_random.all():
@@ -147,16 +150,16 @@ class EpsilonGreedy(EpsilonDraws):
 
 
 class NoisyGreedy:
-    """Explores with the noisy layers of a `QPolicy`: the best choice by their weights of this step.
+    """Explores with the noisy layers of a `QPolicy`: the best choice under the noise of this step.
 
-    The noise of a step is the same in all environments and new at the next one.
+    In one step all environments have the same noise; each step has new noise.
 
     Parameters
     ----------
-    policy : whose values decide
+    policy : with the values
     warm_up : chooses before anything is learned
-    seed : of the run; the noise of step t is numbers of the stream "noise-acting"
-    device : where the policy is
+    seed : of the run; the noise of step t comes from the stream "noise-acting"
+    device : of the policy
     """
 
     def __init__(self, policy: QPolicy, warm_up: EpsilonGreedy, seed: int, device: torch.device) -> None:
@@ -167,11 +170,11 @@ class NoisyGreedy:
         self._noise = StepBlocks(self._draw, policy.noise_size)
 
     def random_actions(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Any choice, `[N]`."""
+        """Return uniformly random choices `[N]`."""
         return self._random_policy.random_actions(step, obs)
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
-        """Choices `[N]` for `obs` `[N, obs_dim]`; without gradients."""
+        """Return choices `[N]` for `obs` `[N, obs_dim]`; without gradients."""
         obs_tensor = torch.from_numpy(obs).to(self._device)
         actions: NDArray[np.int64] = self.policy(obs_tensor, self._noise[step]).argmax(-1).cpu().numpy()
         return actions

@@ -1,7 +1,7 @@
-"""Actor and critic with a memory: what they say of an observation depends on the episode so far.
+"""Recurrent actor and critic: their outputs depend on the episode so far.
 
-A state is one row of float32 numbers for each environment, zeros where an episode begins. Whoever
-steps the environments owns it: the collector while training, the caller of `predict`, the evaluator.
+A state is one row of float32 numbers for each environment, zeros at the start of an episode. The caller
+that steps the environments stores it: the collector in training, the caller of `predict`, the evaluator.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from rlox.policies.heads import Head
 
 __all__ = ["RecurrentActorCritic", "SequenceOutputs", "Stepper"]
 
-# Maps observations `[N, obs_dim]` and acting states of rollout step t to actions and states after them.
+# Maps observations `[N, obs_dim]` and acting states of rollout step t to actions and next states.
 Stepper = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 
 class SequenceOutputs(NamedTuple):
-    """What actor and critic say of whole sequences, in the order of their rows."""
+    """Outputs of actor and critic for whole sequences, in the order of their rows."""
 
     outputs: Tensor  # [T*N, head.size]
     values: Tensor  # [T*N]
-    end_states: Tensor  # [K, state_size]: the states at the end of each piece
+    end_states: Tensor  # [K, state_size]: the state at the end of each sub-sequence
 
 
 class RecurrentActorCritic(nn.Module):
-    """A recurrence, then an MLP, for the actor and for the critic.
+    """Recurrent layers followed by an MLP, for the actor and for the critic.
 
-    The critic has a recurrence of its own (`critic="own"`), reads the actor's without training it
-    (`"shared"`) or has none and sees observations only (`"none"`). With `ortho_init` recurrent layers
+    The critic has its own recurrent layers (`critic="own"`), reads the actor's without training them
+    (`"shared"`) or has none and sees only observations (`"none"`). With `ortho_init` recurrent layers
     have gain 1, hidden ones sqrt 2, the actor's head 0.01, the critic's 1.
 
     Parameters
     ----------
     obs_dim : length of the observation vector
     head : the distribution of actions
-    kind, hidden, layers : of the recurrences (`RecurrentLayers`)
+    kind, hidden, layers : of the recurrent layers (`RecurrentLayers`)
     critic : `own`, `shared` or `none`
-    net_arch, critic_net_arch : hidden widths of the MLPs behind them
-    activation : of these, `tanh`, `relu`, `elu` or `silu`
+    net_arch, critic_net_arch : hidden widths of the MLPs after them
+    activation : of the MLPs, `tanh`, `relu`, `elu` or `silu`
     ortho_init : orthogonal initialisation
     encoders : of the actor and of the critic, perhaps the same, from rows to `obs_dim` features
     """
@@ -66,7 +66,7 @@ class RecurrentActorCritic(nn.Module):
         super().__init__()
         self.head = head
         self.actor_encoder: nn.Module | None = encoders[0] if encoders else None
-        # a shared one is there once, so that saved weights say whether it is
+        # a shared encoder is registered once, so saved weights show whether it is shared
         is_separate = encoders is not None and encoders[1] is not encoders[0]
         self.critic_encoder: nn.Module | None = encoders[1] if encoders and is_separate else None
         self.actor_rnn = RecurrentLayers(kind, obs_dim, hidden, layers)
@@ -75,7 +75,7 @@ class RecurrentActorCritic(nn.Module):
         self.actor = mlp((hidden, *net_arch, head.size), activation)
         widths = net_arch if critic_net_arch is None else critic_net_arch
         self.critic = mlp((obs_dim if critic == "none" else hidden, *widths, 1), activation)
-        # of a row of state, the actor's part comes first: all that acting needs
+        # a state row begins with the actor's part, which is all that acting needs
         self.actor_state_size = self.actor_rnn.state_size
         self.state_size = self.actor_state_size * (2 if critic == "own" else 1)
         if ortho_init:
@@ -86,15 +86,13 @@ class RecurrentActorCritic(nn.Module):
                     rnn.orthogonal_init()
 
     def act(self, obs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """One step of acting: the head's outputs `[N, size]`, and the states `[N, actor_state_size]` after
-        it.
-        """
+        """Act for one step: return head outputs `[N, size]` and next states `[N, actor_state_size]`."""
         features, next_state = self.actor_rnn.step(_encode(self.actor_encoder, obs), state)
         outputs: Tensor = self.actor(features)
         return outputs, next_state
 
     def stepper(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Stepper:
-        """Exploration for one rollout; all its randomness comes from `generator`."""
+        """Return the exploration for one rollout; all its randomness comes from `generator`."""
         sample = self.head.sampler(n_steps, n_envs, generator)
 
         def step(obs: Tensor, state: Tensor, t: int) -> tuple[Tensor, Tensor]:
@@ -104,7 +102,7 @@ class RecurrentActorCritic(nn.Module):
         return step
 
     def replay(self, obs: Tensor, state: Tensor, subsequences: SubSequences) -> SequenceOutputs:
-        """Whole sequences: `obs` `[T*N, obs_dim]`, cut as `subsequences`, from states `[N, state_size]`."""
+        """Replay sequences `obs` `[T*N, obs_dim]`, cut as `subsequences`, from `state` `[N, state_size]`."""
         actor_size, rows = self.actor_state_size, obs
         obs = _encode(self.actor_encoder, obs)
         features, end_states = self.actor_rnn(obs, state[:, :actor_size], subsequences)
@@ -119,12 +117,12 @@ class RecurrentActorCritic(nn.Module):
     def evaluate_actions(
         self, obs: Tensor, actions: Tensor, state: Tensor, subsequences: SubSequences
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability of `actions`, entropy and value of each row of whole sequences."""
+        """Return log-probability of `actions`, entropy and value of each row of whole sequences."""
         outputs = self.replay(obs, state, subsequences)
         return *self.head.score(outputs.outputs, actions), outputs.values
 
     def get_value(self, obs: Tensor, state: Tensor) -> Tensor:
-        """V `[N]` of observations `[N, obs_dim]` that follow what led to the states `[N, state_size]`."""
+        """Return V `[N]` of observations `[N, obs_dim]`, given the states `[N, state_size]` before them."""
         is_shared = self._critic_kind == "shared" or self.critic_encoder is None
         critic_input = _encode(self.actor_encoder if is_shared else self.critic_encoder, obs)
         if self.critic_rnn is not None:
@@ -136,7 +134,7 @@ class RecurrentActorCritic(nn.Module):
 
 
 def _encode(encoder: nn.Module | None, obs: Tensor) -> Tensor:
-    """Features of rows; the rows themselves where nothing encodes them."""
+    """Return features of rows; the rows themselves without an encoder."""
     if encoder is None:
         return obs
     features: Tensor = encoder(obs)

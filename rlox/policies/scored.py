@@ -1,4 +1,4 @@
-"""What a policy says of actions, and the way back to its parameters."""
+"""Scores of actions (log-probability, entropy, value) with their backward pass."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rlox.networks.traced import require_gradient
 
 __all__ = ["Scored", "choices", "graph", "of_logits", "of_means", "vectors"]
 
-# from the gradients of log-probabilities and of entropies (None: 0) to those of what they came from
+# maps gradients of log-probabilities and entropies (None: 0) to those of logits, or of means and log_std
 Back = Callable[[Tensor, Tensor | None], Tensor]
 Backs = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
 
 class Scored(NamedTuple):
-    """Log-probability, entropy and value of each row, `[B]`, without gradient.
+    """Log-probability, entropy and value of each row, `[B]`, detached.
 
-    `learn` takes the gradients of the three (None: 0) to those of the parameters, in their `grad`.
+    `learn` backpropagates gradients of the three (None: 0) into the `grad` of the parameters.
     """
 
     log_probs: Tensor
@@ -34,7 +34,7 @@ class Scored(NamedTuple):
 def graph(
     evaluate: Callable[[], tuple[Tensor, Tensor, Tensor]], parameters: Iterable[nn.Parameter]
 ) -> Scored:
-    """By autograd, whatever `evaluate` does; `ConfigError` for log-probabilities without a gradient."""
+    """Score by autograd, for any `evaluate`; raise `ConfigError` for log-probabilities without a gradient."""
     with torch.enable_grad():
         outputs = evaluate()
     require_gradient("the policy's log-probability has", outputs[0])
@@ -43,9 +43,9 @@ def graph(
 
 
 def of_logits(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Back]:
-    """log softmax(logits) at `index` `[..., 1]` and the entropy, `[...]` each, of logits `[..., n]`.
+    """Return log softmax(logits) at `index` `[..., 1]` and the entropy, `[...]` each, of logits `[..., n]`.
 
-    The third takes the gradients of both (None: 0) to that of the logits.
+    The third result maps the gradients of both (None: 0) to that of the logits.
     """
     log_p = torch.log_softmax(logits, -1)
     p = log_p.exp()
@@ -63,9 +63,10 @@ def of_logits(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Back]:
 
 
 def of_means(mean: Tensor, log_std: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Backs]:
-    """Log-density of vectors `[B, n]` and the entropy, `[B]` each, by means `[B, n]` and `log_std` `[n]`.
+    """Return the log-density of vectors and the entropy, `[B]` each.
 
-    The third takes the gradients of both (None: 0) to those of the means and of `log_std`.
+    `actions` and `mean` are `[B, n]`, `log_std` `[n]`. The third result maps the gradients of both
+    (None: 0) to those of the means and of `log_std`.
     """
     per_std = (-log_std).exp()
     z = (actions - mean).mul_(per_std)
@@ -84,7 +85,7 @@ def of_means(mean: Tensor, log_std: Tensor, actions: Tensor) -> tuple[Tensor, Te
 
 
 def choices(actor: Traced, critic: Traced, actions: Tensor) -> Scored:
-    """Of choices `[B]` by logits `[B, n]`; gradients written out."""
+    """Score choices `[B]` by logits `[B, n]`, with hand-written gradients."""
     log_probs, entropy, back = of_logits(actor.out, actions.unsqueeze(-1))
 
     def learn(to_log_probs: Tensor, to_entropy: Tensor | None, to_values: Tensor) -> None:
@@ -95,7 +96,7 @@ def choices(actor: Traced, critic: Traced, actions: Tensor) -> Scored:
 
 
 def vectors(actor: Traced, critic: Traced, log_std: Tensor, actions: Tensor) -> Scored:
-    """Of vectors `[B, n]` by means `[B, n]` and the parameter `log_std` `[n]`; gradients written out."""
+    """Score vectors `[B, n]` by means `[B, n]` and parameter `log_std` `[n]`, with hand-written gradients."""
     log_probs, entropy, back = of_means(actor.out, log_std, actions)
 
     def learn(to_log_probs: Tensor, to_entropy: Tensor | None, to_values: Tensor) -> None:

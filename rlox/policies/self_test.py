@@ -1,7 +1,7 @@
-"""What the native engine has to make of fixed networks and batches, which torch said in float64.
+"""A self-test of the native engine: fixed networks and batches with torch's results in float64.
 
-Its kernels are chosen by the kind of CPU when they are called, so that a kind which nobody tested on could be
-wrong: two networks learn once in a process before any of a user's does, in a few milliseconds.
+The CPU's type selects the kernels at run time, so an untested type could give wrong results. Two small
+networks are trained once per process before any of the user's, which takes a few milliseconds.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rlox._core import DQNEngine, OnPolicyEngine
 __all__ = ["EXPECTED", "OBS_DIM", "ROWS", "SIZES", "compute", "self_test_mismatch", "sine_values"]
 
 OBS_DIM, ROWS = 3, 24
-SIZES = (20, 16)  # hidden layers: one with a rest beside whole vectors, one without
-RELATIVE_TOLERANCE = 1e-4  # of an expected number; found are 1e-7
+SIZES = (20, 16)  # hidden layers: one not a multiple of the vector length, one a multiple
+RELATIVE_TOLERANCE = 1e-4  # of an expected number; typical errors are 1e-7
 
-# Of PPO with tanh and of DQN with relu: the parameters after two steps of Adam times cosines, its first
-# moments times the same, and the norm of the gradient. tests/unit/policies/test_golden.py says them
+# For PPO with tanh and DQN with relu: the parameters after two steps of Adam times cosines, its first
+# moments times the same, and the norm of the gradient. tests/unit/policies/test_golden.py computes them
 # by autograd.
 EXPECTED: dict[str, tuple[float, float, float]] = {
     "ppo": (0.39883973506, -0.0402111014075, 1.79044541582),
@@ -31,14 +31,14 @@ EXPECTED: dict[str, tuple[float, float, float]] = {
 
 
 def sine_values(frequency: float, *shape: int) -> NDArray[np.float32]:
-    """Numbers in [-1, 1] that nobody has to draw."""
+    """Return deterministic numbers in [-1, 1]."""
     values: NDArray[np.float32] = np.sin(frequency * np.arange(1, 1 + np.prod(shape))).astype(np.float32)
     return values.reshape(shape)
 
 
 @cache
 def self_test_mismatch() -> str | None:
-    """What differs from what torch said, if anything does."""
+    """Return the difference from torch's results; None if there is none."""
     for name, expected in EXPECTED.items():
         result = compute(name)
         if not np.allclose(result, expected, rtol=RELATIVE_TOLERANCE, atol=0.0):
@@ -47,7 +47,7 @@ def self_test_mismatch() -> str | None:
 
 
 def compute(name: str) -> tuple[float, float, float]:
-    """The three numbers, by the engine."""
+    """Return the engine's three numbers."""
     return {"ppo": _ppo, "dqn": _dqn}[name]()
 
 
@@ -82,7 +82,7 @@ def _dqn() -> tuple[float, float, float]:
 
 
 def _layers(prefix: str, outputs: int) -> list[tuple[str, Sequence[int]]]:
-    """Names and shapes of a network, as torch has them."""
+    """Return names and shapes of a network's parameters, as torch has them."""
     widths, named = (OBS_DIM, *SIZES, outputs), list[tuple[str, Sequence[int]]]()
     for i, (inputs, width) in enumerate(pairwise(widths)):
         named += [
@@ -95,7 +95,7 @@ def _layers(prefix: str, outputs: int) -> list[tuple[str, Sequence[int]]]:
 def _initial_state(
     length: int,
 ) -> tuple[NDArray[np.float32], list[NDArray[np.float32]], NDArray[np.int64]]:
-    """Parameters, moments and steps to begin with."""
+    """Return the initial parameters, moments and step count."""
     moments = [np.zeros(length, np.float32) for _ in range(2)]
     return 0.3 * sine_values(0.8, length), moments, np.zeros(1, np.int64)
 

@@ -1,4 +1,4 @@
-"""Actor and critic behind one encoder of observations, which both of them train."""
+"""Actor and critic with one shared encoder of observations, which both of them train."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ __all__ = ["SharedEncoder"]
 
 
 class SharedEncoder(ActorCritic):
-    """`policy`, of features, behind an encoder that is asked once for actor and critic together.
+    """A policy of features, after an encoder that runs once for actor and critic together.
 
     Parameters
     ----------
     encoder : from rows `[B, dim]` to features
-    policy : what acts by the features, with the mask of actions behind them where rows have one
-    mask_dim : columns at the end of a row that are such a mask
+    policy : acts by the features, followed by the action mask if rows have one
+    mask_dim : number of mask columns at the end of a row
     """
 
     def __init__(self, encoder: nn.Module, policy: ActorCritic, mask_dim: int = 0) -> None:
         super().__init__()
         self.encoder, self.policy = encoder, policy
         self._mask_dim = mask_dim
-        self._seen: Tensor | None = None  # [T, N, features] of the rollout that is collected
+        self._seen: Tensor | None = None  # [T, N, features] of the current rollout
 
     def features(self, obs: Tensor) -> Tensor:
-        """What `policy` sees of rows `[B, dim]`."""
+        """Return the input of `policy` for rows `[B, dim]`."""
         if not self._mask_dim:
             encoded: Tensor = self.encoder(obs)
             return encoded
@@ -35,7 +35,7 @@ class SharedEncoder(ActorCritic):
         return torch.cat([encoded, masks.to(encoded.dtype)], -1)
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
-        """As `policy` explores."""
+        """Return the exploration of `policy`; store the features of the rollout."""
         sample = self.policy.sampler(n_steps, n_envs, generator)
 
         def explore(obs: Tensor, t: int) -> Tensor:
@@ -48,26 +48,26 @@ class SharedEncoder(ActorCritic):
         return explore
 
     def scoring_inputs(self, obs: Tensor) -> tuple[Tensor, ActorCritic]:
-        """The features of the rollout that has just been collected; a subclass may score in any way."""
+        """Return the last rollout's features and `policy`; for subclasses the rows and `self`."""
         features, self._seen = self._seen, None
         if features is None or type(self) is not SharedEncoder:
             return obs, self
         return features.flatten(0, 1), self.policy
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability, entropy and value, each `[B]`."""
+        """Return log-probability, entropy and value, each `[B]`."""
         return self.policy.evaluate_actions(self.features(obs), actions)
 
     def get_value(self, obs: Tensor) -> Tensor:
-        """V(obs), `[B]`."""
+        """Return V(obs), `[B]`."""
         return self.policy.get_value(self.features(obs))
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The best action."""
+        """Return the best action."""
         return self.policy.mode(self.features(obs))
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """A sampled action and its log-probability `[B]`."""
+        """Sample an action; return it and its log-probability `[B]`."""
         return self.policy.get_action_and_logprob(self.features(obs), generator)

@@ -1,4 +1,4 @@
-"""What soft actor-critic acts and learns with: an actor, and critics of what it does."""
+"""Policies of soft actor-critic: an actor, and critics of its actions."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["CategoricalSACPolicy", "SACPolicy", "SquashedSACPolicy"]
 
 
 class SACPolicy(Policy):
-    """An actor, and critics which of a state and what the actor does there give its value.
+    """An actor and critics, which value a state by the actor's actions there.
 
-    The critics are handed in where values are asked for: they may be those of a target network. What is said
-    comes without gradient and with its way back (`rlox.networks.traced`): gradients go in, and those of the
-    parameters are then in their `grad`, or those of what the critics were given come out.
+    Methods get the critics as an argument, because they may be those of a target network. Results are
+    detached and come with a backward function (`rlox.networks.traced`), which writes the gradients of
+    parameters to their `grad`, or returns those of the critics' inputs.
     """
 
     actor: nn.Module
@@ -34,27 +34,27 @@ class SACPolicy(Policy):
 
     @abstractmethod
     def noise_shape(self, batch: int) -> tuple[int, ...]:
-        """Of the standard normal numbers that `draw` takes for so many rows."""
+        """Return the shape of the standard normal noise that `draw` takes for a batch."""
 
     @abstractmethod
     def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
-        """What the actor does in `obs` `[B, obs_dim]`, E[log pi] of it, `[B]`, and the way to the actor."""
+        """Return the actions for `obs` `[B, obs_dim]`, their E[log pi] `[B]`, and the backward function."""
 
     @abstractmethod
     def value(
         self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """What the lowest critic says, the mean over the `sampled_actions`: `[B]`, and the way to it."""
+        """Return the lowest critic's mean over `sampled_actions`, `[B]`, and the backward function."""
 
     @abstractmethod
     def action_values(
         self, critic: EnsembleMLP, obs: Tensor, actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """What each critic says of stored actions: `[members, B]`, and the way to the critics."""
+        """Return each critic's value of stored actions, `[members, B]`, and the backward function."""
 
 
 class SquashedSACPolicy(SACPolicy):
-    """Vectors in [-1, 1]: a squashed Gaussian, and critics of observation and vector."""
+    """A squashed Gaussian over vectors in [-1, 1], and critics of observation and vector."""
 
     def __init__(self, actor: SquashedGaussianPolicy | SquashedSDEPolicy, critic: EnsembleMLP) -> None:
         super().__init__()
@@ -62,27 +62,27 @@ class SquashedSACPolicy(SACPolicy):
         self.critic = critic
 
     def mode(self, obs: Tensor) -> Tensor:
-        """tanh of the mean, `[B, act_dim]`."""
+        """Return tanh of the mean, `[B, act_dim]`."""
         return self.actor.mode(obs)
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A sampled vector `[B, act_dim]`."""
+        """Sample a vector `[B, act_dim]`."""
         return self.actor.sample(obs, generator)[0]
 
     def noise_shape(self, batch: int) -> tuple[int, ...]:
-        """One vector a row; under gSDE one matrix for all rows of an observation batch."""
+        """Return the shape: one vector per row; under gSDE one matrix for all rows of a batch."""
         if isinstance(self.actor, SquashedSDEPolicy):
             return (self.actor.features, self.actor.act_dim)
         return (batch, self.actor.act_dim)
 
     def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
-        """One vector a row, `[B, act_dim]`, its log-density, and the way to the actor."""
+        """Return one vector per row, `[B, act_dim]`, its log-density, and the backward function."""
         return self.actor.trace(obs, noise)
 
     def value(
         self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """min_i Q_i(s, a) of that vector; the gradient is that of the lowest."""
+        """Return min_i Q_i(s, a) of that vector; the gradient is that of the lowest critic."""
         q = ActionValues(critic, obs, sampled_actions)
         lowest, min_index = q.out.min(0)
 
@@ -94,15 +94,15 @@ class SquashedSACPolicy(SACPolicy):
     def action_values(
         self, critic: EnsembleMLP, obs: Tensor, actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """Q_i(s, a) of vectors `[B, act_dim]`."""
+        """Return Q_i(s, a) of vectors `[B, act_dim]`."""
         q = ActionValues(critic, obs, actions)
         return q.out, q.learn
 
 
 class CategoricalSACPolicy(SACPolicy):
-    """Choices: a categorical actor, and critics that give the value of each choice.
+    """A categorical actor, and critics with a value for each choice.
 
-    Expectations are sums over all choices, so that nothing is drawn (Christodoulou 2019,
+    Expectations are sums over all choices, so that nothing is sampled (Christodoulou 2019,
     arXiv:1910.07207, eqs. 10 and 12).
     """
 
@@ -120,26 +120,26 @@ class CategoricalSACPolicy(SACPolicy):
         self.critic = EnsembleMLP(members, (obs_dim, *critic_net_arch, n_actions), activation)
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The most likely choice `[B]`."""
+        """Return the most likely choice `[B]`."""
         return self.actor.mode(obs)
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A sampled choice `[B]`."""
+        """Sample a choice `[B]`."""
         return self.actor.sample(obs, generator)
 
     def noise_shape(self, batch: int) -> tuple[int, ...]:
-        """None is drawn."""
+        """Return an empty shape: no noise is used."""
         return (0,)
 
     def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
-        """The probability of each choice, `[B, n_actions]`, and sum_a pi(a|s) log pi(a|s)."""
+        """Return the probability of each choice, `[B, n_actions]`, and sum_a pi(a|s) log pi(a|s)."""
         net = trace(self.actor.net, obs)
         log_p = torch.log_softmax(net.out, -1)
         p = log_p.exp()
 
         def learn(to_p: Tensor, to_mean: Tensor) -> None:
-            # d p_a = p_a (d logit_a - sum_b p_b d logit_b), d log p_a what is in the brackets; of
-            # d (p log p) = (log p + 1) dp the 1 goes, as the dp sum to 0
+            # d p_a = p_a (d logit_a - sum_b p_b d logit_b), and d log p_a is the expression in brackets; of
+            # d (p log p) = (log p + 1) dp the 1 cancels, as the dp sum to 0
             slope = p * (to_p + to_mean.unsqueeze(-1) * log_p)
             net.learn(slope - p * slope.sum(-1, keepdim=True))
 
@@ -148,14 +148,14 @@ class CategoricalSACPolicy(SACPolicy):
     def value(
         self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """sum_a pi(a|s) min_i Q_i(s, a); the gradient is the probabilities'."""
+        """Return sum_a pi(a|s) min_i Q_i(s, a); its gradient is that of the probabilities."""
         lowest = critic.trace(obs).out.amin(0)
         return (sampled_actions * lowest).sum(-1), lambda slope: slope.unsqueeze(-1) * lowest
 
     def action_values(
         self, critic: EnsembleMLP, obs: Tensor, actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """Q_i(s, a) of choices `[B]`."""
+        """Return Q_i(s, a) of choices `[B]`."""
         values = critic.trace(obs)
         index = actions.expand(len(values.out), -1).unsqueeze(-1)
 

@@ -1,4 +1,4 @@
-"""What is drawn for each step of a run, as a function of the step's number."""
+"""Random draws for each step of a run, as a function of the step's number."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 __all__ = ["StepBlocks"]
 
-# Drawn for so many steps at a time, or for so many numbers if that is less.
+# Draws are made for this many steps at a time, or for this many numbers if that is less.
 BLOCK_STEPS, MAX_BLOCK_NUMBERS = 1024, 1 << 18
 
 T = TypeVar("T")
@@ -18,9 +18,9 @@ class StepBlocks(Generic[T]):
 
     Parameters
     ----------
-    draw : `draw(block, rows)` gives what each of the `rows` steps of block 0, 1, ... has; nothing but the
-        block's number may change it, so that a step has the same whoever asked for which before
-    numbers_per_step : how many numbers a step takes
+    draw : `draw(block, rows)` returns the draws of the `rows` steps of block 0, 1, ...; they must depend only
+        on the block's number, so that a step's draws do not depend on the order of requests
+    numbers_per_step : random numbers for each step
     """
 
     def __init__(self, draw: Callable[[int, int], Sequence[T]], numbers_per_step: int) -> None:

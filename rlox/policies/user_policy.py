@@ -1,4 +1,4 @@
-"""A user's own policy, a module or a subclass of ours, on the same path as the built-in ones."""
+"""Adapters and checks for a user's policy, a module or a subclass of rlox's policies."""
 
 from __future__ import annotations
 
@@ -39,14 +39,12 @@ _REQUIRED = ("get_action_and_logprob", "get_value", "get_logprob_and_entropy")
 
 
 def as_actor_critic(policy: nn.Module) -> ActorCritic:
-    """`policy` itself when it is one of ours, else an adapter around it, checked for its methods."""
+    """Return `policy` itself if it is an `ActorCritic`, else a `UserPolicy`, which checks its methods."""
     return policy if isinstance(policy, ActorCritic) else UserPolicy(policy)
 
 
 def require_policy_fits(policy: ActorCritic, rows: Tensor, actions: ActionCodec, env: str) -> None:
-    """Raise `ConfigError` if a policy of somebody's own fails on two such `rows` of observations, or acts
-    otherwise than the environment does.
-    """
+    """Raise `ConfigError` if a user's policy fails on two `rows` of observations, or acts invalidly."""
     tensor = next((p for p in policy.parameters()), torch.zeros(1))
     with torch.no_grad(), seeded_default_generators(0, {tensor.device}), evaluation_mode(policy):
         try:
@@ -60,7 +58,7 @@ def require_policy_fits(policy: ActorCritic, rows: Tensor, actions: ActionCodec,
 
 
 def _probe(policy: ActorCritic, obs: Tensor, actions: ActionCodec) -> None:
-    """Call every method once; `ValueError` for results of other shapes or kinds than theirs."""
+    """Call every method once; raise `ValueError` for results of the wrong shape or type."""
     _require_matching_size(policy, actions)
     if isinstance(policy, DiscretePolicy) and policy.logits(obs).shape[-1] != policy.n_actions:
         raise ValueError(
@@ -70,7 +68,7 @@ def _probe(policy: ActorCritic, obs: Tensor, actions: ActionCodec) -> None:
     action, log_prob = _require_pair("get_action_and_logprob", policy.get_action_and_logprob(obs))
     _require_action_batch("get_action_and_logprob", action, len(obs), actions)
     scores, entropy = _require_pair("get_logprob_and_entropy", policy.get_logprob_and_entropy(obs, action))
-    row_shape, scalar_shape = obs.shape[:1], torch.Size()  # an entropy may be the same of all rows
+    row_shape, scalar_shape = obs.shape[:1], torch.Size()  # an entropy may be the same for all rows
     for method, result, shapes in (
         ("get_value", value, (row_shape,)),
         ("get_action_and_logprob", log_prob, (row_shape,)),
@@ -83,21 +81,21 @@ def _probe(policy: ActorCritic, obs: Tensor, actions: ActionCodec) -> None:
 
 
 def _require_pair(method: str, result: Any) -> tuple[Any, Any]:
-    """`ConfigError` for other results than the two of this method."""
+    """Return the two results of a method; raise `ConfigError` for anything else."""
     if isinstance(result, tuple | list) and len(result) == 2:
         return result[0], result[1]
     raise ConfigError(f"{method} gave a {type(result).__name__}, expected two tensors, [B] each")
 
 
 def _require_tensor(method: str, result: Any) -> Tensor:
-    """`ConfigError` for a result that is none."""
+    """Return the result; raise `ConfigError` unless it is a tensor."""
     if isinstance(result, Tensor):
         return result
     raise ConfigError(f"{method} gave a {type(result).__name__}, expected a torch tensor [B]")
 
 
 def require_matching_actions(policy: nn.Module, actions: ActionCodec) -> None:
-    """Raise `ConfigError` for a built-in policy of other actions than the environment's."""
+    """Raise `ConfigError` if a built-in policy has other actions than the environment."""
     try:
         _require_matching_size(policy, actions)
     except ValueError as error:
@@ -105,7 +103,7 @@ def require_matching_actions(policy: nn.Module, actions: ActionCodec) -> None:
 
 
 def _require_matching_size(policy: nn.Module, actions: ActionCodec) -> None:
-    """The same as a `ValueError`; other policies are held to what they draw."""
+    """Like `require_matching_actions`, with a `ValueError`; other policies are checked as they act."""
     if not _is_builtin_policy(policy):
         return
     if isinstance(policy, DiscretePolicy):
@@ -124,7 +122,7 @@ def _require_matching_size(policy: nn.Module, actions: ActionCodec) -> None:
 
 
 def _expected_text(actions: ActionCodec) -> str:
-    """The rows that the environment takes, in words."""
+    """Return a description of the action rows that the environment takes."""
     if actions.is_discrete:
         return f"whole numbers [B] from 0 to {actions.size - 1}"
     if not actions.choices:
@@ -136,7 +134,7 @@ def _expected_text(actions: ActionCodec) -> str:
 
 
 def _require_action_batch(method: str, actions_found: Any, n_rows: int, actions: ActionCodec) -> None:
-    """`ValueError` unless these are so many actions of the environment's kind."""
+    """Raise `ValueError` unless these are `n_rows` actions of the environment's type."""
     _require_tensor(method, actions_found)
     size, description = (
         actions.size,
@@ -161,7 +159,7 @@ def _require_action_batch(method: str, actions_found: Any, n_rows: int, actions:
 def _require_factored_batch(
     method: str, actions_found: Tensor, description: str, n_rows: int, actions: ActionCodec
 ) -> None:
-    """The same for actions of several parts: choices, then numbers."""
+    """Like `_require_action_batch`, for actions of several parts: choices, then numbers."""
     expected = _expected_text(actions)
     if actions_found.shape != (n_rows, *actions.shape) or actions_found.is_floating_point() != (
         actions.box_dim > 0
@@ -174,7 +172,7 @@ def _require_factored_batch(
 
 
 def _require_trainable(log_prob: Tensor, module: nn.Module) -> None:
-    """`ConfigError` where no gradient leads from log-probabilities to a parameter that is not frozen."""
+    """Raise `ConfigError` if the log-probabilities do not depend on a trainable parameter."""
     require_gradient("the policy's log-probability has", log_prob)
     parameters = learned(module.parameters())
     gradients = torch.autograd.grad(log_prob.sum(), parameters, retain_graph=True, allow_unused=True)
@@ -192,10 +190,10 @@ def make_sampler(
     n_envs: int,
     generator: torch.Generator,
 ) -> Sampler:
-    """Exploration for one rollout, by the method of `ACTING_METHODS` that the most derived class defines.
+    """Return the exploration for one rollout, by the most derived class's method of `ACTING_METHODS`.
 
-    All but a `sampler` draw from torch's default generators, keyed for each step. What a policy that is not
-    rlox's draws is looked at before an environment is given it: `ConfigError` for no action of its.
+    All methods but `sampler` draw from torch's default generators, seeded for each step. Actions of a policy
+    that is not rlox's are checked before the environment gets them: `ConfigError` if they are invalid.
     """
     require_matching_actions(policy, actions)
     name = find_most_derived(policy, *ACTING_METHODS)
@@ -218,7 +216,7 @@ def make_sampler(
 def require_valid_actions(
     policy: nn.Module, method: str, actions_found: Tensor, n_rows: int, actions: ActionCodec
 ) -> None:
-    """Raise `ConfigError` where a policy that is not rlox's gave no `n_rows` actions of the environment."""
+    """Raise `ConfigError` if a policy that is not rlox's did not return `n_rows` valid actions."""
     if _is_builtin_policy(policy):
         return
     try:
@@ -228,9 +226,10 @@ def require_valid_actions(
 
 
 def sample_action(policy: Policy, obs: Tensor, generator: torch.Generator) -> Tensor:
-    """A sampled action, as the most derived class draws one.
+    """Sample an action by the method of the most derived class.
 
-    One that takes no generator is a function of the next number of this.
+    A method without the argument `generator` draws from torch's default generators, seeded by the next number
+    of `generator`.
     """
     name = find_most_derived(policy, "sample", "get_action_and_logprob", "get_action_value")
     method = getattr(policy, name)
@@ -243,7 +242,7 @@ def sample_action(policy: Policy, obs: Tensor, generator: torch.Generator) -> Te
 
 
 def _extract_action(name: str, output: Any) -> Tensor:
-    """The action among what the method of this name gave; `ConfigError` where nothing is behind it."""
+    """Return the action in the result of the method; raise `ConfigError` if the result has another form."""
     if name == "sample":
         return _require_tensor(name, output)
     if isinstance(output, tuple | list) and len(output) > 1:
@@ -252,7 +251,7 @@ def _extract_action(name: str, output: Any) -> Tensor:
 
 
 def _make_keyed_sampler(module: nn.Module, name: str, generator: torch.Generator) -> Sampler:
-    """Draws by the method of this name, with torch's default generators keyed for each step."""
+    """Return a sampler that calls the method, with torch's default generators seeded for each step."""
     method: Callable[[Tensor], Any] = getattr(module, name)
     devices = _module_devices(module)
 
@@ -269,12 +268,12 @@ def _draw_key(generator: torch.Generator) -> int:
 
 
 def _module_devices(module: nn.Module) -> set[torch.device]:
-    """Where a module is, and so draws: it has no generator of its own that could be keyed."""
+    """Return the devices of a module, whose default generators it draws from."""
     return {tensor.device for tensor in (*module.parameters(), *module.buffers())}
 
 
 def _is_builtin_policy(policy: nn.Module) -> bool:
-    """Whether a policy is one of rlox's kinds, and does what they do."""
+    """Return whether the policy's class is one of rlox's and not `UserPolicy`."""
     policy_class = type(policy)
     return policy_class is not UserPolicy and policy_class.__module__.partition(".")[0] == "rlox"
 
@@ -287,10 +286,10 @@ class UserPolicy(ActorCritic):
     """Adapts a module with the three methods of a policy.
 
     Required: `get_action_and_logprob(obs)`, `get_value(obs)`, `get_logprob_and_entropy(obs, actions)`.
-    For `predict` and evaluation also `mode(obs)`, or an `actor` submodule giving logits or means.
+    For `predict` and evaluation also `mode(obs)`, or an `actor` submodule that returns logits or means.
 
-    Each call is given copies, into which the module may write (`obs /= 255`): the tensors themselves are what
-    a rollout or a buffer stores.
+    Each call gets copies, which the module may modify (`obs /= 255`); rollouts and buffers keep the
+    originals.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -305,15 +304,15 @@ class UserPolicy(ActorCritic):
                 f"{', '.join(_REQUIRED)} and mode (or an actor submodule)"
             )
         self.module = module
-        self._methods = [methods]  # in a list: not registered a second time
-        self._has_checked_gradient = False  # whether a gradient was seen to lead to its parameters
+        self._methods = [methods]  # in a list, so that torch does not register it twice
+        self._has_checked_gradient = False  # whether a gradient was found to reach its parameters
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
-        """Calls `get_action_and_logprob` with torch's default generators keyed for each step."""
+        """Return a sampler that calls `get_action_and_logprob`; torch is seeded for each step."""
         return _make_keyed_sampler(self.module, "get_action_and_logprob", generator)
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability, entropy and value, each `[B]`."""
+        """Return log-probability, entropy and value, each `[B]`."""
         copies = obs.clone(), actions.clone()
         name = "get_logprob_and_entropy"
         log_prob, entropy = _require_pair(name, self._methods[0].get_logprob_and_entropy(*copies))
@@ -324,7 +323,7 @@ class UserPolicy(ActorCritic):
         return log_prob, entropy, self.get_value(obs)
 
     def get_value(self, obs: Tensor) -> Tensor:
-        """V(obs), `[B]`."""
+        """Return V(obs), `[B]`."""
         value = self._methods[0].get_value(obs.clone())
         if isinstance(value, Tensor) and value.numel() == len(obs):
             return value.reshape(len(obs))
@@ -332,7 +331,7 @@ class UserPolicy(ActorCritic):
         raise ConfigError(f"get_value gave {description}, expected a torch tensor [B]")
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The module's `mode`, or the best logit (integer actions) or mean of its `actor`."""
+        """Return the module's `mode`, or the best logit (integer actions) or mean of its `actor`."""
         module = self._methods[0]
         if callable(getattr(module, "mode", None)):
             action: Tensor = module.mode(obs.clone())
@@ -340,14 +339,14 @@ class UserPolicy(ActorCritic):
         output: Tensor = module.actor(obs.clone())
         with seeded_default_generators(
             0, {obs.device, *_module_devices(module)}
-        ):  # only its kind is of interest
+        ):  # only the dtype of the action is used
             sampled_action = module.get_action_and_logprob(obs.clone())[0]
         return output if sampled_action.is_floating_point() else output.argmax(-1)
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The module's own sample; with a `generator` a function of the next number of that."""
+        """Return the module's own sample; with a `generator`, seeded by its next number."""
         name, method = "get_action_and_logprob", self._methods[0].get_action_and_logprob
         if generator is None:
             return _require_pair(name, method(obs.clone()))

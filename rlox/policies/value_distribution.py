@@ -1,4 +1,4 @@
-"""What a network says of an action's return: its expectation, a distribution over atoms, or quantiles."""
+"""Interpretations of a network's outputs as returns: expectation, distribution over atoms, or quantiles."""
 
 from __future__ import annotations
 
@@ -23,101 +23,101 @@ __all__ = ["CategoricalValue", "QuantileValue", "ScalarValue", "ValueDistributio
 
 
 class ValueDistribution(Protocol):
-    """The numbers of one action are `[...]` or `[..., n]`; a goal is what they should become."""
+    """The outputs of one action are `[...]` or `[..., n]`; `td_target` is their target."""
 
     @property
     def n_outputs(self) -> int | None:
-        """How many there are of each action; None: the expectation itself."""
+        """The number of outputs per action; None: one, the expectation."""
 
     def values(self, outputs: Tensor) -> Tensor:
-        """Expectations `[...]`."""
+        """Return the expectations `[...]`."""
 
     def td_target(self, rewards: Tensor, discounts: Tensor, next_outputs: Tensor) -> Tensor:
-        """For `rewards` and `discounts` `[B]` and what is said of the action that follows."""
+        """Return the target for `rewards` and `discounts` `[B]` and the outputs of the next action."""
 
     def loss(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The mean over the batch, weighted, and by how much each row is wrong `[B]`, unweighted."""
+        """Return the weighted mean over the batch, and the unweighted error of each row `[B]`."""
 
     def gradient(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> Tensor:
-        """d loss / d said, in the shape of `outputs`."""
+        """Return d loss / d outputs, in the shape of `outputs`."""
 
 
 @dataclass(frozen=True)
 class ScalarValue:
-    """E[Z], by a temporal-difference error; `kind` as in `td_loss`."""
+    """E[Z], with a temporal-difference loss; `kind` as in `td_loss`."""
 
     kind: str = "huber"
 
     @property
     def n_outputs(self) -> int | None:
-        """The expectation itself."""
+        """None: the output is the expectation."""
         return None
 
     def values(self, outputs: Tensor) -> Tensor:
-        """What is said."""
+        """Return the outputs."""
         return outputs
 
     def td_target(self, rewards: Tensor, discounts: Tensor, next_outputs: Tensor) -> Tensor:
-        """`td_target`, `[B]`."""
+        """Return `td_target`, `[B]`."""
         return td_target(rewards, discounts, next_outputs)
 
     def loss(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-        """`td_loss` and the errors."""
+        """Return `td_loss` and the TD errors."""
         return td_loss(outputs, td_target, self.kind, weights), outputs - td_target
 
     def gradient(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> Tensor:
-        """`td_gradient`."""
+        """Return `td_gradient`."""
         return td_gradient(outputs, td_target, self.kind, weights)
 
 
 @dataclass(frozen=True)
 class CategoricalValue:
-    """P(Z = z_i) of `n_outputs` atoms from `v_min` to `v_max`, said as logits (Bellemare et al. 2017)."""
+    """P(Z = z_i) of `n_outputs` atoms from `v_min` to `v_max`, as logits (Bellemare et al. 2017)."""
 
     n_outputs: int
     v_min: float
     v_max: float
 
     def values(self, outputs: Tensor) -> Tensor:
-        """sum_i p_i z_i."""
+        """Return sum_i p_i z_i."""
         atoms = torch.linspace(
             self.v_min, self.v_max, self.n_outputs, dtype=outputs.dtype, device=outputs.device
         )
         return torch.softmax(outputs, -1) @ atoms
 
     def td_target(self, rewards: Tensor, discounts: Tensor, next_outputs: Tensor) -> Tensor:
-        """Probabilities, projected onto the atoms, `[B, n_outputs]`."""
+        """Return probabilities, projected onto the atoms, `[B, n_outputs]`."""
         return project_atoms(rewards, discounts, torch.softmax(next_outputs, -1), self.v_min, self.v_max)
 
     def loss(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-        """`categorical_kl`, which is also how wrong a row is (Hessel et al. 2018)."""
+        """Return `categorical_kl`, which is also each row's error (Hessel et al. 2018)."""
         return _weighted_mean(categorical_kl(outputs, td_target), weights)
 
     def gradient(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> Tensor:
-        """Of each row's `categorical_kl`, in the weighted mean."""
+        """Return the gradient of the weighted mean of each row's `categorical_kl`."""
         return _average_gradient(categorical_kl_gradient(outputs, td_target), weights)
 
 
 @dataclass(frozen=True)
 class QuantileValue:
-    """`n_outputs` quantiles of Z, each as likely (Dabney et al. 2018)."""
+    """`n_outputs` quantiles of Z with equal probability (Dabney et al. 2018)."""
 
     n_outputs: int
 
     def values(self, outputs: Tensor) -> Tensor:
-        """Their mean."""
+        """Return the mean of the quantiles."""
         return outputs.mean(-1)
 
     def td_target(self, rewards: Tensor, discounts: Tensor, next_outputs: Tensor) -> Tensor:
-        """r + g Z, quantile by quantile, `[B, n_outputs]`."""
+        """Return r + g Z for each quantile, `[B, n_outputs]`."""
         return td_target(rewards.unsqueeze(-1), discounts.unsqueeze(-1), next_outputs)
 
     def loss(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-        """`quantile_huber`, which is also how wrong a row is."""
+        """Return `quantile_huber`, which is also each row's error."""
         return _weighted_mean(quantile_huber(outputs, td_target), weights)
 
     def gradient(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> Tensor:
-        """Of each row's `quantile_huber`, in the weighted mean."""
+        """Return the gradient of the weighted mean of each row's `quantile_huber`."""
         return _average_gradient(quantile_huber_gradient(outputs, td_target), weights)
 
 
@@ -127,6 +127,6 @@ def _weighted_mean(rows: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor
 
 
 def _average_gradient(slopes: Tensor, weights: Tensor | None) -> Tensor:
-    """Slopes `[B, n]` of each row's loss, in the weighted mean of all."""
+    """Scale each row's gradient `[B, n]` to that of the weighted mean of all rows."""
     slopes = slopes.div_(len(slopes))
     return slopes if weights is None else slopes.mul_(weights.unsqueeze(-1))

@@ -1,1 +1,1 @@
-"""What a run leaves and how it goes on: sessions, checkpoints, logs, and the façade over them."""
+"""Runs: sessions, checkpoints, logs, and the façade `Algorithm`."""

@@ -1,4 +1,4 @@
-"""The façade every algorithm shares: build from a config, train, predict, evaluate, save, load."""
+"""The façade of every algorithm: build from a config, train, predict, evaluate, save, load."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ __all__ = ["Algorithm"]
 class Algorithm(SB3Aliases):
     """A source, a learner, an actor and the loop, behind `train`, `predict`, `evaluate`, `save`.
 
-    `PPO` and its like are signatures of this class: they turn their arguments into a configuration.
+    Subclasses such as `PPO` turn their arguments into a configuration.
     """
 
-    name: ClassVar[str]  # as it is registered
+    name: ClassVar[str]  # registered name
 
     @staticmethod
     @abstractmethod
     def make(config: RunConfig, context: BuildContext) -> RunComponents:
-        """What the algorithm is made of, by its own file."""
+        """Make the components; implemented by each algorithm."""
 
     def __init__(
         self,
@@ -89,18 +89,18 @@ class Algorithm(SB3Aliases):
         self.clock = Clock(unit=config.algo.unit, horizon=self.config.total_steps)
         self.recent, self.timings, self._resume_status = RecentEpisodes(), Timings(), ResumeStatus()
         self.stop_reason: str | None = None
-        self.origin: dict[str, Any] | None = None  # of the weights, where they are another run's
+        self.origin: dict[str, Any] | None = None  # of weights that come from another run
         if config.init_from is not None:
             self.load_initial_weights(config.init_from)
 
     @property
     def policy(self) -> Any:
-        """The policy as torch has it, which a run of the native engine makes when it is asked for."""
+        """The policy as a torch module; a native run makes it on first use."""
         return self.components.actor.module
 
     @property
     def backend(self) -> Backend:
-        """The engine that learns, and why `backend="auto"` took it: `PPO(...).backend.name`."""
+        """The engine that learns, and why `backend="auto"` chose it: `PPO(...).backend.name`."""
         return self.components.backend
 
     @classmethod
@@ -116,7 +116,7 @@ class Algorithm(SB3Aliases):
         backend: str | None = None,
         device: str | None = None,
     ) -> Self:
-        """The algorithm that a configuration describes; `backend`, `device`: what `auto` took before."""
+        """Make the algorithm of a configuration; `backend`, `device`: earlier choices of `auto`."""
         algorithm = cls.__new__(cls)
         arguments = (env, policy, logger, callbacks, replay, dataset, backend, device)
         Algorithm.__init__(algorithm, config, *arguments)
@@ -124,10 +124,10 @@ class Algorithm(SB3Aliases):
 
     @classmethod
     def tuned(cls, env_id: EnvLike = DEFAULT_ENV, preset: str | None = None, **options: Any) -> Self:
-        """One with the tuned hyperparameters of its environment, as `rlox train` applies them.
+        """Make one with the tuned hyperparameters of its environment, as `rlox train` applies them.
 
-        `preset` names those of another (`"Acrobot-v1"`); `options` are arguments of the class and win
-        over the preset's. The preset's total is `config.total_steps`, for `fit()` or `train(total)`.
+        `preset` takes those of another environment (`"Acrobot-v1"`); `options` are arguments of the class and
+        override the preset's. The preset's total is `config.total_steps`, for `fit()` or `train(total)`.
         """
         source = resolve_env(env_id, DEFAULT_ENV, options)
         arguments, total = tuned_arguments(cls.name, source, preset, options)
@@ -158,17 +158,17 @@ class Algorithm(SB3Aliases):
         """Restore from a run folder or a checkpoint folder.
 
         The environment, configuration, counters, normalisers, weights, optimizer and random streams come from
-        the checkpoint. `env_id` replaces the environment (needed when it was an object), `env_kwargs` are
-        further arguments of it, `device` replaces the device and `backend` the engine of the updates;
-        `policy` is needed when the run had a module of its own, whose weights are then loaded. `logger` and
-        `callbacks` are those of further training: none are saved. With `replay=False` the rows of a replay
-        buffer or dataset stay where they are: enough to play, and training fills a new buffer first.
-        `dataset` is the one that an offline run had, unless its folder is configured. `wrappers`,
-        `reward_wrappers` and `schedules` (by field) are those that a file cannot hold, or others. Code that
-        a checkpoint names (`module:Name`) is imported only if that is given again, or with `trust`.
+        the checkpoint. `env_id` replaces the environment (required if it was an object), `env_kwargs` adds
+        keyword arguments to it, `device` replaces the device and `backend` the engine of the updates.
+        `policy` is required if the run had its own module; its weights are then loaded. `logger` and
+        `callbacks` serve further training: none are saved. With `replay=False` the rows of a replay buffer or
+        dataset are not loaded: enough to play, and training first fills a new buffer. `dataset` is the
+        dataset of an offline run, unless its folder is configured. `wrappers`, `reward_wrappers` and
+        `schedules` (by field) replace the saved ones; objects that a file cannot hold must be given. Code
+        that a checkpoint names (`module:Name`) is imported only if it is given again, or with `trust`.
         """
         checkpoint = read_checkpoint(resolve_checkpoint(parse_path(path, "path")))
-        env_id = env if env_id is None else env_id  # both names, as in the constructor
+        env_id = env if env_id is None else env_id  # two names of one argument, as in the constructor
         config = load_config(checkpoint.config, device, backend)
         if config.algo.name != cls.name:
             raise ConfigError(
@@ -186,16 +186,16 @@ class Algorithm(SB3Aliases):
 
     @classmethod
     def load(cls, path: str | Path, env_id: EnvLike | None = None, **options: Any) -> Self:
-        """`from_checkpoint`, by the name that Stable-Baselines3 has for it."""
+        """Call `from_checkpoint`, under its Stable-Baselines3 name."""
         return cls.from_checkpoint(path, env_id, **options)
 
     def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
         """Train until the run has taken `total_timesteps` steps in all.
 
         Steps count all environments together and are rounded up to whole rollouts. Returns the last metrics
-        with `mean_reward` (mean return of the last 100 finished episodes), `env_steps` and `updates`. Going
-        on with a larger total stretches the schedules. `ConfigError` for what is no whole number above 0; 1e5
-        is one. `progress` shows on standard output which engine learns and how far it is, with a bar.
+        with `mean_reward` (mean return of the last 100 finished episodes), `env_steps` and `updates`. A later
+        call with a larger total stretches the schedules. `ConfigError` unless the total is a whole number
+        above 0 (1e5 is one). `progress` shows the engine and a progress bar on standard output.
         """
         total = check_integer(RunConfig, "total_steps", total_timesteps, "total_timesteps")
         if rounding_note := rounding_advice(replace(self.config, total_steps=total)):
@@ -245,24 +245,22 @@ class Algorithm(SB3Aliases):
         return self.clock
 
     def load_initial_weights(self, path: str) -> None:
-        """Begin with the weights in a run or checkpoint folder, in place of the initial ones."""
+        """Start from the weights in a run or checkpoint folder, instead of random initial ones."""
         self.config = replace(self.config, init_from=path)
         self.origin = warm_start(path, self.config, self.components)
 
     def set_total_steps(self, total_steps: int) -> None:
-        """Set where the run ends, rounded up to whole batches; schedules stretch to it."""
+        """Set the end of the run, rounded up to whole batches; schedules stretch to it."""
         config = replace(self.config, total_steps=total_steps)
         self.config = replace(config, total_steps=config.rounded_steps)
         self.clock = replace(self.clock, horizon=self.config.total_steps)
 
     def stop(self, reason: str) -> None:
-        """End training after the present update."""
+        """End training after the current update."""
         self.stop_reason = reason
 
     def summary(self) -> dict[str, float | int]:
-        """The last update's metrics with the counters and `mean_reward`; where there are such, with
-        `train/success_rate` and failures of environments.
-        """
+        """Return the last metrics and counters, `mean_reward`, and any success rate and failure counts."""
         row = {
             **self._last_update.metrics,
             "env_steps": self.clock.env_steps,
@@ -274,12 +272,12 @@ class Algorithm(SB3Aliases):
         return row | self.recent.failure_metrics | {"mean_reward": float("nan") if mean is None else mean}
 
     def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
-        """The policy's action for one raw observation (an `int` for Discrete) or for a batch.
+        """Return the policy's action for one raw observation (an `int` for Discrete) or for a batch.
 
-        It has the form of the action space: an array, or a dict or tuple of parts; of a batch each array
-        is `[N, ...]`. Normalised as in training, with frozen statistics; Box actions are within the
-        bounds. `deterministic=False` samples. `action_masks` `[n_actions]`, or `[N, n_actions]` for a
-        batch, say what is allowed, for a policy that learned with masks.
+        It has the form of the action space: an array, or a dict or tuple of parts; for a batch each array is
+        `[N, ...]`. Observations are normalised as in training, with frozen statistics; Box actions are within
+        the bounds. `deterministic=False` samples. `action_masks` `[n_actions]`, or `[N, n_actions]` for a
+        batch, mark allowed actions, for a policy that learned with masks.
         """
         self._n_sampled_predictions += not deterministic
         generator = self._sampling_generator(deterministic, "predict", self._n_sampled_predictions)
@@ -296,11 +294,11 @@ class Algorithm(SB3Aliases):
         max_steps: int | None = None,
         n_envs: int | None = None,
     ) -> Evaluation:
-        """Play whole episodes in environments of their own, with the best actions or sampled ones.
+        """Play whole episodes in separate environments, with the best actions or sampled ones.
 
-        Episode i starts from `reset(seed=seed + i)`; what is sampled is keyed by `seed`. `video` names
-        an mp4 to write, `render` shows the episodes in a window. `max_steps` ends an episode, `n_envs` are
-        played at once; `None` is the run's `eval.max_steps`, `eval.n_envs`.
+        Episode i starts from `reset(seed=seed + i)`; sampling is seeded by `seed`. `video` names an mp4 to
+        write, `render` shows the episodes in a window. `max_steps` ends an episode, `n_envs` episodes are
+        played at once; `None` means the run's `eval.max_steps`, `eval.n_envs`.
         """
         play = with_eval_limits(self.components.evaluate, self.name, n_envs, max_steps)
         episodes = check_integer(EvalConfig, "episodes", episodes, "episodes")
@@ -311,7 +309,7 @@ class Algorithm(SB3Aliases):
             return play(episodes, seed, video_path, is_stopped, render, generator)
 
     def save(self, path: str | Path, replay: bool = True) -> None:
-        """Write a checkpoint folder at `path`, in place of any there; `replay` also a buffer's rows."""
+        """Write a checkpoint folder at `path`, replacing an existing one; `replay` adds buffer rows."""
         require_bools(replay=replay)
         self._resume_status.warn(self.clock.now, self.env_id)
         deferred_store = DeferredStore()
@@ -324,7 +322,7 @@ class Algorithm(SB3Aliases):
         session: Mapping[str, Any] | None = None,
         store: Store | None = None,
     ) -> Checkpoint:
-        """Everything the continuation depends on; a session adds its log offsets and its own state.
+        """Return everything that a resumed run depends on; a session adds its log offsets and its state.
 
         The rows of a replay buffer go into `store`; without one they are copied.
         """
@@ -351,7 +349,7 @@ class Algorithm(SB3Aliases):
         )
 
     def restore(self, checkpoint: Checkpoint, replay: bool = True) -> None:
-        """Continue from a checkpoint of the same configuration, perhaps without its replay's rows."""
+        """Continue from a checkpoint of the same configuration, with or without its replay rows."""
         with restore_errors(self.config.algo.name, self.env_id):
             self.learner.restore({"weights": checkpoint.weights, "optimizer": checkpoint.optimizer})
             self.source.restore(checkpoint.state["source"], checkpoint.store if replay else NullStore())
@@ -362,7 +360,7 @@ class Algorithm(SB3Aliases):
             self._resume_status.resume_warning = self.source.resume_warning(checkpoint.state["source"])
 
     def close(self) -> None:
-        """Close the environments: `predict`, `evaluate` and `save` go on, `train` is refused."""
+        """Close the environments: `predict`, `evaluate` and `save` still work, `train` is refused."""
         self._resume_status.has_closed_envs = True
         self.source.close()
 
@@ -379,18 +377,18 @@ class Algorithm(SB3Aliases):
         )
 
     _last_update: Update = Update()
-    _n_sampled_predictions = 0  # sampled ones: keys their stream
+    _n_sampled_predictions = 0  # seeds their streams
 
     def _sampling_generator(self, deterministic: bool, name: str, key: int) -> torch.Generator | None:
-        """What actions are sampled with; `None` for the best ones."""
+        """Return the generator that samples actions; `None` for the best actions."""
         require_bools(deterministic=deterministic)
         device = str(self.components.actor.device)
         return None if deterministic else self.streams.generator(name, key, device)
 
     def _on_tick(self, clock: Clock, progress: Progress, update: Update) -> None:
-        """The first hook: counters and episode statistics, then callbacks and logger."""
+        """Update counters and episode statistics, then run callbacks and logger; the first hook."""
         self.clock, self._resume_status.is_update_complete = clock, True
-        if update.metrics:  # a source that warms up has none
+        if update.metrics:  # empty during warm-up
             self._last_update = update
         self.recent.add(progress)
         if not self._callback_runner.tick(self, clock.now, self.summary, progress.episodes, update.count):

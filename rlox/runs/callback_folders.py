@@ -1,4 +1,4 @@
-"""Folders that callbacks save into: one that holds another run's checkpoints is not written over."""
+"""Folders of callbacks: checkpoints of another run are not overwritten."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MAX_NAMES_SHOWN = 3  # keys that differ, in a message
 
 
 def require_no_foreign_checkpoints(callbacks: Iterable[Callback], config: RunConfig, start_step: int) -> None:
-    """`ConfigError` where a run at step 0 would save over checkpoints of a run with another configuration.
+    """Raise `ConfigError` if a new run would overwrite checkpoints of a run with another configuration.
 
-    One with the same settings but for the total makes the same checkpoints again. Of a folder of several the
-    newest is looked at. A run that goes on from a later step `start_step` may save where it likes.
+    A run with the same settings except the total writes the same checkpoints again, so it may. Of a folder
+    with several checkpoints the newest is compared. A resumed run (`start_step` > 0) may save anywhere.
     """
     if start_step:
         return
@@ -48,7 +48,7 @@ def require_no_foreign_checkpoints(callbacks: Iterable[Callback], config: RunCon
 
 
 def _target_folders(callbacks: Iterable[Callback]) -> Iterator[tuple[str, Path | None]]:
-    """What the callbacks would replace, and by which argument."""
+    """Yield the argument and the folder of each checkpoint that callbacks would overwrite."""
     for callback in callbacks:
         name = type(callback).__name__
         if isinstance(callback, CheckpointCallback):
@@ -58,7 +58,7 @@ def _target_folders(callbacks: Iterable[Callback]) -> Iterator[tuple[str, Path |
 
 
 def _read_config(folder: Path) -> Any:
-    """The configuration of a checkpoint; none where there is no whole one."""
+    """Read the configuration of a checkpoint; empty if there is no whole one."""
     try:
         read_manifest(folder)
         return json.loads((folder / "state.json").read_bytes())["config"]

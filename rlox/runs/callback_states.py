@@ -1,4 +1,4 @@
-"""What callbacks remember, in a checkpoint."""
+"""States of callbacks in a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["get_callback_states", "restore_callbacks"]
 
 
 def get_callback_states(callbacks: Iterable[Callback]) -> list[dict[str, Any]]:
-    """Copies of the states of those that have one, with the name of each one's class.
+    """Return copies of the callbacks' states, each with the name of its class; empty ones are left out.
 
-    Raises `CheckpointError` for what would not come back, with its place.
+    Raises `CheckpointError`, with the place, for a value that could not be restored.
     """
     states = []
     for callback in callbacks:
@@ -34,7 +34,7 @@ def get_callback_states(callbacks: Iterable[Callback]) -> list[dict[str, Any]]:
 
 
 def restore_callbacks(callbacks: Iterable[Callback], states: Iterable[Mapping[str, Any]]) -> None:
-    """Give each callback the next state that one of its class left; those of other classes begin anew."""
+    """Restore each callback from the next state of its class; callbacks without one start fresh."""
     remaining = list(states)
     for callback in callbacks:
         entry = next(

@@ -3,11 +3,11 @@
     step-000000100352/  manifest.json  state.json  weights.safetensors  optimizer.safetensors
                         state.safetensors  [replay/]
 
-The manifest is written last and lists every file with size and checksum; the folder is written
-under a temporary name, synced, and renamed into place. `last` and `best` are relative symlinks, or files with
-the name on a disk without links; where neither is left, the manifests and `metrics.jsonl` say which they are.
-The rows of a replay buffer are segments in the run's `replay/`, which its checkpoints share and of which
-the manifest names a save; a checkpoint apart from a run has a `replay/` of its own.
+The manifest is written last and lists every file with size and checksum; the folder is written under a
+temporary name, synced, and renamed into place. `last` and `best` are relative symlinks, or files with the
+target's name on a disk without links; if neither is left, the manifests and `metrics.jsonl` identify them.
+The rows of a replay buffer are segments in the run's `replay/`, shared by its checkpoints; the manifest names
+a save there. A checkpoint outside a run has its own `replay/`.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ log = logging.getLogger("rlox.checkpoint")
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-REPLAY = "replay"  # the folder of segments, in a run or in a checkpoint apart from one
-OWN_REPLAY = "last"  # the name of the only save in the latter
-MAX_MANIFEST = 1 << 20  # bytes; it is read before anything about it is known
-JSON_IN_MEMORY = 18  # times its size, at most: nested lists
+REPLAY = "replay"  # the folder of segments, in a run or in a checkpoint outside one
+OWN_REPLAY = "last"  # the name of the only save in a checkpoint's own `replay/`
+MAX_MANIFEST = 1 << 20  # bytes; limits the read, as the file is not verified yet
+JSON_IN_MEMORY = 18  # at most this times its size, for nested lists
 _STATE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _BACKUP_SUFFIX = ".old"
 _FILES = ("state.json", "weights.safetensors", "optimizer.safetensors", "state.safetensors")
@@ -70,7 +70,7 @@ _STEP = re.compile(r"^step-\d{12}(-\d{12})?$")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint holds; all trees of numbers, text and arrays."""
+    """The content of a checkpoint; all trees of numbers, text and arrays."""
 
     config: dict[str, Any]
     clock: dict[str, int]
@@ -78,17 +78,17 @@ class Checkpoint:
     optimizer: dict[str, Any]
     state: dict[str, Any]
     logs: dict[str, int] = field(default_factory=dict)  # bytes of each log file at the save
-    # where the rows of its buffer are; None: in `state`, if anywhere
+    # where the buffer's rows are; None: in `state`, if saved at all
     replay: Segments | None = None
 
     @property
     def backend(self) -> str:
-        """What learned: of earlier versions, which do not say so, torch."""
+        """The engine that learned; `torch` for earlier versions, which did not save it."""
         return str(self.state.get("backend", "torch"))
 
     @property
     def store(self) -> Store:
-        """What its source fills its buffer from."""
+        """The store from which the source loads its buffer."""
         return self.replay or InMemoryStore()
 
 
@@ -98,7 +98,7 @@ def write_checkpoint(
     disk: Disk | None = None,
     buffer: Storable | None = None,
 ) -> None:
-    """Write `folder` as a whole checkpoint, replacing what is there; `StorageError` if it cannot.
+    """Write `folder` as a whole checkpoint, replacing an existing one; `StorageError` if it cannot.
 
     The rows of `buffer` go into the folder itself.
     """
@@ -132,7 +132,7 @@ def write_checkpoint(
 
 @contextmanager
 def _read_errors() -> Iterator[None]:
-    """What may not be read is not damaged: it is named, and nothing older is taken in its place."""
+    """Raise `StorageError` for an unreadable file: it is not damaged, so no older checkpoint replaces it."""
     try:
         yield
     except RloxError:
@@ -143,9 +143,7 @@ def _read_errors() -> Iterator[None]:
 
 @_read_errors()
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """Read and verify a checkpoint; `CheckpointError` names the file and what is wrong with it,
-    `StorageError` one that may not be read.
-    """
+    """Read and verify a checkpoint; `CheckpointError` names the damage, `StorageError` an unreadable file."""
     manifest = read_manifest(folder)
     data = {name: _read_verified(folder, name, manifest["files"][name]) for name in _FILES}
     arrays = {name: _load_arrays(folder, name, data[name]) for name in _FILES[1:]}
@@ -166,7 +164,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def _replay_segments(folder: Path, name: Any) -> Segments | None:
-    """Where the rows are: in the folder itself, or in that of its run if the manifest names a save."""
+    """Return where the rows are: in the folder itself, or in its run's if the manifest names a save."""
     if (folder / REPLAY).is_dir():
         return Segments(folder / REPLAY, OWN_REPLAY)
     shared_folder = folder.resolve().parent.parent / REPLAY
@@ -175,18 +173,18 @@ def _replay_segments(folder: Path, name: Any) -> Segments | None:
 
 @_read_errors()
 def resolve_checkpoint(run_dir: Path, name: str = "last") -> Path:
-    """The folder of checkpoint `name` (`last`, `best`, `step-...`) of a run, or of a path to one.
+    """Return the folder of checkpoint `name` (`last`, `best`, `step-...`) of a run, or of a path to one.
 
-    A folder with a manifest is the checkpoint, whatever its name. `last` of a run is the newest whole
-    checkpoint, whatever the link of that name says; without an evaluation during training, `best` is `last`.
+    A folder with a manifest is the checkpoint, whatever its name. `last` of a run is its newest whole
+    checkpoint, whatever the link says; `best` is `last` if the run was not evaluated during training.
     """
     if (run_dir / MANIFEST).exists():
         return run_dir
     if not run_dir.exists() and (_backup_path(run_dir) / MANIFEST).exists():
-        return _backup_path(run_dir)  # killed while it was being replaced
+        return _backup_path(run_dir)  # the process was killed during a replacement
     if (link_path := run_dir.absolute()).name in ("last", "best") and link_path.parent.name == "checkpoints":
         owner_dir = link_path.parent.parent
-        if (owner_dir / "config.yaml").is_file():  # a run, and a copy left nothing of its link
+        if (owner_dir / "config.yaml").is_file():  # a run whose link was lost in copying
             return resolve_checkpoint(owner_dir, link_path.name)
         if (checkpoint := _linked_checkpoint(link_path)) is not None:
             return checkpoint
@@ -212,10 +210,10 @@ def resolve_checkpoint(run_dir: Path, name: str = "last") -> Path:
 
 
 def best_checkpoint(run_dir: Path) -> Path | None:
-    """The checkpoint of the best evaluation on the way; `None` where there was none.
+    """Return the checkpoint of the best evaluation during training; `None` if there was none.
 
-    It is what `best` leads to, or names where it is a file. A copy of the folder may have the checkpoint
-    itself in its place, or nothing: then the log says which evaluation was best.
+    It is the target of `best`, a link or a file with the name. A copy of the folder may have the checkpoint
+    itself there, or nothing: then the log says which evaluation was best.
     """
     link_path = (root := run_dir / "checkpoints") / "best"
     if (best_folder := _linked_checkpoint(link_path)) is not None:
@@ -234,19 +232,19 @@ def best_checkpoint(run_dir: Path) -> Path | None:
 
 
 def _linked_checkpoint(link: Path) -> Path | None:
-    """The checkpoint that a link leads to, or that the file in its place names."""
+    """Return the checkpoint that a link, or a file with its name, points to."""
     target = link_target(link)
     return _checkpoint_in(link.parent, target) if target is not None and _STEP.match(target) else None
 
 
 def _checkpoint_in(root: Path, name: str) -> Path | None:
-    """The checkpoint of that name in a root; a link that leads elsewhere is not followed."""
+    """Return the checkpoint of that name in a root; a link that leads elsewhere is not followed."""
     folder = (root / name).resolve()
     return folder if folder.parent == root.resolve() and (folder / MANIFEST).exists() else None
 
 
 def clock_of(folder: Path) -> dict[str, int] | None:
-    """The clock of a checkpoint; `None` where there is none, or one that cannot be read."""
+    """Return the clock of a checkpoint; `None` if there is none or it cannot be read."""
     try:
         return dict(read_manifest(folder)["clock"])
     except (CheckpointError, OSError):
@@ -255,12 +253,12 @@ def clock_of(folder: Path) -> dict[str, int] | None:
 
 @_read_errors()
 def newest_checkpoint(run_dir: Path) -> Path | None:
-    """The newest checkpoint of a run that reads back whole; `None` before the first."""
+    """Return the newest intact checkpoint of a run; `None` before the first."""
     return next((folder for folder, _ in intact_checkpoints(run_dir)), None)
 
 
 def intact_checkpoints(run_dir: Path) -> Iterator[tuple[Path, Checkpoint]]:
-    """The checkpoints of a run that read back whole, newest first; the others are warned of."""
+    """Yield the intact checkpoints of a run, newest first; log a warning for each damaged one."""
     with _read_errors():
         steps = step_folders(run_dir / "checkpoints")
     for folder in reversed(steps):
@@ -273,12 +271,12 @@ def intact_checkpoints(run_dir: Path) -> Iterator[tuple[Path, Checkpoint]]:
 
 
 def warn_skipped(folder: Path, error: CheckpointError) -> None:
-    """Say that a checkpoint is not used, and why."""
+    """Log that a checkpoint is skipped, and why."""
     log.warning("passing over %s: %s", folder.name, error)
 
 
 def step_folders(root: Path) -> list[Path]:
-    """The step folders of a checkpoint root, oldest first."""
+    """Return the step folders of a checkpoint root, oldest first."""
     if not root.is_dir():
         return []
     by_name = {p.name: p for p in root.iterdir() if _STEP.match(p.name)}
@@ -287,7 +285,7 @@ def step_folders(root: Path) -> list[Path]:
 
 
 def interrupted_replacements(root: Path) -> list[tuple[Path, Path]]:
-    """Checkpoints whose replacement was killed before the new one was in its place, and that place."""
+    """Return backups of checkpoints whose replacement was killed midway, with their original paths."""
     backups = [
         (old, root / old.name[1 : -len(_BACKUP_SUFFIX)]) for old in root.glob(f".step-*{_BACKUP_SUFFIX}")
     ]
@@ -295,7 +293,7 @@ def interrupted_replacements(root: Path) -> list[tuple[Path, Path]]:
 
 
 def checkpoint_bytes(checkpoint: Checkpoint) -> int:
-    """About how large the checkpoint will be on disk."""
+    """Return the approximate size of the checkpoint on disk."""
     arrays: dict[str, NDArray[Any]] = {}
     trees = {part: getattr(checkpoint, part) for part in ("weights", "optimizer", "state")}
     text = json.dumps(pack(trees, arrays), indent=1)
@@ -326,12 +324,12 @@ def _move_into_place(partial: Path, folder: Path, disk: Disk) -> None:
 
 
 def _backup_path(folder: Path) -> Path:
-    """Where the checkpoint that is being replaced waits until the new one is in its place."""
+    """Return the path that holds the old checkpoint while a new one replaces it."""
     return folder.with_name(f".{folder.name}{_BACKUP_SUFFIX}")
 
 
 def _require_replaceable(folder: Path) -> None:
-    """A checkpoint or an empty folder may be replaced; anything else is somebody's work."""
+    """Raise `StorageError` unless `folder` is absent, empty or a checkpoint: other files are not replaced."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         is_foreign = True
     else:
@@ -343,13 +341,13 @@ def _require_replaceable(folder: Path) -> None:
 
 
 def manifest_digest(manifest: Mapping[str, Any]) -> str:
-    """The checksum of a manifest's other entries."""
+    """Return the checksum of a manifest's other entries."""
     entries = {k: v for k, v in manifest.items() if k != "blake2b"}
     return _digest(json.dumps(entries, sort_keys=True).encode())
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The checked manifest of a checkpoint; `CheckpointError` says what is wrong with it."""
+    """Read and check the manifest of a checkpoint; `CheckpointError` says what is wrong with it."""
     path = folder / MANIFEST
     if path.is_symlink() or not path.is_file():
         raise CheckpointError(f"{folder} has no {MANIFEST}: not a whole checkpoint")

@@ -1,4 +1,4 @@
-"""The checkpoints that a run keeps, the links to them, and the replay that they name."""
+"""The checkpoints that a run keeps, their `last` and `best` links, and the replay segments they use."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = ["LINKS", "CheckpointStore", "replay_name"]
 
 log = logging.getLogger("rlox.checkpoint")
 
-LINKS = ("last", "best")  # a convenience: nothing that a run does depends on them
+LINKS = ("last", "best")  # for convenience: no run depends on them
 
 
 class CheckpointStore:
     """The checkpoints of one run: the newest `keep`, and the best.
 
-    `resume_checkpoint` is the one that the run goes on from: it is there already, whole. `unit` is what their
-    names count.
+    `resume_checkpoint` is the checkpoint that the run resumed from; it exists already. Folder names count in
+    `unit`.
     """
 
     def __init__(
@@ -51,21 +51,21 @@ class CheckpointStore:
         self.keep = keep
         self.unit = unit
         self.disk = disk or Disk()
-        self._best: str | None = None  # once this store has linked one
+        self._best: str | None = None  # set once this store has linked one
         for old, folder in interrupted_replacements(root):
             self.disk.rename(old, folder)
         for leftover in root.glob(".step-*") if root.is_dir() else ():
-            self.disk.remove(leftover)  # of a save that was killed
+            self.disk.remove(leftover)  # left by a killed save
         for name in LINKS:
-            with suppress(OSError):  # a disk that refuses shows it in the next save
+            with suppress(OSError):  # if the disk refuses, the next save reports it
                 self._relink(root / name)
         self._written_folders = {self._folder_of(resume_checkpoint)} if resume_checkpoint else set()
 
     def save(self, checkpoint: Checkpoint, best: bool = False) -> Path:
         """Write the checkpoint, point `last` (and `best`) at it, remove the oldest.
 
-        A second save at the same clock only moves the links and the log offsets: the state is the
-        same, and a checkpoint that is whole is never taken away.
+        A second save at the same clock only updates the links and the log offsets: the state is the same, and
+        a whole checkpoint is never removed for it.
         """
         folder = self._folder_of(checkpoint)
         if folder in self._written_folders:
@@ -83,13 +83,13 @@ class CheckpointStore:
         return folder
 
     def link_best(self, step: int) -> None:
-        """Point `best` at the checkpoint of that step, if there is one."""
+        """Point `best` at the checkpoint of that step, if it exists."""
         folder = self.root / _step_name(step)
         if (folder / MANIFEST).is_file():
             self._link("best", folder)
 
     def _link(self, name: str, folder: Path) -> None:
-        """Point a link at a checkpoint; one that cannot be made costs no run its checkpoints."""
+        """Point a link at a checkpoint; a failure to link is only logged, unless it is temporary."""
         if name == "best":
             self._best = folder.name
         try:
@@ -100,13 +100,14 @@ class CheckpointStore:
             log.warning("%s does not lead to %s: %s", self.root / name, folder.name, error)
 
     def _relink(self, path: Path) -> None:
-        """Make a link again of the folder that copying made of it, whose checkpoint is there besides."""
-        path.with_name(f".{path.name}.new").unlink(missing_ok=True)  # of a save that was killed
+        """Replace the folder that a copy made of a link by a link to its checkpoint."""
+        path.with_name(f".{path.name}.new").unlink(missing_ok=True)  # left by a killed save
         if path.is_symlink() or not path.is_dir():
             return
         clock = clock_of(path)
         if clock is None:
-            path.rmdir()  # zip leaves an empty folder; what has files in it is not ours, and stays
+            # zip leaves an empty folder; `rmdir` fails for one with files, which is not ours and stays
+            path.rmdir()
             return
         same = next((f for f in step_folders(self.root) if clock_of(f) == clock), None)
         if same is None:
@@ -117,7 +118,7 @@ class CheckpointStore:
         self._link(path.name, same)
 
     def _folder_of(self, checkpoint: Checkpoint) -> Path:
-        """Where it is, or is to be; the updates are in its name if the step has another one."""
+        """Return the folder of a checkpoint; its name has the updates if another one exists at its step."""
         plain = self.root / _step_name(checkpoint.clock[self.unit])
         longer = plain.with_name(f"{plain.name}-{checkpoint.clock.get('updates', 0):012d}")
         if clock_of(longer) == checkpoint.clock:
@@ -134,12 +135,12 @@ class CheckpointStore:
             try:
                 names = [read_manifest(folder).get("replay") for folder in step_folders(self.root)]
                 prune_replay(replay, [name for name in names if isinstance(name, str)])
-            except CheckpointError as error:  # of an older save: nothing is removed
+            except CheckpointError as error:  # of an older save; nothing is removed
                 log.warning("%s is not tidied: %s", replay, error)
 
 
 def replay_name(clock: Clock) -> str:
-    """What the save of a buffer is called: within one step of the unit there may be several updates."""
+    """Name the save of a buffer, with the updates: one step may have several."""
     return f"{_step_name(clock.now)}-{clock.updates}"
 
 
@@ -148,7 +149,7 @@ def _step_name(step: int) -> str:
 
 
 def _update_log_offsets(folder: Path, logs: Mapping[str, int], disk: Disk) -> None:
-    """Replace the log offsets in a whole checkpoint's manifest, in one step."""
+    """Replace the log offsets in the manifest of a whole checkpoint, atomically."""
     manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
     manifest["logs"] = dict(logs)
     manifest["blake2b"] = manifest_digest(manifest)

@@ -1,4 +1,4 @@
-"""An evaluation: its limits, whether it is to end now, and signs of life of a long one."""
+"""Limits of an evaluation, its early stop, and its progress reports."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["EvaluationMonitor", "current_activity", "with_eval_limits"]
 
 
 class EvaluationMonitor:
-    """The `is_stopped` of an evaluation, which asks at every step.
+    """The `is_stopped` callback of an evaluation, called at every step.
 
     Parameters
     ----------
     should_stop : whether to end now
-    report : called every few seconds with the seconds that it has taken
+    report : called every few seconds with the elapsed seconds
     """
 
     def __init__(self, should_stop: Callable[[], bool], report: Callable[[float], None]) -> None:
@@ -34,7 +34,7 @@ class EvaluationMonitor:
         self.was_stopped = False
 
     def __call__(self) -> bool:
-        """Whether to end; it has ended before its last episode then."""
+        """Return whether to end the evaluation now, before its last episode."""
         now = time.monotonic()
         if now - self._last_report_time >= HEARTBEAT_SECONDS:
             self._last_report_time = now
@@ -46,10 +46,10 @@ class EvaluationMonitor:
 def with_eval_limits(
     evaluate: EvaluateFunction | None, name: str, n_envs: int | None, max_steps: int | None
 ) -> EvaluateFunction:
-    """What evaluates the algorithm `name`, with these in place of the run's `eval.n_envs`, `eval.max_steps`.
+    """Replace `eval.n_envs` and `eval.max_steps` of the evaluator of algorithm `name`.
 
-    `None` leaves what the run has. `ConfigError` without an environment, for numbers out of their range, and
-    for an algorithm that plays no episodes.
+    `None` keeps the run's value. `ConfigError` without an environment, for numbers out of range, and for an
+    algorithm that plays no episodes.
     """
     if evaluate is None:
         raise ConfigError(
@@ -69,7 +69,7 @@ def with_eval_limits(
 
 
 def current_activity(source: Any, clock: Clock, batch: int) -> str:
-    """What is under way, in words: how much of a rollout of `batch` steps, or learning from it."""
+    """Describe the current activity: how far a rollout of `batch` steps is, or learning from it."""
     if not isinstance(source, RolloutSource):
         return "working"
     steps_done = source.collector.env_steps - clock.env_steps

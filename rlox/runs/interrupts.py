@@ -1,4 +1,4 @@
-"""Ctrl-C while a program or a notebook trains: the update that is under way is finished first."""
+"""Ctrl-C during training in a program or notebook: the current update is finished first."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ __all__ = ["ResumeStatus", "finish_update_on_interrupt"]
 
 @dataclass
 class ResumeStatus:
-    """Whether what is saved, or goes on, is what a run never broken off would have."""
+    """Whether the present state equals that of a run that was never interrupted."""
 
-    is_update_complete: bool = True  # the weights are those after a whole update
-    resume_warning: str = ""  # of a checkpoint that does not go on as it was saved
-    has_closed_envs: bool = False  # the environments: nothing steps them again
+    is_update_complete: bool = True  # no update was interrupted midway
+    resume_warning: str = ""  # why a restored checkpoint does not continue exactly
+    has_closed_envs: bool = False  # training is refused once they are closed
     training_lock: ExclusiveLock = field(default_factory=lambda: ExclusiveLock("training is under way"))
 
     @contextmanager
     def lock_training(self, label: str, is_torch_run: bool) -> Iterator[None]:
-        """The block that trains; `RloxError` while another does, and where `label` is closed.
+        """Lock training for the block; `RloxError` if it is locked or the environments of `label` are closed.
 
-        What learns in torch (`is_torch_run`) is refused in a block that computes in other numbers than
-        float32.
+        A torch run (`is_torch_run`) is refused inside autocast, which computes in other dtypes than float32.
         """
         if self.has_closed_envs:
             raise RloxError(
@@ -45,12 +44,12 @@ class ResumeStatus:
             yield
 
     def begin_update(self) -> None:
-        """From now on a part of an update is in the weights, until the tick is over."""
+        """Mark the weights as partly updated until the tick is over."""
         self.is_update_complete = False
 
     @contextmanager
     def unchanged_on_refusal(self) -> Iterator[None]:
-        """While active, a policy that an engine refuses to learn is one of which nothing was learned."""
+        """Mark the weights as unchanged if the native engine refuses the policy in the block."""
         try:
             yield
         except NativeUnsupportedError:
@@ -58,9 +57,9 @@ class ResumeStatus:
             raise
 
     def warn(self, step: int, env: str, is_training: bool = False) -> None:
-        """Warn of what is not exact, once; `RloxError` while another thread trains.
+        """Warn once of an inexact state; `RloxError` while another thread trains.
 
-        What trains (`is_training`) is refused, and nothing told, while this thread does too: in a callback.
+        With `is_training` it also raises, without a warning, if this thread trains already (in a callback).
         """
         self.training_lock.require_free(include_own_thread=is_training)
         if not self.is_update_complete:
@@ -77,9 +76,9 @@ class ResumeStatus:
 
 @contextmanager
 def finish_update_on_interrupt(stop: Callable[[str], None]) -> Iterator[None]:
-    """While active, Ctrl-C calls `stop`, and `KeyboardInterrupt` comes at the end; a second one at once.
+    """Call `stop` on Ctrl-C and raise `KeyboardInterrupt` after the block; on a second one at once.
 
-    Only where Python would have raised it: in the main thread, with nobody else's handler.
+    This applies only where Python itself would raise: in the main thread, without another SIGINT handler.
     """
     is_main_thread = threading.current_thread() is threading.main_thread()
     if not is_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

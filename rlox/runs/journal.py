@@ -1,4 +1,4 @@
-"""The files of a run folder that grow: metrics and episodes, and the loggers fed beside them."""
+"""The growing files of a run folder, metrics and episodes, and the loggers that follow them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ log = logging.getLogger("rlox.session")
 
 EPISODES, SAMPLES = "episodes.jsonl", "samples.jsonl"
 VIDEOS = "videos"
-CLOSE_SECONDS = 4.0  # after the last row, that the end of a run waits for its loggers: it is over within 5 s
-MIN_SECONDS = 2.0  # however long the picture took to draw meanwhile
+CLOSE_SECONDS = 4.0  # wait for loggers after the last row, so that a run ends within 5 s
+MIN_SECONDS = 2.0  # minimum wait, even if plots took the time meanwhile
 
 
 class Journal:
-    """Writes rows; `offsets` is where a resumed run goes on in each file.
+    """Writes rows; `offsets` is where a resumed run continues in each file.
 
-    The loggers follow `metrics.jsonl` by themselves; here they only learn where it is cut.
+    The loggers follow `metrics.jsonl` by themselves; the journal only tells them where it is cut.
     """
 
     def __init__(self, run_dir: Path, config: RunConfig, offsets: dict[str, int]) -> None:
@@ -54,19 +54,19 @@ class Journal:
                 self._files[name] = JsonLines(run_dir / name, offsets.get(name, 0), storage_timeout)
                 opened.callback(self._files[name].close)
             opened.pop_all()
-        self.deliveries: dict[str, Delivery] = {}  # of the loggers, once it is closed
-        self._closed_at: float | None = None  # when it had its last row
-        # episodes of text end at prompts, others at steps of environments
+        self.deliveries: dict[str, Delivery] = {}  # of the loggers, once the journal is closed
+        self._closed_at: float | None = None  # time of the last row
+        # text episodes end at prompts, others at environment steps
         self._step_key = "samples" if config.algo.unit == "samples" else "env_steps"
         for logger in self._loggers:
             logger.start()
 
     def write(self, row: Row) -> None:
-        """A row of metrics, for `metrics.jsonl` and so for every logger."""
+        """Write a row of metrics to `metrics.jsonl`, which every logger follows."""
         self._files[METRICS].write(row)
 
     def write_episodes(self, episodes: Iterable[Episode]) -> None:
-        """One line a finished episode, with `is_success` where its environment said so."""
+        """Write one line per finished episode, with `is_success` if its environment reported it."""
         for e in episodes:
             success_field = {} if e.is_success is None else {"is_success": e.is_success}
             self._files[EPISODES].write(
@@ -80,24 +80,24 @@ class Journal:
             )
 
     def write_samples(self, samples: Iterable[Mapping[str, Any]], position: Row) -> None:
-        """One line for each text that an evaluation shows, with where the run stood."""
+        """Write one line per sample text of an evaluation, with the position of the run."""
         if SAMPLES in self._files:
             for sample in samples:
                 self._files[SAMPLES].write({**position, **sample})
 
     def end_offsets(self) -> dict[str, int]:
-        """Where each file will end once it has every row: what a checkpoint made now goes on from."""
+        """Return the size of each file once every row is written; a checkpoint saves these offsets."""
         return {name: rows.end_offset for name, rows in self._files.items()}
 
     def sync(self) -> None:
-        """Force every row to the device, before a checkpoint that relies on it."""
+        """Force every row to the disk, before a checkpoint that relies on it."""
         for rows in self._files.values():
             if not rows.flush():
                 raise StorageError(f"{rows.path} has rows that the disk has not taken yet")
             rows.sync()
 
     def close(self, deliver: bool = True, should_give_up: Callable[[], bool] = lambda: False) -> None:
-        """Write what waits and close every file, also where one of them cannot be written."""
+        """Write pending rows and close every file, even if one of them cannot be written."""
         with ExitStack() as stack:
             if deliver:
                 stack.callback(self.deliver)
@@ -106,13 +106,13 @@ class Journal:
             self._closed_at = time.monotonic()
 
     def deliver(self) -> None:
-        """Have the loggers catch up and send what else lies in the folder by now, as far as time allows."""
+        """Let the loggers catch up and send other files of the folder, as far as time allows."""
         since = time.monotonic() - self._closed_at if self._closed_at is not None else 0.0
         self.deliveries = finish(self._loggers, max(CLOSE_SECONDS - since, min(MIN_SECONDS, CLOSE_SECONDS)))
 
 
 def save_videos(run_dir: Path, episodes: Iterable[Episode]) -> None:
-    """Write the films of training episodes to `videos/`; a disk that is full costs the film only."""
+    """Write videos of training episodes to `videos/`; a full disk loses only the video."""
     for episode in episodes:
         video = (episode.info or {}).get(VIDEO)
         if video is None:
@@ -126,10 +126,10 @@ def save_videos(run_dir: Path, episodes: Iterable[Episode]) -> None:
 
 
 def resume_offsets(run_dir: Path, resume_checkpoint: Checkpoint, is_finished: bool) -> dict[str, int]:
-    """The log offsets to go on from.
+    """Return the log offsets to continue from.
 
-    A run that was killed after its last save has its final evaluation in the log already, and will
-    evaluate again: that row is cut off.
+    A finished run that was killed after its last save already has its final evaluation in the log and will
+    evaluate again, so that row is cut off.
     """
     logs, path = dict(resume_checkpoint.logs), run_dir / METRICS
     if not is_finished or METRICS not in logs or not path.is_file():
@@ -142,15 +142,15 @@ def resume_offsets(run_dir: Path, resume_checkpoint: Checkpoint, is_finished: bo
 
 
 def row_position(clock: Clock) -> dict[str, int]:
-    """Where a row of the log stands; the samples only where the run counts them."""
+    """Return the counters of a log row; samples only if the run counts them."""
     names = ("env_steps", "updates", *({clock.unit} - {"env_steps", "updates"}))
     return {name: clock.counters[name] for name in names}
 
 
 def best_evaluation(run_dir: Path, unit: Unit) -> tuple[float, int]:
-    """The highest evaluated mean return in the log, and at which step; -inf and 0 without any.
+    """Return the highest mean return of evaluations in the log and its step; -inf and 0 without any.
 
-    One that was not finite is null in the log, and never the best.
+    Non-finite means are null in the log and never the best.
     """
     best, step = float("-inf"), 0
     for row in read_rows(run_dir / METRICS):

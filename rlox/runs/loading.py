@@ -1,4 +1,4 @@
-"""The configuration that a checkpoint is loaded with: its own, and what the user gives again."""
+"""The configuration of a loaded checkpoint, with the user's overrides."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ TRUST_REMEDY = "give it again (env_id=..., env_kwargs=..., policy=..., wrappers=
 
 
 class RuntimeObjects:
-    """What a façade was given beside its configuration, where that is more than a module."""
+    """Objects given to a façade besides its configuration, if there is more than a module."""
 
     def with_names(self, config: RunConfig) -> RunConfig:
-        """The configuration with the names of these, which it cannot hold."""
+        """Return the configuration with the names of these objects, which it cannot hold."""
         return config
 
     def restored_from(self, checkpoint: Checkpoint) -> RuntimeObjects:
-        """With what a checkpoint has of these."""
+        """Return these objects with the parts that a checkpoint has."""
         return self
 
 
 @dataclass(frozen=True)
 class LoadOverrides:
-    """What `from_checkpoint` is told besides the path."""
+    """The arguments of `from_checkpoint` besides the path."""
 
     env_id: EnvLike | None = None
     env_kwargs: Mapping[str, Any] | None = None
@@ -56,22 +56,22 @@ class LoadOverrides:
 
     @property
     def module(self) -> Any:
-        """The policy, if it is an object, or what is given in its place."""
+        """The policy object, or the `RuntimeObjects` given in its place; None for code that is named."""
         is_object = is_module(self.policy) or isinstance(self.policy, RuntimeObjects)
         return self.policy if is_object else None
 
     def runtime_objects(self, checkpoint: Checkpoint) -> Any:
-        """The same, with what the checkpoint has of it."""
+        """Return `module`, with the parts that the checkpoint has of runtime objects."""
         return (
             self.policy.restored_from(checkpoint) if isinstance(self.policy, RuntimeObjects) else self.module
         )
 
     def apply_to(self, saved_config: RunConfig, path: Path) -> RunConfig:
-        """What the checkpoint's configuration becomes; `ConfigError` for what is missing.
+        """Return the checkpoint's configuration with these overrides; `ConfigError` for missing objects.
 
-        A checkpoint is data: code that it names is imported only where it is given again, or trusted.
+        A checkpoint is data: code that it names is imported only if it is given again, or trusted.
         """
-        without_callbacks = replace(saved_config, callbacks=())  # of further training, and none are saved
+        without_callbacks = replace(saved_config, callbacks=())  # callbacks are not saved
         if self.env_id is None and without_callbacks.env.id.startswith("<"):
             raise ConfigError(
                 f"{path} was trained on an environment object, {without_callbacks.env.id}; pass it: "
@@ -107,7 +107,7 @@ class LoadOverrides:
         return with_policy_name(overridden_config, self.module)
 
     def _repeated_names(self) -> Iterator[str]:
-        """What the user has named again."""
+        """Yield the names that the user has given again."""
         yield from (str(value) for _, value in dotted_items(self.env_kwargs or {}))
         if isinstance(self.env_id, str):
             yield self.env_id
@@ -117,16 +117,16 @@ class LoadOverrides:
 
 
 def _replace_checked(config: T, changes: Mapping[str, Any], path: str) -> T:
-    """The configuration object with other values, checked as those of a constructor are."""
+    """Return the configuration with other values, checked like constructor arguments."""
     declared: Any = config
     current_values = {f.name: getattr(config, f.name) for f in fields(declared)}
     return make(type(config), {**current_values, **changes}, path)
 
 
 def load_config(data: Mapping[str, Any], device: str | None = None, backend: str | None = None) -> RunConfig:
-    """A saved configuration with another device, or engine of the updates, where one is given.
+    """Return a saved configuration, with another `device` or `backend` if given.
 
-    `ConfigError` for what is none.
+    `ConfigError` for unknown ones.
     """
     if backend is not None:
         data = {**data, "algo": {**data["algo"], "backend": backend}}
@@ -138,7 +138,7 @@ def load_config(data: Mapping[str, Any], device: str | None = None, backend: str
 
 
 def with_policy_name(config: RunConfig, policy: nn.Module | RuntimeObjects | None) -> RunConfig:
-    """The configuration with the name of a policy object, which it cannot hold."""
+    """Return the configuration with the name of a policy object, which it cannot hold."""
     if isinstance(policy, RuntimeObjects):
         return policy.with_names(config)
     if policy is None or "policy" not in {f.name for f in fields(config.algo)}:
@@ -149,7 +149,7 @@ def with_policy_name(config: RunConfig, policy: nn.Module | RuntimeObjects | Non
 
 @contextmanager
 def restore_errors(algo: str, env: str) -> Iterator[None]:
-    """What a state of another shape raises comes out as a `CheckpointError`."""
+    """Turn errors from a state that does not fit into a `CheckpointError`."""
     try:
         yield
     except (

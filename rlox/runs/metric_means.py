@@ -1,4 +1,4 @@
-"""A row of the log: the mean of every number since the row before, and whether one is due."""
+"""Means of metrics between two log rows, and the check whether a row is due."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ __all__ = ["DueCheck", "MetricMeans"]
 
 
 class MetricMeans:
-    """Sums and counts by name; a name once seen stays in every later row, empty if nothing came."""
+    """Sums and counts by name; a name once seen stays in every later row, None if it got no value."""
 
     def __init__(self) -> None:
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
 
     def add(self, metrics: Mapping[str, float]) -> None:
-        """Take the numbers of one update."""
+        """Add the metrics of one update."""
         for name, value in metrics.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
             self._counts[name] = self._counts.get(name, 0) + 1
 
     def row(self) -> dict[str, float | None]:
-        """The means since the last call, and the next begins."""
+        """Return the means since the last call, and reset."""
         means = {n: self._sums[n] / count if count else None for n, count in self._counts.items()}
         self._sums = dict.fromkeys(self._sums, 0.0)
         self._counts = dict.fromkeys(self._counts, 0)
         return means
 
     def state(self) -> dict[str, Any]:
-        """What a resumed run adds to."""
+        """Return the sums and counts for a resumed run."""
         return {"sums": dict(self._sums), "counts": dict(self._counts)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state()`."""
+        """Continue from `state()`."""
         self._sums = {str(name): float(total) for name, total in state["sums"].items()}
         self._counts = {str(name): int(count) for name, count in state["counts"].items()}
 
@@ -47,5 +47,5 @@ class DueCheck:
     step: int
 
     def __call__(self, every: int) -> bool:
-        """Whether one is due."""
+        """Whether a multiple of `every` was passed."""
         return every > 0 and self.step // every > self.previous_step // every

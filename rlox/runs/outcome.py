@@ -1,4 +1,4 @@
-"""How a session ended."""
+"""The outcome of a session."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Outcome:
     reason: str  # total_steps, score, minutes, callback, pruned, signal
     clock: Clock
     evaluation: Evaluation | None  # of the final policy
-    no_score_reason: str  # why there is none; empty where there is one
+    no_score_reason: str  # why `evaluation` is None; else empty
     train_return_last100: float | None
     seconds: dict[str, float]  # total, collect, update, evaluate
     checkpoint: Path
-    abandoned_during: str = ""  # where a signal came, if nothing was saved after it
+    abandoned_during: str = ""  # what a signal interrupted, if nothing was saved afterwards

@@ -1,4 +1,4 @@
-"""Before the first step: does the run fit into the memory and onto the disk that there are?"""
+"""Checks before the first step: does the run fit into memory and onto the disk?"""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = [
     "require_networks",
 ]
 
-# Numbers that learning keeps of a parameter: itself, as it is made and in the flat vector, its gradient
-# in both places, two moments.
+# Numbers kept per parameter: its value, as created and in the flat vector, its gradient in both places,
+# two moments.
 COPIES_PER_PARAMETER = 6
 
 # cgroup v2, then v1: (limit, usage)
@@ -30,7 +30,7 @@ _CGROUPS = (
 
 
 def available_memory(root: Path = Path("/")) -> int | None:
-    """Bytes this process may still take: the machine's, or its control group's if that is less."""
+    """Return the bytes this process may still take: the machine's, or its control group's if less."""
     amounts = [_meminfo(root / "proc/meminfo", "MemAvailable", "SC_AVPHYS_PAGES")]
     for limit_file, usage_file in _CGROUPS:
         limit, usage = _read_number(root / limit_file), _read_number(root / usage_file)
@@ -41,7 +41,7 @@ def available_memory(root: Path = Path("/")) -> int | None:
 
 
 def memory_limit(root: Path = Path("/")) -> int | None:
-    """Bytes of memory that this process may have at all: the machine's, or less in a control group."""
+    """Return the total memory of this process: the machine's, or its control group's if less."""
     amounts = [_meminfo(root / "proc/meminfo", "MemTotal", "SC_PHYS_PAGES")]
     amounts += [_read_number(root / limit_file) for limit_file, _ in _CGROUPS]
     known_amounts = [n for n in amounts if n is not None]
@@ -49,7 +49,7 @@ def memory_limit(root: Path = Path("/")) -> int | None:
 
 
 def require_memory(required_bytes: int, purpose: str, settings: str, root: Path = Path("/")) -> None:
-    """Raise `ConfigError` if `required_bytes` for `purpose` exceed what is available."""
+    """Raise `ConfigError` if `required_bytes` for `purpose` exceed the available memory."""
     available_bytes = available_memory(root)
     if available_bytes is not None and required_bytes > available_bytes:
         raise ConfigError(
@@ -61,10 +61,10 @@ def require_memory(required_bytes: int, purpose: str, settings: str, root: Path 
 def require_networks(
     *networks: Sequence[int], copies: int = COPIES_PER_PARAMETER, extra_parameters: int = 0
 ) -> None:
-    """Raise `ConfigError` if networks will not fit, before they are made.
+    """Raise `ConfigError` if networks will not fit into memory, before they are made.
 
-    Of each the widths of its layers, the input's and the output's too; of every parameter `copies`
-    float32 numbers are kept, of which there are `extra_parameters` more than in these layers.
+    Each network is given by the widths of its layers, input and output included. `copies` float32 numbers are
+    kept per parameter; `extra_parameters` counts those besides the layers.
     """
     count = sum((into + 1) * out for widths in networks for into, out in pairwise(widths)) + extra_parameters
     require_memory(4 * copies * count, f"learning networks of {count:,} parameters", "algo.net_arch")
@@ -97,7 +97,7 @@ def _meminfo(path: Path, field: str, pages: str) -> int | None:
 
 
 def _read_number(path: Path) -> int | None:
-    """The number in a control file; `None` where there is none (also `max`: no limit)."""
+    """Return the number in a control file; `None` if there is none (also for `max`: no limit)."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):

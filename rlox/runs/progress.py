@@ -1,6 +1,6 @@
 """Live progress: a bar on a terminal, one line per interval elsewhere.
 
-Imports no torch: the command line has the words of it before it knows that it will train.
+Imports no torch: the command line uses this module before it knows whether it will train.
 """
 
 from __future__ import annotations
@@ -36,39 +36,39 @@ __all__ = [
 ]
 
 LINE_SECONDS = 2.0
-MIN_BAR_COLUMNS = 80  # columns, below which only what fits is shown
+MIN_BAR_COLUMNS = 80  # terminal columns; narrower terminals get fewer fields
 
 
 @dataclass(frozen=True)
 class ProgressSnapshot:
-    """How far a run is."""
+    """The progress of a run at one moment."""
 
     unit: str
-    now: int  # in the unit, as the total
+    now: int  # in the unit, like the total
     total: int
     return_mean: float | None
     steps_per_second: float
     seconds: float
     seconds_left: float
-    evaluating: float | None = None  # seconds of the evaluation that is being made
-    under_way: str = ""  # in words, what else is being done and takes long
+    evaluating: float | None = None  # seconds of the running evaluation
+    under_way: str = ""  # describes another long activity
 
     @classmethod
     def of(cls, clock: Clock, return_mean: float | None, speed: float, seconds: float) -> ProgressSnapshot:
-        """At a clock, after so many seconds, at a speed in its unit."""
+        """Make a snapshot from a clock, the elapsed seconds and a speed in units per second."""
         seconds_left = clock.units_left / speed if speed else float("inf")
         return cls(clock.unit, clock.now, clock.horizon, return_mean, speed, seconds, seconds_left)
 
 
 class ProgressCallback(Protocol):
-    """What is told how far something is."""
+    """A callback that reports progress."""
 
     def __call__(self, now: int, return_mean: float | None = None) -> None:
-        """So much of it is done."""
+        """Report that `now` units are done."""
 
 
 class LineReporter:
-    """A line every few seconds, for log files and pipes."""
+    """Prints a line every few seconds, for log files and pipes."""
 
     def __init__(self) -> None:
         self._next = 0.0
@@ -82,10 +82,10 @@ class LineReporter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nothing to restore."""
+        """Do nothing: there is nothing to restore."""
 
     def __call__(self, snapshot: ProgressSnapshot) -> None:
-        """Print when the interval is over or the run is."""
+        """Print if the interval is over or the run has ended."""
         is_over = snapshot.now >= snapshot.total and snapshot.evaluating is None
         if time.monotonic() < self._next and not is_over:
             return
@@ -99,7 +99,7 @@ class LineReporter:
 
 
 class BarReporter:
-    """A rich progress bar."""
+    """Shows a rich progress bar."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -111,7 +111,7 @@ class BarReporter:
             TextColumn,
         )
 
-        # styles are codes too, bold as well as colours
+        # NO_COLOR must also drop styles such as bold, which are escape codes too
         console = Console(color_system=None if os.environ.get("NO_COLOR") else "auto")
         columns: list[ProgressColumn] = [
             TextColumn("[bold]{task.fields[steps]}"),
@@ -151,7 +151,7 @@ class BarReporter:
 
 
 def progress_hook(report: LineReporter | BarReporter, start: int, recent: RecentEpisodes) -> Hook:
-    """A hook of the loop that reports after every tick; the run begins at `start` of its unit."""
+    """Return a hook of the loop that reports after every tick; the run begins at `start` of its unit."""
     start_time = time.perf_counter()
 
     def hook(clock: Clock, progress: Progress, update: Update) -> None:
@@ -162,7 +162,7 @@ def progress_hook(report: LineReporter | BarReporter, start: int, recent: Recent
 
 
 def progress_callback(report: Callable[[ProgressSnapshot], None], unit: str, total: int) -> ProgressCallback:
-    """What is told how much of `total` is done since now, and reports it with its speed."""
+    """Return a callback that reports how much of `total` is done, and the speed since now."""
     start_time = time.perf_counter()
 
     def on_progress(now: int, return_mean: float | None = None) -> None:
@@ -176,7 +176,7 @@ def progress_callback(report: Callable[[ProgressSnapshot], None], unit: str, tot
 
 
 def make_reporter(first_line: str = "") -> LineReporter | BarReporter:
-    """The one that fits standard output, below a `first_line`: a terminal that moves no cursor gets lines."""
+    """Print `first_line` and return a bar if standard output is a terminal with a cursor, else lines."""
     if first_line:
         print(first_line, flush=True)
     can_move_cursor = os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
@@ -186,7 +186,7 @@ def make_reporter(first_line: str = "") -> LineReporter | BarReporter:
 def make_reporter_if(
     progress: bool, first_line: str = ""
 ) -> AbstractContextManager[LineReporter | BarReporter | None]:
-    """The `make_reporter` where an algorithm was asked to show its progress; `ConfigError` for no bool."""
+    """Call `make_reporter` if `progress` is true; `ConfigError` if it is not a bool."""
     require_bools(progress=progress)
     return make_reporter(first_line) if progress else nullcontext()
 
@@ -201,17 +201,17 @@ def format_duration(seconds: float | None) -> str:
 
 
 def activity_text(snapshot: ProgressSnapshot) -> str:
-    """`evaluating for 0:12`, `rollout 8,192 of 65,536`: what takes long; empty between two updates."""
+    """Describe a long activity: `evaluating for 0:12`, `rollout 8,192 of 65,536`; empty between updates."""
     if snapshot.evaluating is not None:
         return f"evaluating for {format_duration(snapshot.evaluating)}"
     return snapshot.under_way
 
 
 def unit_label(unit: str) -> str:
-    """What a run's unit is called where it is short."""
+    """Return the short name of a run's unit."""
     return "steps" if unit == "env_steps" else unit
 
 
 def _return_text(snapshot: ProgressSnapshot) -> str:
-    """The mean training return; nothing before the first episode, and of runs that play none."""
+    """Format the mean training return; empty before the first episode, and for runs without episodes."""
     return "" if snapshot.return_mean is None else f"  return {snapshot.return_mean:.1f}"

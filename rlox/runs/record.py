@@ -1,4 +1,4 @@
-"""Datasets of whole episodes, as a trained policy plays them, or anything else that acts."""
+"""Record datasets of whole episodes, played by a trained policy or any other actor."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
 __all__ = ["GrowingColumns", "make_dataset", "open_env", "record", "record_episode", "write_dataset"]
 
-BLOCK_ROWS = 4096  # rows that are held apart until they are an array
+BLOCK_ROWS = 4096  # rows of one preallocated block
 
 
 class GrowingColumns:
-    """Columns that grow by a row."""
+    """Columns that grow row by row."""
 
     def __init__(self) -> None:
         self._blocks: list[dict[str, NDArray[Any]]] = []
@@ -46,7 +46,7 @@ class GrowingColumns:
         return BLOCK_ROWS * len(self._blocks) - (BLOCK_ROWS - self._block_position) if self._blocks else 0
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Another row; the first one says of which types and shapes they are."""
+        """Add a row; the first row sets dtypes and shapes."""
         if self._block_position == BLOCK_ROWS:
             kinds = {name: np.asarray(value) for name, value in row.items()}
             self._blocks.append(
@@ -58,7 +58,7 @@ class GrowingColumns:
         self._block_position += 1
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """All rows, `[n, ...]` each."""
+        """Return all rows, each column `[n, ...]`."""
         *full_blocks, last = self._blocks
         last = {name: column[: self._block_position] for name, column in last.items()}
         return {name: np.concatenate([b[name] for b in (*full_blocks, last)]) for name in last}
@@ -75,10 +75,10 @@ def record(
 ) -> Dataset:
     """Play whole episodes of the algorithm's environment and keep every transition.
 
-    `episodes` of them, or until there are `steps` transitions at least. Episode i starts from
-    `reset(seed=seed + i)`, with the best action or a sampled one (keyed by the episode). `about` has the
-    returns. `env` is another environment than the algorithm's; `about` names the one that was played.
-    `on_episode` hears after each episode how many transitions there are, and the mean return.
+    Plays `episodes` episodes, or as many as give at least `steps` transitions. Episode i starts from
+    `reset(seed=seed + i)`, with the best actions or sampled ones (seeded per episode). `about` has the
+    returns. `env` replaces the algorithm's environment; `about` names the one that was played. `on_episode`
+    is called after each episode with the number of transitions and the mean return.
     """
     if (episodes is None) == (steps is None):
         raise ConfigError(f"episodes={episodes} and steps={steps}: give one of them")
@@ -100,7 +100,7 @@ def record(
         while len(returns) < (episodes or 1) or len(columns) < (steps or 0):
             number = len(returns)
             returns.append(record_episode(actor, gym_env, seed + number, episode_generator(number), columns))
-            total += returns[-1]  # a mean of all after each of many episodes would be slow
+            total += returns[-1]  # averaging all returns after each episode would be slow
             on_episode(len(columns), total / len(returns))
     about = {
         "env": algorithm.config.env.id if env is None else env_name(env),
@@ -115,9 +115,9 @@ def record(
 
 @contextmanager
 def open_env(algorithm: Algorithm, source: EnvLike | None = None) -> Iterator[gym.Env[Any, Any]]:
-    """An environment to play in, closed at the end: of `source`, else what the algorithm was given.
+    """Open an environment to play in, of `source` or else of the algorithm; it is closed at the end.
 
-    With `eval.reuse_env` one of training, which has it back at the end.
+    With `eval.reuse_env` it is one of the training environments, which training gets back afterwards.
     """
     evaluator, config = algorithm.components.evaluate, algorithm.config.env
     if source is None and isinstance(evaluator, Evaluator):
@@ -138,7 +138,7 @@ def open_env(algorithm: Algorithm, source: EnvLike | None = None) -> Iterator[gy
 
 
 def make_dataset(columns: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> Dataset:
-    """Columns that were recorded as a dataset, with what is known about them."""
+    """Make a dataset of recorded columns and what is known about them."""
     float_columns = {**columns, "rewards": columns["rewards"].astype(np.float32)}
     require_columns(float_columns, "the recording")
     document = {"format": FORMAT, **about, "transitions": len(float_columns["rewards"])}
@@ -146,7 +146,7 @@ def make_dataset(columns: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) 
 
 
 def write_dataset(dataset: Dataset, folder: Path) -> None:
-    """Write a dataset folder; where that fails the dataset that is there stays."""
+    """Write a dataset folder; if that fails, an existing dataset stays unchanged."""
     document = {**dataset.about, "digest": dataset.digest}
     with replace_dataset(folder) as new_folder:
         replace_file(new_folder / DATA_FILE, safetensors.numpy.save(dict(dataset.columns)))
@@ -160,7 +160,7 @@ def record_episode(
     generator: torch.Generator | None,
     columns: GrowingColumns,
 ) -> float:
-    """One episode into `columns`; its return."""
+    """Record one episode into `columns` and return its return."""
     total = 0.0
     input_dim = actor.observations.input_dim  # a dataset has no masks
     with _env_errors(env, seed, "reset"):
@@ -169,7 +169,8 @@ def record_episode(
     while True:
         action = player.act(obs, generator)
         env_action = actor.actions.unbatch(action)[0]
-        policy_action = actor.actions.from_env(action, 1)[0]  # now: the environment may write into its action
+        # before the step: the environment may write into its action
+        policy_action = actor.actions.from_env(action, 1)[0]
         with _env_errors(env, seed, "step"):
             observation, reward, terminated, truncated, _ = unpack_step(env.step(env_action))
         player.observe_rewards([reward])
@@ -191,7 +192,7 @@ def record_episode(
 
 @contextmanager
 def _env_errors(env: gym.Env[Any, Any], seed: int, call: str) -> Iterator[None]:
-    """Whatever an environment raises is its failure, told with its name and the episode."""
+    """Turn any error of an environment into an `EnvError` with its name and the episode."""
     try:
         yield
     except RloxError:

@@ -1,4 +1,4 @@
-"""Saving that outlasts a full disk: a save that is refused is owed, and made up for."""
+"""Saving that survives a full disk: a refused save is retried later."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ log = logging.getLogger("rlox.session")
 
 RETRY_SECONDS = 0.5
 
-# A checkpoint of now from the log offsets, with the rows of a replay buffer or without.
+# Makes a checkpoint from the log offsets, with or without the rows of a replay buffer.
 MakeCheckpoint = Callable[[dict[str, int], bool], Checkpoint]
 
 
 class Saver:
-    """Saves checkpoints whose log offsets are on disk before they are.
+    """Saves checkpoints after the log rows that their offsets count are on disk.
 
-    `timeout` is how long the disk may refuse before `StorageError` ends the run; what it will never take
-    ends it at once, as does a run folder that is moved away. `should_give_up` says whether nobody waits any
-    longer.
+    For `timeout` seconds a temporary refusal of the disk is retried; then `StorageError` ends the run. A
+    permanent error, or a run folder that was moved, ends it at once. `should_give_up` says whether to stop
+    waiting.
     """
 
     def __init__(
@@ -45,20 +45,20 @@ class Saver:
         self._folder_identity = FolderIdentity(store.root.parent)
         self._refused_at: float | None = None
         self._last_attempt_at = 0.0
-        # The best policy's own checkpoint: a later one holds a policy that nobody evaluated.
+        # The best policy's checkpoint is kept: a later one would hold a policy that was not evaluated.
         self._pending_best: Checkpoint | None = None
 
     @property
     def is_retry_due(self) -> bool:
-        """Whether a save was refused, not made up for, and some time ago: to try costs a checkpoint."""
+        """Whether a refused save is due again; retries are spaced, as each makes a checkpoint."""
         return self._refused_at is not None and time.monotonic() - self._last_attempt_at >= RETRY_SECONDS
 
     def save(self, make_checkpoint: MakeCheckpoint, best: bool = False, wait: bool = False) -> Path | None:
-        """Save what `make_checkpoint(log offsets)` gives, or owe it (`wait`: try until the disk takes it, or
-        the run is in a hurry); `None` where it is owed.
+        """Save what `make_checkpoint(log offsets, with rows)` returns; `None` if the disk refuses.
 
-        `make_checkpoint` writes the rows of a replay buffer, which may be refused too: what is owed of the
-        best policy is then a checkpoint without them.
+        A refused save is retried by a later call. With `wait` this call retries until the disk accepts it or
+        `should_give_up` is true. `make_checkpoint` also writes the rows of a replay buffer, which may be
+        refused too: then the best policy's pending checkpoint has no rows.
         """
         checkpoint: Checkpoint | None = None
         while True:

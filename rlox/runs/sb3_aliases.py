@@ -1,4 +1,4 @@
-"""Names of Stable-Baselines3: those that are taken, and what the others are called here."""
+"""Names of Stable-Baselines3: the supported ones, and hints for the others."""
 
 from __future__ import annotations
 
@@ -36,37 +36,37 @@ MODEL_ATTRIBUTES = {
 
 
 class SB3Aliases(ABC):
-    """What is trained by `learn`; for a name that it does not have it says what is called otherwise."""
+    """Adds `learn`, and hints for names of Stable-Baselines3 that rlox does not have."""
 
-    _owner_hint: ClassVar[str] = ""  # which attribute has what is named, where it is not the object itself
+    _owner_hint: ClassVar[str] = ""  # names the attribute to use, if it is not the object itself
 
     @abstractmethod
     def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
         """Train until `total_timesteps` steps in all."""
 
     def learn(self, total_timesteps: int, progress: bool = False, **unknown: Any) -> dict[str, float]:
-        """`train`, by the name that Stable-Baselines3 has for it. The total counts from the start of the run.
+        """Call `train`, under its Stable-Baselines3 name; the total counts from the start of the run.
 
-        `UnknownNameError` for any other argument, with what it is called here.
+        `UnknownNameError` for any other argument, with its rlox name if it has one.
         """
         for name in unknown:
             hint = f"; here that is {LEARN_ARGUMENTS[name]}" if name in LEARN_ARGUMENTS else ""
             raise UnknownNameError(f"unknown argument '{name}' for learn{hint}")
         return self.train(total_timesteps, progress=progress)
 
-    if not TYPE_CHECKING:  # a type checker knows the names that there are
+    if not TYPE_CHECKING:  # a type checker should see only the names that exist
 
         def __getattr__(self, name: str) -> Any:
-            """None: `AttributeError`, with what a name of Stable-Baselines3 is called here."""
+            """Raise `AttributeError`, with the rlox name for a name of Stable-Baselines3."""
             if name not in MODEL_ATTRIBUTES:
-                return object.__getattribute__(self, name)  # which raises what it raised before
+                return object.__getattribute__(self, name)  # raises the usual error
             raise AttributeError(
                 f"{type(self).__name__} has no {name}; here that is "
                 f"{MODEL_ATTRIBUTES[name]}{self._owner_hint}"
             )
 
         def __setattr__(self, name: str, value: Any) -> None:
-            """`AttributeError` for a setting, of which learning would not hear."""
+            """Raise `AttributeError` for a configuration field: setting it would not change learning."""
             attributes = vars(self)
             if name not in attributes and getattr(type(self), name, None) is None:
                 config = attributes.get("config") or getattr(attributes.get("algo"), "config", None)

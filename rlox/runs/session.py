@@ -36,9 +36,9 @@ __all__ = ["Outcome", "ProgressSnapshot", "Session"]
 
 log = logging.getLogger("rlox.session")
 
-PRUNED = "pruned"  # the reason of a run that was stopped for being worse than others
+PRUNED = "pruned"  # stop reason of a run that was worse than others
 STOPPED_EARLY = "stopped before the final evaluation"  # why a run has no score
-# What the last evaluation may take once `stop.minutes` are over: a part of them, at least so many seconds.
+# Time of the final evaluation after `stop.minutes`: a fraction of them, but at least these seconds.
 GRACE_FRACTION, MIN_GRACE_SECONDS = 0.1, 10.0
 NONFINITE_FILE = "nonfinite_batch.safetensors"  # written when a non-finite number stops the run
 
@@ -50,15 +50,15 @@ class Session:
     ----------
     algorithm : as built from its config
     run_dir : an existing run folder
-    on_progress : called with a `ProgressSnapshot` at every tick, and every few seconds of a long evaluation,
-        rollout or update
-    on_evaluation : called with each evaluation on the way, and whether it is the best until then
-    resume_checkpoint : the checkpoint that the algorithm was restored from; log rows after it are cut off.
-        Without one the session starts the folder's logs anew.
-    should_prune : called with the step and the mean return of each evaluation on the way, those of earlier
-        sessions again; true ends the run. It is not asked about returns that are not finite
-    deliver_at_end : without it the loggers go on when the run has ended: the caller has files to write that
-        they are to send, and calls `deliver()` then
+    on_progress : called with a `ProgressSnapshot` at every tick, and every few seconds during a long
+        evaluation, rollout or update
+    on_evaluation : called with each evaluation during training, and whether it is the best so far
+    resume_checkpoint : the checkpoint that the algorithm was restored from; later log rows are cut off.
+        Without one the session starts the folder's logs anew
+    should_prune : called with the step and the mean return of each evaluation during training, also those of
+        earlier sessions; true ends the run. Not called for non-finite returns
+    deliver_at_end : if false, the loggers continue after the run: the caller writes more files for them to
+        send, then calls `deliver()`
     """
 
     def __init__(
@@ -86,18 +86,19 @@ class Session:
         self._metric_means = MetricMeans()
         if "means" in earlier_state:
             self._metric_means.restore(earlier_state["means"])
-        self._last_row_clock = (-1, -1)  # where the last row stands: step of the unit, update
-        self._previous_step = algorithm.clock.now  # at the tick before
-        # an evaluation during training that a signal cut short: the first thing to do on resuming
+        self._last_row_clock = (-1, -1)  # clock of the last row: step of the unit, update
+        self._previous_step = algorithm.clock.now  # at the previous tick
+        # a signal cut short an evaluation during training: a resumed run does it first
         self._evaluation_owed = bool(earlier_state.get("evaluation_owed", False))
         self._start_time = 0.0
         self._start_clock = algorithm.clock
         self._stop_deadline = StopDeadline(self._report_activity)
-        self._no_score_reason = ""  # why the last evaluation came to nothing
+        self._no_score_reason = ""  # why there is no final score
 
     def request_stop(self, reason: str) -> None:
-        """Ask the session to save and end at the next tick, or, where that is more than a moment away, to
-        end without a save; safe to call from a signal handler.
+        """Save and end at the next tick, or, if that takes longer than a moment, end without a save.
+
+        Safe to call from a signal handler.
         """
         self._is_stop_requested = True
         self._stop_deadline.start()
@@ -105,11 +106,11 @@ class Session:
 
     @property
     def deliveries(self) -> dict[str, Delivery]:
-        """What came of each logger, once the session has run."""
+        """The result of each logger, once the session has run."""
         return self._journal.deliveries
 
     def run(self) -> Outcome:
-        """Train, save, evaluate the final policy; the caller closes the algorithm."""
+        """Train, save and evaluate the final policy; the caller closes the algorithm."""
         self._start_time = time.perf_counter()
         checkpoint_size = checkpoint_bytes(self.algorithm.checkpoint(store=NullStore()))
         require_disk(self.run_dir, 2 * checkpoint_size + self.algorithm.source.stored_bytes)
@@ -129,7 +130,7 @@ class Session:
         except StopRequested:
             return self._make_outcome(None, None, "in the middle of an update or a rollout")
         except NonFiniteError:
-            with suppress(OSError, SafetensorError):  # a help to whoever looks for the cause
+            with suppress(OSError, SafetensorError):  # for finding the cause
                 save_file(self.algorithm.source.last_batch(), self.run_dir / NONFINITE_FILE)
             raise
         finally:
@@ -137,12 +138,12 @@ class Session:
             self._close(failed, self._deliver_at_end or failed)
 
     def deliver(self) -> dict[str, Delivery]:
-        """Have the loggers send what the folder has by now; what came of each."""
+        """Let the loggers send the folder's present content; return the result of each."""
         self._journal.deliver()
         return self._journal.deliveries
 
     def _close(self, failed: bool, deliver: bool) -> None:
-        """Close the logs; what ended the run is not replaced by a disk that has no room for rows."""
+        """Close the logs; a full disk must not hide the error that ended the run."""
         try:
             self._journal.close(deliver, self._stop_deadline.is_expired)
         except StorageError as error:
@@ -151,7 +152,7 @@ class Session:
             log.warning("%s", error)
 
     def _open(self) -> None:
-        """Cut the logs back to the checkpoint, and put right what a kill left half done."""
+        """Cut the logs back to the checkpoint, and repair the traces of a kill."""
         resume_checkpoint, settings = self._resume_checkpoint, self.config.checkpoint
         is_finished = not self._start_clock.units_left
         offsets = resume_offsets(self.run_dir, resume_checkpoint, is_finished) if resume_checkpoint else {}
@@ -166,7 +167,7 @@ class Session:
             wait = (settings.storage_timeout, self._stop_deadline.is_expired)
             self._saver = Saver(store, self._journal, *wait)
             if self.config.eval.every:
-                # a run that was killed between a save and moving the links has the row and not the link
+                # a run that was killed between a save and the link has the row but not the link
                 self._best_return, step = best_evaluation(self.run_dir, self._start_clock.unit)
                 store.link_best(step)
         except BaseException:
@@ -174,7 +175,7 @@ class Session:
             raise
 
     def _train(self) -> None:
-        """Run the loop, unless a resumed run had only its evaluation left."""
+        """Run the loop, unless a resumed run has only its evaluation left."""
         self._replay_pruning()
         if self._evaluation_owed and not self._is_pruned:
             mean = self._logged_evaluation()
@@ -193,24 +194,24 @@ class Session:
         self._write_last_row()
 
     def _logged_evaluation(self) -> float | None:
-        """The owed evaluation that the log has: killed after it, before the next checkpoint."""
+        """Return the owed evaluation if the log has it: the run was killed before the next checkpoint."""
         means = [mean for step, mean in self._logged_evaluations() if step == self.algorithm.clock.now]
         return means[-1] if means else None
 
     def _logged_evaluations(self) -> list[tuple[int, float]]:
-        """Step and mean return of the evaluations in the log; NaN where a return was not finite."""
+        """Return step and mean return of the evaluations in the log; NaN if a return was not finite."""
         unit, rows = self.algorithm.clock.unit, read_rows(self.run_dir / METRICS)
         means = [(row[unit], row["eval/return_mean"]) for row in rows if "eval/return_mean" in row]
         return [(int(at), math.nan if mean is None else float(mean)) for at, mean in means]
 
     def _replay_pruning(self) -> None:
-        """What was thought of each evaluation before: the session may have ended before it was done."""
+        """Ask `should_prune` again about logged evaluations: the last session may have ended too early."""
         pairs = self._logged_evaluations() if self._should_prune and self.algorithm.clock.units_left else []
         if any(self._should_stop_as_worse(step, mean) for step, mean in pairs):
             self.algorithm.stop(PRUNED)
 
     def _should_stop_as_worse(self, step: int, mean: float) -> bool:
-        """Whether an evaluation ends the run as worse than others, with which NaN cannot be compared."""
+        """Whether an evaluation prunes the run; NaN cannot be compared and does not."""
         return self._should_prune is not None and math.isfinite(mean) and self._should_prune(step, mean)
 
     @property
@@ -239,9 +240,9 @@ class Session:
             self._on_progress(self._snapshot(clock))
 
     def _write_last_row(self) -> None:
-        """The row of a run that ends here, before the checkpoint that holds what no row has yet.
+        """Write the row of a run that ends here, before the checkpoint that holds metrics without a row.
 
-        A run that was stopped by a signal goes on later and logs what one never stopped would.
+        A run stopped by a signal gets no such row: resumed later, it logs the rows of an uninterrupted run.
         """
         is_over = self.algorithm.stop_reason is not None and not self._is_stop_requested
         clock = self.algorithm.clock
@@ -249,7 +250,7 @@ class Session:
             self._journal.write(self._metrics_row())
 
     def _handle_evaluation(self, evaluation: Evaluation | None) -> None:
-        """Keep the best policy so far, and stop at the score that was asked for."""
+        """Save the best policy so far, and stop if the requested score is reached."""
         if evaluation is None:
             self._evaluation_owed = self._is_stop_requested
             return
@@ -271,12 +272,12 @@ class Session:
 
     @property
     def _time_limit(self) -> float:
-        """The seconds that the run may take."""
+        """The time limit of the run in seconds."""
         minutes = self.config.stop.minutes
         return math.inf if minutes is None else 60 * minutes
 
     def _final_evaluation(self) -> Evaluation | None:
-        """Evaluate the policy that the run ends with, unless it goes on later, or nobody wants to know."""
+        """Evaluate the final policy, unless a signal or pruning stopped the run."""
         if self._is_stop_requested or self._is_pruned:
             self._no_score_reason = STOPPED_EARLY
             return None
@@ -284,8 +285,9 @@ class Session:
         return self._evaluate(max(self._time_limit, self._elapsed_seconds()) + grace)
 
     def _evaluate(self, deadline: float | None = None) -> Evaluation | None:
-        """Evaluate and log; `None` when a signal came in between, where there is no environment, and where
-        it was not over after `deadline` seconds of the run (`stop.minutes`).
+        """Evaluate and log; `None` if it was stopped, is out of time, or has no environment.
+
+        `deadline` is in seconds of the run (default: `stop.minutes`).
         """
         if self.algorithm.components.evaluate is None:
             self._no_score_reason = "there is no environment to play in"
@@ -316,12 +318,12 @@ class Session:
         return evaluation
 
     def _report_evaluation(self, seconds: float) -> None:
-        """Show that an evaluation goes on, and for how many seconds by now."""
+        """Report that an evaluation runs, and for how many seconds."""
         if self._on_progress:
             self._on_progress(replace(self._snapshot(self.algorithm.clock), evaluating=seconds))
 
     def _report_activity(self) -> None:
-        """Show that a rollout or an update goes on, and how far the rollout is."""
+        """Report that a rollout or an update runs, and how far the rollout is."""
         if self._on_progress:
             clock = self.algorithm.clock
             activity = current_activity(self.algorithm.source, clock, self.config.batch_steps)
@@ -334,7 +336,7 @@ class Session:
         return True
 
     def _save_checkpoint(self, best: bool = False, wait: bool = False) -> Path | None:
-        with StopDeadline().active():  # a save is finished, however long ago the run was asked to stop
+        with StopDeadline().active():  # a save is never interrupted by the stop deadline
             return self._saver.save(self._make_checkpoint, best, wait)
 
     def _make_checkpoint(self, logs: dict[str, int], with_rows: bool) -> Checkpoint:
@@ -369,7 +371,7 @@ class Session:
         return self._seconds_before + time.perf_counter() - self._start_time
 
     def _steps_per_second(self) -> float:
-        """Steps a second, in the run's unit, since it was started or resumed."""
+        """Steps per second, in the run's unit, since it was started or resumed."""
         seconds = max(time.perf_counter() - self._start_time, 1e-9)
         return (self.algorithm.clock.now - self._start_clock.now) / seconds
 

@@ -1,4 +1,4 @@
-"""The spaces that a checkpoint's policy learned in, and whether it is given the same ones again."""
+"""The spaces in which a checkpoint's policy learned, and the check that they are the same now."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rlox.training.actor import BaseActor
 
 __all__ = ["describe_spaces", "require_same_spaces"]
 
-MAX_TEXT_LENGTH = 120  # letters of a space in a message
+MAX_TEXT_LENGTH = 120  # characters of a space in a message
 
 
 def describe_spaces(config: RunConfig, actor: Any) -> dict[str, str]:
-    """Those that `actor` acts in, in words; none of a model of text, nor where sizes stand for spaces."""
+    """Describe the spaces of `actor`; empty for a text model, and where sizes replace spaces."""
     algo = config.algo
     has_sizes = isinstance(algo, OfflineAlgorithmConfig) and algo.has_sizes
     if not isinstance(actor, BaseActor) or (has_sizes and config.env.id == NO_ENV):
@@ -34,10 +34,9 @@ def require_same_spaces(
     actor: Any,
     error_class: type[RloxError] = CheckpointError,
 ) -> None:
-    """Raise an error of this `error_class` where `actor` acts in other spaces than a checkpoint's `state`
-    says.
+    """Raise `error_class` if the spaces of `actor` differ from those in a checkpoint's `state`.
 
-    Checkpoints of earlier versions say none.
+    Checkpoints of earlier versions have no spaces and are not checked.
     """
     saved_spaces = state.get("spaces", {})
     for name, current_space in describe_spaces(config, actor).items():

@@ -1,4 +1,4 @@
-"""State trees as JSON plus named arrays: what a checkpoint holds, with no code in it."""
+"""State trees as JSON plus named arrays, the content of a checkpoint; no code is stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ARRAY, _TENSOR = "$array", "$tensor"
 
 
 def pack(tree: Any, arrays: dict[str, NDArray[Any]], path: str = "") -> Any:
-    """The JSON part of `tree`; its arrays and tensors go to `arrays` under their path."""
+    """Return the JSON part of `tree`; add its arrays and tensors to `arrays` under their paths."""
     if tree is None or isinstance(tree, (bool, int, str)):
         return tree
     if isinstance(tree, (float, np.floating)):
@@ -36,7 +36,7 @@ def pack(tree: Any, arrays: dict[str, NDArray[Any]], path: str = "") -> Any:
         return [pack(v, arrays, f"{path}/{i}") for i, v in enumerate(tree)]
     if path in arrays:
         raise CheckpointError(f"two arrays would be saved as {path}: leave / out of keys")
-    torch = torch_if_imported()  # without which there are no tensors
+    torch = torch_if_imported()  # without torch there are no tensors
     if torch is not None and isinstance(tree, torch.Tensor):
         arrays[path] = tree.detach().cpu().contiguous().numpy()
         return {_TENSOR: path}
@@ -47,7 +47,7 @@ def pack(tree: Any, arrays: dict[str, NDArray[Any]], path: str = "") -> Any:
 
 
 def unpack(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """The tree that `pack` took apart."""
+    """Rebuild the tree that `pack` took apart."""
     if isinstance(tree, list):
         return [unpack(v, arrays) for v in tree]
     if not isinstance(tree, dict):

@@ -1,4 +1,4 @@
-"""A run that begins with the weights of another one: `init_from=RUN`."""
+"""Warm start: a new run begins with the weights of another one (`init_from=RUN`)."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ MODEL_REMEDY = (
 
 
 def warm_start(path: str, config: RunConfig, components: RunComponents) -> dict[str, Any]:
-    """Give a learner that has not learned yet the weights in a run or checkpoint folder.
+    """Load the weights in a run or checkpoint folder into a learner that has not learned yet.
 
-    With them come the moments of its observations, or of its dataset's. Optimizer, counters, random
-    streams and replay, which the policy fills, are the new run's own. Returns where they come from, for the
-    provenance; `ConfigError` for what does not fit. The folder is data: nothing that it names is imported.
+    The moments of observations (of the environment or dataset) come along. Optimizer, counters, random
+    streams and replay are the new run's own; the loaded policy fills the replay. Returns the origin of the
+    weights for the provenance; `ConfigError` if something does not fit. The folder is data: no code that it
+    names is imported.
     """
     try:
         checkpoint = resolve_checkpoint(Path(path))
@@ -102,7 +103,7 @@ def _require_same_shapes(
 
 
 def _require_bounds(saved_checkpoint: Checkpoint, actions: Any) -> None:
-    """What learned from a dataset says over which bounds its actions were stretched."""
+    """Check the action bounds of a policy that learned from a dataset."""
     source = saved_checkpoint.state["source"]
     if "act_low" in source and isinstance(actions, UnitCodec):
         actions.require_bounds(source["act_low"], source["act_high"])
@@ -111,7 +112,7 @@ def _require_bounds(saved_checkpoint: Checkpoint, actions: Any) -> None:
 def _require_rewards(
     saved_config: RunConfig, config: RunConfig, saved_checkpoint: Checkpoint, components: RunComponents
 ) -> None:
-    """Critics that learned offline, or go on offline, expect rewards as large as they were there."""
+    """Check that critics from or for offline learning get rewards of the same scale as before."""
     offline = [isinstance(run.algo, OfflineCriticsConfig) for run in (saved_config, config)]
     if not any(offline):
         return
@@ -149,7 +150,7 @@ def _require_rewards(
 
 
 def _other_reward_setting(env: EnvConfig) -> str:
-    """What changes rewards otherwise than by a factor, as a setting; empty where nothing does."""
+    """Return a setting that changes rewards by more than a factor, as text; empty if there is none."""
     for key in ("normalize_reward", "reward_clip", "reward_wrappers"):
         if (value := getattr(env, key)) != UNUSED_ENV_FIELDS[key]:
             return f"env.{key}={format_value(value)}"
@@ -157,13 +158,13 @@ def _other_reward_setting(env: EnvConfig) -> str:
 
 
 def _reward_factor(run: RunConfig) -> float | None:
-    """What rewards are multiplied by; None: by the returns of the dataset."""
+    """Return the factor of rewards; None: derived from the returns of the dataset."""
     algo = run.algo
     return algo.reward_factor if isinstance(algo, OfflineCriticsConfig) else run.env.reward_scale
 
 
 def _adopt_moments(saved_checkpoint: Checkpoint, config: RunConfig, components: RunComponents) -> None:
-    """What its policy saw observations standardised by; `ConfigError` where that is not done here."""
+    """Adopt the moments that standardised the policy's observations; `ConfigError` if they do not fit."""
     source, fixed_normalizer = saved_checkpoint.state["source"], FixedNormalizer()
     fixed_normalizer.restore(source)
     running_state: dict[str, Any] | None = source.get("obs_normalizer")
@@ -188,7 +189,7 @@ def _adopt_moments(saved_checkpoint: Checkpoint, config: RunConfig, components: 
     if moments is not None and isinstance(normalizer, ObservationNormalizer):
         normalizer.restore(moments)
         saved_rule, current_rule = normalizer.moments.rule, config.env.normalize_rule
-        if saved_rule != current_rule:  # rewards would be standardised by the one, observations by the other
+        if saved_rule != current_rule:  # else rewards and observations would follow different rules
             raise ConfigError(
                 f"its policy saw observations standardised by the rule {saved_rule}, here is "
                 f"env.normalize_rule={current_rule}; set env.normalize_rule={saved_rule}"
@@ -196,9 +197,9 @@ def _adopt_moments(saved_checkpoint: Checkpoint, config: RunConfig, components: 
 
 
 def _running_moments(fixed_normalizer: FixedNormalizer, n_rows: int) -> dict[str, Any]:
-    """Moments of a dataset as a running normaliser goes on with them.
+    """Turn the moments of a dataset into the state of a running normaliser.
 
-    They count as much as the rows that were drawn from it: they stay nearly as they are. Nothing is clipped.
+    Their count is the number of sampled rows, so they hardly change. Nothing is clipped.
     """
     assert fixed_normalizer.moments is not None
     mean, _ = fixed_normalizer.moments

@@ -1,1 +1,1 @@
-"""Where batches come from: what the loop asks for the next one."""
+"""Sources of batches: rollouts, replayed rows, datasets and texts."""

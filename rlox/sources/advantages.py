@@ -1,4 +1,4 @@
-"""Advantages of a rollout: functions of what was collected, apart from collecting it."""
+"""Advantage estimation on collected rollouts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["gae"]
 
 
 def gae(rollout: Rollout, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
-    """Generalised advantage estimates (Schulman et al. 2016) and returns, each `[T*N]`.
+    """Compute generalised advantage estimates (Schulman et al. 2016) and returns, each `[T*N]`.
 
-    A_t = delta_t + gamma lam A_{t+1} within an episode and delta_t where one ended, with
-    delta_t = r_t + gamma V'_t - V_t; the returns are A_t + V_t. V' is `next_values`: nothing is
-    bootstrapped after termination, the final observation's value is after truncation.
+    A_t = delta_t + gamma lam A_{t+1} within an episode and delta_t at its end, with delta_t = r_t + gamma
+    V'_t - V_t; the returns are A_t + V_t. V' is `next_values`: 0 after termination, the value of the final
+    observation after truncation.
 
-    Written into `rollout.advantages` and `rollout.returns`, which are returned; the rollout must be
+    Results are written to `rollout.advantages` and `rollout.returns`, which are returned. The rollout must be
     on the CPU, where its columns are read in place.
     """
 

@@ -1,4 +1,4 @@
-"""The time-major memory of one rollout, allocated once; numpy and torch see the same bytes."""
+"""The time-major memory of one rollout, allocated once; NumPy and torch share the same bytes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
 __all__ = ["Arena", "FinalObsTable"]
 
-# t `[K]`, n `[K]` and last observations `[K, obs_dim]` of the episodes that ended
+# t `[K]`, n `[K]` and last observations `[K, obs_dim]` of the ended episodes
 FinalObsTable = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]
 
 
 class Arena:
-    """Columns `[T, N, ...]`; `obs` and `values` have a row more, for the state after the last step.
+    """Columns `[T, N, ...]`; `obs` and `values` have one more row, for the state after the last step.
 
-    Environments write rows of the numpy arrays in place; the policy reads the torch views. What they
-    observed last of the episodes that ended is sparse: `ends` grows by an entry for each step that
-    ended some.
+    Environments write rows of the NumPy arrays in place; the policy reads the torch views. Final observations
+    are sparse: `ends` gets one entry for each step that ended episodes.
     """
 
     def __init__(
@@ -47,12 +46,12 @@ class Arena:
         self.truncated = np.zeros(self.shape, np.bool_)
         self.log_probs = np.zeros(self.shape, np.float32)
         self.values = np.zeros((n_steps + 1, n_envs), np.float32)
-        # V of the state step t led to: 0 where it ended the episode, the final observation's value
-        # where the episode was cut off
+        # V of the state after step t: 0 after termination, the value of the final observation after
+        # truncation
         self.next_values = np.zeros(self.shape, np.float32)
         self.advantages = np.zeros(self.shape, np.float32)
         self.returns = np.zeros(self.shape, np.float32)
-        # what is known of a rollout before anything is estimated, in the order in which Rust takes it
+        # the columns that collection fills, in the order of the Rust call
         self.collected_columns = (
             self.obs,
             self.actions,
@@ -63,7 +62,7 @@ class Arena:
             self.values,
             self.next_values,
         )
-        self.ends: list[tuple[int, EpisodeEnds]] = []  # t and what ended then
+        self.ends: list[tuple[int, EpisodeEnds]] = []  # t and the episode ends of step t
         self.valid: NDArray[np.bool_] | None = None  # None: every row is a transition
 
     @cached_property
@@ -88,23 +87,23 @@ class Arena:
         actions: ActionCodec,
         obs_dtype: np.dtype[Any] = FLOAT,
     ) -> int:
-        """The memory of an arena of these sizes, without `ends`."""
-        # obs and values have a row more; six float columns and two of flags besides
+        """Return the bytes of an arena of these sizes, without `ends`."""
+        # obs and values have one more row; besides, six float columns and two of flags
         obs_bytes = obs_dtype.itemsize * obs_dim
         row = obs_bytes + actions.row_bytes + 6 * 4 + 2
         return n_envs * (n_steps * row + obs_bytes + 4)
 
     def clear(self) -> None:
-        """Forget what the columns of the last rollout would be mistaken for."""
+        """Clear the episode ends and fill estimates with NaN, so that stale values are noticed."""
         self.ends.clear()
         self.valid = None
         self.advantages.fill(np.nan)
         self.returns.fill(np.nan)
 
     def cut_lost_episodes(self, t: int, envs: NDArray[np.int64]) -> None:
-        """Step t of `envs` came to nothing: cut their episodes off where they were last observed, before it.
+        """Truncate the episodes of `envs`, whose step t was lost, at their last observation before it.
 
-        Row t itself is no transition. It is cut off too, so that nothing flows into it.
+        Row t is no transition. It is truncated too, so that no estimate flows into it.
         """
         if self.valid is None:
             self.valid = np.ones(self.shape, np.bool_)
@@ -116,7 +115,7 @@ class Arena:
         self.ends.append((t, EpisodeEnds(envs, self.obs[t, envs])))
 
     def final_obs_table(self) -> FinalObsTable | None:
-        """`ends` as one table; `None` where no episode ended."""
+        """Return `ends` as one table; `None` if no episode ended."""
         if not self.ends:
             return None
         if self.valid is not None:
@@ -130,7 +129,7 @@ class Arena:
         )
 
     def flat(self, column: NDArray[np.generic]) -> Tensor:
-        """A torch view `[T*N, ...]` of a column's first T rows."""
+        """Return a torch view `[T*N, ...]` of a column's first T rows."""
         return _tensor(self._rows(column))
 
     def _rows(self, column: NDArray[np.generic]) -> NDArray[Any]:
@@ -138,7 +137,7 @@ class Arena:
         return rows.reshape(-1, *rows.shape[2:])
 
     def rollout(self, final_obs: FinalObsTable | None, index: int, tensors: bool = True) -> Rollout:
-        """Views of all columns, as rollout number `index`; NumPy's where they are not to be `tensors`."""
+        """Return rollout number `index` as views of all columns: torch tensors, or else NumPy arrays."""
         n_steps, n_envs = self.shape
         convert: Callable[[NDArray[Any]], Any] = _tensor if tensors else lambda column: column
 
@@ -172,7 +171,7 @@ def _tensor(column: NDArray[Any]) -> Tensor:
 
 
 def _merge_by_step(tables: list[tuple[int, EpisodeEnds]]) -> list[tuple[int, EpisodeEnds]]:
-    """One table a step, in the order of the steps and environments, where episodes were cut off later."""
+    """Merge tables of one step, ordered by step and environment: an episode may be truncated afterwards."""
     merged_tables = []
     for t in sorted({t for t, _ in tables}):
         step_ends = [finals for at, finals in tables if at == t]

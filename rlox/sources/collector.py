@@ -1,4 +1,4 @@
-"""Rollouts: vectorised collection, with a value for every state that a step led to."""
+"""Collection of rollouts in vectorised environments, with a value for the state after every step."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
 __all__ = ["Collector", "fill_next_values"]
 
-# Rows scored at once after collection, and rows with images: bounds the memory of the hidden layers.
+# Rows, and rows with images, that are scored at once: bounds the memory of the hidden layers.
 SCORE_ROWS, SCORE_IMAGES = 1 << 16, 1 << 8
 
 
@@ -49,17 +49,17 @@ class _Settings:
 
 
 class Collector:
-    """Steps `n_envs` environments with a policy, scores what it did, and hands out rollouts.
+    """Steps `n_envs` environments with a policy, adds log-probabilities and values, returns rollouts.
 
-    Episodes go on across rollouts. Terminated episodes are not bootstrapped; truncated ones are,
-    from the value of their final observation (never of the reset state). Estimating advantages is
-    left to whoever learns from a rollout. Native ids run in Rust, any other id in Gymnasium.
+    Episodes continue across rollouts. Terminated episodes are not bootstrapped; truncated ones are, from the
+    value of their final observation (never of the reset state). The learner estimates advantages. Native ids
+    run in Rust, any other id in Gymnasium.
 
     Parameters
     ----------
     env_id : Gymnasium id, `gymnasium.Env`, or a callable that makes one
     n_envs : parallel copies
-    seed : keys environments and exploration
+    seed : seeds environments and exploration
     device : where the policy runs and the rollout is returned
     gamma : discount of the returns that reward normalisation divides by
     config : environment settings beyond id and n_envs (normalisation, workers, wrappers)
@@ -110,14 +110,14 @@ class Collector:
         return _torch_device(self._device)
 
     def collect(self, policy: ActingPolicy, n_steps: int) -> Rollout:
-        """`n_steps` steps of every environment; `self.progress` has the steps and finished episodes.
+        """Collect `n_steps` steps of every environment; `self.progress` has steps and finished episodes.
 
-        On the CPU it holds until the next one, which is written into the same memory.
+        On the CPU the rollout is valid until the next one, which reuses its memory.
         """
         return self.collect_in_arena(policy, n_steps).to(self.device)
 
     def collect_in_arena(self, policy: ActingPolicy, n_steps: int) -> Rollout:
-        """As `collect`, but where the environments wrote it: on the CPU, in the arena's memory."""
+        """Like `collect`, but the rollout stays on the CPU, in the arena's memory."""
         if isinstance(policy, NativePolicy):
             raise ConfigError(
                 f"a NativePolicy does not act in torch, as a {type(self).__name__} asks for; collect with a "
@@ -146,7 +146,7 @@ class Collector:
         explore: Callable[[torch.Generator], Sampler],
         score: Callable[[Arena, FinalObsTable | None], None],
     ) -> Rollout:
-        """The next rollout: steps with the actions that `explore` gives, then what `score` fills in."""
+        """Fill the next rollout: steps with actions from `explore`, then columns from `score`."""
         import torch
 
         from rlox.policies.base import evaluation_mode
@@ -163,7 +163,7 @@ class Collector:
     def _finish_rollout(
         self, arena: Arena, final_obs: FinalObsTable | None, episodes: list[Episode], tensors: bool = True
     ) -> Rollout:
-        """The rollout whose columns are filled."""
+        """Check the filled columns and return them as a rollout."""
         self._check_finite(arena)
         self.progress = self.tracker.progress(arena.shape[0] * self.n_envs, episodes)
         self.rollouts += 1
@@ -173,7 +173,7 @@ class Collector:
         return rollout
 
     def state(self) -> dict[str, Any]:
-        """Everything the next rollout depends on, besides the policy."""
+        """Return everything that the next rollout depends on, besides the policy."""
         state: dict[str, Any] = {
             "env": self.env.state(),
             "engine": env_identity(self.env),
@@ -200,7 +200,7 @@ class Collector:
             self._started = bool(state["started"])
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
-        """The columns `[T, N, ...]` of the last rollout (or of the one under way), to look into."""
+        """Return the columns `[T, N, ...]` of the last or the current rollout, for inspection."""
         if self._arena is None:
             return {}
         names = ("obs", "actions", "rewards", "terminated", "truncated", "log_probs", "values")
@@ -211,7 +211,7 @@ class Collector:
         self.env.close()
 
     def _act_function(self, arena: Arena, sample: Sampler) -> Callable[[int], None]:
-        """What writes the actions of step t that `sample` draws."""
+        """Return a function that samples the actions of step t into the arena."""
         is_cpu = self.device.type == "cpu"
 
         def act(t: int) -> None:
@@ -221,9 +221,9 @@ class Collector:
         return act
 
     def _step_all(self, arena: Arena, act: Callable[[int], None]) -> list[Episode]:
-        """Fill what the environments have a part in, from row 0 of the observations on.
+        """Fill the columns that environments write, from observation row 0 on.
 
-        `act` writes the actions of a step.
+        `act(t)` writes the actions of step t.
         """
         episodes: list[Episode] = []
         for t in range(arena.shape[0]):
@@ -235,7 +235,7 @@ class Collector:
 
     @contextmanager
     def _undo_on_error(self) -> Iterator[None]:
-        """The block that collects a rollout; where it raises, its steps are none of the run's."""
+        """Undo the step count of the block that collects a rollout, if it raises."""
         with self._collect_lock:
             steps_before = self.env_steps
             try:
@@ -246,14 +246,14 @@ class Collector:
                 raise
 
     def _reset_collection(self) -> None:
-        """Nobody knows where the environments stand: the next rollout begins new episodes."""
+        """Begin new episodes with the next rollout, since the states of the environments are unknown."""
         self._started = False
         self.tracker.reset()
         if self.reward_normalizer:
             self.reward_normalizer.returns[:] = 0.0
 
     def _step(self, arena: Arena, t: int) -> list[Episode]:
-        """Step t of every environment, and the episodes that it ended; the hot path of collection."""
+        """Take step t of every environment; return the episodes that it ended. The hot path of collection."""
         next_obs, rewards = arena.obs[t + 1], self._rewards
         ends = self.env.step_into(
             arena.actions[t], next_obs, rewards, arena.terminated[t], arena.truncated[t]
@@ -284,7 +284,7 @@ class Collector:
         arena.obs[0] = self._obs
 
     def _normalize(self, arena: Arena, t: int, ends: EpisodeEnds | None) -> None:
-        """Write the rewards the learner sees and standardise what the step observed, in place."""
+        """Write the learner's rewards and standardise the new observations, in place."""
         if self.reward_normalizer:
             dones = arena.terminated[t] | arena.truncated[t]
             invalid_envs = NO_ENVS if ends is None else ends.invalid_envs
@@ -298,7 +298,7 @@ class Collector:
                 self.obs_normalizer.apply(ends.obs)
 
     def _score(self, actor: ActorCritic, arena: Arena, final_obs: FinalObsTable | None) -> None:
-        """Log-probabilities and values of the whole rollout, and of where episodes were cut off."""
+        """Compute log-probabilities and values of the whole rollout, and values of final observations."""
         from rlox.policies.base import dispatch_evaluation
 
         n_steps, n_envs = arena.shape
@@ -329,7 +329,7 @@ class Collector:
             column = getattr(arena, name)
             if name == "obs":
                 column = self.env.observations.numeric_view(column)
-            # quick: a sum is finite only if every element is
+            # fast: a sum is finite only if every element is
             if not np.isfinite(column.sum(dtype=np.float64)):
                 for index in np.argwhere(~np.isfinite(column)):
                     t, n = index[:2]
@@ -342,10 +342,10 @@ class Collector:
     def _require_finite_last_obs(
         self, obs: NDArray[Any], envs: NDArray[np.int64], steps: int | NDArray[np.int64]
     ) -> None:
-        """`NonFiniteError` for a last observation `[k, obs_dim]` of an episode of `envs` `[k]`.
+        """Raise `NonFiniteError` for a non-finite final observation `[k, obs_dim]` of `envs` `[k]`.
 
-        After termination no value is asked of it. It is looked at before it is standardised, which makes a
-        number of infinity.
+        A terminated episode's one is never valued, so no other check sees it. The check comes before
+        standardisation, which would turn infinity into a finite number.
         """
         numbers = self.env.observations.numeric_view(obs)
         if not np.isfinite(numbers).all():
@@ -366,7 +366,7 @@ class Collector:
 
 
 def _torch_device(name: str | torch.device) -> torch.device:
-    """As torch has it; `ConfigError` for what is none."""
+    """Return the torch device of that name; `ConfigError` for an unknown one."""
     import torch
 
     try:
@@ -382,8 +382,8 @@ def fill_next_values(
 ) -> None:
     """Fill `arena.next_values` from its values.
 
-    `value_function` is asked for those of final observations: of which entries of `final_obs`, and what was
-    seen.
+    `value_function` values the final observations of truncated episodes; it gets the mask of their entries in
+    `final_obs`, and their observations.
     """
     arena.next_values[:] = arena.values[1:]
     arena.next_values[arena.terminated] = 0.0

@@ -1,4 +1,4 @@
-"""The source of offline learning: batches from a dataset that nothing is added to."""
+"""The source of offline learning: batches from a fixed dataset."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from rlox.types import Clock, Progress, Transitions, Update
 
 __all__ = ["DatasetSource"]
 
-# Batches of a tick. They are drawn together; which tick they are learned in changes none.
+# Batches that are drawn together, at most one block a tick. Ticks do not change what is drawn.
 BATCHES_PER_BLOCK = 16
 
 
 class DatasetSource:
-    """Uniform batches; batch k is a function of the run's seed and k.
+    """Samples uniform batches; batch k is a function of the run's seed and k.
 
     Parameters
     ----------
-    load : gives the rows, in time order, and a digest of them; a run goes on with the same ones only.
-        Called by `load()`, or by the first batch: to play a policy needs no dataset, only
-        `normalizer`, which has the moments that observations are standardised by
+    load : returns the rows, in time order, and their digest; a resumed run needs the same digest. `load()` or
+        the first batch calls it: playing a policy needs no dataset, only `normalizer`, which holds the
+        moments that standardise observations
     batch_size : rows of a batch, B
     streams : of the run
-    preparation : what is done to the rows
+    preparation : how rows are changed before they are learned from
     """
 
     resume_grade = "exact"
-    stored_bytes = 0  # the dataset stays where it is
+    stored_bytes = 0  # a checkpoint has no rows of the dataset
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class DatasetSource:
         preparation: Preparation = NO_PREPARATION,
     ) -> None:
         self._preparation = preparation
-        self._reward_scale, self._standardizes_obs = 1.0, False  # as the dataset says
+        self._reward_scale, self._standardizes_obs = 1.0, False  # set once the dataset is loaded
         self.batches = 0  # drawn so far
         self.normalizer = FixedNormalizer()
         self._load_dataset = load
@@ -57,10 +57,10 @@ class DatasetSource:
         self._batch_size = batch_size
         self._streams = streams
         self._block = -1
-        self._rows: dict[str, Any] = {}  # as they were drawn
+        self._rows: dict[str, Any] = {}  # the block as drawn, before preparation
 
     def load(self) -> OfflineDatasetBuffer | DatasetOnDisk:
-        """The dataset; `CheckpointError` if the run that goes on learned from another one."""
+        """Return the dataset; `CheckpointError` if a resumed run learned from another one."""
         if self._dataset is None:
             loaded = self._load_dataset()
             _require_same_digest(self._digest, loaded.digest)
@@ -69,7 +69,7 @@ class DatasetSource:
         return self._dataset
 
     def _use_dataset(self, loaded: LoadedDataset) -> None:
-        """Take what is needed of a dataset beside its rows."""
+        """Set the reward factor and the moments of observations from a loaded dataset."""
         dataset, factor = loaded.dataset, self._preparation.reward_factor
         self._reward_scale = reward_factor(loaded.columns) if factor is None else factor
         stats = dataset.stats()
@@ -85,17 +85,17 @@ class DatasetSource:
             self._set_moments(stats["obs_mean"], stats["obs_std"] + STD_EPSILON)
 
     def _set_moments(self, mean: Any, std: Any) -> None:
-        """Standardise by the dataset's moments, unless the run has some: it may have begun with others."""
+        """Standardise by the dataset's moments unless some are set already, by a resume or a warm start."""
         if self.normalizer.moments is None:
             self.normalizer.set_moments(mean, std)
 
     @property
     def digest(self) -> str | None:
-        """Of the dataset that the run learns from; None where none was read yet."""
+        """The digest of the dataset that the run learns from; None before one is read."""
         return self._digest
 
     def adopt_moments(self, moments: FixedNormalizer) -> None:
-        """Standardise by the moments of a run whose policy goes on here; `ConfigError` where that differs."""
+        """Standardise by the moments of the policy's earlier run; `ConfigError` if they conflict."""
         other_moments, own_moments = moments.moments, self.normalizer.moments
         if other_moments is None:
             if own_moments is not None:
@@ -114,7 +114,7 @@ class DatasetSource:
             )
 
     def next(self, clock: Clock) -> tuple[Transitions, Progress]:
-        """The next batches, as many as the run has left at most; no step of an environment."""
+        """Return the next batches, at most as many as the run has left; no environment is stepped."""
         block, first = divmod(self.batches, BATCHES_PER_BLOCK)
         if block != self._block:
             key = self._streams.key("dataset", block)
@@ -126,12 +126,12 @@ class DatasetSource:
         return self._transitions(slice(first, last)), Progress()
 
     def feedback(self, update: Update) -> None:
-        """A dataset learns nothing."""
+        """Ignore the update: a dataset has no priorities."""
 
     def save(self, store: Store) -> dict[str, Any]:
-        """How many batches were drawn, of which dataset, and what it was prepared by.
+        """Return the number of drawn batches, the digest and the moments; also the action bounds, if any.
 
-        That is the moments it standardises by, and the bounds that [-1, 1] stood for.
+        The bounds are those that [-1, 1] stands for.
         """
         bounds = self._preparation.actions
         ends = {} if bounds is None else {"act_low": bounds.low, "act_high": bounds.high}
@@ -139,28 +139,28 @@ class DatasetSource:
         return {"batches": self.batches, "digest": self._digest, **moments, **ends}
 
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
-        """Continue from what `save` returned, with the same dataset."""
+        """Continue from the state that `save` returned, with the same dataset."""
         if int(state["batches"]) < 0:
             raise CheckpointError(f"{state['batches']} batches were drawn, expected 0 or more")
         if self._dataset is None:
             self._digest = state["digest"]
         else:
             _require_same_digest(state["digest"], self._digest)
-        if self._preparation.actions is not None and "act_low" in state:  # not of earlier versions
+        if self._preparation.actions is not None and "act_low" in state:  # absent in earlier versions
             self._preparation.actions.require_bounds(state["act_low"], state["act_high"])
         self.normalizer.restore(state)
         self.batches = int(state["batches"])
 
     def resume_warning(self, state: Mapping[str, Any]) -> str:
-        """Never one: another dataset is refused."""
+        """Return an empty string: `restore` and `load` refuse another dataset."""
         return ""
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
-        """The block of batches that the last ones are of, `[n, B, ...]`."""
+        """Return the block that the last batches come from, `[n, B, ...]`."""
         return self._rows
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
     def _transitions(self, at: slice) -> Transitions:
         rows = {name: column[at] for name, column in self._rows.items()}
@@ -175,12 +175,12 @@ class DatasetSource:
         )
 
     def _prepare_obs(self, rows: torch.Tensor) -> torch.Tensor:
-        """Rows of observations as they are learned from."""
+        """Prepare observation rows: images unchanged, numbers as float32 and, if configured, standardised."""
         if self._preparation.images:
             return rows
         if not self._standardizes_obs:
             return rows.float()
-        copied_rows = rows.numpy().astype(np.float32)  # the rows are drawn into again
+        copied_rows = rows.numpy().astype(np.float32)  # the next block is drawn into `rows`
         self.normalizer.apply(copied_rows)
         return torch.from_numpy(copied_rows)
 
@@ -190,7 +190,7 @@ class DatasetSource:
 
 
 def _flat(column: NDArray[Any]) -> torch.Tensor:
-    """Rows `[n, B, ...]` as policies see them, `[n, B, numbers]`; a copy only where they are not."""
+    """Reshape rows to `[n, B, numbers]`, the shape that policies expect; a view where possible."""
     return torch.from_numpy(column).flatten(2)
 
 

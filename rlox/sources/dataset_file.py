@@ -1,10 +1,10 @@
-"""Datasets on disk: a folder of `dataset.safetensors` and `dataset.json`, no pickle.
+"""Datasets on disk: a folder of `dataset.safetensors` and `dataset.json`, without pickle.
 
-Columns, one row a transition, in time order, episode after episode: `obs` and `next_obs` `[n, obs_dim]`
-float32, or uint8 with images in them, as policies see them before any normaliser, `actions` `[n]` int64
-(choices from 0) or `[n, act_dim]` float32 (of several parts choices, then numbers, int64 where all are
-choices: docs/actions.md), `rewards` `[n]` float32, `terminated` and `truncated` `[n]` bool. The document
-says where they come from and has the digest of the columns.
+Each column has one row per transition, in time order, episode after episode. `obs` and `next_obs` are `[n,
+obs_dim]` float32, or uint8 if they contain images, as policies see them before any normaliser. `actions` are
+`[n]` int64 (choices from 0) or `[n, act_dim]` float32; actions of several parts have choices first, then
+numbers, and are int64 if all are choices (docs/actions.md). `rewards` are `[n]` float32, `terminated` and
+`truncated` `[n]` bool. The document names the origin of the columns and has their digest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 DATA_FILE, DOCUMENT_FILE = "dataset.safetensors", "dataset.json"
 FORMAT = 1
-BYTES_PER_DRAW = 1 << 26  # bytes at a time, of a dataset in memory: a row with images has tens of thousands
+BYTES_PER_DRAW = 1 << 26  # most bytes of one draw in `columns_of`; a row with images has tens of thousands
 COLUMNS = {
     "obs": "float32 or uint8",
     "next_obs": "float32 or uint8",
@@ -48,7 +48,7 @@ COLUMNS = {
     "terminated": "bool",
     "truncated": "bool",
 }
-# What a document says as text, if it says it; the rest of what it says besides `scores` is only shown.
+# Entries of a document that are text, if present; other entries besides `scores` are only shown.
 TEXT_KEYS = (
     "env", "algo", "quality", "checkpoint", "spec", "observation_space", "action_space",
 )  # fmt: skip
@@ -56,14 +56,14 @@ TEXT_KEYS = (
 
 @dataclass(frozen=True)
 class Dataset:
-    """Columns, where they come from, and their digest."""
+    """Columns, their origin and their digest."""
 
-    columns: Mapping[str, Any]  # arrays, or of a dataset that is read as it is needed `FileColumn`s
+    columns: Mapping[str, Any]  # arrays, or `FileColumn`s of a dataset that stays on disk
     about: Mapping[str, Any]
     digest: str
 
     def buffer(self, seed: int = 0) -> OfflineDatasetBuffer | DatasetOnDisk:
-        """The rows, ready to be drawn from; where they are in their file they are read as they are drawn."""
+        """Return a buffer to sample from; columns on disk are read when they are sampled."""
         if isinstance(self.columns["obs"], FileColumn):
             return DatasetOnDisk(self.columns, seed)
         columns: dict[str, Any] = dict(self.columns)
@@ -71,9 +71,9 @@ class Dataset:
 
 
 def read_dataset(folder: Path, max_bytes: float = math.inf) -> Dataset:
-    """Read and check a dataset; the errors name the file, the column and what was expected.
+    """Read and check a dataset; errors name the file, the column and the expected form.
 
-    Observations and actions of one of more than `max_bytes` stay in their file.
+    If the dataset has more than `max_bytes`, observations and actions stay in their file.
     """
     about, path = read_document(folder), folder / DATA_FILE
     file_column_map = read_file_columns(path)
@@ -89,7 +89,7 @@ def read_dataset(folder: Path, max_bytes: float = math.inf) -> Dataset:
 
 
 def read_document(folder: Path) -> dict[str, Any]:
-    """What is written beside the rows of a dataset, which are not read."""
+    """Read the document of a dataset without reading its rows."""
     if not folder.exists():
         raise ConfigError(f"{folder} is not there, expected the folder of a dataset")
     if not (folder / DATA_FILE).is_file() or not (folder / DOCUMENT_FILE).is_file():
@@ -109,7 +109,7 @@ def read_document(folder: Path) -> dict[str, Any]:
 
 
 def require_metadata(metadata: Mapping[str, Any], label: str) -> None:
-    """Raise `CheckpointError` unless what is said beside the rows is of the types that are written."""
+    """Raise `CheckpointError` unless the document's entries have the types that rlox writes."""
     for key in TEXT_KEYS:
         if metadata.get(key) is not None and not _is_text(metadata[key]):
             raise CheckpointError(f"{label}: {key} is {_short_repr(metadata[key])}, expected text")
@@ -121,12 +121,12 @@ def require_metadata(metadata: Mapping[str, Any], label: str) -> None:
 
 
 def _is_text(value: Any) -> bool:
-    """Whether this is text that can be printed: JSON has lone surrogates, UTF-8 has not."""
+    """Whether this is printable text: JSON allows lone surrogates, UTF-8 does not."""
     return isinstance(value, str) and value == value.encode(errors="ignore").decode()
 
 
 def _is_score(value: Any) -> bool:
-    """Whether this is a number that a float can be, or nothing."""
+    """Whether this is None or a number that fits a float."""
     is_integer = isinstance(value, int) and value.bit_length() < sys.float_info.max_exp
     return is_integer or isinstance(value, float | None)
 
@@ -162,10 +162,10 @@ def require_columns(columns: Mapping[str, Column], label: str) -> None:
 
 
 def columns_of(dataset: OfflineDatasetBuffer) -> dict[str, NDArray[Any]]:
-    """The columns of a dataset in memory, as its batches have them, with the moments it standardises by.
+    """Return the columns of a dataset in memory, with its moments if it standardises observations.
 
-    A dataset gives no rows but drawn ones, so rows are drawn until each has been seen: about ln n + 1
-    times as many as there are. The result does not depend on the draws.
+    A dataset only gives sampled rows, so rows are drawn until each was seen: about ln n + 1 times as many as
+    there are. The result does not depend on the draws.
     """
     n, draw, batch = len(dataset), 0, dataset.sample(1, 0)
     size = max(1, min(4 * n, BYTES_PER_DRAW // sum(column.nbytes for column in batch.values())))
@@ -188,7 +188,7 @@ def columns_of(dataset: OfflineDatasetBuffer) -> dict[str, NDArray[Any]]:
 
 
 def digest_of(columns: Mapping[str, Column]) -> str:
-    """BLAKE2b of names, types, shapes and bytes."""
+    """Return the BLAKE2b digest of names, types, shapes and bytes."""
     digest = hashlib.blake2b(digest_size=16)
     for name in sorted(columns):
         column = columns[name]

@@ -1,4 +1,4 @@
-"""The folder of a dataset, written beside what is there and put in its place when it is whole."""
+"""Write a dataset folder: new files go to a temporary folder and replace the old ones when complete."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from rlox.sources.dataset_file import DATA_FILE, DOCUMENT_FILE
 
 __all__ = ["other_files", "replace_dataset"]
 
-PARTIAL_PREFIX = ".parts-"  # of a dataset that is being written; a process that was killed leaves them
+PARTIAL_PREFIX = ".parts-"  # of the temporary folder; a killed process leaves it behind
 
 
 def other_files(folder: Path) -> set[str]:
-    """What is in `folder` beside a dataset and what an unfinished one left."""
+    """Return the names in `folder` besides a dataset's files and leftovers of an unfinished write."""
     names = {path.name for path in folder.iterdir()} - {DATA_FILE, DOCUMENT_FILE}
     return {name for name in names if not name.startswith(PARTIAL_PREFIX)}
 
 
 @contextmanager
 def replace_dataset(folder: Path) -> Iterator[Path]:
-    """A folder to write both files of a dataset into, forced to the device.
+    """Yield a folder for both files of a dataset; the block must sync them to disk.
 
-    Behind the block they are put in the place of those in `folder`. Where the block fails the dataset that is
-    there stays as it is; half a dataset is none, so in between there is no document.
+    After the block they replace the files in `folder`. If the block fails, the old dataset stays unchanged.
+    The document is removed first and written last, so an interrupted replacement never looks complete.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(f"{PARTIAL_PREFIX}*"):

@@ -19,15 +19,15 @@ WIDE_COLUMNS = ("obs", "next_obs", "actions")
 
 
 class DatasetOnDisk:
-    """What `OfflineDatasetBuffer` gives of the same rows, read from their file as they are drawn.
+    """Samples the same rows as `OfflineDatasetBuffer`, but reads them from their file when sampled.
 
-    Rewards and flags are in memory: about 40 bytes a transition. Which rows are drawn is a buffer's to say,
-    of rows that have their number in place of an observation.
+    Rewards and flags stay in memory: about 40 bytes a transition. An in-memory buffer with row numbers in
+    place of observations decides which rows are drawn.
 
     Parameters
     ----------
-    columns : as `read_dataset` has them; `obs`, `next_obs` and `actions` are `FileColumn`s
-    seed : draws without a seed of their own come from it
+    columns : as `read_dataset` returns them; `obs`, `next_obs` and `actions` are `FileColumn`s
+    seed : for draws without a seed of their own
     """
 
     normalized = False
@@ -50,7 +50,7 @@ class DatasetOnDisk:
         return len(self._rows)
 
     def stats(self) -> dict[str, Any]:
-        """As `OfflineDatasetBuffer.stats`."""
+        """Like `OfflineDatasetBuffer.stats`."""
         dims = {
             "obs_dim": _width(self._file_columns["obs"]),
             "act_dim": _width(self._file_columns["actions"]),
@@ -65,7 +65,7 @@ class DatasetOnDisk:
         n_batches: int | None = None,
         out: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """As `OfflineDatasetBuffer.sample`."""
+        """Like `OfflineDatasetBuffer.sample`."""
         sample = self._rows.sample(batch_size, seed, n_batches=n_batches)
         rows: NDArray[Any] = sample["indices"]
         result = sample if out is None else out
@@ -80,7 +80,7 @@ class DatasetOnDisk:
     def sample_trajectories(
         self, batch_size: int, seq_len: int, seed: int | None = None
     ) -> dict[str, NDArray[Any]]:
-        """As `OfflineDatasetBuffer.sample_trajectories`."""
+        """Like `OfflineDatasetBuffer.sample_trajectories`."""
         sample = self._rows.sample_trajectories(batch_size, seq_len, seed)
         mask = sample["mask"]
         rows = sample["obs"][..., 0][mask]
@@ -94,7 +94,7 @@ class DatasetOnDisk:
 
 
 def _row_shape(column: FileColumn) -> tuple[int, ...]:
-    """Of a row, as a buffer has it: a single number is a vector of one."""
+    """Return the shape of one row as a buffer has it: a single number is a vector of length 1."""
     return column.shape[1:] or (1,)
 
 
@@ -103,7 +103,7 @@ def _width(column: FileColumn) -> int:
 
 
 def _mean_and_std(name: str, column: FileColumn) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Mean and population deviation of each number, as the buffer sums them; None of whole numbers."""
+    """Return mean and population deviation of each number, summed like the buffer; None for integers."""
     if column.dtype.kind != "f":
         return None
 
@@ -113,7 +113,7 @@ def _mean_and_std(name: str, column: FileColumn) -> tuple[NDArray[Any], NDArray[
             raise_if_expired()
             _require_finite(name, part.start, rows)
             powers = (rows.astype(np.float64) - center) ** power
-            # one row after the other, whatever the blocks: the same bits as in memory
+            # row by row, so that the result equals the in-memory one bit for bit
             sums = np.add.accumulate(np.concatenate([sums, powers]), axis=0)[-1:]
         mean: NDArray[np.float64] = sums[0] / len(column)
         return mean

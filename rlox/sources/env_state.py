@@ -1,4 +1,4 @@
-"""Whose environments a saved state is of, and whether they go on in mid-episode."""
+"""Save and restore environments: which backend a saved state belongs to, whether episodes continue."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["env_identity", "restore_envs", "resume_warning"]
 
 
 def env_identity(env: VectorEnv) -> list[str]:
-    """Whose state is saved, and how much of it: another engine cannot use it."""
+    """Return the class and the resume grade of `env`; a state restores only where both are equal."""
     return [type(env).__name__, env.resume_grade]
 
 
 def resume_warning(env: VectorEnv, state: Mapping[str, Any]) -> str:
-    """Why the episodes under way in `state` do not go on in `env`; empty if they do."""
+    """Say why the unfinished episodes in `state` do not continue in `env`; empty if they do."""
     if state["engine"] != env_identity(env):
         return "environments start new episodes: they were saved by another backend"
     if env.resume_grade != "exact":
@@ -35,9 +35,9 @@ def restore_envs(
     tracker: EpisodeTracker,
     reward_normalizer: RewardNormalizer | None,
 ) -> bool:
-    """Put `env` where `state` has it, with the observations and the episodes so far; whether they go on.
+    """Restore `env`, its observations and its episode sums from `state`; return whether episodes continue.
 
-    Where they do not, new episodes begin: `obs` and `tracker` are left alone, running returns end.
+    If they do not, new episodes begin: `obs` and `tracker` stay unchanged, running returns become zero.
     """
     if state["engine"] == env_identity(env):
         env.restore(state["env"])

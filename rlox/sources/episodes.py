@@ -1,4 +1,4 @@
-"""True episode returns: what the environment paid, from reset to end, per episode."""
+"""True episode returns: raw environment rewards, summed from reset to end."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ __all__ = ["EpisodeTracker", "RecentEpisodes"]
 
 
 class EpisodeTracker:
-    """Adds up raw rewards and steps of the running episode of each environment."""
+    """Sums raw rewards and steps of the running episode of each environment."""
 
     def __init__(self, n_envs: int) -> None:
         self.returns = np.zeros(n_envs, np.float64)
         self.lengths = np.zeros(n_envs, np.int64)
-        self._n_lost = self._n_restarts = 0  # since they were last told
+        self._n_lost = self._n_restarts = 0  # since the last `progress()`
 
     def add(self, rewards: NDArray[np.float64]) -> None:
-        """One step of every environment, rewards `[n_envs]`."""
+        """Add one step of every environment, rewards `[n_envs]`."""
         self.returns += rewards
         self.lengths += 1
 
     def finish(
         self, index: NDArray[np.int64], env_steps: int, infos: Sequence[Mapping[str, Any]] = ()
     ) -> list[Episode]:
-        """Close the episodes of the environments `index`, which ended at `env_steps` with `infos`.
+        """Finish the episodes of the environments `index`, which ended at `env_steps` with `infos`.
 
-        One that ended for learning only, at the loss of a life, goes on to be counted. `EnvError` where
-        `is_success` of an info is no flag.
+        An episode that ended only for learning, because a life was lost, continues to be counted. `EnvError`
+        if `is_success` of an info is not a flag.
         """
         if any(info.get(LIFE_LOST) for info in infos):
             finished_indices = [k for k, info in enumerate(infos) if not info.get(LIFE_LOST)]
@@ -47,29 +47,29 @@ class EpisodeTracker:
         return episodes
 
     def drop_episodes(self, index: NDArray[np.int64], restarts: int) -> None:
-        """Forget the episodes of the environments `index`: nobody knows how they went on."""
+        """Drop the lost episodes of the environments `index`, after `restarts` failures."""
         self.returns[index] = 0.0
         self.lengths[index] = 0
         self._n_lost += len(index)
         self._n_restarts += restarts
 
     def reset(self) -> None:
-        """The episodes under way came to nothing."""
+        """Drop all running episodes without counting them as lost."""
         self.returns[:] = 0.0
         self.lengths[:] = 0
 
     def undo_step(self, index: NDArray[np.int64]) -> None:
-        """The last step of the environments `index` was none."""
+        """Do not count the last step of the environments `index`, which was an autoreset."""
         self.lengths[index] -= 1
 
     def progress(self, env_steps: int, episodes: Iterable[Episode]) -> Progress:
-        """That many steps and these episodes, with what was lost since the last call."""
+        """Return the progress with these steps and episodes, and the losses since the last call."""
         progress = Progress(env_steps, tuple(episodes), self._n_lost, self._n_restarts)
         self._n_lost = self._n_restarts = 0
         return progress
 
     def _make_episode(self, i: int, env_steps: int, info: Mapping[str, Any] | None) -> Episode:
-        """With the return of the environment itself where wrappers changed its rewards."""
+        """Make an episode, with the environment's own return where wrappers changed its rewards."""
         last_info = info or {}
         if last_info.get("is_success") is not None:
             try:
@@ -82,9 +82,9 @@ class EpisodeTracker:
         return Episode(env_steps, i, float(total), int(self.lengths[i]), info)
 
     def state(self) -> dict[str, Any]:
-        """The running sums."""
+        """Return the running sums."""
         state: dict[str, Any] = {"returns": self.returns.copy(), "lengths": self.lengths.copy()}
-        if self._n_restarts:  # in the middle of a training of several ticks
+        if self._n_restarts:  # a training of several ticks has not reported them yet
             state["untold"] = [self._n_lost, self._n_restarts]
         return state
 
@@ -96,10 +96,10 @@ class EpisodeTracker:
 
 
 class RecentEpisodes:
-    """Returns and lengths of the last 100 finished training episodes, and how many there were.
+    """Returns and lengths of the last 100 finished training episodes, and the count of all.
 
-    Also how many of the last 100 that said so (`Episode.is_success`) reached their goal, and how many were
-    lost in the run, by how many failures of their environments.
+    It also has the success rate of the last 100 episodes with `Episode.is_success`, and the counts of lost
+    episodes and environment failures of the run.
     """
 
     def __init__(self, window: int = 100) -> None:
@@ -109,13 +109,13 @@ class RecentEpisodes:
         self.count = self.n_lost = self.restarts = 0
 
     def add(self, progress: Progress) -> None:
-        """Take in what a batch brought."""
+        """Add the episodes and failures of a batch's progress."""
         self.extend(progress.episodes)
         self.n_lost += progress.lost_episodes
         self.restarts += progress.restarts
 
     def extend(self, episodes: Iterable[Episode]) -> None:
-        """Take in finished episodes, oldest first."""
+        """Add finished episodes, oldest first."""
         for episode in episodes:
             self._returns.append(episode.total_reward)
             self._lengths.append(episode.length)
@@ -126,7 +126,7 @@ class RecentEpisodes:
     @property
     def mean_return(self) -> float | None:
         """Mean undiscounted return of the window; `None` before the first episode ends."""
-        with np.errstate(over="ignore", invalid="ignore"):  # of returns that are not finite, or so large
+        with np.errstate(over="ignore", invalid="ignore"):  # for non-finite or very large returns
             return float(np.mean(self._returns)) if self._returns else None
 
     @property
@@ -136,16 +136,16 @@ class RecentEpisodes:
 
     @property
     def success_rate(self) -> float | None:
-        """Part of the window that reached its goal; `None` before the first episode that says so."""
+        """Success rate of the window; `None` before the first episode that reports success or failure."""
         return float(np.mean(self._successes)) if self._successes else None
 
     @property
     def failure_metrics(self) -> dict[str, int]:
-        """As rows of metrics have them; empty where no environment has failed."""
+        """Metrics of failures and lost episodes; empty if no environment has failed."""
         return {"env/restarts": self.restarts, "env/lost_episodes": self.n_lost} if self.restarts else {}
 
     def state(self) -> dict[str, Any]:
-        """The window and the counts."""
+        """Return the window and the counts."""
         return {
             "returns": list(self._returns),
             "lengths": list(self._lengths),
@@ -159,7 +159,7 @@ class RecentEpisodes:
         window = self._returns.maxlen
         self._returns = deque(map(float, state["returns"]), window)
         self._lengths = deque(map(int, state["lengths"]), window)
-        self._successes = deque(map(bool, state.get("successes", ())), window)  # none of before
+        self._successes = deque(map(bool, state.get("successes", ())), window)  # absent in earlier versions
         self.count = int(state["count"])
         self.restarts, self.n_lost = (
             int(state.get(name, 0)) for name in ("env/restarts", "env/lost_episodes")

@@ -1,6 +1,6 @@
-"""Columns that stay in their file and are read by position: nothing is mapped.
+"""Columns that stay in their file and are read by position, without memory mapping.
 
-A file that is cut short while it is mapped ends the process (SIGBUS); read by position it is an error.
+Truncating a memory-mapped file kills the process (SIGBUS); a positional read raises an error instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rlox.errors import CheckpointError, ShapeError
 
 __all__ = ["BYTES_PER_READ", "Column", "FileColumn", "first_rows_of", "iter_blocks", "read_file_columns"]
 
-BYTES_PER_READ = 8 << 20  # bytes that are read in one call, about
+BYTES_PER_READ = 8 << 20  # approximate bytes of one read
 
 # Types of safetensors that NumPy has.
 DTYPES = {f"{letter}{8 * size}": f"{letter.lower()}{size}" for letter in "IUF" for size in (1, 2, 4, 8)}
@@ -29,7 +29,7 @@ DTYPES["BOOL"] = "bool"
 
 
 class OpenFile:
-    """A file that is open for reading while something refers to it."""
+    """A file that stays open for reading while an object refers to it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class OpenFile:
         return os.fstat(self._fd).st_size
 
     def read_into(self, out: Any, offset: int) -> None:
-        """Fill `out` from byte `offset` on; `CheckpointError` where the file ends before that is done."""
+        """Fill `out` from byte `offset` on; `CheckpointError` if the file ends too early."""
         view = memoryview(out).cast("B")
         while len(view):
             n_read = os.preadv(self._fd, [view], offset)
@@ -51,16 +51,16 @@ class OpenFile:
             view, offset = view[n_read:], offset + n_read
 
     def read(self, n: int, offset: int) -> bytearray:
-        """`n` bytes from `offset` on."""
+        """Return `n` bytes from `offset` on."""
         data = bytearray(n)
         self.read_into(data, offset)
         return data
 
 
 class FileColumn:
-    """Rows `[n, ...]` of one type that lie in a file one after the other.
+    """Rows `[n, ...]` of one dtype, stored contiguously in a file.
 
-    Slices and `take` read; `np.asarray` reads all.
+    Slices and `take` read the rows they need; `np.asarray` reads all.
     """
 
     def __init__(self, file: OpenFile, offset: int, dtype: DTypeLike, shape: tuple[int, ...]) -> None:
@@ -70,7 +70,7 @@ class FileColumn:
 
     @property
     def ndim(self) -> int:
-        """Axes, that of the rows included."""
+        """Count of axes, the row axis included."""
         return len(self.shape)
 
     @property
@@ -91,11 +91,11 @@ class FileColumn:
         return out
 
     def head(self, n: int) -> FileColumn:
-        """The first `n` rows, which stay where they are."""
+        """Return the first `n` rows as a column of the same file; nothing is read."""
         return FileColumn(self._file, self._offset, self.dtype, (n, *self.shape[1:]))
 
     def take(self, rows: NDArray[Any], out: NDArray[Any]) -> None:
-        """Copy `rows` `[k]` into `out` `[k, ...]`; `ShapeError` for what has not that form."""
+        """Copy `rows` `[k]` into `out` `[k, ...]`; `ShapeError` unless its size, dtype and layout fit."""
         if out.dtype != self.dtype or not out.flags.c_contiguous or out.nbytes != len(rows) * self._row_bytes:
             raise ShapeError(
                 f"out is {out.dtype} of {out.shape}, expected contiguous {self.dtype} for {len(rows)} rows "
@@ -116,14 +116,14 @@ Column = NDArray[Any] | FileColumn
 
 
 def first_rows_of(column: Column, n: int) -> Column:
-    """The first `n` rows; none is copied."""
+    """Return the first `n` rows without a copy."""
     return column.head(n) if isinstance(column, FileColumn) else column[:n]
 
 
 def iter_blocks(*columns: Column, overlap: int = 0) -> Iterator[tuple[slice, tuple[NDArray[Any], ...]]]:
-    """Which rows, and those of each column, about `BYTES_PER_READ` bytes at a time.
+    """Yield blocks of about `BYTES_PER_READ` bytes: the slice of rows, and these rows of each column.
 
-    The rows of a block begin `overlap` before the end of the one before.
+    Each block begins `overlap` rows before the end of the previous one.
     """
     row = max(1, sum(column.nbytes for column in columns) // max(1, len(columns[0])))
     rows = max(1, BYTES_PER_READ // row)
@@ -133,10 +133,10 @@ def iter_blocks(*columns: Column, overlap: int = 0) -> Iterator[tuple[slice, tup
 
 
 def read_file_columns(path: Path) -> Mapping[str, FileColumn]:
-    """The columns of a safetensors file; `CheckpointError` for one that is none."""
+    """Return the columns of a safetensors file; `CheckpointError` if it is not one."""
     try:
         with safetensors.safe_open(path, framework="np"):
-            pass  # whether header and offsets are those of a whole file
+            pass  # checks that header and offsets fit the file
         file = OpenFile(path)
         size = int.from_bytes(file.read(8, 0), "little")
         header: dict[str, Any] = json.loads(file.read(size, 8))

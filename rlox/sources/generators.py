@@ -1,4 +1,4 @@
-"""Who writes completions to learn from: the model in this process, or a server that has its weights."""
+"""Generators of completions: the model in this process, or a server with a copy of its weights."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from rlox.llm.transformers_files import save_model
 
 __all__ = ["MAX_ROWS", "CompletionGenerator", "LocalGenerator", "ServerGenerator", "generate_in_batches"]
 
-MAX_ROWS = 512  # completions that are written side by side at most
+MAX_ROWS = 512  # most completions that are generated in parallel
 
 
 class CompletionGenerator(Protocol):
-    """Completions of prompts that have numbers in a run."""
+    """Generates completions of prompts that have numbers in a run."""
 
-    is_exact: bool  # whether they are a function of weights, seed and number alone
+    is_exact: bool  # whether completions depend only on weights, seed and number
 
     def __call__(
         self, prompts: list[Tensor], n: int, numbers: Sequence[int], updates: int
     ) -> GeneratedTokens:
-        """`n` of each prompt, those of a prompt one after the other, after so many updates of the run."""
+        """Generate `n` completions of each prompt, grouped by prompt, after `updates` updates of the run."""
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Release its resources."""
 
 
 class LocalGenerator:
-    """The model in this process; what is drawn for prompt k is a function of the seed and k."""
+    """The model in this process; the random numbers for prompt k are a function of the seed and k."""
 
     is_exact = True
 
@@ -48,7 +48,7 @@ class LocalGenerator:
     def __call__(
         self, prompts: list[Tensor], n: int, numbers: Sequence[int], updates: int
     ) -> GeneratedTokens:
-        """By the weights as they are."""
+        """Generate with the current weights."""
         max_new_tokens = self._sampling.max_new_tokens
         draws = [Stream(self._seed, "tokens", k).uniform(n * max_new_tokens) for k in numbers]
         uniforms = torch.from_numpy(np.stack(draws).reshape(-1, max_new_tokens))
@@ -56,14 +56,15 @@ class LocalGenerator:
         return generate_in_batches(self._model, rows, self._sampling, uniforms)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
 
 class ServerGenerator:
-    """A server, which is given the weights when its own are more than `staleness` updates old.
+    """A generation server, which gets new weights when its own are more than `staleness` updates old.
 
-    They go by a folder that both see. What it says of its tokens is compared with the model each time.
-    `owns_server`: the server's connections are closed with this.
+    Weights are transferred through a folder that both processes can read. The server's log-probabilities are
+    compared with the model's after each call with current weights. With `owns_server`, `close` also closes
+    the server's connections.
     """
 
     is_exact = False
@@ -79,18 +80,18 @@ class ServerGenerator:
     ) -> None:
         self._server, self._model, self._sampling, self._seed = server, model, sampling, seed
         self._staleness, self._owns_server = staleness, owns_server
-        self._folder: tempfile.TemporaryDirectory[str] | None = None  # where weights go by
+        self._folder: tempfile.TemporaryDirectory[str] | None = None  # for the transfer of weights
 
     def __call__(
         self, prompts: list[Tensor], n: int, numbers: Sequence[int], updates: int
     ) -> GeneratedTokens:
-        """By weights that are new enough."""
+        """Generate with weights that are at most `staleness` updates old."""
         server_version = self._server.version if self._server.weights_owner is self else None
         if server_version is None or not 0 <= updates - server_version <= self._staleness:
             self._sync(updates, prompts[0])
         seeds = [int(Stream(self._seed, "tokens", k).uniform(1)[0] * 2**31) for k in numbers]
         generated_tokens = self._server.generate(prompts, n, self._sampling, seeds)
-        if self._server.version == updates:  # another run may have given it others meanwhile
+        if self._server.version == updates:  # another run may have loaded its weights meanwhile
             self._server.compare(self._model, prompts[:1] * n, generated_tokens, self._sampling)
         return generated_tokens
 
@@ -105,7 +106,7 @@ class ServerGenerator:
                 shutil.rmtree(old_folder)
 
     def close(self) -> None:
-        """Remove the weights; close what was opened here."""
+        """Remove the weights folder; close the server if it is owned."""
         if self._folder is not None:
             self._folder.cleanup()
         if self._owns_server:
@@ -115,7 +116,7 @@ class ServerGenerator:
 def generate_in_batches(
     model: TextModel, prompts: list[Tensor], sampling: Sampling, uniforms: Tensor | None
 ) -> GeneratedTokens:
-    """As `generate_completions`, so many side by side that memory holds their caches; on the CPU."""
+    """Like `generate_completions`, in batches whose caches fit into memory; results are on the CPU."""
     parts = []
     for at in range(0, len(prompts), MAX_ROWS):
         device_prompts = [prompt.to(model.device) for prompt in prompts[at : at + MAX_ROWS]]
@@ -125,7 +126,7 @@ def generate_in_batches(
 
 
 def _concat_completions(parts: list[GeneratedTokens], pad: int) -> GeneratedTokens:
-    """All rows, as wide as the widest."""
+    """Concatenate all rows, padded to the widest."""
     width = max(part.tokens.shape[1] for part in parts)
 
     def pad_to_width(tensor: Tensor, value: float) -> Tensor:

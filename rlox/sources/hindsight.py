@@ -1,4 +1,4 @@
-"""Hindsight for environments with goals (Andrychowicz et al. 2017): what was reached was meant."""
+"""Hindsight experience replay (Andrychowicz et al. 2017): replays transitions with goals reached later."""
 
 from __future__ import annotations
 
@@ -20,34 +20,33 @@ from rlox.masked_arrays import MASKED_MESSAGE, is_masked
 
 __all__ = ["MAX_COMPARED", "HindsightRelabeler"]
 
-MAX_COMPARED = 1000  # transitions of a run whose reward is compared with that of their own goal
-REWARD_TOLERANCE = 1e-3  # of goals to float32, in a reward
+MAX_COMPARED = 1000  # transitions of a run whose reward is checked against `compute_reward`
+REWARD_TOLERANCE = 1e-3  # effect on a reward of rounding goals to float32
 GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
 
 
 @dataclass(frozen=True)
 class HindsightRelabeler:
-    """Observations as parts, and draws of which some have another goal.
+    """Splits observations into parts and samples batches in which some transitions have another goal.
 
-    `env`, or its outermost wrapper that has it, is asked for `compute_reward(achieved_goal, desired_goal,
-    info)`, goals `[m, ...]` in the form that their space has them, and where there is one for
-    `compute_terminated` with the same arguments, `info` empty: both as in Gymnasium-Robotics. A rule that
-    gives one answer for many goals is asked for each of them. Rewards are finite numbers, ends are bools or
-    0 and 1.
+    `env`, or its outermost wrapper with that method, supplies `compute_reward(achieved_goal, desired_goal,
+    info)` and optionally `compute_terminated` with the same arguments, both as in Gymnasium-Robotics. Goals
+    are `[m, ...]` in the form of their space; `info` is empty. A method that returns one value for many goals
+    is called for each goal. Rewards are finite numbers, terminations are bools or 0 and 1.
     """
 
     env: gym.Env[Any, Any]
     codec: PartsCodec
     config: HindsightConfig
-    name: str  # of the environment, for errors
-    compute_rewards: Callable[[NDArray[Any], NDArray[Any], Any], NDArray[np.float32]]  # of goals in rows
-    compute_terminated: Callable[..., Any] | None  # the rule, where there is one
+    name: str  # of the environment, for error messages
+    compute_rewards: Callable[[NDArray[Any], NDArray[Any], Any], NDArray[np.float32]]  # for goals in rows
+    compute_terminated: Callable[..., Any] | None  # the environment's method, if any
 
     @classmethod
     def of(
         cls, env: gym.Env[Any, Any], codec: ObservationCodec, strategy: str, k: int, name: str
     ) -> HindsightRelabeler:
-        """Of an environment, or the error that says what it lacks."""
+        """Make the relabeler of an environment; the errors say what the environment lacks."""
         missing_parts = [part for part in GOAL_KEYS if part not in codec.parts]
         if missing_parts or not isinstance(codec, PartsCodec):
             raise UnsupportedSpaceError(
@@ -84,12 +83,12 @@ class HindsightRelabeler:
         return {name: (part.dtype.name, (part.dim,)) for name, part in self.codec.codecs.items()}
 
     def split(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-        """Columns of rows `[n, obs_dim]` with observations as parts."""
+        """Split observations in columns of rows `[n, obs_dim]` into parts."""
         split = {name: self.codec.split(columns[name]) for name in ("obs", "next_obs")}
         return {**columns, **split}
 
     def require_consistent_rewards(self, columns: Mapping[str, NDArray[Any]]) -> None:
-        """`EnvError` where rows `[n, obs_dim]` were not paid what `compute_reward` gives for their goal."""
+        """Raise `EnvError` if rewards of rows `[n, obs_dim]` differ from `compute_reward` for their goals."""
         next_obs, rewards = self.codec.split(columns["next_obs"]), columns["rewards"]
         expected = self.compute_rewards(next_obs["achieved_goal"], next_obs["desired_goal"], None)
         mismatched = np.flatnonzero(
@@ -105,11 +104,11 @@ class HindsightRelabeler:
             )
 
     def sample(self, buffer: ReplayBuffer, batch_size: int, count: int, gamma: float) -> dict[str, Any]:
-        """`count` batches with rows `[count, B, obs_dim]`; rewards and ends are those of the goals.
+        """Sample `count` batches with rows `[count, B, obs_dim]`; rewards and terminations fit the goals.
 
-        A row that keeps its goal keeps its end. One with another goal ends where `compute_terminated`
-        says so, or where it ended without being at its own goal: a fall is one for every goal. Without
-        that rule its end stays as well, whatever it was for, as in Stable-Baselines3.
+        A row that keeps its goal keeps its termination. A row with another goal terminates if
+        `compute_terminated` says so, or if it terminated without reaching its own goal, since a fall ends the
+        episode for every goal. Without that method every row keeps its termination, as in Stable-Baselines3.
         """
         sample = buffer.sample(batch_size, n_batches=count, her=self.config)
         terminated = self._terminated(buffer, sample)
@@ -119,7 +118,7 @@ class HindsightRelabeler:
         return sample
 
     def _terminated(self, buffer: ReplayBuffer, sample: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Whether the state that a step reached ends the episode for the goal that is pursued."""
+        """Whether each reached state terminates the episode for its (perhaps replaced) goal."""
         stored_flags: NDArray[np.bool_] = sample["terminated"]
         compute_terminated = self.compute_terminated
         if compute_terminated is None:
@@ -132,7 +131,7 @@ class HindsightRelabeler:
             stored_flags.ravel().copy(),
             self._is_goal_terminal(compute_terminated, achieved, desired),
         )
-        undecided_rows = np.flatnonzero(terminated | reaches_goal)  # the others end for no goal
+        undecided_rows = np.flatnonzero(terminated | reaches_goal)  # the others terminate for no goal
         if len(undecided_rows):
             stored_undecided, reaches_goal, achieved = (
                 terminated[undecided_rows],
@@ -151,7 +150,7 @@ class HindsightRelabeler:
     def _is_goal_terminal(
         self, compute_terminated: Callable[..., Any], achieved: NDArray[Any], desired: NDArray[Any]
     ) -> NDArray[np.bool_]:
-        """What the environment's rule says of goals in rows `[m, dim]`: `[m]`."""
+        """Return `compute_terminated` for goals in rows `[m, dim]`, as `[m]`."""
         label, codec = f"{self.name}: compute_terminated", self.codec.codecs["desired_goal"]
         goals = (_to_env_goals(codec, rows) for rows in (achieved, desired))
         flags = _call_rule_per_goal(label, "bool", compute_terminated, *goals)
@@ -166,7 +165,7 @@ class HindsightRelabeler:
 
 
 def _find_rule(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
-    """The method of that name, of the outermost wrapper that has it, or of the environment."""
+    """Return that method of the outermost wrapper that has it, or of the environment."""
     try:
         attribute = env.get_wrapper_attr(name)
     except AttributeError:
@@ -175,12 +174,12 @@ def _find_rule(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
 
 
 def _goal_format(codec: ObservationCodec) -> Any:
-    """What goals have to share, so that one can take the other's place."""
+    """Return what two goal spaces must share so that one goal can replace the other."""
     return (type(codec), codec.shape) if isinstance(codec.space, spaces.Box) else codec.space
 
 
 def _to_env_goals(codec: ObservationCodec, rows: NDArray[Any]) -> NDArray[Any]:
-    """Goals in rows `[m, dim]` as their space has them, `[m, ...]`: an integer is one, not one-hot.
+    """Convert goals in rows `[m, dim]` to the form of their space, `[m, ...]`: integers are not one-hot.
 
     Floating-point numbers stay float32, as they are stored.
     """
@@ -196,7 +195,7 @@ def _to_env_goals(codec: ObservationCodec, rows: NDArray[Any]) -> NDArray[Any]:
 def _compute_rewards(
     label: str, rule: Callable[..., Any], achieved: NDArray[Any], desired: NDArray[Any]
 ) -> NDArray[np.float32]:
-    """What a rule pays for goals `[m, ...]`: `[m]`, finite."""
+    """Return the rewards `[m]` of goals `[m, ...]`, all finite."""
     raw_rewards = _call_rule_per_goal(label, "number", rule, achieved, desired)
     with np.errstate(over="ignore"):
         rewards = raw_rewards.astype(np.float32)
@@ -212,10 +211,10 @@ def _compute_rewards(
 def _call_rule_per_goal(
     label: str, expected: str, rule: Callable[..., Any], achieved: NDArray[Any], desired: NDArray[Any]
 ) -> NDArray[Any]:
-    """A real number `[m]` for each of the goals `[m, ...]`; else `EnvError` with what is `expected`."""
-    # copies: the rule may write into them, and the goals are learned from
+    """Return one real number for each of the goals `[m, ...]`, as `[m]`, else `EnvError`."""
+    # copies: the method may write into them, and the goals are part of the batch
     results, n_goals = _call_rule(label, rule, achieved.copy(), desired.copy()), len(desired)
-    if results.size == 1 < n_goals:  # it judges one goal at a time, as `GoalEnv` declares it
+    if results.size == 1 < n_goals:  # it takes one goal at a time, as `GoalEnv` declares it
         pairs = zip(achieved.copy(), desired.copy(), strict=True)
         results = np.array([_as_scalar(label, expected, _call_rule(label, rule, *goals)) for goals in pairs])
     if results.size != n_goals or results.dtype.kind not in NUMERIC_KINDS:
@@ -227,14 +226,14 @@ def _call_rule_per_goal(
 
 
 def _as_scalar(label: str, expected: str, result: NDArray[Any]) -> Any:
-    """The number that a rule answered for one goal."""
+    """Return the number that the method returned for one goal."""
     if result.size != 1 or result.dtype.kind not in NUMERIC_KINDS:
         raise EnvError(f"{label} returned {result.tolist()!r} for a goal, expected a {expected}")
     return result.item()
 
 
 def _call_rule(label: str, rule: Callable[..., Any], *goals: NDArray[Any]) -> NDArray[Any]:
-    """What a rule says of its goals, as an array."""
+    """Call the method with goals and an empty info; return the result as an array."""
     try:
         result = rule(*goals, {})
     except (Exception, SystemExit) as error:
@@ -243,5 +242,5 @@ def _call_rule(label: str, rule: Callable[..., Any], *goals: NDArray[Any]) -> ND
         raise EnvError(f"{label} returned a masked array: {MASKED_MESSAGE}")
     try:
         return np.asarray(result)
-    except (ValueError, TypeError, RuntimeError) as error:  # of unequal lengths, of a tensor
+    except (ValueError, TypeError, RuntimeError) as error:  # unequal lengths, or a tensor
         raise EnvError(f"{label} returned what is no array: {one_line_message(error)}") from error

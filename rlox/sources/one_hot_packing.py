@@ -1,4 +1,4 @@
-"""Observations as a replay buffer keeps them: an integer in place of its one-hot columns."""
+"""Compact observations in a replay buffer: one integer in place of its one-hot columns."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from rlox.envs.spaces import FLOAT, ObservationCodec
 
 __all__ = ["OneHotPacking"]
 
-MAX_VALUES = 1 << 24  # float32 holds the whole numbers below exactly
+MAX_VALUES = 1 << 24  # float32 represents smaller integers exactly
 
 
 @dataclass(frozen=True)
 class OneHotPacking:
-    """Rows in which each integer of an observation is one float32, counted from 0, behind the other numbers.
+    """Rows in which each integer of an observation is one float32, counted from 0, after the other numbers.
 
-    Images and a mask of actions follow as they are. `unpack(pack(rows))` gives the same bytes.
+    Images and an action mask follow unchanged. `unpack(pack(rows))` gives the same bytes.
     """
 
     codec: ObservationCodec
-    kept_columns: NDArray[np.int64]  # columns, in a row's numbers, that are kept as they are
+    kept_columns: NDArray[np.int64]  # columns, in a row's numbers, that stay unchanged
     one_hot_columns: NDArray[np.int64]  # the one-hot columns
     first_columns: NDArray[np.int64]  # the first column of each integer
     offsets: NDArray[np.int64]  # how many of `one_hot_columns` precede it
 
     @classmethod
     def of(cls, codec: ObservationCodec) -> OneHotPacking | None:
-        """The packing for the rows of `codec`; `None` where no row becomes shorter."""
+        """Return the packing for rows of `codec`; `None` if no row becomes shorter."""
         integers = [(first, n) for first, n in codec.one_hot_columns if 1 < n <= MAX_VALUES]
         if not integers:
             return None
@@ -41,7 +41,7 @@ class OneHotPacking:
 
     @property
     def numeric_dim(self) -> int:
-        """How many numbers a packed row has."""
+        """The count of numbers in a packed row."""
         return len(self.kept_columns) + len(self.first_columns)
 
     @property
@@ -51,15 +51,15 @@ class OneHotPacking:
 
     @property
     def row_bytes(self) -> int:
-        """Memory of a packed row."""
+        """Bytes of a packed row."""
         return self.dim * self.codec.dtype.itemsize
 
     def pack(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Rows `[..., codec.dim]` as packed rows `[..., dim]`, a new array."""
+        """Pack rows `[..., codec.dim]` into a new array `[..., dim]`."""
         packed = np.zeros((*rows.shape[:-1], self.dim), self.codec.dtype)
         numbers, packed_numbers = self.codec.numeric_view(rows), self._numeric_view(packed)
         one_hot = numbers[..., self.one_hot_columns]
-        # one column of each integer is not 0, so that they come in the order of the integers
+        # exactly one column of each integer is not 0, so the results are in the order of the integers
         places = np.nonzero(one_hot.reshape(-1, len(self.one_hot_columns)))[1]
         packed_numbers[..., : len(self.kept_columns)] = numbers[..., self.kept_columns]
         packed_numbers[..., len(self.kept_columns) :] = (
@@ -71,7 +71,7 @@ class OneHotPacking:
         return packed
 
     def unpack(self, packed: NDArray[Any], rows: NDArray[Any]) -> None:
-        """Write packed rows `[..., dim]` as rows `[..., codec.dim]`."""
+        """Unpack `packed` `[..., dim]` into `rows` `[..., codec.dim]`."""
         rows[...] = 0
         packed_numbers, numbers = self._numeric_view(packed), self.codec.numeric_view(rows)
         numbers[..., self.kept_columns] = packed_numbers[..., : len(self.kept_columns)]
@@ -83,10 +83,10 @@ class OneHotPacking:
 
     @property
     def _columns_per_number(self) -> int:
-        """Columns of a number: the bytes of one, where there are images."""
+        """Columns of one number: its bytes if rows contain images, else 1."""
         return FLOAT.itemsize if self.codec.images else 1
 
     def _numeric_view(self, packed: NDArray[Any]) -> NDArray[np.float32]:
-        """A view of the numbers in packed rows."""
+        """Return a view of the numbers in packed rows."""
         numbers: NDArray[np.float32] = packed[..., : self._columns_per_number * self.numeric_dim].view(FLOAT)
         return numbers

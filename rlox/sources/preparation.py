@@ -1,4 +1,4 @@
-"""How the rows of a dataset come to a learner: what is done to observations, actions and rewards."""
+"""How rows of a dataset are prepared for a learner: observations, actions and rewards."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rlox.sources.dataset_on_disk import DatasetOnDisk
 
 __all__ = ["NO_PREPARATION", "LoadedDataset", "Preparation", "are_equal", "complete_returns", "reward_factor"]
 
-STD_EPSILON = 1e-3  # beside the deviation of an observation (Fujimoto & Gu 2021, eq. 6)
-RETURN_TOLERANCE = 1e-9  # of the largest return: what sums in another order differ by is no width
-RETURN_RANGE = 1000.0  # between the lowest and the highest return (Kostrikov et al. 2022)
+STD_EPSILON = 1e-3  # added to the deviation of observations (Fujimoto & Gu 2021, eq. 6)
+RETURN_TOLERANCE = 1e-9  # of the largest return: summing in another order changes returns by less
+RETURN_RANGE = 1000.0  # scaled difference of highest and lowest return (Kostrikov et al. 2022)
 
 
 class LoadedDataset(NamedTuple):
@@ -31,16 +31,16 @@ class LoadedDataset(NamedTuple):
 
 @dataclass(frozen=True)
 class Preparation:
-    """What a learner is given of a row.
+    """How rows are changed before they are learned from.
 
     Parameters
     ----------
     gamma : discount of one step
-    images : whether observations are rows of bytes; else they are numbers
+    images : whether observations are rows of bytes instead of numbers
     normalize : standardise observations by the dataset's mean and deviation + 1e-3, unless the dataset
-        does so by itself
-    reward_factor : what rewards are multiplied by; None: 1000 / (highest - lowest return)
-    actions : of policies that act in [-1, 1]: the bounds that this stands for
+        standardises them itself
+    reward_factor : multiplies rewards; None: 1000 / (highest - lowest return)
+    actions : for policies that act in [-1, 1]: the bounds that this range stands for
     """
 
     gamma: float = 1.0
@@ -54,9 +54,9 @@ NO_PREPARATION = Preparation()
 
 
 def complete_returns(columns: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Undiscounted returns of the complete episodes, in their order.
+    """Return the undiscounted returns of the complete episodes, in order.
 
-    Each is the sum of its own rewards: equal episodes have equal returns, whatever is before them.
+    Each return sums only its own rewards, so equal episodes have equal returns wherever they are.
     """
     end_rows = np.flatnonzero(columns["terminated"] | columns["truncated"]) + 1
     if not end_rows.size:
@@ -66,7 +66,7 @@ def complete_returns(columns: Mapping[str, Any]) -> NDArray[np.float64]:
 
 
 def reward_factor(columns: Mapping[str, Any]) -> float:
-    """1000 / (highest - lowest return) of the complete episodes; `ConfigError` if they have one return."""
+    """Return 1000 / (highest - lowest return) of complete episodes; `ConfigError` if all are equal."""
     returns = complete_returns(columns)
     if are_equal(returns):
         raise ConfigError(
@@ -77,5 +77,5 @@ def reward_factor(columns: Mapping[str, Any]) -> float:
 
 
 def are_equal(returns: NDArray[np.float64]) -> bool:
-    """Whether no two of them differ by more than what sums in another order do."""
+    """Whether all returns are equal up to rounding: summing in another order may change them."""
     return not (len(returns) and float(np.ptp(returns)) > RETURN_TOLERANCE * float(np.abs(returns).max()))

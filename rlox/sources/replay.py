@@ -1,4 +1,4 @@
-"""The source of off-policy learning: the learner explores, and learns from what a buffer holds."""
+"""The source of off-policy learning: steps environments, stores transitions, samples batches."""
 
 from __future__ import annotations
 
@@ -25,48 +25,48 @@ from rlox.types import Clock, Episode, FusedUpdate, Progress, Transitions, Updat
 
 __all__ = ["ExplorationPolicy", "ReplaySource", "UpdateSchedule"]
 
-# Environment steps between two ticks at most, so that hooks and signals are served while warming up.
+# Most environment steps of one tick, so that hooks and signals are served during warm-up.
 MAX_TICK_STEPS = 4096
-MAX_TICK_ROWS = 256  # steps of every environment in them
-# Batches drawn in one call at most; a longer training takes several ticks.
+MAX_TICK_ROWS = 256  # most steps of each environment in one tick
+# Most batches drawn in one call; a longer training takes several ticks.
 MAX_TICK_BATCHES = 64
 
 
 class ExplorationPolicy(Protocol):
     """How a learner explores.
 
-    Its randomness is a function of the step number, so that no generator has to be saved.
+    Its randomness is a function of the step number, so no generator is saved.
     """
 
     def random_actions(self, step: int, obs: NDArray[Any]) -> NDArray[Any]:
-        """Actions `[N]` or `[N, act_dim]` that no policy chose, of step number `step`.
+        """Return random actions `[N]` or `[N, act_dim]` for step number `step`, without the policy.
 
-        Of `obs` `[N, obs_dim]` it may look at what is allowed (`rlox.envs.masks`).
+        It may read only the action masks in `obs` `[N, obs_dim]` (`rlox.envs.masks`).
         """
 
     def act(self, obs: NDArray[Any], step: int, elapsed: float) -> NDArray[Any]:
-        """Exploring actions for `obs` `[N, obs_dim]`; `elapsed` is the part of the run that is over.
+        """Return exploring actions for `obs` `[N, obs_dim]`; `elapsed` is the finished fraction of the run.
 
-        Called in inference mode, with the policy of the source in evaluation mode.
+        Called in inference mode, with the source's policy in evaluation mode.
         """
 
 
 @dataclass(frozen=True)
 class UpdateSchedule:
-    """When to learn, in environment steps of all copies together."""
+    """When to learn; steps are counted over all environments together."""
 
-    learning_starts: int  # until then nothing is learned; actions are random but for `skip_random_warmup`
-    train_freq: int  # from one training to the next
-    batches_due: Callable[[int, int], int]  # batches for the steps from (excluded) to (included)
+    learning_starts: int  # no learning before; actions are random, unless `skip_random_warmup`
+    train_freq: int  # steps between two trainings
+    batches_due: Callable[[int, int], int]  # batches for the steps in (from, to]
 
 
 class ReplaySource:
-    """Steps environments, keeps every transition, and draws what is due to be learned.
+    """Steps environments, stores every transition and samples the batches that are due.
 
-    A tick is a stretch of steps with the batches that became due, or without any while warming up.
-    A training of many batches takes several ticks; the steps are counted with the last of them.
-    Stored are the actions of the policy; where they are not yet the environment's, `action_codec` makes
-    those of them. Each stretch of steps is taken in a block of `acting_context`.
+    A tick collects steps and returns the batches that became due, or none during warm-up. A training of many
+    batches takes several ticks; its last tick reports the steps. The buffer stores the policy's actions;
+    `action_codec`, if given, turns them into environment actions. All steps of a tick run inside one
+    `acting_context` block.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class ReplaySource:
         self.obs_normalizer = obs_normalizer
         self.reward_normalizer = reward_normalizer
         self.tracker = EpisodeTracker(env.n_envs)
-        self.vector_steps = 0  # of every environment
+        self.vector_steps = 0  # steps of each environment
         self._learning_starts_at = update_schedule.learning_starts
         self._random_until = update_schedule.learning_starts
-        self._pending_batches = 0  # batches that are due
-        self._unreported_steps = 0  # environment steps, and episodes, of the training under way
+        self._pending_batches = 0  # batches that are due but not yet sampled
+        self._unreported_steps = 0  # environment steps not yet reported; `_episodes` likewise
         self._episodes: list[Episode] = []
         self._obs = env.observations.rows(env.n_envs)
         self._started = False
@@ -102,25 +102,25 @@ class ReplaySource:
 
     @property
     def env_steps(self) -> int:
-        """Steps taken, all environments together."""
+        """Steps taken, summed over all environments."""
         return self.vector_steps * self.env.n_envs
 
     @property
     def resume_grade(self) -> str:
-        """What the environments can do."""
+        """The grade of the environments."""
         return self.env.resume_grade
 
     @property
     def stored_bytes(self) -> int:
-        """The buffer when it is full."""
+        """Bytes of the full buffer."""
         return self.replay_sampler.full_bytes
 
     def skip_random_warmup(self) -> None:
-        """Fill the buffer with the policy's own steps: it is one that has learned elsewhere."""
+        """Fill the buffer with the policy's own steps, because the policy comes from another run."""
         self._random_until = 0
 
     def next(self, clock: Clock) -> tuple[Transitions | FusedUpdate | None, Progress]:
-        """Collect until batches are due, or for some time while none will be."""
+        """Collect until batches are due, or until a tick is long enough during warm-up."""
         if not self._pending_batches:
             self._collect(clock)
         if not self._pending_batches:
@@ -137,10 +137,9 @@ class ReplaySource:
             self.replay_sampler.write_columns(update.indices, update.columns)
 
     def save(self, store: Store) -> dict[str, Any]:
-        """Everything the next batch depends on, besides the learner.
+        """Return everything that the next batch depends on, besides the learner.
 
-        Of the infos of episodes that ended in a training under way, which are not reported yet, only
-        `is_success` is kept: the others may be anything.
+        Of the infos of unreported episodes only `is_success` is saved: other values may not be serialisable.
         """
         state: dict[str, Any] = {
             "env": self.env.state(),
@@ -158,7 +157,7 @@ class ReplaySource:
         if self._random_until != self.update_schedule.learning_starts:
             state["acts_at_once"] = True
         if self.replay_sampler.packing is not None:
-            state["packed"] = True  # integers, which are one-hot in checkpoints of before
+            state["packed"] = True  # checkpoints of earlier versions store integers one-hot
         if self.obs_normalizer:
             state["obs_normalizer"] = self.obs_normalizer.state()
         if self.reward_normalizer:
@@ -166,10 +165,10 @@ class ReplaySource:
         return state
 
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
-        """Continue from what `save` returned.
+        """Continue from the state that `save` returned.
 
-        Environments that cannot be saved start new episodes. Without the rows the buffer fills anew,
-        for `learning_starts` steps of the policy, before learning goes on.
+        Environments that cannot be saved start new episodes. Without the saved rows the policy first fills
+        the buffer for `learning_starts` steps, then learning continues.
         """
         self.vector_steps, self._pending_batches = int(state["steps"]), int(state["owed"])
         self._learning_starts_at, self._unreported_steps = int(state["learns_from"]), int(state["unreported"])
@@ -194,16 +193,16 @@ class ReplaySource:
             self._started = bool(state["started"])
             return
         for env in range(self.env.n_envs):
-            self.replay_sampler.buffer.cut_episode(env)  # what comes next does not follow what was
+            self.replay_sampler.buffer.cut_episode(env)  # the next step does not continue the stored episode
 
     def resume_warning(self, state: Mapping[str, Any]) -> str:
-        """Why the environments do not go on in mid-episode, or what they had done is not there."""
+        """Say why the buffer or the episodes do not continue exactly; empty if they do."""
         if state["buffer"] is None:
             return "the buffer fills anew: its rows were not saved"
         return resume_warning(self.env, state)
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
-        """The last stretch of steps, and the last batches, to look into."""
+        """Return the steps of the last tick and the last batches, for inspection."""
         steps = {f"steps_{k}": v for k, v in self._step_arrays.columns(self._n_filled).items()}
         return steps | self.replay_sampler.last_sample
 
@@ -236,13 +235,13 @@ class ReplaySource:
             self._discard_steps(vector_steps_before, episodes_before)
             raise
         self._unreported_steps += self.env_steps - steps_before
-        # from no rows, as where every step so far was lost, nothing can be drawn
+        # if every step so far was lost, the buffer is empty and cannot be sampled
         self._pending_batches = (
             self._batches_due(steps_before, self.env_steps) if len(self.replay_sampler.buffer) else 0
         )
 
     def _prepare_steps(self, n_steps: int) -> None:
-        """Have room for so many steps, and environments that have begun."""
+        """Make room for `n_steps` steps and reset the environments if they have not started."""
         if len(self._step_arrays.rewards) < n_steps:
             self._step_arrays = StepArrays.of(n_steps, self.env)
         self._n_filled = 0
@@ -250,12 +249,12 @@ class ReplaySource:
         self._start()
 
     def _batches_due(self, before: int, after: int) -> int:
-        """Batches for the environment steps from (excluded) to (included)."""
+        """Count the batches that are due for the environment steps in (before, after]."""
         start = max(before, self._learning_starts_at)
         return self.update_schedule.batches_due(start, after) if after > start else 0
 
     def _discard_steps(self, steps: int, n_episodes: int) -> None:
-        """Nobody knows where the environments stand: go back to `vector_steps`, with new episodes."""
+        """Restore the step count `steps` after an error; new episodes begin, as the states are unknown."""
         self.vector_steps, self._started = steps, False
         del self._episodes[n_episodes:]
         self.tracker.reset()
@@ -265,9 +264,9 @@ class ReplaySource:
             self.replay_sampler.buffer.cut_episode(env)
 
     def _steps_ahead(self, clock: Clock) -> int:
-        """Steps of every environment until something happens, at least one."""
+        """Count the steps of each environment until a training is due or the tick must end; at least one."""
         every, env_steps, n = self.update_schedule.train_freq, self.env_steps, self.env.n_envs
-        # the first training after the warm-up, or after now
+        # the next training, after the warm-up
         next_training = (max(env_steps, self._learning_starts_at) // every + 1) * every
         steps_left = min(
             next_training - env_steps, clock.units_left or next_training - env_steps, MAX_TICK_STEPS
@@ -275,7 +274,7 @@ class ReplaySource:
         return max(1, min(-(-steps_left // n), MAX_TICK_ROWS))
 
     def _step(self, n_steps: int, clock: Clock) -> None:
-        """The hot loop of collection."""
+        """Take `n_steps` steps of every environment; the hot loop of collection."""
         arrays, n = self._step_arrays, self.env.n_envs
         arrays.obs[0] = self._obs
         horizon = clock.horizon or 1
@@ -313,7 +312,7 @@ class ReplaySource:
             self._started = True
 
     def _normalized_obs(self, obs: NDArray[Any]) -> NDArray[Any]:
-        """Observations as the policy sees them; the raw ones are what is stored."""
+        """Return observations as the policy sees them; the buffer stores raw ones."""
         if self.obs_normalizer is None:
             return obs
         rows = obs.copy()
@@ -321,7 +320,7 @@ class ReplaySource:
         return rows
 
     def _normalize(self, batch: Transitions) -> None:
-        """Standardise drawn rows by what is known now, in place."""
+        """Normalise sampled rows in place with the current statistics."""
         if self.obs_normalizer:
             for column in (batch.obs, batch.next_obs):
                 self.obs_normalizer.apply(np.asarray(column.reshape(-1, column.shape[-1])))

@@ -1,4 +1,4 @@
-"""A buffer of `rlox._core` as sources use it: rows in, batches out, columns back."""
+"""Sampling from a replay buffer of `rlox._core`: push transitions, draw batches, write columns back."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = ["MAX_SAMPLED_ROWS", "ReplaySampler", "frames_to_share", "make_buffer"
 AnyReplayBuffer = ReplayBuffer | PrioritizedReplayBuffer
 
 OBS_COLUMNS = ("obs", "next_obs")
-MAX_SAMPLED_ROWS = 1 << 28  # rows that `rlox._core` draws in one call
+MAX_SAMPLED_ROWS = 1 << 28  # most rows that `rlox._core` draws in one call
 
 
 class ReplaySampler:
-    """A replay buffer with the sizes and discount of its batches.
+    """A replay buffer with the batch size, n-step and discount of its batches.
 
-    Drawn batches stay in the same memory from call to call.
+    Batches of later calls reuse the memory of earlier ones.
 
     Attributes
     ----------
-    returns_arrays : whether batches are arrays, as learners in Rust take them, and not tensors
+    returns_arrays : whether batches are NumPy arrays, for learners in Rust, instead of tensors
     """
 
     returns_arrays = False
@@ -54,31 +54,31 @@ class ReplaySampler:
         make_one_hot_buffer: Callable[[], tuple[AnyReplayBuffer, int]] | None = None,
     ) -> None:
         self.buffer = buffer
-        self.n_frames = n_frames  # that an observation is a stack of
-        self.packing = packing  # of the integers in it
+        self.n_frames = n_frames  # frames stacked in one observation
+        self.packing = packing  # of integers in observations
         self._make_one_hot_buffer = make_one_hot_buffer
         self.config = config
         self.full_bytes = full_bytes
         self.hindsight = hindsight
-        self._n_compared = 0  # rows whose reward was that of their goal
+        self._n_compared = 0  # rows whose rewards were compared with `compute_reward`
         self._return_settings: dict[str, Any] = {"n_step": n_step, "gamma": gamma}
         self._batch_size = batch_size
-        # by number of batches: what is drawn into, the same with rows, and the columns of this memory
+        # by number of batches: drawn arrays, the same with unpacked rows, and their column views
         self._outputs: dict[int, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {}
         self.last_sample: dict[str, NDArray[Any]] = {}
 
     @property
     def batches_at_once(self) -> int | None:
-        """1 where what is learned from a batch decides the next one; `None`: any number."""
+        """1 if each batch changes the priorities for the next one; `None`: any number."""
         return 1 if isinstance(self.config, PrioritizedConfig) else None
 
     @property
     def return_settings(self) -> dict[str, Any]:
-        """`n_step` and `gamma` of what is drawn."""
+        """`n_step` and `gamma` of the sampled batches."""
         return self._return_settings
 
     def push(self, chunk: TransitionChunk) -> None:
-        """Store transitions of the environments in time order; of a lost step there may be none."""
+        """Store transitions in time order; a lost step may have none."""
         if len(chunk.env_ids):
             self._check_rewards(chunk)
             self.buffer.push_batch(**self._buffer_columns(chunk))
@@ -86,14 +86,14 @@ class ReplaySampler:
             self.buffer.cut_episode(int(env))
 
     def _check_rewards(self, chunk: TransitionChunk) -> None:
-        """Compare the first rewards with those of goals; not of a run that goes on with its rows."""
+        """Compare the first rewards with those of their goals; skipped when a resumed run has its rows."""
         if self.hindsight is None or self._n_compared >= MAX_COMPARED or len(self.buffer) > self._n_compared:
             return
         self.hindsight.require_consistent_rewards(chunk.columns)
         self._n_compared += len(chunk.env_ids)
 
     def _buffer_columns(self, chunk: TransitionChunk) -> dict[str, Any]:
-        """The columns as the buffer has them."""
+        """Convert the columns of a chunk to the buffer's layout."""
         columns = chunk.columns
         buffer_columns: dict[str, Any] = self.hindsight.split(columns) if self.hindsight else dict(columns)
         if self.n_frames > 1:
@@ -105,15 +105,15 @@ class ReplaySampler:
         return buffer_columns
 
     def set_beta(self, elapsed: float) -> None:
-        """Draw from now on with the weights of when the part `elapsed` of the run is over."""
+        """Set the exponent of importance weights for the finished fraction `elapsed` of the run."""
         config, buffer = self.config, self.buffer
         if isinstance(config, PrioritizedConfig) and isinstance(buffer, PrioritizedReplayBuffer):
             buffer.set_beta(config.beta + (config.beta_final - config.beta) * elapsed)
 
     def output_arrays(self, count: int, env_steps: int) -> tuple[dict[str, Any], Transitions] | None:
-        """The arrays that `count` batches have been drawn into, and the batches whose memory that is.
+        """Return the arrays that `count` batches were drawn into, and the batches that view them.
 
-        `None` before the first draw, and where what is drawn is made into something else.
+        `None` before the first draw, and where drawn arrays are converted (stacked frames, packed integers).
         """
         out = self._outputs.get(count)
         if out is None or self.n_frames > 1 or self.packing is not None:
@@ -121,7 +121,7 @@ class ReplaySampler:
         return out[0], Transitions(**out[2], indices=out[0]["indices"], env_steps=env_steps)
 
     def sample(self, count: int, elapsed: float, env_steps: int) -> Transitions:
-        """`count` batches; `elapsed` is the part of the run that is over."""
+        """Draw `count` batches; `elapsed` is the finished fraction of the run."""
         self.set_beta(elapsed)
         if self.hindsight is not None and isinstance(self.buffer, ReplayBuffer):
             gamma = self._return_settings["gamma"]
@@ -142,7 +142,7 @@ class ReplaySampler:
         return Transitions(**out[2], indices=self.last_sample["indices"], env_steps=env_steps)
 
     def rows_of(self, stored: NDArray[Any]) -> NDArray[Any]:
-        """Observations `[n, ...]` as the buffer has them, as rows `[n, obs_dim]`."""
+        """Convert stored observations `[n, ...]` to rows `[n, obs_dim]`."""
         if self.packing is None:
             return stored.reshape(len(stored), -1)
         rows = self.packing.codec.rows(len(stored))
@@ -150,13 +150,13 @@ class ReplaySampler:
         return rows
 
     def use_one_hot_buffer(self) -> None:
-        """Keep integers one-hot, as buffers of earlier versions have them, in an empty buffer."""
+        """Switch to an empty buffer that stores integers one-hot, as earlier versions saved them."""
         if self._make_one_hot_buffer is not None:
             self.buffer, self.full_bytes = self._make_one_hot_buffer()
             self.packing = self._make_one_hot_buffer = None
 
     def write_columns(self, indices: NDArray[np.uint64], columns: Mapping[str, NDArray[Any]]) -> None:
-        """Columns `[n, ...]` of the rows `indices` `[n]`; `priorities` are absolute errors."""
+        """Write columns `[n, ...]` to the rows `indices` `[n]`; `priorities` are absolute errors."""
         for name, values in columns.items():
             if name == "priorities":
                 self._update_priorities(indices, values)
@@ -164,7 +164,7 @@ class ReplaySampler:
                 self.buffer.update(name, indices, values)
 
     def _columns(self, sample: Mapping[str, Any]) -> dict[str, Any]:
-        """Views of what was drawn; stacks of frames are rows again."""
+        """Return views of the drawn columns, with stacked frames flattened to rows."""
         names = ("obs", "actions", "rewards", "next_obs", "discounts", "weights")
         columns = {name: sample[name] for name in names if name in sample}
         if self.n_frames > 1:
@@ -177,7 +177,7 @@ class ReplaySampler:
         return {name: torch.from_numpy(column) for name, column in columns.items()}
 
     def close(self) -> None:
-        """Close the environment that judges goals."""
+        """Close the environment that computes rewards of goals."""
         if self.hindsight is not None:
             close_or_warn(self.hindsight.env, "the environment that judges goals")
 
@@ -195,11 +195,11 @@ def make_buffer(
     require_memory: Callable[[int, int], object] = lambda capacity, full: None,
     packing: OneHotPacking | None = None,
 ) -> tuple[AnyReplayBuffer, int]:
-    """The buffer that `config` describes for the transitions of `env`, and its bytes when full.
+    """Make the buffer that `config` describes for `env`; return it with its bytes when full.
 
-    With `packing` its observations are packed. `require_memory(capacity, bytes)` is called before the buffer
-    is made, which may take memory for every row: it raises where that is too much. `ConfigError` for a
-    `buffer.memory` that holds too few transitions or too many.
+    With `packing` it stores packed observations. Making the buffer may allocate memory for every row, so
+    `require_memory(capacity, bytes)` is called before and raises if that is too much. `ConfigError` if
+    `buffer.memory` holds too few or too many transitions.
     """
     columns: dict[str, Any] = {
         **({"obs_spaces": hindsight.spaces} if hindsight else _obs_arguments(env.observations, packing)),
@@ -223,11 +223,10 @@ def make_buffer(
 
 
 def frames_to_share(codec: ObservationCodec) -> int:
-    """How many frames an image stacks along its first dimension, so that each is stored once.
+    """Count the frames that an image stacks along its first dimension; each is then stored once.
 
-    Where nobody says so, by the shape of an image alone: its first dimension of four, or of three where
-    that is the smallest and neither one grey nor three colours. If it is no stack after all, nothing is
-    shared, and nothing else is lost.
+    If the codec does not declare a stack, the shape decides: the first of four dimensions, or the first of
+    three if it is the smallest and not 3 (colours). A wrong guess only means that nothing is shared.
     """
     if len(codec.images) != 1 or codec.numeric_dim or codec.mask_dim:
         return 1
@@ -240,7 +239,7 @@ def frames_to_share(codec: ObservationCodec) -> int:
 
 
 def _obs_arguments(codec: ObservationCodec, packing: OneHotPacking | None) -> dict[str, Any]:
-    """What a row is, as a buffer declares it."""
+    """Return the buffer's arguments for the shape and dtype of observations."""
     frames, kind = frames_to_share(codec), codec.dtype.name
     if frames == 1:
         return {"obs_dim": packing.dim if packing else codec.dim, "obs_dtype": kind}
@@ -249,26 +248,26 @@ def _obs_arguments(codec: ObservationCodec, packing: OneHotPacking | None) -> di
 
 
 def _unpacked_rows(packing: OneHotPacking, sample: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Rows for the packed observations that were drawn."""
+    """Allocate rows for the drawn packed observations."""
     return {name: packing.codec.rows(*sample[name].shape[:-1]) for name in OBS_COLUMNS}
 
 
 def _obs_bytes(codec: ObservationCodec, packing: OneHotPacking | None) -> int:
-    """Memory of an observation in a full buffer, at most: a stack is one where it is said to be."""
+    """Return the most memory of one observation in a full buffer; declared stacks share their frames."""
     if packing is not None:
         return packing.row_bytes
     if codec.n_frames == 1 or frames_to_share(codec) == 1:
         return codec.row_bytes
     frame = codec.row_bytes // codec.n_frames
-    # its frame, the numbers of the stack's, and those that beginnings and ends of episodes have besides: one
-    # in 32 are as many as episodes of 64 steps have
+    # its own frame, the frame numbers of its stack, and extra frames at episode starts and ends: one in 32
+    # is the share of episodes of 64 steps
     return frame + frame // 32 + 8 * codec.n_frames
 
 
 def sampled_bytes(env: VectorEnv, has_goals: bool = False) -> int:
-    """Bytes of one transition in a batch.
+    """Return the bytes of one transition in a batch.
 
-    Its observations are there twice where goals are given anew, and packed besides where they are packed.
+    Observations count twice with hindsight (their goals are replaced), and packed ones once more.
     """
     observations = 2 * env.observations.row_bytes * (2 if has_goals else 1)
     if not has_goals and (packing := OneHotPacking.of(env.observations)):
@@ -277,7 +276,7 @@ def sampled_bytes(env: VectorEnv, has_goals: bool = False) -> int:
 
 
 def _rows_in_memory(config: ReplayConfig, row_bytes: int, n_envs: int) -> int:
-    """The transitions that `config.memory` holds."""
+    """Return the number of transitions that `config.memory` holds."""
     rows = (config.memory_bytes or 0) // row_bytes
     message = f"buffer.memory={config.memory} holds {rows:,} transitions of {row_bytes} bytes"
     if rows < n_envs:

@@ -25,28 +25,28 @@ class RolloutSource:
     collector: Collector
     policy: ActingPolicy
     n_steps: int
-    _unlearned_steps = 0  # steps of the last rollout, until it is learned from
+    _unlearned_steps = 0  # steps of the last rollout, 0 once it is learned from
 
     @property
     def resume_grade(self) -> str:
-        """What the environments can do."""
+        """The grade of the environments."""
         return self.collector.env.resume_grade
 
     def next(self, clock: Clock) -> tuple[Rollout | FusedUpdate | None, Progress]:
-        """Collect the next rollout; `None` where no row of it is a transition: nothing to learn from."""
+        """Collect the next rollout; `None` if it has no valid row to learn from."""
         with self._count_unlearned():
             rollout = self._collect()
         has_rows = rollout.valid is None or bool(rollout.valid.any())
         return rollout if has_rows else None, self.collector.progress
 
     def _discard_unlearned(self) -> None:
-        """The run's clock has no steps of a rollout that was not learned from: nor has the collector."""
+        """Subtract the steps of an unlearned rollout, which the run's clock does not count either."""
         self.collector.env_steps -= self._unlearned_steps
         self._unlearned_steps = 0
 
     @contextmanager
     def _count_unlearned(self) -> Iterator[None]:
-        """The block that collects a rollout, and perhaps learns from it."""
+        """Count the steps of the block that collects a rollout (and, if fused, learns from it)."""
         self._discard_unlearned()
         steps_before = self.collector.env_steps
         try:
@@ -58,29 +58,29 @@ class RolloutSource:
         return self.collector.collect(self.policy, self.n_steps)
 
     def feedback(self, update: Update) -> None:
-        """The rollout is learned from; the collector acts with the learner's own module."""
+        """Mark the rollout as learned from; the collector already acts with the learner's module."""
         self._unlearned_steps = 0
 
     @property
     def stored_bytes(self) -> int:
-        """A rollout is not kept."""
+        """0: rollouts are not saved."""
         return 0
 
     def save(self, store: Store) -> dict[str, Any]:
-        """The collector's state."""
+        """Return the collector's state."""
         self._discard_unlearned()
         return self.collector.state()
 
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
-        """Continue from what `save` returned."""
+        """Continue from the state that `save` returned."""
         self.collector.restore(state)
 
     def resume_warning(self, state: Mapping[str, Any]) -> str:
-        """Why the environments do not go on in mid-episode; empty if they do."""
+        """Say why unfinished episodes do not continue; empty if they do."""
         return resume_warning(self.collector.env, state)
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
-        """The last rollout."""
+        """Return the columns of the last rollout."""
         return self.collector.last_batch()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Minibatches of whole sequences, for learners whose policy has a memory."""
+"""Minibatches of whole sequences, for recurrent policies."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["SequenceMinibatch", "sequence_minibatches"]
 class SequenceMinibatch(NamedTuple):
     """All `T` rows of `b` environments of a rollout, flat in time-major order.
 
-    What the policy reads has every row; what the loss reads has the `V` valid ones only.
+    The policy's inputs have every row; the loss's inputs have only the `V` valid rows.
     """
 
     obs: Tensor  # [T*b, obs_dim]
     actions: Tensor  # [T*b], or [T*b, act_dim]
     state: Tensor  # [b, state_size], before the first row
     pieces: SubSequences  # where episodes begin
-    valid: Tensor | None  # [V] int64, numbers of the valid rows; None: all T*b
+    valid: Tensor | None  # [V] int64, indices of the valid rows; None: all T*b
     log_probs: Tensor  # [V]
     values: Tensor  # [V]
     advantages: Tensor  # [V]
@@ -33,11 +33,11 @@ class SequenceMinibatch(NamedTuple):
 
 
 def sequence_minibatches(rollout: Rollout, batch_size: int, order: Tensor) -> Iterator[SequenceMinibatch]:
-    """Disjoint minibatches covering every environment once, each from its stored first state.
+    """Yield disjoint minibatches that cover every environment once, each from its stored first state.
 
-    A minibatch has as many environments as `batch_size` transitions hold whole sequences of, at least
-    one; the last may have fewer, and one without a valid row is left out. `order` are the numbers of the
-    environments, int64 `[n_envs]`.
+    A minibatch has as many environments as `batch_size` transitions hold whole sequences, at least one. The
+    last may have fewer; one without a valid row is skipped. `order` holds the indices of the environments,
+    int64 `[n_envs]`.
     """
     for envs in torch.split(order, max(1, batch_size // rollout.n_steps)):
         minibatch = _sequences(rollout, envs)
@@ -46,7 +46,7 @@ def sequence_minibatches(rollout: Rollout, batch_size: int, order: Tensor) -> It
 
 
 def _sequences(rollout: Rollout, envs: Tensor) -> SequenceMinibatch:
-    """The sequences of the environments `envs` `[b]`."""
+    """Return the sequences of the environments `envs` `[b]`."""
     assert rollout.first_state is not None
     device = rollout.obs.device
     index = to_device(envs, device)

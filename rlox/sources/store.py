@@ -1,4 +1,4 @@
-"""Where the rows of a buffer go when a run is saved: segments on disk, memory, or nowhere."""
+"""Stores of buffer rows when a run is saved: segments on disk, memory, or nothing."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ class Storable(Protocol):
         """Rows pushed so far."""
 
     def state(self) -> dict[str, Any]:
-        """Everything, as arrays."""
+        """Return the whole state as arrays."""
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from `state()`."""
 
     def save(self, path: Path, name: str) -> int:
-        """Write what came since the last save in `path` and list the rest."""
+        """Write the rows pushed since the last save to `path`, and list the earlier ones."""
 
     def load(self, path: Path, name: str) -> None:
         """Continue from a save."""
 
 
 class Store(Protocol):
-    """Where a source puts its buffer."""
+    """Where a source saves its buffer."""
 
     def save(self, buffer: Storable) -> Any:
-        """Store the buffer as it is; what is returned goes into the checkpoint's state."""
+        """Store the buffer; the returned value becomes part of the checkpoint's state."""
 
     def load_into(self, buffer: Storable, saved: Any) -> bool:
-        """Bring back what `save` returned; False if it was not kept, and `buffer` stays empty."""
+        """Load what `save` stored; return False, with `buffer` still empty, if the rows were not kept."""
 
 
 class InMemoryStore:
-    """A copy of every row in the checkpoint itself."""
+    """A copy of every row, in the checkpoint itself."""
 
     def save(self, buffer: Storable) -> Any:
-        """All rows."""
+        """Copy all rows."""
         return {"pushed": buffer.n_pushed, "rows": buffer.state()}
 
     def load_into(self, buffer: Storable, saved: Any) -> bool:
-        """From the rows in `saved`."""
+        """Load the rows in `saved`."""
         if saved is None:
             return False
         if "rows" not in saved:
@@ -64,15 +64,15 @@ class InMemoryStore:
 
 
 class Segments:
-    """A folder of immutable segments that the checkpoints of a run share; one save has `name`."""
+    """A folder of immutable segments that a run's checkpoints share; each save has a `name`."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         self.name = name
-        self.has_save = False  # whether there is a save of that name
+        self.has_save = False  # whether a save of that name exists
 
     def save(self, buffer: Storable) -> Any:
-        """Write what came since the last save."""
+        """Write the rows pushed since the last save."""
         self.folder.mkdir(parents=True, exist_ok=True)
         buffer.save(self.folder, self.name)
         self.has_save = True
@@ -88,30 +88,30 @@ class Segments:
 
 
 class DeferredStore:
-    """For a checkpoint apart from a run, which writes the rows once it has its folder."""
+    """Remembers the buffer of a checkpoint outside a run; its rows are written when its folder exists."""
 
     def __init__(self) -> None:
         self.buffer: Storable | None = None
 
     def save(self, buffer: Storable) -> Any:
-        """Remember which buffer it is."""
+        """Remember the buffer."""
         self.buffer = buffer
         return {"pushed": buffer.n_pushed}
 
     def load_into(self, buffer: Storable, saved: Any) -> bool:
-        """Nothing is kept here."""
+        """Load nothing: no rows are kept here."""
         return False
 
 
 class NullStore:
-    """Without the rows: a run that goes on from there fills a new buffer."""
+    """Stores no rows: a resumed run fills a new buffer."""
 
     def save(self, buffer: Storable) -> Any:
-        """Nothing."""
+        """Store nothing."""
         return None
 
     def load_into(self, buffer: Storable, saved: Any) -> bool:
-        """Nothing."""
+        """Load nothing."""
         return False
 
 

@@ -1,4 +1,4 @@
-"""Batches of stretches of a dataset's episodes, as sequence models learn from."""
+"""Batches of sub-trajectories of a dataset's episodes, for sequence models."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["SubTrajectories", "SubTrajectorySource"]
 
 @dataclass(frozen=True, slots=True)
 class SubTrajectories:
-    """n batches of B stretches of L steps; where `mask` is False there is padding."""
+    """n batches of B sub-trajectories of L steps; where `mask` is False there is padding."""
 
     obs: Tensor  # [n, B, L, obs_dim]
     actions: Tensor  # [n, B, L] or [n, B, L, act_dim]
-    returns: Tensor  # [n, B, L], of the rest of the episode, undiscounted
-    timesteps: Tensor  # [n, B, L] int64, from the episode's begin
+    returns: Tensor  # [n, B, L], undiscounted returns to go
+    timesteps: Tensor  # [n, B, L] int64, counted from the start of the episode
     mask: Tensor  # [n, B, L] bool
 
     def __len__(self) -> int:
         return len(self.obs)
 
     def to(self, device: torch.device | str) -> SubTrajectories:
-        """The same on another device (itself when it is there already)."""
+        """Return the same batches on another device (itself if they are there already)."""
         target_device = torch.device(device)
         if self.obs.device == target_device:
             return self
@@ -46,16 +46,16 @@ class SubTrajectories:
 
 
 class SubTrajectorySource(DatasetSource):
-    """Stretches of `length` steps whose first is any of the dataset; batch k is a function of seed and k.
+    """Samples sub-trajectories of `length` steps that start anywhere; batch k depends on seed and k only.
 
-    `max_timesteps` is how many steps of an episode may be told apart; `target_return` learns the highest
-    return.
+    `max_timesteps` is the number of time steps that the model distinguishes. The highest return of the
+    dataset is written to `target_return`.
     """
 
     def __init__(self, *arguments: Any, length: int, max_timesteps: int, target_return: Any) -> None:
         super().__init__(*arguments)
         self._length, self._max_timesteps, self._target_return = length, max_timesteps, target_return
-        self._complete_episodes: Any = None  # the episodes that end
+        self._complete_episodes: Any = None  # a dataset of the complete episodes
 
     def _use_dataset(self, loaded: LoadedDataset) -> None:
         super()._use_dataset(loaded)
@@ -66,7 +66,7 @@ class SubTrajectorySource(DatasetSource):
         self._target_return.dataset_return = float(returns.max())
         ends = np.flatnonzero(columns["terminated"] | columns["truncated"])
         lengths = np.diff(ends, prepend=-1)
-        # rows behind the last end have no return
+        # rows after the last end have no return
         complete_columns = {name: first_rows_of(columns[name], int(ends[-1]) + 1) for name in COLUMNS}
         is_complete = len(complete_columns["rewards"]) == len(columns["rewards"])
         self._complete_episodes = (
@@ -79,7 +79,7 @@ class SubTrajectorySource(DatasetSource):
             )
 
     def next(self, clock: Clock) -> tuple[Any, Progress]:
-        """The next batches, as many as the run has left at most."""
+        """Return the next batches, at most as many as the run has left."""
         self.load()
         first = self.batches
         last = min(
@@ -109,11 +109,11 @@ class SubTrajectorySource(DatasetSource):
         return SubTrajectories(obs, action_tensor, returns, torch.from_numpy(rows["timesteps"]), mask)
 
     def save(self, store: Store) -> dict[str, Any]:
-        """With the highest return."""
+        """Return the dataset source's state and the highest return."""
         return {**super().save(store), **self._target_return.state()}
 
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
-        """Continue from what `save` returned."""
+        """Continue from the state that `save` returned."""
         super().restore(state, store)
         dataset_best = self._target_return.dataset_return
         self._target_return.restore(state)

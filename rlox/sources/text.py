@@ -1,4 +1,4 @@
-"""Sources of text: completions that are written for prompts, right answers, and pairs of answers."""
+"""Sources of text: generated completions, right answers and preference pairs for prompts."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ B = TypeVar("B")
 
 
 class TextSource(ABC, Generic[B]):
-    """Batches by the number of their first prompt, which the clock has: there is nothing else to save.
+    """Batches of prompts, numbered by the clock, so that a checkpoint needs no further position.
 
     Parameters
     ----------
-    prompts : where they come from; None until some are given
-    batch_size : prompts of a batch; the last one of a run may have fewer
+    prompts : the dataset or task; None until some are given
+    batch_size : prompts of a batch; the last batch of a run may have fewer
     seed : of the run
     group : processes that learn together, each from its own prompts of a batch
-    parts : steps of the optimizer that a batch is cut into, of which each process has a share
+    parts : optimizer steps that a batch is split into; each process has a share of each
     """
 
     resume_grade: str = "exact"
@@ -45,12 +45,12 @@ class TextSource(ABC, Generic[B]):
     ) -> None:
         self.prompts, self.batch_size, self.seed = prompts, batch_size, seed
         self.group, self._parts = group, parts
-        self._last_batch: Any = None  # to be looked into where a number is not finite
-        # what is learned from in place of the prompts, while a façade hands it over
+        self._last_batch: Any = None  # for inspection if a number is not finite
+        # set by a façade to learn from its own batch in place of the prompts
         self.next_override: Callable[[Clock], tuple[B, Progress]] | None = None
 
     def next(self, clock: Clock) -> tuple[B, Progress]:
-        """The next prompts, and what is to be learned of them."""
+        """Return the batch of the next prompts."""
         batch, progress = (self.next_override or self._next_batch)(clock)
         self._last_batch = batch
         return batch, progress
@@ -64,33 +64,33 @@ class TextSource(ABC, Generic[B]):
         return self.batch_of(self.prompts.training_prompts(clock.samples, count), clock)
 
     def batch_of(self, prompts: list[Prompt], clock: Clock) -> tuple[B, Progress]:
-        """What is learned of these prompts, of which the first has the number that the clock says."""
+        """Make the batch of these prompts; the clock has the number of the first."""
         local_rows = self.local_rows(len(prompts))
         return self._batch([prompts[i] for i in local_rows], local_rows, clock)
 
     def local_rows(self, count: int) -> NDArray[np.int64]:
-        """Which of so many prompts this process learns from."""
+        """Return which of `count` prompts this process learns from."""
         return self.group.rows(count, self._parts)
 
     @abstractmethod
     def _batch(
         self, prompts: list[Prompt], local_rows: NDArray[np.int64], clock: Clock
     ) -> tuple[B, Progress]:
-        """What this process learns: of the prompts with the numbers `clock.samples + local_rows` of a run."""
+        """Make this process's batch of the prompts numbered `clock.samples + local_rows` in the run."""
 
     def feedback(self, update: Update) -> None:
-        """The model that learns is the one that writes."""
+        """Ignore the update: the model that learns also generates."""
 
     def save(self, store: Store) -> dict[str, Any]:
-        """Of what file prompts are, if of one; the clock has the rest."""
+        """Return the digests of the prompt files; the clock has everything else."""
         return {} if self.prompts is None else dict(self.prompts.digests)
 
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
-        """Nothing to go on from; `CheckpointError` where the prompts are others than they were."""
+        """Check that the prompts are unchanged, else `CheckpointError`; there is no other state."""
         digests = {} if self.prompts is None else dict(self.prompts.digests)
         is_evaluation = isinstance(store, NullStore) and digests.get(
             "whole"
-        )  # rows to evaluate by are said apart
+        )  # a separate evaluation dataset: only the tokenizer must match
         names = ("tokenizer",) if is_evaluation else ("dataset", "tokenizer", "whole")
         if digests and any(state.get(name) != digests.get(name) for name in names):
             raise CheckpointError(
@@ -99,28 +99,28 @@ class TextSource(ABC, Generic[B]):
             )
 
     def resume_warning(self, state: Mapping[str, Any]) -> str:
-        """Never one."""
+        """Return an empty string: a resumed run continues exactly."""
         return ""
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
-        """Tokens and mask of the completions of the last batch (of pairs the chosen), `[B, T]`."""
+        """Return tokens and mask of the last batch's completions (of pairs the chosen ones), `[B, T]`."""
         if self._last_batch is None:
             return {}
         answers: CompletionBatch = self._last_batch.completions
         return {"tokens": answers.tokens.numpy(), "mask": answers.mask.numpy()}
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
 
 class GenerationSource(TextSource[GroupedCompletions]):
-    """Groups of completions that a model writes, in this process a function of its weights and their number.
+    """Groups of generated completions; in this process a function of weights, seed and prompt number.
 
     Parameters
     ----------
-    generator : who completes prompts
-    reward_function : what completions are worth
-    weights : of the functions of the judge; None: 1 each
+    generator : completes prompts
+    reward_function : scores completions
+    weights : of the reward functions; None: 1 each
     group_size : completions of each prompt
     """
 
@@ -175,16 +175,16 @@ class GenerationSource(TextSource[GroupedCompletions]):
         return batch, Progress(episodes=episodes)
 
     def resume_warning(self, state: Mapping[str, Any]) -> str:
-        """Of what a server writes nobody has the state."""
+        """Say that a generation server's random state is not saved; empty for a local generator."""
         return "" if self._generator.is_exact else "completions are a server's, which draws on as it is"
 
     def close(self) -> None:
-        """Release what the writer holds."""
+        """Release the generator's resources."""
         self._generator.close()
 
 
 class AnswerSource(TextSource[CompletionBatch]):
-    """Prompts with their right answers, each with its end."""
+    """Prompts with their right answers, each with its end token."""
 
     def _batch(
         self, prompts: list[Prompt], local_rows: NDArray[np.int64], clock: Clock
@@ -193,7 +193,7 @@ class AnswerSource(TextSource[CompletionBatch]):
 
 
 class PairSource(TextSource[PreferencePairs]):
-    """Prompts, each with an answer that was chosen and one that was rejected."""
+    """Prompts, each with a chosen and a rejected answer."""
 
     def _batch(
         self, prompts: list[Prompt], local_rows: NDArray[np.int64], clock: Clock
@@ -203,7 +203,7 @@ class PairSource(TextSource[PreferencePairs]):
 
 
 def right_answers(prompts: list[Prompt]) -> CompletionBatch:
-    """The right answers of prompts, each with its end; `ConfigError` where one has none."""
+    """Return the right answers of prompts, each with its end token; `ConfigError` if one is missing."""
     marks = [p.loss_mask for p in prompts if p.loss_mask is not None]
     return make_completion_batch(
         [answer_context(p) for p in prompts], [_answer_tokens(p) for p in prompts], marks or None
@@ -211,7 +211,7 @@ def right_answers(prompts: list[Prompt]) -> CompletionBatch:
 
 
 def pairs_of(source_prompts: Prompts, prompts: list[Prompt], numbers: NDArray[np.int64]) -> PreferencePairs:
-    """Right and wrong answers of prompts, which have these numbers in a run."""
+    """Return the right and wrong answers of prompts, which have these `numbers` in a run."""
     paired_prompts = [
         source_prompts.with_rejected(p, k) for p, k in zip(prompts, numbers.tolist(), strict=True)
     ]

@@ -1,4 +1,4 @@
-"""A stretch of steps of every environment, time-major, as it is gathered for a replay buffer."""
+"""Time-major arrays for several steps of every environment, and the transitions for a replay buffer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ StepOutputs = tuple[Array, Array, Array, Array, Array]
 
 
 class TransitionChunk(NamedTuple):
-    """Transitions `[n, ...]` in time order, as a buffer takes them, and who begins another episode then."""
+    """Transitions `[n, ...]` in time order, for a buffer, and the environments that lost an episode."""
 
     columns: dict[str, NDArray[Any]]
     env_ids: NDArray[np.int64]  # [n]
@@ -31,19 +31,19 @@ class TransitionChunk(NamedTuple):
 class StepArrays:
     """Arrays for up to `T` steps of `N` environments."""
 
-    obs: NDArray[Any]  # [T + 1, N, obs_dim], raw; row t + 1 after a reset where one ended
-    next_obs: NDArray[Any]  # [T, N, obs_dim]: what the step led to, an episode's last one too
-    actions: NDArray[Any]  # [T, N, ...], the policy's: rows of `rlox.envs.actions`
-    rewards: NDArray[np.float64]  # [T, N], the environment's own
+    obs: NDArray[Any]  # [T + 1, N, obs_dim], raw; row t + 1 is after the reset if an episode ended
+    next_obs: NDArray[Any]  # [T, N, obs_dim]: the observation after the step, final ones included
+    actions: NDArray[Any]  # [T, N, ...], of the policy: rows of `rlox.envs.actions`
+    rewards: NDArray[np.float64]  # [T, N], raw
     terminated: NDArray[np.bool_]  # [T, N]
     truncated: NDArray[np.bool_]  # [T, N]
-    numeric_view: Callable[[NDArray[Any]], NDArray[Any]]  # of rows, that might not be finite
-    lost_envs: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)  # t and whose step
-    autoreset_envs: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)  # the same
+    numeric_view: Callable[[NDArray[Any]], NDArray[Any]]  # the part of rows to check
+    lost_envs: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)  # t, environments
+    autoreset_envs: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)  # t, environments
 
     @classmethod
     def of(cls, n_steps: int, env: VectorEnv) -> StepArrays:
-        """An empty one for `env`."""
+        """Allocate arrays for `n_steps` steps of `env`."""
         shape, zero_rows = (n_steps, env.n_envs), env.observations.rows
         return cls(
             obs=zero_rows(n_steps + 1, env.n_envs),
@@ -56,7 +56,7 @@ class StepArrays:
         )
 
     def set_next_obs(self, t: int, ends: EpisodeEnds | None) -> None:
-        """Fill `next_obs` of step t: what came after it, or the last observation of its episode."""
+        """Fill `next_obs` of step t: the next observation, or the final one of an ended episode."""
         self.next_obs[t] = self.obs[t + 1]
         if ends is not None:
             self.next_obs[t, ends.envs] = ends.obs
@@ -67,17 +67,17 @@ class StepArrays:
                 self.autoreset_envs.append((t, ends.autoreset_envs))
 
     def step_outputs(self, n: int) -> StepOutputs:
-        """What the first `n` steps write besides `obs`, as `_core.Explorer.collect` takes it."""
+        """Return the arrays besides `obs` that the first `n` steps fill, for `_core.Explorer.collect`."""
         flags = self.terminated[:n], self.truncated[:n]
         return (self.next_obs[:n], self.actions[:n], self.rewards[:n], *flags)
 
     def clear(self) -> None:
-        """Forget which rows were no transitions, before it is filled again."""
+        """Clear the lists of lost and autoreset steps before the arrays are filled again."""
         self.lost_envs.clear()
         self.autoreset_envs.clear()
 
     def transition_chunks(self, n_steps: int) -> Iterator[TransitionChunk]:
-        """The transitions of the first `n_steps`, in stretches that end where episodes were lost."""
+        """Yield the transitions of the first `n_steps`, in chunks that end where episodes were lost."""
         n_envs = self.rewards.shape[1]
         columns, env_ids = self.columns(n_steps), np.tile(np.arange(n_envs), n_steps)
         is_transition = np.ones(len(env_ids), np.bool_)
@@ -95,7 +95,7 @@ class StepArrays:
         yield TransitionChunk({k: v[remaining_rows] for k, v in columns.items()}, env_ids[remaining_rows])
 
     def columns(self, n_steps: int) -> dict[str, NDArray[Any]]:
-        """The first `n_steps` as rows `[n_steps * N, ...]`, for `push_batch`."""
+        """Return the first `n_steps` as rows `[n_steps * N, ...]`, for `push_batch`."""
         columns_by_name = {
             "obs": self.obs,
             "next_obs": self.next_obs,
@@ -109,17 +109,17 @@ class StepArrays:
     def require_finite(self, n_steps: int, steps_before: int) -> None:
         """Raise `NonFiniteError` naming the array, the environment and the step of the run.
 
-        `steps_before` counts the environment steps that were taken before the chunk.
+        `steps_before` counts the environment steps before these arrays.
         """
         for name in ("obs", "next_obs", "rewards", "actions"):
             column = getattr(self, name)[:n_steps]
             if name.endswith("obs"):
                 column = self.numeric_view(column)
-            # a sum is finite only if every element is (or it overflows, which is worth a stop too)
+            # fast: a sum is finite only if every element is; an overflow should stop the run too
             if not np.isfinite(column.sum(dtype=np.float64)):
                 index = np.argwhere(~np.isfinite(column))[0]
                 t, n = index[:2]
                 note = infinity_note(column[tuple(index)])
-                steps = t if name == "obs" else t + 1  # it is seen before the step of its row
+                steps = t if name == "obs" else t + 1  # `obs` is seen before the step of its row
                 step = steps_before + steps * column.shape[1]
                 raise NonFiniteError(f"{name} is not finite in environment {n} (env_steps {step}){note}")

@@ -1,8 +1,8 @@
-"""What scores of several runs say: estimates, intervals, profiles, comparisons, curves.
+"""Statistics over the scores of several runs: estimates, intervals, profiles, comparisons, curves.
 
-The conventions are those of Agarwal et al. 2021 (arXiv:2108.13264): a run is the unit that is
-resampled, within its task, and every random draw comes from a generator that the caller gives.
-docs/statistics.md says what each means and how far an interval of few runs can be trusted.
+The conventions are those of Agarwal et al. 2021 (arXiv:2108.13264): runs are resampled within their task,
+and the caller passes the random generator. docs/statistics.md explains each statistic, and how far an
+interval from few runs can be trusted.
 """
 
 from rlox.statistics.bootstrap import Interval, bootstrap_ci, difference, stratified_bootstrap

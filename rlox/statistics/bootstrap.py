@@ -1,4 +1,4 @@
-"""Percentile-bootstrap intervals: runs are drawn again within their task."""
+"""Percentile-bootstrap intervals that resample runs within their task."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = [
     "stratified_bootstrap",
 ]
 
-MAX_INDICES = 1 << 22  # drawn runs that are in memory together
+MAX_INDICES = 1 << 22  # resampled indices in memory at once
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate between the ends of its interval, which are NaN where a task has one run alone.
+    """An estimate with the ends of its interval, which are NaN if a task has a single run.
 
-    As text `500.0 [388.7, 500.0]`; a format is that of each number: `f"{interval:.3f}"`.
+    As text it reads `500.0 [388.7, 500.0]`; a format applies to each number: `f"{interval:.3f}"`.
     """
 
     estimate: float
@@ -61,10 +61,11 @@ def stratified_bootstrap(
     resamples: int = 2000,
     level: float = 0.95,
 ) -> Interval:
-    """Percentile-bootstrap interval of `statistic`: runs are drawn again within each task.
+    """Return the percentile-bootstrap interval of `statistic`, resampling runs within each task.
 
-    The functions of this package take all resamples at once; any other is called with each, in the form that
-    `scores` came in. With fewer than ten runs a task the interval is too narrow: docs/statistics.md.
+    The statistics of this package are vectorised over resamples. Any other function is called once for each
+    resample, in the input form of `scores`. With fewer than ten runs per task the interval is too narrow
+    (docs/statistics.md).
     """
     require_bootstrap_arguments(rng, resamples, level)
     tasks = parse_scores(scores)
@@ -83,10 +84,10 @@ def difference(
     resamples: int = 2000,
     level: float = 0.95,
 ) -> Interval:
-    """By how much `statistic` of the system `x` is above that of `y`; their runs are drawn independently.
+    """Return by how much `statistic` of system `x` exceeds that of `y`; runs are resampled independently.
 
-    An interval without 0 says that they differ. Whether two intervals overlap says less: they do overlap in
-    many cases where the difference is clear.
+    The systems differ if the interval excludes 0. Overlap of two separate intervals is a weaker test: they
+    often overlap where the difference is clear.
     """
     require_bootstrap_arguments(rng, resamples, level)
     x_tasks, y_tasks = match_tasks(x, y)
@@ -107,13 +108,13 @@ def bootstrap_ci(
     resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Percentile-bootstrap interval of `statistic` over `scores` `[n]`."""
+    """Return the percentile-bootstrap interval of `statistic` over `scores` `[n]`."""
     values = parse_numbers(scores, "scores", "an array [n]").ravel()
     if values.size == 0:
         raise ShapeError("bootstrap of no scores")
     rng = np.random.default_rng(seed)
     require_bootstrap_arguments(rng, resamples, level)
-    # one after the other: all together are resamples times the memory of the scores
+    # one at a time: all resamples together need `resamples` times the memory of the scores
     estimates = np.array(
         [
             require_number(statistic(values[rng.integers(0, values.size, values.size)]))
@@ -125,7 +126,7 @@ def bootstrap_ci(
 
 
 def require_bootstrap_arguments(rng: object, resamples: int, level: float) -> None:
-    """`ConfigError` for what no interval can be made with."""
+    """Raise `ConfigError` for an invalid generator, number of resamples or level."""
     if not isinstance(rng, np.random.Generator):
         raise ConfigError(f"rng={rng!r}: expected a numpy.random.Generator, such as np.random.default_rng(0)")
     if isinstance(resamples, bool) or not isinstance(resamples, Integral) or resamples < 1:
@@ -137,7 +138,7 @@ def require_bootstrap_arguments(rng: object, resamples: int, level: float) -> No
 def resample_indices(
     sizes: list[int], rng: np.random.Generator, resamples: int
 ) -> Iterator[list[NDArray[np.int64]]]:
-    """Which runs the resamples have, of each task `[some, runs]`: as many at once as memory bears."""
+    """Yield the run indices of resamples, `[chunk, runs]` for each task, in chunks that fit in memory."""
     chunk = max(1, MAX_INDICES // sum(sizes))
     for start in range(0, resamples, chunk):
         n_rows = min(chunk, resamples - start)
@@ -145,14 +146,14 @@ def resample_indices(
 
 
 def resample_counts(indices_drawn: NDArray[np.int64]) -> Array:
-    """How often each resample has each run, `[some, runs]` of `indices_drawn` `[some, runs]`."""
+    """Count how often each resample draws each run: `indices_drawn` `[chunk, runs]` -> `[chunk, runs]`."""
     n_resamples, size = indices_drawn.shape
     flat = (indices_drawn + np.arange(n_resamples)[:, None] * size).ravel()
     return np.bincount(flat, minlength=n_resamples * size).reshape(n_resamples, size).astype(np.float64)
 
 
 def interval_ends(estimates: Array, level: float) -> tuple[float, float]:
-    """The middle `level` of bootstrap estimates `[resamples]`."""
+    """Return the ends of the central `level` interval of bootstrap estimates `[resamples]`."""
     low, high = np.quantile(estimates, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 

@@ -1,8 +1,8 @@
-"""A later run's figures beside those of `expected.json`: which agree and which differ.
+"""Comparison of a later run's figures with those of `expected.json`: which agree and which differ.
 
-The question is whether both are runs of the same thing. Where both have their scores, the answer is the
-interval of the difference of the trimmed means by Student's t, which holds its level from two runs on
-(docs/statistics.md); else the interval of the difference that follows from the two intervals.
+The test is whether both come from the same system. If both figures have scores, the interval of the
+difference of trimmed means by Student's t decides; it holds its level from two runs on
+(docs/statistics.md). Otherwise the interval of the difference follows from the two intervals.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ __all__ = ["Verdict", "compare"]
 
 SCHEMA = 1
 ESTIMATE_KEYS = ("iqm", "mean", "median", "estimate", "value")
-SETTING_KEYS = ("total_steps", "solved_from")  # what has to be equal for anything to be comparable
-# what a document holds beside figures, and what is in a figure; `seeds` may differ
+SETTING_KEYS = ("total_steps", "solved_from")  # have to be equal for figures to be comparable
+# keys that are no figures: metadata of the document and fields of a figure; `seeds` may differ
 IGNORED_KEYS = ("schema_version", "versions", "wheel_sha256", "packages", "scores", "ci95", "seeds")
-REPORTED_LEVEL = 0.95  # of `ci95`
+REPORTED_LEVEL = 0.95  # level of `ci95`
 ROUNDING = 1e-9
-# How far a rounded estimate may be from that of its scores: this, or this part of the greatest score.
+# A rounded estimate may differ from that of its scores by this much, or by this part of the largest score.
 MAX_ROUNDING, MAX_RELATIVE_ROUNDING = 0.05, 0.01
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a figure agrees; `None` where nothing can be said, with the reason in `reason`.
+    """Whether a figure agrees; `None` if that cannot be decided, for the reason in `reason`.
 
     `difference` is found minus expected, with the interval that decided.
     """
@@ -59,16 +59,16 @@ class _Figure:
     interval: Interval
     kind: str  # the estimate's name, or `setting`
     scores: Array | None = None
-    seeds: int | None = None  # how many runs it is of, if the document says
+    seeds: int | None = None  # number of runs, if the document has it
 
 
 def compare(expected: Mapping[str, Any], actual: Mapping[str, Any], *, level: float = 0.99) -> list[Verdict]:
-    """Verdicts on all figures of two documents, in the order of `expected`, then what only `actual` has.
+    """Return verdicts on all figures of two documents: those of `expected` in order, then extra ones.
 
     A figure is a mapping with an estimate (`iqm`, `mean`, `median`, `estimate`, `value`) and `scores`, `ci95`
-    or both, or a list of scores, whose mean is meant; its name is the path to it. `total_steps` and
-    `solved_from` have to be equal. A figure differs where the `level` interval of found - expected does not
-    hold 0: of a hundred that are the same, one is said to differ at 0.99.
+    or both; or a list of scores, which are compared by their mean. Its name is its path in the document.
+    `total_steps` and `solved_from` have to be equal. A figure differs if the `level` interval of found -
+    expected excludes 0: at 0.99, one in a hundred equal figures is reported to differ.
     """
     if not 0 < level < 1:
         raise ConfigError(f"level={level}: expected a number between 0 and 1, such as 0.99")
@@ -107,7 +107,7 @@ def _verdict(name: str, expected: _Figure | None, actual: _Figure | None, level:
 def _difference(expected: _Figure, actual: _Figure, level: float) -> Interval:
     if expected.scores is not None and actual.scores is not None and actual.kind in ("iqm", "mean"):
         return trimmed_difference(actual.scores, expected.scores, actual.kind == "iqm", level)
-    # G. Zou and A. Donner (2008), Stat. Med. 27, 1693-1702: the ends of a difference from those of its parts
+    # G. Zou and A. Donner (2008), Stat. Med. 27, 1693-1702: interval of a difference from two intervals
     below_x, above_x = _half_widths(actual, level)
     below_y, above_y = _half_widths(expected, level)
     estimate = actual.interval.estimate - expected.interval.estimate
@@ -117,7 +117,7 @@ def _difference(expected: _Figure, actual: _Figure, level: float) -> Interval:
 
 
 def _half_widths(figure: _Figure, level: float) -> tuple[float, float]:
-    """How far the figure's interval reaches down and up, made one of `level` and of its few runs."""
+    """Return the interval's widths below and above the estimate, rescaled to `level` and few runs."""
     factor = NormalDist().inv_cdf((1 + level) / 2)
     if figure.seeds is not None:
         if figure.seeds < 2:
@@ -176,7 +176,7 @@ def _estimate(node: Mapping[str, Any], path: str, seeds: int | None) -> _Figure:
 
 
 def _parse_ends(value: Any, name: str) -> tuple[float, float]:
-    """The ends of an interval; NaN where they are null, as of one run alone."""
+    """Parse the ends of an interval; null becomes NaN, as for a single run."""
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise ConfigError(f"{name} is {value!r}: expected the two ends of an interval")
     low, high = (math.nan if end is None else end for end in value)
@@ -188,7 +188,7 @@ def _parse_ends(value: Any, name: str) -> tuple[float, float]:
 
 
 def _require_consistent_estimate(estimate: float, kind: str, scores: Array, path: str) -> None:
-    """`ConfigError` for an estimate that its own scores do not have, however it was rounded."""
+    """Raise `ConfigError` if an estimate contradicts its own scores by more than rounding."""
     statistic = {"iqm": iqm, "mean": mean}.get(kind)
     if statistic is None:
         return

@@ -1,4 +1,4 @@
-"""Sample efficiency: what a system scores after how many steps."""
+"""Sample efficiency: the score of a system as a function of steps."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rlox.statistics.scores import Array, Tasks, parse_numbers
 
 __all__ = ["Curve", "RunCurve", "sample_efficiency"]
 
-RunCurve: TypeAlias = tuple[ArrayLike, ArrayLike]  # steps, rising, and the value at each
+RunCurve: TypeAlias = tuple[ArrayLike, ArrayLike]  # increasing steps, and the value at each
 N_GRID_POINTS = 100
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """An estimate at each step with the ends of its interval, and how many runs it is of; all `[steps]`.
+    """An estimate at each step with the ends of its interval and the number of runs; all `[steps]`.
 
-    The estimate is NaN where a task has no run, its ends also where one has a single run.
+    The estimate is NaN at steps where a task has no run; its ends also where a task has a single run.
     """
 
     steps: Array
@@ -43,12 +43,12 @@ def sample_efficiency(
     resamples: int = 2000,
     level: float = 0.95,
 ) -> Curve:
-    """`statistic` over runs at each of `steps`, with pointwise bands: runs are drawn again within their task.
+    """Compute `statistic` over runs at each of `steps`, with pointwise bands that resample runs within tasks.
 
-    `curves` are the runs of one task, or of each by its name; a run is `(steps, values)`, joined by straight
-    lines and never continued. Without `steps` they are a hundred, from where the last run begins to where
-    the first ends, so that each counts everywhere. Where given `steps` go beyond, a run counts as far as it
-    has values: `runs` says how many do, and those that are left may be the better or the worse ones.
+    `curves` are the runs of one task, or a mapping from task to runs. A run is `(steps, values)`; it is
+    interpolated linearly and never extrapolated. By default `steps` are a hundred, from the last start to the
+    first end of a run, so every run counts at every step. At given `steps` outside that range only runs with
+    values count; `runs` has their number, and the remaining runs may be better or worse than the others.
     """
     require_bootstrap_arguments(rng, resamples, level)
     curves_by_task = curves if isinstance(curves, Mapping) else {0: curves}
@@ -65,7 +65,7 @@ def sample_efficiency(
     ]
     has_value = ~np.isnan(np.concatenate(values))
     results = np.full((3, grid.size), np.nan)
-    # one set of resamples for all steps that have the same runs
+    # steps with the same runs share one set of resamples
     _, group = np.unique(has_value, axis=1, return_inverse=True)
     for group_id in np.unique(group):
         columns = np.flatnonzero(group == group_id)
@@ -84,7 +84,7 @@ def _estimates(
     statistic: Statistic,
     bootstrap_args: tuple[np.random.Generator, int, float],
 ) -> Array:
-    """Estimates and the ends of their intervals `[3, steps]` of values `[runs, steps]` of each task."""
+    """Return estimates and interval ends `[3, steps]` for the values `[runs, steps]` of each task."""
     rng, resamples, level = bootstrap_args
     tasks = Tasks(
         names,
@@ -93,7 +93,7 @@ def _estimates(
     )
     estimate_all = vectorize(statistic, tasks)
     columns = range(values[0].shape[1])
-    # copies: a statistic may write to what it is given
+    # copies, because a statistic may write to its argument
     estimate = [estimate_all([task_values[None, :, k].copy() for task_values in values])[0] for k in columns]
     if not tasks.has_spread:
         return np.array([estimate, *np.full((2, len(estimate)), np.nan)])

@@ -1,4 +1,4 @@
-"""One number for the scores of a system; each also for many resamples of them at once."""
+"""Point estimates for the scores of a system, also vectorised over many resamples."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ __all__ = [
     "vectorize",
 ]
 
-Resamples: TypeAlias = Sequence[Array]  # of each task [resamples, runs]
-Statistic: TypeAlias = Callable[..., Any]  # of scores in any form, to a number
+Resamples: TypeAlias = Sequence[Array]  # [resamples, runs] for each task
+Statistic: TypeAlias = Callable[..., Any]  # from scores in any form to a number
 
 
 def mean(scores: Scores) -> float:
-    """Mean over tasks of the means over runs."""
+    """Return the mean over tasks of the means over runs."""
     return _single_estimate(_mean, scores)
 
 
 def median(scores: Scores) -> float:
-    """Median over tasks of the means over runs: Agarwal et al.'s, who warn of its noise."""
+    """Return the median over tasks of the means over runs; Agarwal et al. warn of its noise."""
     return _single_estimate(_median, scores)
 
 
 def iqm(scores: Scores) -> float:
-    """Mean of the middle half of all scores: a quarter of them (rounded down) is cut at either end.
+    """Return the interquartile mean: a quarter of all scores (rounded down) is cut at either end.
 
     Tasks are pooled, so those with more runs weigh more.
     """
@@ -48,12 +48,12 @@ def iqm(scores: Scores) -> float:
 
 
 def optimality_gap(scores: Scores, gamma: float = 1.0) -> float:
-    """How far scores are below `gamma` on average, those above it counted as `gamma`; tasks are pooled."""
+    """Return the mean gap below `gamma`, with higher scores counted as `gamma`; tasks are pooled."""
     return _single_estimate(_optimality_gap, scores, gamma=gamma)
 
 
 def vectorize(statistic: Statistic, tasks: Tasks) -> Callable[[Resamples], Array]:
-    """`statistic` of many resamples of `tasks`: all at once for those above, one by one for others."""
+    """Return `statistic` as a function of many resamples: vectorised for those above, else a loop."""
     function, keywords = statistic, {}
     if isinstance(statistic, partial) and not statistic.args:
         function, keywords = statistic.func, statistic.keywords
@@ -66,12 +66,12 @@ def vectorize(statistic: Statistic, tasks: Tasks) -> Callable[[Resamples], Array
 
 
 def apply_to_runs(statistic: Statistic, tasks: Tasks) -> float:
-    """`statistic` of the runs themselves, of which it gets a copy: it may write to what it is given."""
+    """Apply `statistic` to a copy of the runs, because it may write to its argument."""
     return require_number(statistic(tasks.to_input_form([values.copy() for values in tasks.values])))
 
 
 def require_number(result: Any) -> float:
-    """What a statistic of the user's returns; `ShapeError` for what is not one number."""
+    """Convert the result of a user's statistic to a float; `ShapeError` unless it is one number."""
     if not isinstance(result, str | bytes) and not is_masked(result):
         with suppress(TypeError, ValueError):
             return float(result)

@@ -1,4 +1,4 @@
-"""Whether one system is better than another, and how many such questions at once may be believed."""
+"""Probability of improvement between two systems, and Holm's correction for several tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["holm", "improvement", "probability_of_improvement"]
 
 
 def improvement(x: Scores, y: Scores) -> float:
-    """The number of `probability_of_improvement` alone."""
+    """Return the estimate of `probability_of_improvement` without its interval."""
     x_tasks, y_tasks = match_tasks(x, y)
     return float(
         np.mean([_win_matrix(a, b).mean() for a, b in zip(x_tasks.values, y_tasks.values, strict=True)])
@@ -36,10 +36,10 @@ def probability_of_improvement(
     resamples: int = 2000,
     level: float = 0.95,
 ) -> Interval:
-    """How likely a run of `x` scores above a run of `y` on a task, ties a half: the mean over tasks.
+    """Return the probability that a run of `x` scores above a run of `y`, averaged over tasks.
 
-    Mann and Whitney's U over the number of pairs. An interval without 0.5 says that one is better; it says
-    nothing about by how much.
+    It is the Mann-Whitney U divided by the number of pairs; a tie counts one half. If the interval excludes
+    0.5, one system is better; it does not tell by how much.
     """
     require_bootstrap_arguments(rng, resamples, level)
     x_tasks, y_tasks = match_tasks(x, y)
@@ -50,7 +50,7 @@ def probability_of_improvement(
     chunks = []
     for indices_drawn in resample_indices(x_tasks.sizes + y_tasks.sizes, rng, resamples):
         x_indices, y_indices = indices_drawn[: len(wins)], indices_drawn[len(wins) :]
-        # halves times whole numbers: exact, in whatever order they are summed
+        # products of halves and integers are exact in floating point, so the order of summation is free
         task_means = [
             ((resample_counts(a) @ win_matrix) * resample_counts(b)).sum(axis=1) / win_matrix.size
             for a, b, win_matrix in zip(x_indices, y_indices, wins, strict=True)
@@ -60,7 +60,7 @@ def probability_of_improvement(
 
 
 def holm(p_values: ArrayLike) -> Array:
-    """Holm's p-values `[n]` of `n` tests: those below 0.05 hold together with 5% chance of any error.
+    """Return Holm's adjusted p-values `[n]`: rejecting those below 0.05 has a 5% chance of any error.
 
     S. Holm (1979), A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6, 65-70.
     """
@@ -77,5 +77,5 @@ def holm(p_values: ArrayLike) -> Array:
 
 
 def _win_matrix(x: Array, y: Array) -> Array:
-    """1 where a run of `x` is above a run of `y`, a half where they are equal: `[x, y]`."""
+    """Compare all pairs `[x, y]`: 1 if the run of `x` is above that of `y`, a half if equal, else 0."""
     return (np.sign(x[:, None] - y) + 1) / 2

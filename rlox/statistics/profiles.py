@@ -1,4 +1,4 @@
-"""Performance profiles: which part of all runs scores above each threshold."""
+"""Performance profiles: the fraction of all runs that scores above each threshold."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["Profile", "performance_profile"]
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Part of the runs above each threshold, with the ends of its interval, all `[thresholds]`.
+    """Fraction of runs above each threshold, with the ends of its interval, all `[thresholds]`.
 
-    The ends are NaN without a generator and where a task has one run alone.
+    The ends are NaN without a generator, and if a task has a single run.
     """
 
     thresholds: Array
@@ -35,9 +35,10 @@ def performance_profile(
     resamples: int = 2000,
     level: float = 0.95,
 ) -> Profile:
-    """P(score > threshold) over the runs of all tasks, with pointwise bands if `rng` is given.
+    """Return P(score > threshold) over the runs of all tasks, with pointwise bands if `rng` is given.
 
-    The run-score distribution of Agarwal et al.: tasks are pooled, so those with more runs weigh more.
+    This is the run-score distribution of Agarwal et al.: tasks are pooled, so those with more runs weigh
+    more.
     """
     tasks, threshold_array = parse_scores(scores), parse_numbers(thresholds, "thresholds", "[thresholds]")
     if threshold_array.ndim != 1 or threshold_array.size == 0:
@@ -53,7 +54,7 @@ def performance_profile(
     require_bootstrap_arguments(rng, resamples, level)
     if not tasks.has_spread:
         return Profile(threshold_array, fraction, nan_bounds, nan_bounds)
-    # whole numbers times 0 and 1: exact, in whatever order they are summed
+    # products of integers with 0 and 1 are exact in floating point, so the order of summation is free
     draws = [
         np.sum(
             [

@@ -1,4 +1,4 @@
-"""Scores of runs on tasks, in the forms that callers have them in, checked where they come in."""
+"""Scores of runs on tasks: the accepted input forms and their validation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlox.masked_arrays import MASKED_MESSAGE, is_masked
 __all__ = ["Array", "Scores", "Tasks", "match_tasks", "normalize", "parse_numbers", "parse_scores"]
 
 Array: TypeAlias = NDArray[np.float64]
-# [runs] of one task; [runs, tasks]; one array [runs] a task, in a sequence or by the task's name
+# [runs] of one task; [runs, tasks]; or one array [runs] per task, in a sequence or a mapping by task name
 Scores: TypeAlias = ArrayLike | Sequence[NDArray[Any]] | Mapping[Any, ArrayLike]
 
 EXPECTED_FORMS = (
@@ -31,21 +31,21 @@ class Tasks:
 
     names: tuple[Any, ...]
     values: tuple[Array, ...]
-    to_input_form: Callable[[Sequence[Array]], Any]  # other values in the form that these came in
+    to_input_form: Callable[[Sequence[Array]], Any]  # converts other values to the caller's input form
 
     @property
     def sizes(self) -> list[int]:
-        """How many runs each task has."""
+        """Number of runs of each task."""
         return [len(values) for values in self.values]
 
     @property
     def has_spread(self) -> bool:
-        """Whether each task has two runs: one alone says nothing about how far others would be."""
+        """Whether each task has at least two runs; a single run gives no estimate of the spread."""
         return min(self.sizes) > 1
 
 
 def parse_scores(scores: Scores, name: str = "scores") -> Tasks:
-    """Scores by task; errors call them `name`."""
+    """Parse scores by task; `name` is their name in errors."""
     if isinstance(scores, Mapping):
         keys = tuple(scores)
         values_by_task = [_parse_runs(scores[key], f"{name} of {key!r}") for key in keys]
@@ -69,7 +69,7 @@ def parse_scores(scores: Scores, name: str = "scores") -> Tasks:
 
 
 def match_tasks(x: Scores, y: Scores) -> tuple[Tasks, Tasks]:
-    """Scores of two systems on the same tasks, in the order of the first's."""
+    """Parse the scores of two systems on the same tasks, in the order of the first."""
     x_tasks, y_tasks = parse_scores(x, "x"), parse_scores(y, "y")
     if isinstance(x, Mapping) != isinstance(y, Mapping):
         raise ShapeError("x and y: one is by the names of tasks and the other is not; give both alike")
@@ -88,10 +88,10 @@ def match_tasks(x: Scores, y: Scores) -> tuple[Tasks, Tasks]:
 
 
 def normalize(scores: Scores, low: Any, high: Any) -> Any:
-    """`(scores - low) / (high - low)`, in the form that `scores` came in: 0 at `low`, 1 at `high`.
+    """Return `(scores - low) / (high - low)` in the input form of `scores`: 0 at `low`, 1 at `high`.
 
-    The ends are one number for all tasks, or one for each: a sequence, or a mapping from task. Which they are
-    (a random policy's score, a reference's, the best of a study) belongs beside every figure made of them.
+    `low` and `high` are one number for all tasks, or one per task: a sequence, or a mapping from task. Report
+    what they are (a random policy's score, a reference's, the best of a study) with every figure.
     """
     tasks = parse_scores(scores)
     limits = zip(_limits_by_task(tasks, low, "low"), _limits_by_task(tasks, high, "high"), strict=True)
@@ -144,7 +144,7 @@ def _parse_runs(values: ArrayLike, name: str) -> Array:
 
 
 def parse_numbers(values: Any, name: str, expected: str = EXPECTED_FORMS) -> Array:
-    """What a caller gave as an array; `ShapeError` for what is no numbers: text, masked ones."""
+    """Convert a caller's value to a float array; `ShapeError` for text and masked values."""
     entries = values if isinstance(values, list | tuple) else ()
     if is_masked(values) or any(map(is_masked, entries)):
         raise ShapeError(f"{name}: {MASKED_MESSAGE}")

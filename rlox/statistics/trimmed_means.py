@@ -1,7 +1,7 @@
-"""Differences of trimmed means of a few runs, by Student's t.
+"""Differences of trimmed means over a few runs, by Student's t.
 
-Resampling three or five runs gives intervals that are far too narrow; where a verdict hangs on one, as it
-does when a campaign is repeated, t is right at any number of runs.
+Bootstrap intervals of three or five runs are far too narrow. Where a verdict depends on the interval, as in
+a repeated campaign, Student's t holds its level at any number of runs.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from rlox.statistics.scores import Array
 
 __all__ = ["t_quantile", "trimmed_difference"]
 
-HALVINGS = 60  # of a quarter turn: to the last bit
+HALVINGS = 60  # bisections of the interval [0, pi / 2]: exact to the last bit
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
 
 
 def trimmed_difference(x: Array, y: Array, is_trimmed: bool, level: float) -> Interval:
-    """Mean of `x` `[runs]` minus that of `y`, each of its middle half if `is_trimmed`, with the interval of
-    t.
+    """Return the mean of `x` `[runs]` minus that of `y` with its t interval.
 
-    Yuen and Dixon's trimmed t (1973, Biometrika 60, 369-374), with one variance for both: they are thought to
-    be runs of the same thing. The ends are NaN where less than two runs of either are left.
+    With `is_trimmed`, both are means of the middle half. The interval is Yuen and Dixon's trimmed t (1973,
+    Biometrika 60, 369-374) with a pooled variance, because both are assumed to be runs of the same system.
+    The ends are NaN if trimming leaves fewer than two runs of either.
     """
     x_stats, y_stats = _trimmed(x, is_trimmed), _trimmed(y, is_trimmed)
     difference, degrees_of_freedom = x_stats[0] - y_stats[0], x_stats[2] + y_stats[2] - 2
@@ -36,8 +36,8 @@ def trimmed_difference(x: Array, y: Array, is_trimmed: bool, level: float) -> In
 
 
 def t_quantile(level: float, degrees_of_freedom: int) -> float:
-    """The t that Student's distribution stays within, on both sides, with probability `level`."""
-    # with t = sqrt(freedom) tan(angle) the density is cos(angle) ** (freedom - 1), up to a factor
+    """Return the two-sided quantile t of Student's distribution: P(|T| <= t) = `level`."""
+    # substituting t = sqrt(dof) tan(angle), the density is proportional to cos(angle) ** (dof - 1)
     total = math.sqrt(math.pi) / 2
     total *= math.exp(math.lgamma(degrees_of_freedom / 2) - math.lgamma((degrees_of_freedom + 1) / 2))
     low, high = 0.0, math.pi / 2
@@ -50,7 +50,7 @@ def t_quantile(level: float, degrees_of_freedom: int) -> float:
 
 
 def _trimmed(values: Array, is_trimmed: bool) -> tuple[float, float, int]:
-    """Trimmed mean, sum of squares of the Winsorized values, how many values are left."""
+    """Return the trimmed mean, the sum of squares of the Winsorized values, and the number of values left."""
     ordered = np.sort(values)
     n_cut = ordered.size // 4 if is_trimmed else 0
     trimmed = ordered[n_cut : ordered.size - n_cut]

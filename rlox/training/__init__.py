@@ -1,1 +1,1 @@
-"""Learning: the loop, evaluation, optimizers; generic over sources and learners."""
+"""Training: the loop, learners, actors, evaluation and the choice of backend and device."""

@@ -1,4 +1,4 @@
-"""A policy as others use it: the environment's observations in, the environment's actions out."""
+"""Actors: policies that take the environment's observations and return the environment's actions."""
 
 from __future__ import annotations
 
@@ -30,26 +30,27 @@ P = TypeVar("P")
 
 
 class Player(Protocol):
-    """What plays episodes side by side, one in each place, all of them new at first."""
+    """Plays parallel episodes, one per slot; all are new at first."""
 
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
-        """Actions for encoded observations `[B, obs_dim]`, one a slot, in the actor's `inference_mode`."""
+        """Return actions for encoded observations `[B, obs_dim]`, one per slot; in `inference_mode`."""
 
     def observe_rewards(self, rewards: Sequence[float]) -> None:
-        """What the last actions paid, `[B]`; between the step and the next `reset_slot`, `select_slots` or
-        `act`.
+        """Receive the rewards `[B]` of the last actions.
+
+        Called after the step and before the next `reset_slot`, `select_slots` or `act`.
         """
 
     def reset_slot(self, slot: int) -> None:
-        """A new episode begins in that place."""
+        """Begin a new episode in a slot."""
 
     def select_slots(self, slots: Sequence[int]) -> None:
-        """Only these places go on, numbered from 0 in this order."""
+        """Keep only these slots, renumbered from 0 in this order."""
 
 
 @dataclass(frozen=True)
 class BaseActor(ABC, Generic[P]):
-    """Normalises as in training, with frozen statistics; Box actions are within the bounds."""
+    """Normalises observations as in training, with frozen statistics; Box actions are within the bounds."""
 
     policy: P
     observations: ObservationCodec
@@ -59,7 +60,7 @@ class BaseActor(ABC, Generic[P]):
 
     @contextmanager
     def inference_mode(self) -> Iterator[None]:
-        """The block in which `act` is called: once around many calls, as it looks at every module."""
+        """Enter inference mode for `act`; once around many calls, as it visits every module."""
         import torch
 
         from rlox.policies.base import evaluation_mode
@@ -69,38 +70,38 @@ class BaseActor(ABC, Generic[P]):
             yield
 
     def weights(self) -> dict[str, Any]:
-        """What a run begins with and a checkpoint has, by name."""
+        """Return the weights by name, as a checkpoint saves them and a warm start loads them."""
         policy: Any = self.policy
         return dict(policy.state_dict())
 
     @abstractmethod
     def make_player(self, n_slots: int) -> Player:
-        """What plays that many episodes side by side."""
+        """Make a player for `n_slots` parallel episodes."""
 
     @property
     def module(self) -> Any:
-        """The policy as torch has it."""
+        """The policy as a torch module."""
         return self.policy
 
     def normalize(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Encoded observations `[B, obs_dim]`, which stay as they are, as the policy sees them."""
+        """Return encoded observations `[B, obs_dim]` as the policy sees them; `rows` is not changed."""
         if self.normalizer:
             rows = rows.copy()
             self.normalizer.apply(rows)
         return rows
 
     def policy_input(self, rows: NDArray[Any]) -> Tensor:
-        """The same as a tensor on the policy's device."""
+        """Return normalised observations as a tensor on the policy's device."""
         import torch
 
         return torch.from_numpy(self.normalize(rows)).to(self.device)
 
     def to_env_actions(self, actions: Tensor) -> Any:
-        """What the policy chose as environments take it, `ActionCodec.to_env`."""
+        """Convert the policy's actions with `ActionCodec.to_env`."""
         return self.checked_env_actions(actions.cpu().numpy())
 
     def checked_env_actions(self, actions: NDArray[Any]) -> Any:
-        """The same of an array; NonFiniteError for numbers that are none."""
+        """Convert an array of the policy's actions; `NonFiniteError` for non-finite numbers."""
         if actions.dtype.kind == "f" and not np.isfinite(actions).all():
             raise NonFiniteError(
                 "the policy's action is not finite; look at its weights and at the observation"
@@ -108,10 +109,10 @@ class BaseActor(ABC, Generic[P]):
         return self.actions.to_env(actions)
 
     def encode_obs(self, obs: Any, action_masks: Any = None) -> tuple[NDArray[Any], bool]:
-        """Raw observations as rows `[B, obs_dim]`, and whether it was a single one, not a batch.
+        """Return raw observations as rows `[B, obs_dim]`, and whether it was a single one, not a batch.
 
         A batch of a Dict space is a dict of parts `[N, ...]`, or a list of dicts. `action_masks` are
-        `[n_actions]` or `[N, n_actions]`, 1 where an action is allowed.
+        `[n_actions]` or `[N, n_actions]`, 1 for allowed actions.
         """
         codec = self.observations
         try:
@@ -132,7 +133,7 @@ class BaseActor(ABC, Generic[P]):
         return rows, is_single
 
     def to_output(self, actions: Any, is_single: bool) -> Any:
-        """Actions of environments as `predict` gives them."""
+        """Return environment actions in the form that `predict` returns."""
         if not is_single:
             return actions
         action = self.actions.unbatch(actions)[0]
@@ -140,7 +141,7 @@ class BaseActor(ABC, Generic[P]):
 
 
 def require_actor(actor: Any, algo: str) -> BaseActor[Any]:
-    """What acts in environments; `ConfigError` for a model of text, which does not."""
+    """Return the actor of environments; `ConfigError` for a text model, which has none."""
     if not isinstance(actor, BaseActor):
         raise ConfigError(
             f"{algo} learns text, its model acts in no environment; use a run of another algorithm"
@@ -149,21 +150,24 @@ def require_actor(actor: Any, algo: str) -> BaseActor[Any]:
 
 
 class StatelessActor(BaseActor[P]):
-    """An actor without a memory: an action depends on nothing but what is seen."""
+    """An actor without memory: an action depends only on the current observation."""
 
     @abstractmethod
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
-        """Actions for encoded observations `[B, obs_dim]`, which stay as they are; inside `inference_mode`.
+        """Return actions for encoded observations `[B, obs_dim]`, without changing them; in `inference_mode`.
 
-        The best ones, or sampled ones if there is a generator to sample with.
+        Takes the best actions, or samples if there is a generator.
         """
 
     def make_player(self, n_slots: int) -> Player:
-        """What plays that many episodes side by side."""
+        """Make a player for `n_slots` parallel episodes."""
         return _StatelessPlayer(self)
 
     def predict(self, obs: Any, generator: torch.Generator | None = None, action_masks: Any = None) -> Any:
-        """The action for one raw observation (an `int` for Discrete) or for a batch, as the space has it."""
+        """Return the action for one raw observation (an `int` for Discrete) or for a batch.
+
+        It has the form of the action space.
+        """
         rows, is_single = self.encode_obs(obs, action_masks)
         with self.inference_mode():
             actions = self.act(rows, generator)
@@ -171,10 +175,10 @@ class StatelessActor(BaseActor[P]):
 
 
 class Actor(StatelessActor[Any]):
-    """A module of torch."""
+    """An actor with a torch policy."""
 
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
-        """The best actions, or sampled ones."""
+        """Return the best actions, or sampled ones."""
         from rlox.policies.user_policy import require_valid_actions, sample_action
 
         policy: Policy = self.policy
@@ -188,20 +192,20 @@ class Actor(StatelessActor[Any]):
 
 
 class NativeActor(StatelessActor[LazyTorchModule]):
-    """A policy in Rust. Its module is asked to sample, and where the engine would pass over what it has."""
+    """An actor with a policy in Rust; its torch module samples, and acts where Rust is not equivalent."""
 
     @property
     def module(self) -> Any:
-        """The policy as torch has it."""
+        """The policy as a torch module."""
         return self.policy.module
 
     @contextmanager
     def inference_mode(self) -> Iterator[None]:
-        """Nothing has to be made ready."""
+        """Do nothing: Rust needs no preparation."""
         yield
 
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
-        """The best actions, or sampled ones."""
+        """Return the best actions, or sampled ones."""
         if generator is not None or not self.policy.is_equivalent:
             return self._act_with_module(rows, generator)
         obs, mask, mask_dim = self.normalize(rows), None, self.observations.mask_dim
@@ -218,7 +222,7 @@ class NativeActor(StatelessActor[LazyTorchModule]):
 
 @dataclass(frozen=True)
 class _StatelessPlayer:
-    """Nothing to keep between steps."""
+    """Keeps nothing between steps."""
 
     actor: StatelessActor[Any]
 

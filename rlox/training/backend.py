@@ -1,11 +1,10 @@
-"""Which engine learns: the one asked for, or under `auto` the one that was measured to be faster.
+"""The backend that learns: the requested one, or under `auto` the one measured to be faster.
 
-`predict_backend` says it of a run that is not made yet, from its configuration and the spaces of its
-environment.
+`predict_backend` returns it before a run is made, from its configuration and the spaces of its environment.
 
-`backend_table.json` beside this file has the measurements, which `benchmarks/backend_table.py` makes: by
-kind of CPU and algorithm, how many times as long torch takes for a whole training, of networks of that
-width and updates of that many rows, one thread each.
+`benchmarks/backend_table.py` writes the measurements to `backend_table.json` beside this file. Each entry is,
+for a kind of CPU, an algorithm, a network width and a number of rows per update, the ratio of torch's
+training time to native's, with one thread each.
 """
 
 from __future__ import annotations
@@ -48,15 +47,15 @@ __all__ = [
 
 AUTO, NATIVE, TORCH = "auto", "native", "torch"
 TABLE_FILE = Path(__file__).with_name("backend_table.json")
-MAX_ORDER_BYTES = 2**30  # bytes of the orders in which all epochs of an update go through a rollout
+MAX_ORDER_BYTES = 2**30  # bytes of the row orders of all epochs of an update
 L = TypeVar("L")
 
 
 @dataclass(frozen=True)
 class Backend:
-    """The engine that learns, `torch` or `native`, and in words why `auto` took it.
+    """The engine that learns, `torch` or `native`, and why `auto` chose it.
 
-    No words where it was asked for.
+    `reason` is empty if the engine was requested.
     """
 
     name: str
@@ -64,7 +63,7 @@ class Backend:
 
     @property
     def message(self) -> str:
-        """For people; nothing of one that was asked for."""
+        """The choice in words; empty if the engine was requested."""
         return f"\n  backend {self.name}: {self.reason}" if self.reason else ""
 
 
@@ -72,17 +71,17 @@ TORCH_BACKEND = Backend(TORCH)
 
 
 class BackendSelector:
-    """Makes a learner with the engine that is asked for, or that `auto` takes.
+    """Makes a learner with the requested engine, or with the one that `auto` chooses.
 
     Parameters
     ----------
     requested_backend : `algo.backend`
-    config : of the run; what was measured had one thread
-    saved_backend : what `auto` took when the run began, which it takes again where that is possible
+    config : of the run; measurements used one thread
+    saved_backend : the choice of `auto` when the run began; it is chosen again if possible
 
     Attributes
     ----------
-    backend : which engine `make_learner` took
+    backend : the engine that `make_learner` used
     """
 
     def __init__(self, requested_backend: str, config: RunConfig, saved_backend: str | None = None) -> None:
@@ -90,25 +89,25 @@ class BackendSelector:
         unsupported = "" if requested_backend == TORCH else unsupported_fields(config.algo)
         if requested_backend == NATIVE and unsupported:
             raise ConfigError(native_refusal_message(unsupported))
-        # why `auto` takes torch whatever was measured; empty where nothing speaks for it
+        # why `auto` chooses torch regardless of measurements; empty if there is no such reason
         self._torch_reason = unsupported or _order_memory_obstacle(config)
         self.backend = TORCH_BACKEND
 
     @property
     def is_torch_forced(self) -> bool:
-        """Whether torch is the engine of every policy."""
+        """Whether every policy gets the torch engine."""
         return self._requested_backend == TORCH or bool(
             self._requested_backend == AUTO and self._torch_reason
         )
 
     def make_learner(self, policy: nn.Module, make_native: Callable[[], L], make_torch: Callable[[], L]) -> L:
-        """What `make_native` makes, or `make_torch`, of which torch is the engine."""
+        """Return `make_native()`, or `make_torch()` if torch is the engine."""
         shapes = ((name, tuple(p.shape)) for name, p in policy.named_parameters())
         learner = self.make_native(lambda: max_width(shapes), make_native)
         return make_torch() if learner is None else learner
 
     def make_native(self, max_width: Callable[[], int], factory: Callable[[], L]) -> L | None:
-        """What `factory` makes where the engine of networks so wide is native; `None`: it is torch."""
+        """Return `factory()` if native is the engine for networks of this width; `None` if torch is."""
         self.backend = (
             self._select(max_width) if self._requested_backend == AUTO else Backend(self._requested_backend)
         )
@@ -133,9 +132,9 @@ class BackendSelector:
 
 
 def native_obstacle(config: RunConfig, observations: ObservationCodec, actions: ActionCodec) -> str:
-    """Why the native engine cannot learn a run in these spaces, whatever was measured; empty: it can.
+    """Say why the native engine cannot learn a run in these spaces; empty if it can.
 
-    Of a policy of the user's own only torch says what it is, so that it counts as one that it cannot.
+    A custom policy counts as an obstacle, since only torch can inspect it.
     """
     if unsupported := unsupported_fields(config.algo) or _order_memory_obstacle(config):
         return unsupported
@@ -151,7 +150,7 @@ def native_obstacle(config: RunConfig, observations: ObservationCodec, actions: 
 
 
 def predict_backend(config: RunConfig, observations: ObservationCodec, actions: ActionCodec) -> Backend:
-    """What `auto` takes for a run in these spaces."""
+    """Return the choice of `auto` for a run in these spaces."""
     if obstacle := native_obstacle(config, observations, actions):
         return Backend(TORCH, obstacle)
     return _fastest_backend(
@@ -164,9 +163,9 @@ def predict_backend_between(
     observations: ObservationCodec,
     actions: ActionCodec,
 ) -> Backend:
-    """What `auto` takes for every run of one algorithm between these: torch unless native is for all.
+    """Return the choice of `auto` for a range of runs of one algorithm: torch unless native suits all.
 
-    Sizes of networks and updates may be any from the smallest to the largest of the configurations.
+    Sizes of networks and updates range from the smallest to the largest of the configurations.
     """
     for config in configs:
         if (backend := predict_backend(config, observations, actions)).name == TORCH:
@@ -181,7 +180,7 @@ def predict_backend_between(
 
 
 def _sizes_between(sizes: Sequence[int], measured: Iterable[int]) -> list[int]:
-    """The smallest and the largest of the sizes, and what was measured between them."""
+    """Return the smallest and the largest size, and the measured sizes between them."""
     low, high = min(sizes), max(sizes)
     return sorted({low, high, *(size for size in measured if low < size < high)})
 
@@ -191,7 +190,7 @@ def _max_width(config: RunConfig, observations: ObservationCodec, actions: Actio
 
 
 def _order_memory_obstacle(config: RunConfig) -> str:
-    """Why native, which has the orders of all epochs at once, is not taken; empty where they are small."""
+    """Say if the row orders of all epochs, which native holds at once, are too large; else empty."""
     order_bytes = config.algo.shuffle_bytes(config.env.n_envs)
     return (
         f"the orders of its epochs take {order_bytes / 2**30:.1f} GiB"
@@ -201,7 +200,7 @@ def _order_memory_obstacle(config: RunConfig) -> str:
 
 
 def _fastest_backend(config: RunConfig, width: int, rows: int) -> Backend:
-    """The faster one for layers so wide and updates of so many rows, if both were measured; else torch."""
+    """Return the faster backend for this width and rows per update if both were measured; else torch."""
     if config.torch_threads > 1:
         threads = f"torch_threads={config.torch_threads}"
         return Backend(TORCH, f"{threads}, and native updates with one thread")
@@ -217,25 +216,26 @@ def _fastest_backend(config: RunConfig, width: int, rows: int) -> Backend:
         return Backend(TORCH, f"native was not measured at such sizes ({sizes_asked})")
     sizes = f"layers {cell['width']} wide, {cell['rows']:,} rows an update"
     name = NATIVE if cell["ratio"] > 1.0 else TORCH
-    if name == NATIVE and not uses_native(config.env):  # what Python steps is no faster for it
+    # environments in Python are no faster with native updates
+    if name == NATIVE and not uses_native(config.env):
         return Backend(name, f"its updates were measured to be faster than torch's ({sizes})")
     return Backend(name, f"native was measured at {cell['ratio']:g} times torch's speed ({sizes})")
 
 
 def native_refusal_message(obstacle: str) -> str:
-    """The message of who asked for an engine that does not learn this, and why it does not (`obstacle`)."""
+    """Return the error message for a requested native engine that has this `obstacle`."""
     return f"algo.backend=native: {obstacle}; make the run with algo.backend=torch"
 
 
 @cache
 def cpu_kind() -> str:
-    """Architecture, vendor and the widest vectors that torch would use, as far as they are known."""
+    """Return architecture, vendor and the widest vector kind that torch would use, as far as known."""
     return " ".join((platform.machine(), _vendor(), _vector_kind()))
 
 
 CPUINFO = Path("/proc/cpuinfo")
 
-# What torch asks of a CPU for its kernels of that kind (c10/utils/cpuid, of x86).
+# CPU flags that torch requires for its kernels of each kind (c10/utils/cpuid, x86).
 VECTOR_FLAGS = {
     "AVX512": ("avx512f", "avx512bw", "avx512vl", "avx512dq", "fma"),
     "AVX2": ("avx2", "fma"),
@@ -247,14 +247,14 @@ def _vendor(cpuinfo: Path = CPUINFO) -> str:
 
 
 def _vector_kind(cpuinfo: Path = CPUINFO) -> str:
-    """As `torch.backends.cpu.get_cpu_capability()` says it, without torch."""
+    """Return `torch.backends.cpu.get_cpu_capability()` without torch."""
     flags = _cpuinfo_value(cpuinfo, "flags").split()
     kinds = (kind for kind, required_flags in VECTOR_FLAGS.items() if set(required_flags) <= set(flags))
     return next(kinds, "DEFAULT")
 
 
 def _cpuinfo_value(cpuinfo: Path, key: str) -> str:
-    """What the kernel says of the first CPU; nothing where there is no such file or line."""
+    """Return an entry of the first CPU in cpuinfo; empty if the file or line is missing."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -270,6 +270,6 @@ def _table() -> dict[str, Any]:
 
 
 def _find_cell(measured: list[dict[str, Any]], width: int, rows: int) -> dict[str, Any] | None:
-    """The smallest measured sizes that are no smaller: torch gains with both. None beyond the largest."""
+    """Return the smallest measured size that is at least as large, as torch gains with both; else None."""
     candidates = (cell for cell in measured if cell["width"] >= width and cell["rows"] >= rows)
     return min(candidates, key=lambda cell: (cell["width"], cell["rows"]), default=None)

@@ -1,4 +1,4 @@
-"""Learned weights of a term: soft actor-critic's temperature, and what others are made of."""
+"""Fixed and learned coefficients of loss terms, such as soft actor-critic's temperature."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ __all__ = ["FixedCoefficient", "LearnedCoefficient", "LearnedTemperature", "Temp
 
 
 class FixedCoefficient:
-    """A positive number that stays as it is."""
+    """A positive constant."""
 
     def __init__(self, alpha: float, like: Tensor) -> None:
         self._alpha = torch.full((), alpha, dtype=like.dtype, device=like.device)
 
     @property
     def alpha(self) -> Tensor:
-        """What it is now; without gradient."""
+        """The current value, without gradient."""
         return self._alpha
 
     def state(self) -> dict[str, Any]:
-        """Nothing that changes."""
+        """Return an empty state: nothing changes."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Nothing to continue from."""
+        """Do nothing: there is no state."""
 
 
 class LearnedCoefficient(FixedCoefficient):
-    """One whose logarithm is learned, by Adam."""
+    """A coefficient whose logarithm Adam learns."""
 
     def __init__(self, alpha: float, lr: float, like: Tensor) -> None:
         super().__init__(alpha, like)
@@ -46,24 +46,24 @@ class LearnedCoefficient(FixedCoefficient):
 
     @property
     def log_alpha(self) -> Tensor:
-        """What is learned; without gradient."""
+        """The learned logarithm, without gradient."""
         log: Tensor = self._module["log"].detach()
         return log
 
     @property
     def alpha(self) -> Tensor:
-        """exp of what is learned."""
+        """The exponential of the learned logarithm."""
         return self.log_alpha.exp()
 
     def step(self, slope: Tensor, lr: float) -> None:
-        """One step down the `slope` of the logarithm."""
+        """Take one step down the `slope` with respect to the logarithm."""
         self.optimizer.lr = lr
         gradient_of(self._module["log"]).copy_(slope)
         self.optimizer.clip(None)
         self.optimizer.step()
 
     def state(self) -> dict[str, Any]:
-        """A copy of log alpha, and of the moments of its optimizer."""
+        """Return copies of log alpha and of its optimizer's moments."""
         return {"log": self.log_alpha.clone(), "adam": self.optimizer.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -73,23 +73,23 @@ class LearnedCoefficient(FixedCoefficient):
 
 
 class Temperature(FixedCoefficient):
-    """How much an entropy of 1 is worth in reward, where that stays as it is."""
+    """A fixed weight of the entropy in the reward."""
 
     def learn(self, log_prob: Tensor, lr: float) -> Tensor:
-        """Nothing is learned; the loss, 0."""
+        """Learn nothing and return a loss of 0."""
         return torch.zeros_like(self._alpha)
 
 
 class LearnedTemperature(LearnedCoefficient, Temperature):
-    """One that follows the policy's entropy to `target_entropy` (Haarnoja et al. 2018, section 5)."""
+    """A temperature that moves the policy's entropy to `target_entropy` (Haarnoja et al. 2018, section 5)."""
 
     def __init__(self, alpha: float, target_entropy: float, lr: float, like: Tensor) -> None:
         super().__init__(alpha, lr, like)
         self.target_entropy = target_entropy
 
     def learn(self, log_prob: Tensor, lr: float) -> Tensor:
-        """One step for log-probabilities `[B]` of the policy's actions; the loss before it."""
-        # the loss is linear in log alpha: of 1 it is the slope
+        """Take one step for log-probabilities `[B]` of the policy's actions; return the loss before it."""
+        # the loss is linear in log alpha, so its value at 1 is the slope
         slope = temperature_loss(self.log_alpha.new_ones(()), log_prob, self.target_entropy)
         loss: Tensor = self.log_alpha * slope
         self.step(slope, lr)

@@ -1,4 +1,4 @@
-"""What an algorithm is made of, and what it is made with."""
+"""The components of an algorithm, and the context in which they are built."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["BuildContext", "EvaluateFunction", "RunComponents"]
 
 
 class EvaluateFunction(Protocol):
-    """Scores the policy as it is, apart from training."""
+    """Scores the current policy, without effect on training."""
 
     def __call__(
         self,
@@ -40,44 +40,46 @@ class EvaluateFunction(Protocol):
         render: bool = False,
         generator: torch.Generator | None = None,
     ) -> Evaluation:
-        """Episode i starts from `reset(seed=seed + i)`; `video` names an mp4 to write, `render` shows a
-        window, `generator` samples actions instead of taking the best.
+        """Evaluate; episode i starts from `reset(seed=seed + i)`.
+
+        `video` names an mp4 to write, `render` shows a window, `generator` samples actions instead of taking
+        the best.
         """
 
 
 @dataclass(frozen=True)
 class RunComponents:
-    """A run is these, and the loop."""
+    """The components of a run; the loop connects them."""
 
     source: Source[Any]
     learner: Learner[Any]
     actor: BaseActor[Any] | TextActor
     evaluate: EvaluateFunction | None  # None without an environment to play in
-    image_descriptions: tuple[str, ...] = ()  # in words, what networks make of each in the observations
-    backend: Backend = TORCH_BACKEND  # what learns
-    broadcast_done: Callable[[bool], bool] = bool  # whether a run is over, where several processes have it
+    image_descriptions: tuple[str, ...] = ()  # describes how each image of an observation is encoded
+    backend: Backend = TORCH_BACKEND  # the engine that learns
+    broadcast_done: Callable[[bool], bool] = bool  # agrees among processes whether the run is over
 
     @property
     def is_torch_run(self) -> bool:
-        """Whether torch learns, in float32: models of text, which play nothing, have types of their own."""
+        """Whether torch learns in float32; text models have their own dtypes."""
         return self.backend.name == TORCH and isinstance(self.actor, BaseActor)
 
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What a run hands to the algorithm that it is made of."""
+    """The runtime arguments with which an algorithm builds its components."""
 
-    device_name: str  # that there is: `require_device`
+    device_name: str  # checked by `require_device`
     streams: Streams
-    env: EnvLike | None = None  # an environment, or what makes one, in place of the config's id
-    policy: Any = None  # a module of the user's own, or what a façade was given in its place
-    dataset: OfflineDatasetBuffer | None = None  # in place of the one at `buffer.path`
-    fills_buffer: bool = True  # whether a buffer is going to be filled, so that there must be room for it
-    saved_backend: str | None = None  # what `auto` took when the run began
+    env: EnvLike | None = None  # an environment or a factory, in place of the config's id
+    policy: Any = None  # a user's module, or runtime objects of a façade
+    dataset: OfflineDatasetBuffer | None = None  # replaces the dataset at `buffer.path`
+    fills_buffer: bool = True  # whether memory for a full buffer is required
+    saved_backend: str | None = None  # the choice of `auto` when the run began
 
     @property
     def is_new_run(self) -> bool:
-        """Whether the run is new: one that goes on knows which engine it took."""
+        """Whether the run is new; a resumed run has a saved backend."""
         return self.saved_backend is None
 
     def __post_init__(self) -> None:
@@ -85,14 +87,14 @@ class BuildContext:
 
     @cached_property
     def device(self) -> torch.device:
-        """As torch has it."""
+        """The torch device."""
         import torch
 
         return torch.device(self.device_name)
 
     @contextmanager
     def network_init(self, config: RunConfig) -> Iterator[None]:
-        """The block in which torch makes networks, with random numbers of the run's own."""
+        """Use the run's own random numbers for networks that torch makes in the block."""
         require_float32()
         with self.streams.seeded_generators("init"), torch_threads(config.torch_threads):
             yield

@@ -1,4 +1,4 @@
-"""The weight of CQL's penalty, which may be learned, and what its estimate is drawn with."""
+"""The fixed or learned weight of CQL's penalty, and the noise of its estimate."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["FixedPenaltyWeight", "LearnedPenaltyWeight", "PenaltyNoise", "Penalt
 
 MAX_WEIGHT = 1e6  # of a learned weight, as in the authors' code
 
-# Of an update, by its number: standard normal numbers `[2, B, n, act_dim]` and uniform ones of [-1, 1]
-# `[B, n, act_dim]`, for such a shape `(B, n, act_dim)`, of the kind of a tensor.
+# Maps an update's number, a shape `(B, n, act_dim)` and a tensor of the same dtype and device to standard
+# normal numbers `[2, B, n, act_dim]` and uniform ones in [-1, 1] `[B, n, act_dim]`.
 PenaltyNoiseFunction = Callable[[int, tuple[int, int, int], Tensor], tuple[Tensor, Tensor]]
 
 
 class PenaltyNoise:
-    """Numbers that are a function of the run's seed and the update's number."""
+    """Random numbers that are a function of the run's seed and the update's number."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
     def __call__(self, update: int, shape: tuple[int, int, int], like: Tensor) -> tuple[Tensor, Tensor]:
-        """Those of an update."""
+        """Return the normal and uniform numbers of an update."""
         stream, count = Stream(self._seed, "penalty", update), math.prod(shape)
         normal = torch.from_numpy(stream.standard_normal(2 * count)).reshape(2, *shape)
         uniform = torch.from_numpy(stream.uniform(count)).reshape(shape).mul_(2.0).sub_(1.0)
@@ -37,14 +37,14 @@ class PenaltyNoise:
 
 
 class FixedPenaltyWeight(FixedCoefficient):
-    """One that stays as it is."""
+    """A fixed weight."""
 
     def learn(self, penalty: Tensor, lr: float) -> None:
-        """Nothing is learned."""
+        """Learn nothing."""
 
 
 class LearnedPenaltyWeight(LearnedCoefficient, FixedPenaltyWeight):
-    """One that rises while the penalty p is above `target`: max_alpha alpha (p - tau); at most 1e6.
+    """A weight that rises while the penalty p is above `target`: max_alpha alpha (p - tau); at most 1e6.
 
     CQL's Lagrangian version (Kumar et al. 2020, appendix F).
     """
@@ -54,6 +54,6 @@ class LearnedPenaltyWeight(LearnedCoefficient, FixedPenaltyWeight):
         self.target = target
 
     def learn(self, penalty: Tensor, lr: float) -> None:
-        """One step for the mean `penalty` of the critics."""
+        """Take one step for the mean `penalty` of the critics."""
         self.step(self.alpha * (self.target - penalty), lr)
         self.log_alpha.clamp_(max=math.log(MAX_WEIGHT))

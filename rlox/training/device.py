@@ -1,7 +1,7 @@
-"""Which device `device=auto` takes: CUDA for what gains from it, where there is CUDA; else the CPU.
+"""The choice of `device=auto`: CUDA, if available, for runs that gain from it; else the CPU.
 
-Small networks of vectors are faster on the CPU, where calls of a GPU would take longer than what they compute
-(docs/algorithms.md, On a GPU). So torch is asked for CUDA only by runs that would use it.
+Small networks on vectors are faster on the CPU, where GPU calls would take longer than the computation
+(docs/algorithms.md, On a GPU). So only runs that would use CUDA query torch for it.
 """
 
 from __future__ import annotations
@@ -36,37 +36,40 @@ __all__ = [
 log = logging.getLogger("rlox.device")
 
 AUTO, CPU, CUDA = "auto", "cpu", "cuda"
-LARGE_WIDTH = 1024  # widths of hidden layers from which on a network counts as large
-# What drivers of GPUs leave in a machine: NVIDIA's, WSL's, AMD's. Without them torch need not be imported.
+LARGE_WIDTH = 1024  # hidden layers at least this wide make a network large
+# Device files of GPU drivers: NVIDIA, WSL, AMD. Without them torch need not be imported.
 DRIVER_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
 @dataclass(frozen=True)
 class Device:
-    """Where networks are, and why `auto` took it: empty for the CPU, and where it was asked for."""
+    """The device of the networks, and why `auto` chose it.
+
+    `reason` is empty for the CPU and for a requested device.
+    """
 
     name: str
     reason: str = ""
-    saved_name: str = ""  # what `auto` took when the run began, where that is not here
+    saved_name: str = ""  # the choice of `auto` when the run began, if not available now
 
     @property
     def message(self) -> str:
-        """For people; nothing of what was asked for."""
+        """The choice in words; empty for a requested device."""
         return f"\n  device  {self.name}: {self.reason}" if self.reason else ""
 
     @property
     def name_to_save(self) -> str:
-        """What a run goes on with where that is there; empty for the CPU, and where it was asked for."""
+        """The device to resume on if available; empty for the CPU and for a requested device."""
         return self.saved_name or (self.name if self.reason and self.name != CPU else "")
 
 
 def select_device(
     config: RunConfig, source: EnvLike | None = None, user_policy: Any = None, saved_name: str | None = None
 ) -> Device:
-    """The device of a run; `ConfigError` where the one that is asked for is not there.
+    """Return the device of a run; `ConfigError` if the requested one is not available.
 
     `source` is an environment in place of the configured one, `user_policy` a policy or model in place of the
-    configured one, `saved_name` what `auto` took when the run began.
+    configured one, `saved_name` the choice of `auto` when the run began.
     """
     if config.device != AUTO:
         return Device(require_device(config.device))
@@ -78,18 +81,18 @@ def select_device(
         fallback_reason = f"the run began on {saved_name}, which is not here (results differ by rounding)"
         log.warning("device=auto takes %s: %s", CPU, fallback_reason)
         return Device(CPU, fallback_reason, saved_name)
-    if user_policy is not None:  # it is where the user has put it
+    if user_policy is not None:  # the user's policy stays where it is
         return Device(CPU)
     return resolve_auto_device(config, lambda: _has_images(config, source))
 
 
 def saved_device(state: Mapping[str, Any]) -> str:
-    """What `auto` took for a run with such a state: not said of the CPU, which it was in earlier versions."""
+    """Return the saved choice of `auto`; the CPU, the only choice of earlier versions, is not saved."""
     return str(state.get("device", CPU))
 
 
 def resolve_auto_device(config: RunConfig, has_images: Callable[[], bool]) -> Device:
-    """What `auto` takes for a run that begins; `has_images` says whether its observations have some."""
+    """Return the choice of `auto` for a new run; `has_images` says if its observations contain images."""
     algo = config.algo
     if algo.is_native_only or algo.requests_native or algo.has_custom_policy:
         return Device(CPU)
@@ -105,12 +108,12 @@ def resolve_auto_device(config: RunConfig, has_images: Callable[[], bool]) -> De
         return Device(CPU)
     try:
         return Device(require_device(CUDA), f"{reason}, and CUDA is there (device=cpu: the CPU)")
-    except ConfigError as error:  # all of its memory may be taken
+    except ConfigError as error:  # its memory may be full
         return Device(CPU, str(error))
 
 
 def is_cuda_available() -> bool:
-    """Whether torch computes with CUDA here; it is imported only where a driver is."""
+    """Whether torch can use CUDA here; it is imported only if there is a driver."""
     if torch_if_imported() is None and not any(Path(path).exists() for path in DRIVER_FILES):
         return False
     import torch
@@ -119,12 +122,12 @@ def is_cuda_available() -> bool:
 
 
 def _may_have_images(config: RunConfig) -> bool:
-    """Whether an environment that Python steps may have images: those that run in Rust have none."""
+    """Whether observations may contain images: environments in Python may, those in Rust do not."""
     return not (config.env.id == NO_ENV or is_text(config.env.id) or uses_native(config.env))
 
 
 def _has_images(config: RunConfig, source: EnvLike | None) -> bool:
-    """Whether the observations of a run have images, by one environment of its kind."""
+    """Whether a run's observations contain images, by making one of its environments."""
     env = wrapped_factory(config.env, source, training=True)()
     try:
         return bool(ObservationCodec.of(env.observation_space, config.env.id).images)

@@ -1,9 +1,9 @@
-"""Evaluation: true returns of whole episodes, in environments of their own, with frozen normalisers.
+"""Evaluation: true returns of whole episodes, in separate environments, with frozen normalisers.
 
-Episode i starts from `reset(seed=seed + i)`: of an id in Gymnasium's own environment, also where Rust
-trained, so that scores of different systems are scores on the same episodes; where EnvPool, ALE or a
-vectorised environment of the user's trained, in another of that engine. All episodes are finished and
-counted; taking the first to finish would favour short ones.
+Episode i starts from `reset(seed=seed + i)`. An id is evaluated in Gymnasium's own environment even if Rust
+trained, so that scores of different systems use the same episodes; with EnvPool, ALE or a user's vectorised
+environment another one of that engine is used. All episodes are finished and counted; counting the first to
+finish would favour short ones.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
 __all__ = ["Evaluation", "Evaluator"]
 
-# Episodes side by side: of environments so small that they have a twin in Rust, and of any published one.
+# Parallel episodes: for small environments, which Rust implements too, and for other published ones.
 MAX_PARALLEL, MAX_PARALLEL_GYMNASIUM = 64, 8
 PUBLISHED_PACKAGES = ("ale_py", "gymnasium", "gymnasium_robotics", "highway_env", "minigrid", "shimmy")
 
@@ -57,8 +57,8 @@ class Evaluation:
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     seed: int
-    samples: tuple[Mapping[str, Any], ...] = ()  # texts to look at, of algorithms that write some
-    n_cut: int = 0  # episodes that `eval.max_steps` ended
+    samples: tuple[Mapping[str, Any], ...] = ()  # sample texts, for text algorithms
+    n_cut: int = 0  # episodes ended by `eval.max_steps`
 
     @property
     def mean(self) -> float:
@@ -70,20 +70,20 @@ class Evaluation:
     def std(self) -> float:
         """Population standard deviation of the returns."""
         largest = max(map(abs, self.returns))
-        scale = largest if 1e150 < largest < math.inf else 1.0  # the squares of such numbers overflow
+        scale = largest if 1e150 < largest < math.inf else 1.0  # larger squares overflow
         with _ignore_overflow():
             return float(np.std(np.asarray(self.returns) / scale)) * scale
 
     @property
     def iqm(self) -> float:
-        """Interquartile mean: the mean of the middle half; NaN where a return is not finite."""
+        """Interquartile mean: the mean of the middle half; NaN if a return is not finite."""
         returns = np.asarray(self.returns)
         with _ignore_overflow():
             return iqm(returns) if np.isfinite(returns).all() else math.nan
 
     @property
     def non_finite_message(self) -> str:
-        """Why the mean is no score, as returns are not finite or so large; empty where it is one."""
+        """Why the mean is not a finite number; empty if it is."""
         non_finite = [i for i, value in enumerate(self.returns) if not math.isfinite(value)]
         if not non_finite:
             largest, n_returns = max(map(abs, self.returns)), len(self.returns)
@@ -93,7 +93,7 @@ class Evaluation:
         return f"{len(non_finite)} of {len(self.returns)} returns are not finite: {example}"
 
     def metrics(self) -> dict[str, float | int]:
-        """What a log has of it; how many returns are not finite, or were cut, only where some are."""
+        """Return the metrics to log; counts of non-finite returns and cut episodes only if not 0."""
         n_non_finite = len(self.returns) - int(np.isfinite(self.returns).sum())
         return {
             "eval/return_mean": self.mean,
@@ -108,7 +108,7 @@ class Evaluation:
     def ci95(self) -> tuple[float, float] | None:
         """95% percentile-bootstrap interval of the mean over episodes of this one policy.
 
-        `None` for one episode, where a return is not finite, and where sums of them overflow.
+        `None` for one episode, if a return is not finite, and if sums overflow.
         """
         if len(self.returns) < 2 or self.non_finite_message:
             return None
@@ -119,22 +119,22 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Plays a policy in fresh environments, as many side by side as `settings.n_envs` says."""
+    """Plays a policy in fresh environments, `settings.n_envs` in parallel."""
 
     actor: BaseActor[Any]
     eval_env_factory: EvalEnvFactory
     settings: EvalConfig
-    training_envs: VectorEnv | None = None  # what training steps, for `settings.reuse_env`
+    training_envs: VectorEnv | None = None  # for `settings.reuse_env`
 
     def __post_init__(self) -> None:
         if self.settings.reuse_env:
             self._require_reusable()
 
     def require_envs_fit(self) -> None:
-        """Open and close as many of a user's environments as an evaluation plays in, before training.
+        """Open and close as many of a user's environments as an evaluation uses, before training.
 
-        `EnvError` where so many cannot live beside those of training. `ConfigError` for seeds of episodes
-        that environments do not take.
+        `EnvError` if they cannot exist beside those of training. `ConfigError` for episode seeds that
+        environments do not accept.
         """
         config, settings = self.eval_env_factory.config, self.settings
         _require_seed_range(settings.episodes, settings.seed)
@@ -167,10 +167,10 @@ class Evaluator:
     ) -> Evaluation:
         """Play `episodes` whole episodes, with the best actions or those that `generator` samples.
 
-        With `video` or `render` one at a time, written to an mp4 or shown in a window, always in this
-        process. An episode that has not ended after `settings.max_steps` steps ends there. `NonFiniteError`
-        for an observation that is not finite, `ConfigError` for pictures with `settings.reuse_env` while
-        training has its environments.
+        `video` writes an mp4 and `render` shows a window; both play one episode at a time in this process. An
+        episode that has not ended after `settings.max_steps` steps ends there. `NonFiniteError` for a
+        non-finite observation; `ConfigError` for `video` or `render` with `settings.reuse_env` while the
+        training environments are open.
         """
         require_bools(render=render)
         if episodes < 1:
@@ -208,11 +208,11 @@ class Evaluator:
 
     @property
     def n_slots(self) -> int:
-        """How many episodes are played side by side at most."""
+        """The most episodes played in parallel."""
         if self.settings.n_envs is not None:
             return self.settings.n_envs
         if self.is_user_env:
-            return self.eval_env_factory.config.n_envs  # so many of them live side by side in training
+            return self.eval_env_factory.config.n_envs  # training has this many at once, too
         return MAX_PARALLEL if uses_native(self.eval_env_factory.config) else MAX_PARALLEL_GYMNASIUM
 
     @property
@@ -223,7 +223,7 @@ class Evaluator:
 
     @contextmanager
     def borrow_env(self) -> Iterator[gym.Env[Any, Any]]:
-        """One of the environments of training, which goes on in it afterwards (`settings.reuse_env`)."""
+        """Lend one of the training environments, which continues afterwards (`settings.reuse_env`)."""
         vec = self._require_reusable()
         state = vec.state()
         try:
@@ -233,7 +233,7 @@ class Evaluator:
 
     @property
     def training_objects(self) -> list[object]:
-        """The objects that training steps in this process, each beneath its wrappers."""
+        """The unwrapped environments that training steps in this process."""
         if isinstance(self.training_envs, VectorEngine):
             return list_unwrapped(self.training_envs.env)
         if not isinstance(self.training_envs, SyncGymVecEnv) or self.training_envs.closed:
@@ -241,15 +241,15 @@ class Evaluator:
         return [unwrapped_env for env in self.training_envs.envs for unwrapped_env in list_unwrapped(env)]
 
     def _open_envs(self, n_slots: int, seed: int) -> EvalEnvs:
-        """Other environments than those of training."""
+        """Open environments apart from those of training."""
         return self.eval_env_factory.open(n_slots, seed, self.actor.observations, self.training_objects)
 
     def _borrow_envs(self, n_slots: int) -> BorrowedEvalEnvs:
-        """Some of the environments of training."""
+        """Borrow some of the training environments."""
         return BorrowedEvalEnvs(self._require_reusable(), n_slots, self.actor.observations)
 
     def _require_reusable(self) -> SyncGymVecEnv:
-        """The environments of training; `ConfigError` where others step them, or they score otherwise."""
+        """Return the training environments; `ConfigError` if they cannot be lent or score differently."""
         config, vec = self.eval_env_factory.config, self.training_envs
         if not isinstance(vec, SyncGymVecEnv):
             obstacle = "has none in training" if vec is None else f"is stepped by {type(vec).__name__}"
@@ -280,7 +280,7 @@ class Evaluator:
     ) -> Evaluation:
         returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
         max_steps, n_cut = self.settings.max_steps or math.inf, 0
-        # the episode in each place, in the order of the player's; fewer at the end
+        # the episode of each slot, in the player's order; fewer at the end
         playing = {slot: slot for slot in range(min(len(eval_envs.obs), episodes))}
         eval_envs.reset({slot: seed + slot for slot in playing})
         next_episodes, player = iter(range(len(playing), episodes)), self.actor.make_player(len(playing))
@@ -311,7 +311,7 @@ class Evaluator:
         return Evaluation(tuple(map(float, returns)), tuple(map(int, lengths)), seed, n_cut=n_cut)
 
     def _require_finite(self, rows: NDArray[Any], seeds: list[int]) -> None:
-        """`NonFiniteError` for an observation that a policy cannot act on, as in training."""
+        """Raise `NonFiniteError` for a non-finite observation, as in training."""
         values = self.actor.observations.numeric_view(rows)
         if values.dtype.kind != "f" or np.isfinite(values).all():
             return
@@ -323,7 +323,7 @@ class Evaluator:
 
 
 def _require_seed_range(episodes: int, seed: int) -> None:
-    """`ConfigError` where the seed of an episode is not below 2^31: not every environment takes it."""
+    """Raise `ConfigError` unless every episode's seed is below 2^31, as some environments require."""
     if seed + episodes > SEED_LIMIT:
         raise ConfigError(
             f"seed={seed} with {episodes} episodes: the last would start from reset(seed="
@@ -332,17 +332,17 @@ def _require_seed_range(episodes: int, seed: int) -> None:
 
 
 def _ignore_overflow() -> np.errstate:
-    """The block in which sums may overflow: `Evaluation.non_finite_message` tells it, not NumPy."""
+    """Silence NumPy's overflow warnings in a block; `Evaluation.non_finite_message` reports overflow."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
 def is_user_env(env_id: str) -> bool:
-    """Whether an id names an environment of the user's, not one of Gymnasium's or of a simulator package."""
+    """Whether an id names a user's environment, not one of Gymnasium or of a simulator package."""
     if ":" in env_id:
         return True
     try:
         entry_point = find_spec(env_id).entry_point
-    except UnknownNameError:  # of an engine that Gymnasium does not know
+    except UnknownNameError:  # an id of another engine
         return False
     module = (
         entry_point.partition(":")[0]
@@ -353,7 +353,7 @@ def is_user_env(env_id: str) -> bool:
 
 
 def require_display() -> None:
-    """`ConfigError` where there is nothing to show a window on."""
+    """Raise `ConfigError` if there is no display for a window."""
     variables = (*DISPLAYS, "SDL_VIDEODRIVER")
     if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in variables):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What learners have in common: the state they keep, the noise they draw, the batches they go through."""
+"""Shared parts of torch learners: state, noise, and the loop over batches."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ __all__ = [
     "to_tensors",
 ]
 
-# Standard normal numbers of an update, by its number: in a shape, of the kind of a tensor.
+# Maps an update's number, a shape and a tensor of the same dtype and device to standard normal numbers.
 NoiseFunction = Callable[[int, tuple[int, ...], Tensor], Tensor]
 
 P = TypeVar("P", bound=nn.Module)
 
 
 class PolicyLearner(Generic[P]):
-    """A policy and the optimizer of all its parameters, which are the state of a learner."""
+    """A learner with a policy and one optimizer of all its parameters."""
 
     def __init__(self, policy: P, optimizer: Optimizer) -> None:
         self.policy = policy
         self.optimizer = optimizer
 
     def state(self) -> dict[str, Any]:
-        """Copies of the weights and optimizer moments, by parameter name."""
+        """Return copies of the weights and optimizer moments, by parameter name."""
         return {"weights": copy_weights(self.policy), "optimizer": self.optimizer.state()}
 
     def load_initial_weights(self, weights: Mapping[str, Any]) -> None:
-        """Begin with these weights in place of the initial ones."""
+        """Start from these weights instead of the initial ones."""
         self.policy.load_state_dict(to_tensors(weights))
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -54,7 +54,7 @@ class PolicyLearner(Generic[P]):
 
 
 class ActorCriticLearner(Generic[P]):
-    """A policy with `parts` by name, of which `targets` begin as the networks do that they follow."""
+    """A learner with a policy, stateful `parts` by name, and target networks that start as copies."""
 
     def __init__(
         self, policy: P, parts: Mapping[str, Stateful], targets: Sequence[TargetNetwork[Any]]
@@ -63,12 +63,12 @@ class ActorCriticLearner(Generic[P]):
         self._parts, self._targets = parts, targets
 
     def state(self) -> dict[str, Any]:
-        """Copies of the weights, and the state of every part."""
+        """Return copies of the weights, and the state of every part."""
         part_states = {name: part.state() for name, part in self._parts.items()}
         return {"weights": copy_weights(self.policy), "optimizer": part_states}
 
     def load_initial_weights(self, weights: Mapping[str, Any]) -> None:
-        """Begin with these weights in place of the initial ones, the targets too."""
+        """Start from these weights instead of the initial ones; target networks copy them."""
         self.policy.load_state_dict(to_tensors(weights))
         for target in self._targets:
             target.copy_online()
@@ -81,12 +81,12 @@ class ActorCriticLearner(Generic[P]):
 
 
 def to_tensors(weights: Mapping[str, Any]) -> dict[str, Any]:
-    """Weights as torch takes them; a native learner's are arrays."""
+    """Convert weights to tensors; a native learner's are arrays."""
     return {name: torch.as_tensor(value) for name, value in weights.items()}
 
 
 def copy_weights(module: nn.Module) -> dict[str, Tensor]:
-    """The parameters and buffers by name, apart from those that go on changing."""
+    """Return copies of the parameters and buffers by name."""
     return {name: value.detach().clone() for name, value in module.state_dict().items()}
 
 
@@ -97,13 +97,13 @@ class UpdateNoise:
         self._streams = streams
 
     def __call__(self, update: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """Those of an update, of the dtype and on the device of `like`."""
+        """Return the noise of an update, with the dtype and device of `like`."""
         noise = torch.from_numpy(update_noise(self._streams.seed, update, shape))
         return to_device(noise.to(like.dtype), like.device)
 
 
 def cast_obs(obs: Tensor, like: Tensor) -> Tensor:
-    """Observations in the numbers of the networks, as `like`; bytes, which encoders read, as they are."""
+    """Cast observations to the dtype and device of `like`; bytes, which encoders read, are unchanged."""
     return obs.to(like) if obs.is_floating_point() else obs
 
 
@@ -115,9 +115,9 @@ def learn_each(
 ) -> Update:
     """Learn from one batch after the other.
 
-    `step(i)` learns from batch i; it returns its numbers, called `names`, and an error of each row
-    `[B]`, whose size becomes the row's priority where rows have one (also of a divergence, which
-    rounding takes below 0). `update_label` is what a message says.
+    `step(i)` learns from batch i. It returns its metrics, called `names`, and an error of each row `[B]`,
+    whose absolute value becomes the row's priority if the buffer is prioritized (also for a divergence, which
+    rounding may make negative). `update_label` names the update in messages.
     """
     rows, errors = zip(*(step(i) for i in range(len(batch))), strict=True)
     metrics_table = torch.stack(rows)

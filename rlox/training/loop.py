@@ -1,4 +1,4 @@
-"""The one loop: a source gives batches, a learner learns from them, hooks watch the clock."""
+"""The training loop: a source gives batches, a learner learns from them, hooks follow the clock."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ Hook = Callable[[Clock, Progress, Update], None]
 
 
 class Source(Protocol[B_co]):
-    """Where batches come from: a rollout, a replay, a dataset, a generator."""
+    """A source of batches: rollouts, a replay buffer, a dataset, generated text."""
 
     @property
     def resume_grade(self) -> str:
-        """How a resumed run goes on: `exact`, or at an `episode_start`."""
+        """How a resumed run continues: `exact`, or with new episodes (`episode_start`)."""
 
     def next(self, clock: Clock) -> tuple[B_co | FusedUpdate | None, Progress]:
-        """The next batch, or `None` while warming up; returns often enough for hooks and signals.
+        """Return the next batch, or `None` during warm-up; returns often enough for hooks and signals.
 
-        `FusedUpdate` is of one that was learned from already, in the call that collected it.
+        A fused source returns a `FusedUpdate`: it has already learned from the batch in the same call.
         """
 
     def feedback(self, update: Update) -> None:
-        """What the update has for the source: priorities, refreshed latents, fresh weights."""
+        """Receive the update's results for the source: priorities, refreshed latents, fresh weights."""
 
     @property
     def stored_bytes(self) -> int:
-        """About how much its buffer takes of the disk once it is full; 0 without one."""
+        """Approximate disk space of the full buffer; 0 without one."""
 
     def save(self, store: Store) -> dict[str, Any]:
-        """What `restore` needs to go on from here; a buffer goes into the store."""
+        """Return the state that `restore` needs; a buffer goes into the store."""
 
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
-        """Continue from what `save` returned."""
+        """Continue from the state that `save` returned."""
 
     def resume_warning(self, state: Mapping[str, Any]) -> str:
-        """Why `restore(state, ...)` does not go on as if it had never stopped; empty if it does."""
+        """Say why `restore(state, ...)` does not continue exactly; empty if it does."""
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
-        """The columns of the last batch, to look into when a number in it is not finite."""
+        """Return the columns of the last batch, for inspection when a number in it is not finite."""
 
     def close(self) -> None:
         """Release environments and processes."""
@@ -63,20 +63,20 @@ class FusedSourceProtocol(Protocol):
 
     @property
     def is_mid_update(self) -> bool:
-        """Whether the last `next` was broken off while it learned, not while it collected."""
+        """Whether the last `next` was interrupted while learning rather than collecting."""
 
 
 class Learner(Protocol[B_contra]):
-    """What one batch does to the weights."""
+    """Updates the weights from batches."""
 
     def update(self, batch: B_contra, clock: Clock) -> Update:
         """Learn from one batch; schedules read the clock."""
 
     def load_initial_weights(self, weights: Mapping[str, Any]) -> None:
-        """Begin with these weights in place of the initial ones."""
+        """Start from these weights instead of the initial ones."""
 
     def state(self) -> dict[str, Any]:
-        """`weights` and `optimizer` trees."""
+        """Return the `weights` and `optimizer` trees."""
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
@@ -103,7 +103,8 @@ def fit(
 ) -> Clock:
     """Run batches through the learner until `done(clock)`; the only training loop in rlox.
 
-    `begin_update` is called before each call of the learner: what breaks off later may be half learned.
+    `begin_update` is called before each call of the learner: if it is interrupted later, the weights may be
+    partly updated.
     """
     hooks = tuple(hooks)
     timings = timings or Timings()

@@ -1,8 +1,8 @@
-"""What the native engine implements: which fields of an algorithm's configuration, for which spaces.
+"""The configuration fields and spaces that the native engine implements.
 
-A field that is not here is one that only torch knows: of a new field of a built-in algorithm, or of a
-configuration derived from one. Off its default it means torch; see `rlox.training.backend.BackendSelector`.
-Whoever implements a field in Rust adds its name.
+A field that is not listed here is known to torch only: a new field of a built-in algorithm, or one of a
+derived configuration. If it differs from its default, torch learns; see
+`rlox.training.backend.BackendSelector`. Add a field's name here when Rust implements it.
 """
 
 from __future__ import annotations
@@ -100,11 +100,11 @@ NATIVE_FIELDS: Mapping[str, frozenset[str]] = {
     "iql": _OFFLINE_CRITICS | frozenset(["expectile", "temperature", "max_weight", "cosine_actor"]),
     "td3_bc": _OFFLINE_CRITICS | _DELAYS | {"alpha"},
 }
-"""By the algorithm's name: also fields whose other values an engine refuses for itself, such as `noisy`."""
+"""By algorithm name; includes fields of which an engine refuses some values itself, such as `noisy`."""
 
 
 def unsupported_fields(config: Any) -> str:
-    """In words, what of an algorithm's configuration the native engine does not implement; empty: all is."""
+    """Name a field that the native engine does not implement, in words; empty if it implements all."""
     implemented = NATIVE_FIELDS.get(config.name)
     if implemented is None:
         return f"{config.name} has no native engine"
@@ -118,10 +118,9 @@ def unsupported_fields(config: Any) -> str:
 def native_space_obstacle(
     algo: Any, actions: ActionCodec, device: str, has_images: bool, is_masked: bool = False
 ) -> str:
-    """Why the native engine does not learn these settings in these spaces on this device; empty: it does.
+    """Say why the native engine cannot learn in these spaces on this device; empty if it can.
 
-    `has_images`: whether observations have some; `is_masked`: whether the environment says which actions it
-    allows.
+    `has_images`: whether observations contain images; `is_masked`: whether the environment has action masks.
     """
     if actions.kind == "factored":
         return "native learns one choice or one vector, not actions of several parts"
@@ -137,6 +136,6 @@ def native_space_obstacle(
 def require_native(
     algo: Any, actions: ActionCodec, device: str, has_images: bool, is_masked: bool = False
 ) -> None:
-    """Raise `NativeUnsupportedError` for what `native_space_obstacle` names."""
+    """Raise `NativeUnsupportedError` if `native_space_obstacle` names an obstacle."""
     if obstacle := native_space_obstacle(algo, actions, device, has_images, is_masked):
         raise NativeUnsupportedError(obstacle)

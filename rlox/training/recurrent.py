@@ -1,4 +1,4 @@
-"""An actor with a memory, and what keeps the memory of episodes that are played side by side."""
+"""An actor with a recurrent policy, and its player for parallel episodes."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ State = NDArray[np.float32]  # [B, acting_size]
 
 
 class RecurrentActor(BaseActor[RecurrentActorCritic]):
-    """An action depends on the episode so far, of which the state is what is remembered."""
+    """An actor whose actions depend on a recurrent state of the episode so far."""
 
     def act(
         self, rows: NDArray[Any], state: State, generator: torch.Generator | None = None
     ) -> tuple[Any, State]:
-        """Actions for encoded observations `[B, obs_dim]`, and the states after them; inside
-        `inference_mode`.
+        """Return actions for encoded observations `[B, obs_dim]` and the next states; in `inference_mode`.
 
-        The best ones, or sampled ones if there is a generator to sample with. What is given stays as
-        it is.
+        Takes the best actions, or samples if there is a generator. The inputs are not changed.
         """
         policy = self.policy
         outputs, next_state = policy.act(self.policy_input(rows), torch.from_numpy(state).to(self.device))
@@ -37,11 +35,11 @@ class RecurrentActor(BaseActor[RecurrentActorCritic]):
         return self.to_env_actions(actions), next_state.cpu().numpy()
 
     def initial_state(self, n_slots: int) -> State:
-        """The states that episodes begin with."""
+        """Return the states at the start of episodes."""
         return np.zeros((n_slots, self.policy.actor_state_size), np.float32)
 
     def make_player(self, n_slots: int) -> Player:
-        """What plays that many episodes side by side."""
+        """Make a player for `n_slots` parallel episodes."""
         return _RecurrentPlayer(self, n_slots)
 
     def predict(
@@ -51,10 +49,10 @@ class RecurrentActor(BaseActor[RecurrentActorCritic]):
         state: Any = None,
         episode_start: Any = None,
     ) -> tuple[Any, State]:
-        """The action for one raw observation or for a batch, and the states after it `[B, actor_state_size]`.
+        """Return the action for one raw observation or a batch, and the next states `[B, actor_state_size]`.
 
-        `state` is what the last call gave (`None`: episodes begin), `episode_start` says whose episode
-        begins here (a bool, or one a row).
+        `state` is the last call's result (`None`: episodes begin); `episode_start` marks rows whose episode
+        begins (a bool, or one per row).
         """
         rows, is_single = self.encode_obs(obs)
         input_state = self._input_state(state, episode_start, len(rows))
@@ -63,7 +61,7 @@ class RecurrentActor(BaseActor[RecurrentActorCritic]):
         return self.to_output(actions, is_single), next_state
 
     def _input_state(self, state: Any, episode_start: Any, count: int) -> State:
-        """The states that `count` observations meet: a copy, zeros where an episode begins."""
+        """Return a copy of the states for `count` observations, with zeros where an episode begins."""
         initial_state = self.initial_state(count)
         starts = _starts(episode_start, count)
         if state is None:
@@ -84,7 +82,7 @@ class RecurrentActor(BaseActor[RecurrentActorCritic]):
 
 
 def _starts(episode_start: Any, count: int) -> NDArray[np.bool_]:
-    """Whether an episode begins in each of `count` rows, as `episode_start`; None: in none."""
+    """Return `episode_start` as a mask of `count` rows; None: no episode begins."""
     if episode_start is None:
         return np.zeros(count, np.bool_)
     array = np.asarray(episode_start)
@@ -100,7 +98,7 @@ def _starts(episode_start: Any, count: int) -> NDArray[np.bool_]:
 
 
 class _RecurrentPlayer:
-    """Keeps the state of each place."""
+    """Keeps the recurrent state of each slot."""
 
     def __init__(self, actor: RecurrentActor, n_slots: int) -> None:
         self._actor = actor

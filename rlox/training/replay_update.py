@@ -1,4 +1,4 @@
-"""What learners from batches of transitions draw and tell, whatever engine learns."""
+"""Noise and results of updates from replayed transitions, shared by torch and native learners."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ __all__ = ["Stateful", "build_update", "update_label", "update_noise"]
 
 
 class Stateful(Protocol):
-    """A part of a learner: an optimizer, a target network, a temperature."""
+    """A part of a learner with a state: an optimizer, a target network, a temperature."""
 
     def state(self) -> dict[str, Any]:
-        """Copies of what it keeps."""
+        """Return copies of the state."""
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
 
 
 def update_noise(seed: int, update: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Standard normal numbers that are a function of the run's seed and the update's number."""
+    """Return standard normal numbers that are a function of the run's seed and the update's number."""
     return Stream(seed, "noise", update).standard_normal(math.prod(shape)).reshape(shape)
 
 
 def update_label(batch: Transitions, clock: Clock) -> str:
-    """Which update a message is about."""
+    """Name an update for messages."""
     return f"update {clock.updates} (env_steps {batch.env_steps})"
 
 
 def build_update(
     batch: Transitions, metrics: Mapping[str, float], errors: NDArray[np.floating[Any]] | None
 ) -> Update:
-    """What a training of these batches did; the size of `errors` `[n, B]` becomes priorities of the rows."""
+    """Return the `Update` for these batches; absolute `errors` `[n, B]` become priorities of the rows."""
     samples = math.prod(batch.rewards.shape)
     if batch.weights is None or errors is None:
         return Update(metrics, len(batch), samples)

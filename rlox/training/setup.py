@@ -1,4 +1,4 @@
-"""What an algorithm needs before it can be assembled: its configuration, its device, its threads."""
+"""Preparation of an algorithm: its configuration from arguments, its environment, its device."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
     "tuned_arguments",
 ]
 
-DEFAULT_ENV = "CartPole-v1"  # of a façade that is given none
+DEFAULT_ENV = "CartPole-v1"  # of a façade without an environment
 COMMON_ARGUMENTS = {
     "callbacks",
     "env",
@@ -48,11 +48,11 @@ COMMON_ARGUMENTS = {
     "logger",
     "n_envs",
     "seed",
-}  # arguments that each façade has by themselves
+}  # arguments that every façade declares itself
 
 
 def _hint(name: str, known_names: Iterable[str]) -> str:
-    """What was meant by an argument that is not of the algorithm."""
+    """Suggest what an argument that the algorithm does not have could mean."""
     if replacement := _FOREIGN_ARGUMENTS.get(name):
         return f"; here that is {replacement}"
     algorithms = [algo for algo, kind in sorted(ALGO_CONFIGS.items()) if name in _field_names(kind)]
@@ -62,11 +62,11 @@ def _hint(name: str, known_names: Iterable[str]) -> str:
 def config_from_arguments(
     algo: str, env_id: EnvLike, n_envs: int | None, seed: int, options: Mapping[str, Any]
 ) -> RunConfig:
-    """The run configuration that a façade's arguments describe; without `n_envs` the algorithm's."""
+    """Make the run configuration of a façade's arguments; without `n_envs` the algorithm's default counts."""
     algo_keys = _field_names(ALGO_CONFIGS[algo]) - {"name"}
     if "hidden" in options and "hidden" not in algo_keys and "net_arch" in algo_keys:
         options = _expand_hidden(options)
-    # both have a `backend`: the plain name is the algorithm's, the environment's is `env_backend`
+    # algorithm and environment both have a `backend`: here `backend` is the algorithm's
     env_keys = _field_names(EnvConfig) - {"id", "n_envs", "backend"}
     buffer_keys = {key for kind in ALGO_CONFIGS[algo].buffers for key in _buffer_keys(kind)}
     known_arguments = (
@@ -103,17 +103,17 @@ def config_from_arguments(
     check_new_run(config)
     if "normalize_rule" in options:
         config.env.require_normalization()
-    config = resolve(config)  # what the caller asks for of the environment is theirs
+    config = resolve(config)  # the caller may use any environment variable
     idle_warning = idle_workers(config.env)
     for line in [*([idle_warning] if idle_warning else []), *config.algo.advice(config.env)]:
-        warnings.warn(line, UserWarning, stacklevel=3)  # where the façade was called
+        warnings.warn(line, UserWarning, stacklevel=3)  # points at the caller of the façade
     return config
 
 
 def _require_buffer_keys(buffer_name: Any, buffer_options: Mapping[str, Any]) -> None:
-    """`ConfigError` for a key of another buffer than the chosen one."""
+    """Raise `ConfigError` for a key that the chosen buffer does not have."""
     if not isinstance(buffer_name, str) or buffer_name not in BUFFER_CONFIGS:
-        return  # refused by its name
+        return  # `make_run` refuses it
     for key, value in buffer_options.items():
         buffer_names = [
             name for name, config_class in BUFFER_CONFIGS.items() if key in _field_names(config_class)
@@ -126,12 +126,12 @@ def _require_buffer_keys(buffer_name: Any, buffer_options: Mapping[str, Any]) ->
 
 
 def _field_names(config_class: type[Any]) -> set[str]:
-    """The names of the fields of a configuration."""
+    """Return the field names of a configuration."""
     return {f.name for f in fields(config_class)}
 
 
 def _expand_hidden(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The original rlox's `hidden`, the width of two hidden layers, as `net_arch`."""
+    """Turn `hidden` of the original rlox, the width of two hidden layers, into `net_arch`."""
     remaining = {name: value for name, value in options.items() if name != "hidden"}
     if "net_arch" in remaining:
         raise ConfigError("hidden and net_arch are two names of the same argument; give one of them")
@@ -139,12 +139,12 @@ def _expand_hidden(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**remaining, "net_arch": hidden if isinstance(hidden, Sequence) else (hidden, hidden)}
 
 
-# What Stable-Baselines3 has in the environment's place.
+# First arguments of Stable-Baselines3, where rlox has the environment.
 _SB3_POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy", "MlpLstmPolicy")
 
 
 def resolve_env(env_id: EnvLike, default: EnvLike, options: dict[str, Any]) -> EnvLike:
-    """The environment that a façade was given: as `env_id`, or as `env`, which is taken out of `options`."""
+    """Return the environment that was given as `env_id` or as `env`, which is removed from `options`."""
     if isinstance(env_id, str) and env_id in _SB3_POLICIES:
         raise ConfigError(
             f"'{env_id}' stands where the environment does: give that alone, e.g. PPO('CartPole-v1'); "
@@ -161,12 +161,15 @@ def resolve_env(env_id: EnvLike, default: EnvLike, options: dict[str, Any]) -> E
 def tuned_arguments(
     algo: str, env: EnvLike, preset: str | None, options: dict[str, Any]
 ) -> tuple[dict[str, Any], int]:
-    """What a preset gives a façade under `options`, and its total; a ready environment keeps its number."""
+    """Return a preset's arguments, overridden by `options`, and its total.
+
+    A ready vectorised environment keeps its number of copies.
+    """
     return preset_options(algo, preset or env_name(env), _vec_env_count(env) | options)
 
 
 def _vec_env_count(env: EnvLike) -> dict[str, Any]:
-    """`n_envs` of a ready vectorised environment, which cannot have another one; else nothing."""
+    """Return `n_envs` of a ready vectorised environment, which is fixed; else nothing."""
     return {"n_envs": env.num_envs} if isinstance(env, gym.vector.VectorEnv) else {}
 
 
@@ -177,7 +180,7 @@ def _path_text(path: str | PathLike[str] | None) -> str | None:
     return fspath(path)
 
 
-# What others call things, where spelling does not lead there.
+# Names in other libraries that are not spelled similarly.
 _FOREIGN_ARGUMENTS = {
     "policy_kwargs": "net_arch, critic_net_arch and activation",
     "lr": "learning_rate",
@@ -193,19 +196,19 @@ _FOREIGN_ARGUMENTS = {
 }
 
 
-# What a façade calls a key of the buffer: Stable-Baselines3's name, and one that says whose it is.
+# A façade's names of buffer keys: that of Stable-Baselines3, and names that mention the buffer.
 _BUFFER_ARGUMENTS = {"buffer_size": "capacity", "buffer": "name", "buffer_path": "path"}
 
 
 def _buffer_keys(kind: str) -> set[str]:
-    """The arguments that say something of a buffer."""
+    """Return the arguments that configure a buffer."""
     keys = _field_names(BUFFER_CONFIGS[kind])
     renamed_keys = {argument for argument, key in _BUFFER_ARGUMENTS.items() if key in keys}
     return (keys - set(_BUFFER_ARGUMENTS.values())) | renamed_keys
 
 
 def require_device(name: str) -> str:
-    """The device of `device=name`, if it is there; `ConfigError` if not."""
+    """Return the device of `device=name`; `ConfigError` if it is not available."""
     if name == "cpu":
         return "cpu"
     import torch
@@ -220,13 +223,13 @@ def require_device(name: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, with the one after it if it ends in a colon; or its type."""
+    """Return the first line of an error's message, joined to the next one after a colon; or its type."""
     line, *rest = [text.strip() for text in str(error).splitlines()] or [type(error).__name__]
     return f"{line} {rest[0]}" if rest and line.endswith(":") else line
 
 
 def env_name(source: EnvLike) -> str:
-    """What `env.id` says of an environment: its id, or the name of the object in angle brackets."""
+    """Return `env.id` of an environment: its id, or the name of the object in angle brackets."""
     if isinstance(source, str):
         return source
     name = getattr(source, "__qualname__", None) or type(source).__name__

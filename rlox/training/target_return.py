@@ -1,4 +1,4 @@
-"""An actor that is asked for a return, and what keeps episodes that are played side by side."""
+"""An actor that is conditioned on a target return, and its player for parallel episodes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["ReturnConditionedActor", "TargetReturn", "parse_target_return"]
 
 @dataclass
 class TargetReturn:
-    """The return that is asked for; that of the dataset unless one is given.
+    """The target return; the dataset's highest return unless one is given.
 
     Attributes
     ----------
-    requested_return : by the user
-    dataset_return : the highest of the dataset, known once that is read
+    requested_return : given by the user
+    dataset_return : the highest return of the dataset, known once it is read
     """
 
     requested_return: float | None = None
@@ -32,7 +32,7 @@ class TargetReturn:
 
     @property
     def value(self) -> float:
-        """The return; `ConfigError` where nobody knows."""
+        """The target return; `ConfigError` if there is none."""
         value = self.dataset_return if self.requested_return is None else self.requested_return
         if value is None:
             raise ConfigError(
@@ -41,16 +41,16 @@ class TargetReturn:
         return value
 
     def state(self) -> dict[str, Any]:
-        """What the dataset said."""
+        """Return the dataset's highest return."""
         return {} if self.dataset_return is None else {"best_return": self.dataset_return}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state that has what `state()` gave, perhaps among others."""
+        """Continue from a state that contains `state()`."""
         self.dataset_return = float(state["best_return"]) if "best_return" in state else None
 
 
 def parse_target_return(target_return: Any) -> float | None:
-    """A return that is asked for; `ConfigError` for what is no finite number."""
+    """Check a target return; `ConfigError` unless it is None or a finite number."""
     if target_return is None:
         return None
     number = isinstance(target_return, (int, float, np.number)) and not isinstance(target_return, bool)
@@ -61,14 +61,14 @@ def parse_target_return(target_return: Any) -> float | None:
 
 @dataclass(frozen=True)
 class ReturnConditionedActor(BaseActor[DecisionTransformerPolicy]):
-    """An action depends on the return that is still asked for and on the last steps."""
+    """An actor whose actions depend on the return to go and the last steps."""
 
     target_return: TargetReturn = field(default_factory=TargetReturn)
     context: int = 20
     scale: float = 1e-3
 
     def make_player(self, n_slots: int) -> Player:
-        """What plays that many episodes side by side."""
+        """Make a player for `n_slots` parallel episodes."""
         return _ReturnConditionedPlayer(self, n_slots)
 
     def predict(
@@ -78,7 +78,7 @@ class ReturnConditionedActor(BaseActor[DecisionTransformerPolicy]):
         target_return: float | None = None,
         action_masks: Any = None,
     ) -> Any:
-        """The action for one raw observation or for a batch, each the first one of an episode."""
+        """Return the action for one raw observation or a batch, each the first of an episode."""
         rows, is_single = self.encode_obs(obs, action_masks)
         player = _ReturnConditionedPlayer(self, len(rows), target_return)
         with self.inference_mode():
@@ -87,7 +87,7 @@ class ReturnConditionedActor(BaseActor[DecisionTransformerPolicy]):
 
 
 class _ReturnConditionedPlayer:
-    """The last steps of each place: what was asked for, seen and done."""
+    """Keeps the last steps of each slot: returns to go, observations and actions."""
 
     def __init__(
         self, actor: ReturnConditionedActor, n_slots: int, target_return: float | None = None
@@ -95,8 +95,8 @@ class _ReturnConditionedPlayer:
         self._actor, length = actor, actor.context
         self._target_return = actor.target_return.value if target_return is None else float(target_return)
         policy, obs_size = actor.policy, actor.observations.input_dim
-        self._return_to_go = np.full(n_slots, self._target_return, np.float64)  # what is still asked for
-        self._n_steps = np.zeros(n_slots, np.int64)  # steps of the episode before this one
+        self._return_to_go = np.full(n_slots, self._target_return, np.float64)
+        self._n_steps = np.zeros(n_slots, np.int64)  # steps of the episode before the current one
         self._returns = np.zeros((n_slots, length), np.float32)
         self._obs = np.zeros((n_slots, length, obs_size), np.float32)
         self._timesteps = np.zeros((n_slots, length), np.int64)
@@ -113,7 +113,7 @@ class _ReturnConditionedPlayer:
         self._returns[slots, position] = self._return_to_go * actor.scale
         self._obs[slots, position] = actor.normalize(rows)
         self._timesteps[slots, position] = self._n_steps
-        self._actions[slots, position] = 0  # not seen by what says it
+        self._actions[slots, position] = 0  # placeholder: the model does not see the current action
         inputs = (self._returns, self._obs, self._actions, self._timesteps)
         outputs = actor.policy(*(torch.from_numpy(column).to(actor.device) for column in inputs))
         index = torch.from_numpy(position).to(actor.device)[:, None, None].expand(-1, 1, outputs.shape[-1])

@@ -1,4 +1,4 @@
-"""A language model as runs use it: what holds its weights, and what it is worth on prompts held out."""
+"""Language models in runs: the actor that holds the weights, and evaluation on held-out prompts."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from rlox.training.evaluate import Evaluation
 
 __all__ = ["ScoreEvaluator", "ScoreFunction", "TextActor", "TextEvaluator", "best_rows", "generate"]
 
-# Of prompts what their answers are worth, and the tokens of each.
+# Returns the scores of the prompts' answers, and the token count of each.
 ScoreFunction = Callable[[list[Prompt]], tuple[NDArray[np.float64], list[int]]]
 
-MAX_ROWS = 256  # of an evaluation, that are written side by side
-MAX_SAMPLES = 16  # of an evaluation, to be looked at
+MAX_ROWS = 256  # completions of an evaluation that are generated in parallel
+MAX_SAMPLES = 16  # sample texts of an evaluation
 
 
 @dataclass(frozen=True)
 class TextActor:
-    """The model whose weights a run has; it sees tokens, not observations."""
+    """The language model of a run; it takes tokens, not observations."""
 
     model: TextModel
     actions = None
@@ -41,33 +41,33 @@ class TextActor:
 
     @property
     def policy(self) -> nn.Module:
-        """The model as torch has it."""
+        """The torch module of the model."""
         return self.model.module
 
     @property
     def module(self) -> Any:
-        """The same."""
+        """The same as `policy`."""
         return self.model.module
 
     @property
     def device(self) -> torch.device:
-        """Where it is."""
+        """The device of the model."""
         return self.model.device
 
     def weights(self) -> dict[str, Any]:
-        """What is learned, by name."""
+        """Return the trainable weights by name."""
         return self.model.trainable.weights()
 
 
 @dataclass(frozen=True)
 class TextEvaluator:
-    """Mean reward of completions of prompts that nothing is learned from."""
+    """Evaluates by the mean reward of completions of held-out prompts."""
 
     model: TextModel
     prompts: Prompts
     reward_function: CompletionReward
     weights: tuple[float, ...] | None
-    sampling: Sampling  # of completions to learn from
+    sampling: Sampling  # as in training
 
     def __call__(
         self,
@@ -78,16 +78,17 @@ class TextEvaluator:
         render: bool = False,
         generator: torch.Generator | None = None,
     ) -> Evaluation:
-        """Prompt i of a task is drawn by `seed + i`, those of a file are in an order by `seed`, each once.
+        """Evaluate completions of `episodes` held-out prompts.
 
-        Completions have the best tokens, or those `generator` draws. A return is the reward of one, a length
-        its tokens; one without a reward is left out.
+        Prompt i of a task is drawn with `seed + i`; the prompts of a file are shuffled by `seed`, each used
+        once. Completions use the best tokens, or samples of `generator`. A return is the reward of a
+        completion, a length its token count; completions without a reward are left out.
         """
         _require_no_video(video, render)
         return self._evaluate(episodes, seed, 1, generator, is_stopped)
 
     def best_of(self, n: int, episodes: int, seed: int, generator: torch.Generator) -> Evaluation:
-        """The same of the best by reward of `n` completions of each prompt, which `generator` draws."""
+        """Evaluate the best by reward of `n` sampled completions of each prompt."""
         return self._evaluate(episodes, seed, n, generator)
 
     def _evaluate(
@@ -129,12 +130,12 @@ class TextEvaluator:
 
 @dataclass(frozen=True)
 class ScoreEvaluator:
-    """What the answers of prompts that nothing is learned from are worth to a learner: no text is written.
+    """Evaluates by the learner's scores of the answers of held-out prompts, without generating text.
 
     Attributes
     ----------
-    score : of the learner
-    batch_size : prompts that are asked for side by side
+    score : the learner's score function
+    batch_size : prompts that are scored in parallel
     """
 
     model: TextModel
@@ -152,7 +153,7 @@ class ScoreEvaluator:
         render: bool = False,
         generator: torch.Generator | None = None,
     ) -> Evaluation:
-        """As a `TextEvaluator`; nothing is drawn but what the samples show."""
+        """Evaluate like a `TextEvaluator`; text is generated only for samples."""
         _require_no_video(video, render)
         rewards, lengths, samples = list[float](), list[int](), list[dict[str, Any]]()
         for first in range(0, episodes, self.batch_size):
@@ -172,7 +173,7 @@ class ScoreEvaluator:
         return Evaluation(tuple(rewards), tuple(lengths), seed, tuple(samples))
 
     def _fits(self, prompt: Prompt) -> bool:
-        """Whether the model has positions for a completion of it."""
+        """Whether the model has enough positions for a completion of the prompt."""
         max_positions = max_positions_of(self.model.module)
         return max_positions is None or len(prompt.ids) + self.sampling.max_new_tokens <= max_positions
 
@@ -191,7 +192,7 @@ def _sample_row(prompts: Prompts, prompt: Prompt, tokens: Tensor, reward: float)
 def generate(
     model: TextModel, prompts: list[Tensor], sampling: Sampling, generator: torch.Generator | None
 ) -> GeneratedTokens:
-    """A completion of each prompt: of the best tokens, or of those that `generator` draws."""
+    """Generate a completion of each prompt with the best tokens, or with samples of `generator`."""
     if generator is None:
         greedy = replace(sampling, temperature=0.0, top_k=None, top_p=None, min_p=None)
         return generate_in_batches(model, prompts, greedy, None)
@@ -201,7 +202,7 @@ def generate(
 
 
 def best_rows(rewards: NDArray[np.float64], n: int) -> NDArray[np.int64]:
-    """Of each `n` rewards the row of the greatest, the first of equals; none of those that are all NaN."""
+    """Return the row of the highest of each `n` rewards, the first on ties; all-NaN groups are skipped."""
     groups = rewards.reshape(-1, n)
     valid = np.flatnonzero(~np.isnan(groups).all(1))
     rows: NDArray[np.int64] = n * valid + np.nanargmax(groups[valid], 1)

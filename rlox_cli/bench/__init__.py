@@ -1,1 +1,1 @@
-"""`rlox bench`: processes that measure, a record of what they found, and a gate against an earlier one."""
+"""`rlox bench`: measuring processes, a record of their results, and a gate against an earlier record."""

@@ -1,4 +1,4 @@
-"""What `rlox bench` takes."""
+"""Arguments of `rlox bench`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAMPLE = "milliseconds of a sample, at least: what is timed is repeated until th
 
 @dataclass(frozen=True)
 class SuiteConfig:
-    """Every kind of work once, in a minute or so, beside what comes with rlox."""
+    """Each kind of work once, in about a minute, compared with packages that come with rlox."""
 
     name: str = param("ci", "the suite", choices=("ci",))
     passes: int = param(9, PASSES, within="[1, 1000]")
@@ -27,7 +27,7 @@ class SuiteConfig:
 
 @dataclass(frozen=True)
 class PrimitivesConfig(SuiteConfig):
-    """Advantages, buffers and language-model arithmetic beside every peer."""
+    """Advantages, buffers and language-model arithmetic, compared with every peer."""
 
     name: str = param("primitives", "the suite", choices=("primitives",))
     passes: int = param(3, PASSES, within="[1, 1000]")
@@ -35,7 +35,7 @@ class PrimitivesConfig(SuiteConfig):
 
 @dataclass(frozen=True)
 class RolloutConfig(SuiteConfig):
-    """Steps of environments and whole rollouts beside every peer."""
+    """Environment steps and whole rollouts, compared with every peer."""
 
     name: str = param("rollout", "the suite", choices=("rollout",))
     passes: int = param(3, PASSES, within="[1, 1000]")
@@ -43,7 +43,7 @@ class RolloutConfig(SuiteConfig):
 
 @dataclass(frozen=True)
 class TrainingConfig(SuiteConfig):
-    """Whole training runs beside Stable-Baselines3, a run a round."""
+    """Whole training runs, compared with Stable-Baselines3; one run per round."""
 
     name: str = param("training", "the suite", choices=("training",))
     passes: int = param(3, PASSES, within="[1, 1000]")
@@ -61,7 +61,7 @@ SUITES: Mapping[str, type[SuiteConfig]] = {
 
 @dataclass(frozen=True)
 class BenchConfig:
-    """One use of the command."""
+    """Configuration of one `rlox bench`."""
 
     suite: SuiteConfig = param(doc="which cases", default_factory=SuiteConfig)
     baseline: str | None = param(
@@ -80,7 +80,7 @@ class BenchConfig:
 
 
 def bench_config(data: Mapping[str, Any]) -> BenchConfig:
-    """The configuration in plain data, checked."""
+    """Check plain data and return the configuration."""
     rest = {key: value for key, value in data.items() if key != "suite"}
     suite = data["suite"]
     name = suite.get("name") if isinstance(suite, Mapping) else suite

@@ -1,4 +1,4 @@
-"""What became slower, beyond what the noise of both runs explains."""
+"""Find what became slower by more than the noise of both runs explains."""
 
 from __future__ import annotations
 
@@ -9,47 +9,49 @@ from dataclasses import dataclass
 from rlox_cli.bench.intervals import RatioEstimate
 from rlox_cli.bench.record import CLOCKS, Baseline, CaseMeasurements
 
-# Standard errors that chance may explain. There are some twenty cases by two clocks, errors of nine
-# passes are known to two fifths, and whatever lies beyond is measured again before it counts.
+# Differences of up to so many standard errors count as noise. There are about twenty cases and two clocks,
+# errors of nine passes are known to two fifths, and larger differences are measured again before they count.
 NOISE_STANDARD_ERRORS = 4.0
-MAX_TOLERANCE = 0.4  # a tolerance above this would let 1.5 times the time pass
-# CPU time without a reason: where the instructions are as many as before, caches that others fill and
-# where memory lies make such times, up to 1.5 times as long on a machine with neighbours.
+MAX_TOLERANCE = 0.4  # a larger tolerance would accept 1.5 times the time
+# Longer CPU time up to this ratio needs more instructions as proof. On a machine that others use, their
+# load on the caches and the placement of memory make the same instructions take up to 1.5 times as long.
 UNEXPLAINED_RATIO = 2.0
 SAME, SLOWER, FASTER, NOISY, NEW = "same", "slower", "faster", "noisy", "new"
-UNPROVEN = "unproven"  # longer, by less than that
+UNPROVEN = "unproven"  # longer by up to `UNEXPLAINED_RATIO`, with no more instructions
 
 
 @dataclass(frozen=True)
 class BaselineVerdict:
-    """How a case stands against the baseline."""
+    """The result of a case's comparison with the baseline."""
 
     name: str
     state: str
     clock: str = CLOCKS[0]
-    old: float = math.nan  # times the yardstick
+    old: float = math.nan  # ratio to the yardstick
     new: float = math.nan
-    tolerance: float = math.nan  # 0.2: 1.2 times the time is called the same
-    instructions: tuple[float, float] | None = None  # then and now, where they can be compared
+    tolerance: float = math.nan  # 0.2: up to 1.2 times the time counts as the same
+    instructions: tuple[float, float] | None = None  # old and new, if they can be compared
 
     @property
     def time_ratio(self) -> float:
-        """How many times as long it takes now."""
+        """New time divided by old time."""
         return self.new / self.old
 
     @property
     def instruction_ratio(self) -> float | None:
-        """How many times as many instructions it takes now."""
+        """New instructions divided by old instructions; `None` if they cannot be compared."""
         return self.instructions[1] / self.instructions[0] if self.instructions else None
 
 
 def judge(
     case: CaseMeasurements, baseline: Baseline, minimum_tolerance: float, counts: Mapping[str, float]
 ) -> BaselineVerdict:
-    """CPU time decides, which the work of others on the machine moves least; time of the clock shows
-    what only waits. Where time is too noisy to show 1.5 times as much, the instructions decide, and where it
-    may be as much longer as there are more of them, they are believed. Where there are no more of them,
-    longer CPU time is believed from twice the time on.
+    """Compare a case with the baseline.
+
+    CPU time decides, as the load of others on the machine changes it least; wall time shows cases that only
+    wait. If time is too noisy to show a factor of 1.5, the instructions decide. More instructions count as
+    slower if the time is compatible with them. Without more instructions, longer CPU time counts as slower
+    only above twice the time.
     """
     name = case.name
     if name not in baseline.passes or baseline.yardsticks[name] != case.yardstick:
@@ -62,7 +64,7 @@ def judge(
         )
         for clock in CLOCKS
     ]
-    if verdicts[0].state == UNPROVEN:  # the clock says no more than the same
+    if verdicts[0].state == UNPROVEN:  # wall time would show no more than that
         return verdicts[0]
     return next((verdict for verdict in verdicts if verdict.state == SLOWER), verdicts[0])
 
@@ -75,7 +77,7 @@ def _judge_clock(
     minimum_tolerance: float,
     instructions: tuple[float, float] | None,
 ) -> BaselineVerdict:
-    """One clock's verdict."""
+    """Return the verdict of one clock."""
     noise = NOISE_STANDARD_ERRORS * math.hypot(old.log_error, new.log_error)
     bound, log_change = max(math.log1p(minimum_tolerance), noise), new.log_ratio - old.log_ratio
     tolerance = math.expm1(bound)
@@ -92,7 +94,7 @@ def _judge_clock(
         state = SLOWER if does_more_work else NOISY
     elif log_change > bound or (
         does_more_work and log_instructions <= log_change + bound
-    ):  # which the time does not deny
+    ):  # the time is compatible with them
         state = UNPROVEN if is_unexplained else SLOWER
     elif tolerance > MAX_TOLERANCE:
         state = NOISY
@@ -104,7 +106,7 @@ def _judge_clock(
 def comparable_counts(
     baseline: Baseline, versions: Mapping[str, str], machine: Mapping[str, object]
 ) -> dict[str, float]:
-    """The baseline's instructions, if the same interpreter and NumPy ran on the same kind of machine."""
+    """Return the baseline's instructions if Python, NumPy and the architecture are the same, else none."""
     is_comparable = all(
         baseline.versions.get(name) == versions.get(name) for name in ("python", "numpy")
     ) and baseline.machine.get("architecture") == machine.get("architecture")

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 RESAMPLES = 10_000
 PASS_RESAMPLES = 400  # resamples of passes
-LOW_QUANTILE = 0.2  # the quantile of a pass's rounds that counts
-MIN_PASSES = 7  # passes of which some may lie far off
-# Median deviations in a standard deviation: 1.4826 for many normal numbers, 1.1 times that for nine.
+LOW_QUANTILE = 0.2  # quantile of a pass's rounds that represents the pass
+MIN_PASSES = 7  # from so many passes on, some may be outliers
+# Standard deviation per median absolute deviation: 1.4826 for many normal numbers, 1.1 times that for nine.
 MAD_TO_STD = 1.4826 * 1.1
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as long the peer takes, with a 95% interval."""
+    """The peer's time divided by ours, with a 95% interval."""
 
     value: float
     low: float
@@ -26,7 +26,7 @@ class Ratio:
 
 
 def ratio_of_medians(ours: Sequence[float], peer: Sequence[float], seed: int = 0) -> Ratio:
-    """median(peer) / median(ours), both `[rounds]`.
+    """Return median(peer) / median(ours), both `[rounds]`.
 
     A round's samples were taken side by side, so rounds are resampled as pairs (10,000 times).
     """
@@ -39,7 +39,7 @@ def ratio_of_medians(ours: Sequence[float], peer: Sequence[float], seed: int = 0
 
 @dataclass(frozen=True)
 class RatioEstimate:
-    """The ratio that several passes found, as a logarithm, and its standard error."""
+    """The ratio over several passes, as a logarithm, and its standard error."""
 
     log_ratio: float
     log_error: float
@@ -58,12 +58,13 @@ class RatioEstimate:
 
 
 def estimate_ratio(passes: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int = 0) -> RatioEstimate:
-    """Ours over the yardstick's; of each pass the seconds of both, a number a round.
+    """Estimate our time divided by the yardstick's. A pass has the seconds of both, one number per round.
 
-    Others' work only adds to a time, so of the rounds of a pass the low ones count (`LOW_QUANTILE`), and of
-    the passes the median. Rounds of one pass share a process, its memory and its minute: what passes differ
-    by is the error, whatever the few differ by that had a bad minute. Of fewer than `MIN_PASSES` passes
-    nobody can say which those are. The interval resamples passes, and rounds within each, as pairs.
+    Other processes only add to a time, so a low quantile of the rounds (`LOW_QUANTILE`) represents a pass,
+    and the estimate is the median over passes. Rounds of one pass share a process, its memory and its
+    minute, so the error is the spread between passes, without the few that had a bad minute. With fewer
+    than `MIN_PASSES` passes those cannot be identified. The interval resamples passes, and rounds within
+    each, as pairs.
     """
     rng = np.random.default_rng(seed)
     values, draws = [], []
@@ -73,7 +74,7 @@ def estimate_ratio(passes: Sequence[tuple[Sequence[float], Sequence[float]]], se
         rounds = rng.integers(0, log_seconds.shape[1], (PASS_RESAMPLES, log_seconds.shape[1]))
         draws.append(_log_ratio(log_seconds[:, rounds]))
     logs = np.array(values)
-    # of a median the variance is pi / 2 times that of a mean, for normal numbers
+    # for normal numbers, the variance of a median is pi / 2 times that of a mean
     error = np.sqrt(np.pi / 2 / logs.size) * _spread(logs, draws)
     indices = rng.integers(0, logs.size, (PASS_RESAMPLES, logs.size))
     medians = np.median(np.take_along_axis(np.stack(draws, axis=1), indices, axis=1), axis=1)
@@ -82,8 +83,9 @@ def estimate_ratio(passes: Sequence[tuple[Sequence[float], Sequence[float]]], se
 
 
 def _spread(logs: NDArray[np.float64], draws: Sequence[NDArray[np.float64]]) -> float:
-    """The standard deviation of passes, by the median deviation where there are enough of them; of few
-    not less than what their rounds leave open, as few may lie close to each other by chance.
+    """Return the standard deviation of passes, from the median absolute deviation if there are enough.
+
+    With few passes it is at least the spread over resampled rounds: few may be close to each other by chance.
     """
     if logs.size >= MIN_PASSES:
         return float(MAD_TO_STD * np.median(np.abs(logs - np.median(logs))))
@@ -92,6 +94,6 @@ def _spread(logs: NDArray[np.float64], draws: Sequence[NDArray[np.float64]]) -> 
 
 
 def _log_ratio(log_seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The difference of the low ones of both, `[2, ..., rounds]` -> `[...]`."""
+    """Return the difference of both low quantiles, `[2, ..., rounds]` -> `[...]`."""
     ours, yardstick = np.quantile(log_seconds, LOW_QUANTILE, axis=-1)
     return np.asarray(ours - yardstick)

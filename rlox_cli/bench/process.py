@@ -1,4 +1,4 @@
-"""The process that measures: a request in, events out; and the same one under valgrind."""
+"""Run the measuring process: it takes a request and returns events; it can run under valgrind."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ SINGLE_THREAD_ENV = {
     )
 }
 MAX_ERROR_LENGTH = 300  # characters
-# What has this name in the C library does nothing that matters; callgrind writes its counts there.
+# At each call of this function callgrind writes its counts. In the C library it has no effect.
 DUMP_FUNCTION = "getppid"
 
 
 def find_valgrind() -> str | None:
-    """Where valgrind is, if it is installed."""
+    """Return the path of valgrind, if it is installed."""
     return shutil.which("valgrind")
 
 
 def run_request(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What a fresh process says to the request; `RloxError` if it dies or gives up.
+    """Yield the events of a new process that serves the request; raise `RloxError` if it dies or gives up.
 
     With `mode=count` it runs under callgrind.
     """
@@ -60,7 +60,7 @@ def _run_process(
         stdout=subprocess.PIPE,
         stderr=stderr_file,
         text=True,
-        env={**os.environ, **SINGLE_THREAD_ENV, "PYTHONHASHSEED": "0"},  # so that counts repeat
+        env={**os.environ, **SINGLE_THREAD_ENV, "PYTHONHASHSEED": "0"},  # makes counts repeatable
     )
     assert process.stdin is not None and process.stdout is not None
     try:
@@ -68,7 +68,7 @@ def _run_process(
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.close()
         except BrokenPipeError:
-            pass  # its last words say why
+            pass  # its stderr says why
         for line in process.stdout:
             event = _parse_event(line)
             if event.get("event") == "failed":

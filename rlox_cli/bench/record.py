@@ -1,4 +1,4 @@
-"""What `rlox bench` leaves behind, and an earlier one read back as the baseline."""
+"""The record that `rlox bench` writes, and an earlier record read as the baseline."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from rlox_cli.bench.intervals import Ratio, RatioEstimate, estimate_ratio, ratio
 
 SCHEMA_VERSION = 1
 CLOCKS = ("cpu", "wall")
-Passes = list[tuple[list[float], list[float]]]  # seconds of ours and of the yardstick, by rounds
+Passes = list[tuple[list[float], list[float]]]  # seconds of ours and of the yardstick, per round
 
 
 @dataclass
 class CaseMeasurements:
-    """Everything measured of one case."""
+    """All measurements of one case."""
 
     name: str
     yardstick: str = ""
     seconds: list[float] = field(default_factory=list)
     passes: dict[str, Passes] = field(default_factory=lambda: {clock: [] for clock in CLOCKS})
     peers: dict[str, list[float]] = field(default_factory=dict)
-    bounds: set[str] = field(default_factory=set)  # peers that only move the bytes
-    instructions: float | None = None  # of one call
+    bounds: set[str] = field(default_factory=set)  # peers that are only a limit, such as a bare copy
+    instructions: float | None = None  # per call
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """Take in what one pass says of the case."""
+        """Add the measurements of one pass."""
         self.yardstick = event["yardstick"]
         self.seconds += event["seconds"]
         for clock in CLOCKS:
@@ -41,22 +41,22 @@ class CaseMeasurements:
                 self.bounds.add(peer["name"])
 
     def estimate(self, clock: str) -> RatioEstimate:
-        """How it stands beside its yardstick."""
+        """Estimate the ratio to its yardstick."""
         return estimate_ratio(self.passes[clock])
 
     def peer_ratios(self) -> dict[str, Ratio]:
-        """How many times as long each peer takes."""
+        """Return each peer's time divided by ours."""
         return {name: ratio_of_medians(self.seconds, peer) for name, peer in self.peers.items()}
 
     def fastest(self) -> tuple[str, Ratio] | None:
-        """The peer that takes the least time, and the ratio to it."""
+        """Return the fastest peer that is not a bound, and its ratio; `None` if there is none."""
         peer_ratios = {n: r for n, r in self.peer_ratios().items() if n not in self.bounds}
         return min(peer_ratios.items(), key=lambda item: item[1].value) if peer_ratios else None
 
 
 @dataclass
 class BenchRecord:
-    """One run of the command."""
+    """The record of one `rlox bench`."""
 
     suite: str
     protocol: dict[str, Any]
@@ -68,18 +68,18 @@ class BenchRecord:
     cases: dict[str, CaseMeasurements] = field(default_factory=dict)
 
     def case_measurements(self, name: str) -> CaseMeasurements:
-        """The record of a case, made when it is first asked for."""
+        """Return the measurements of a case, created at the first call."""
         return self.cases.setdefault(name, CaseMeasurements(name))
 
     @property
     def measured_cases(self) -> list[CaseMeasurements]:
-        """The cases of which a pass was finished."""
+        """The cases with at least one finished pass."""
         return [
             case_measurements for case_measurements in self.cases.values() if case_measurements.passes["cpu"]
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the record as JSON data."""
         return {
             "schema_version": SCHEMA_VERSION,
             "suite": self.suite,
@@ -116,7 +116,7 @@ def _estimate_dict(estimate: RatioEstimate) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Baseline:
-    """An earlier run, as far as a later one is held against it."""
+    """The parts of an earlier record with which a later one is compared."""
 
     suite: str
     date: str
@@ -127,12 +127,12 @@ class Baseline:
     instructions: dict[str, float]
 
     def estimate(self, name: str, clock: str) -> RatioEstimate:
-        """How a case stood beside its yardstick."""
+        """Estimate the ratio of a case to its yardstick."""
         return estimate_ratio(self.passes[name][clock])
 
 
 def read_baseline(path: Path) -> Baseline:
-    """The run that was written to `path`; `ConfigError` for what is none."""
+    """Read the record at `path`; raise `ConfigError` if it is none."""
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -173,7 +173,7 @@ def _read_passes(tree: Mapping[str, Any]) -> dict[str, Passes]:
 
 def _read_pair(ours: Sequence[float], yardstick: Sequence[float]) -> tuple[list[float], list[float]]:
     pair = [float(x) for x in ours], [float(x) for x in yardstick]
-    is_valid = all(0 < x < math.inf for side in pair for x in side)  # NaN is neither
+    is_valid = all(0 < x < math.inf for side in pair for x in side)  # false for NaN, too
     if len(pair[0]) != len(pair[1]) or not pair[0] or not is_valid:
         raise ValueError("seconds that are missing or not above 0")
     return pair

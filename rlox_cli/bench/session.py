@@ -1,4 +1,4 @@
-"""One use of `rlox bench`: passes, a comparison, and a second look at whatever became slower."""
+"""One `rlox bench`: measure passes, compare, and measure again what became slower."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.provenance import git_state
 from rlox_cli.signals import SignalInterrupt
 
-REMEASURE_FACTOR = 2  # times as many rounds in the second look
-CHECKOUT_FILE = "Cargo.toml"  # beside rlox_cli it is a checkout, elsewhere a commit is somebody else's
+REMEASURE_FACTOR = 2  # times as many rounds in the second measurement
+CHECKOUT_FILE = "Cargo.toml"  # beside rlox_cli in a checkout; elsewhere a commit is another project's
 
 
 def run_bench(config: BenchConfig) -> int:
-    """Measure, write and compare; the exit code."""
+    """Measure, write and compare; return the exit code."""
     baseline = read_baseline(Path(config.baseline)) if config.baseline else None
     if baseline and baseline.suite != config.suite.name:
         raise ConfigError(
@@ -84,7 +84,7 @@ def _request(config: BenchConfig, mode: str, **fields: Any) -> dict[str, Any]:
 
 
 def _selected_cases(event: dict[str, Any], config: BenchConfig) -> list[str]:
-    """The cases that a process is about to measure; `ConfigError` if there is none."""
+    """Return the cases that a process is about to measure; raise `ConfigError` if there is none."""
     if not event["names"]:
         raise ConfigError(
             f"only={config.only}: no case of suite={config.suite.name} has that in its name"
@@ -94,7 +94,7 @@ def _selected_cases(event: dict[str, Any], config: BenchConfig) -> list[str]:
 
 
 def _run_pass(record: BenchRecord, config: BenchConfig, number: int) -> None:
-    """One process that measures every case."""
+    """Measure every case in one process."""
     start = time.monotonic()
     for event in process.run_request(_request(config, "measure", first=number == 0)):
         if event["event"] == "cases":
@@ -109,7 +109,7 @@ def _run_pass(record: BenchRecord, config: BenchConfig, number: int) -> None:
 
 
 def _count_instructions(record: BenchRecord, config: BenchConfig) -> None:
-    """Instructions of the cases that run without torch."""
+    """Count the instructions of the cases that run without torch."""
     if process.find_valgrind() is None:
         _print_progress("instructions are not counted: valgrind is not installed")
         return
@@ -121,7 +121,7 @@ def _count_instructions(record: BenchRecord, config: BenchConfig) -> None:
 
 
 def _verdicts(record: BenchRecord, baseline: Baseline, config: BenchConfig) -> list[BaselineVerdict]:
-    """How each case stands; one that looks slower, or is too noisy to say, is measured once more."""
+    """Return a verdict for each case; measure once more those that look slower or are too noisy to say."""
     counts = comparable_counts(baseline, record.versions, record.machine)
 
     def judge_all(cases_record: BenchRecord) -> dict[str, BaselineVerdict]:
@@ -137,7 +137,7 @@ def _verdicts(record: BenchRecord, baseline: Baseline, config: BenchConfig) -> l
 
 
 def _measure_again(record: BenchRecord, config: BenchConfig, names: Collection[str]) -> BenchRecord:
-    """As many passes with more rounds, by themselves: what chance did once it seldom does again."""
+    """Measure some cases alone, in as many passes with more rounds: chance seldom repeats itself."""
     second_record = _new_record(config)
     rounds = REMEASURE_FACTOR * config.suite.rounds
     for _ in range(config.suite.passes):
@@ -152,7 +152,7 @@ def _measure_again(record: BenchRecord, config: BenchConfig, names: Collection[s
 
 @contextmanager
 def _show_partial(record: BenchRecord, config: BenchConfig) -> Iterator[None]:
-    """What a signal leaves is shown, and written nowhere: a baseline has to be whole."""
+    """After a signal print partial results, but write no file: a baseline has to be whole."""
     try:
         yield
     except SignalInterrupt:
@@ -168,7 +168,7 @@ def _print_progress(line: str) -> None:
 
 
 def _require_writable(path: Path) -> None:
-    """`StorageError` before minutes are spent on what cannot be written."""
+    """Raise `StorageError` for a file that cannot be written, before minutes of measuring."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not path.exists()

@@ -1,4 +1,4 @@
-"""What was measured, as Markdown."""
+"""The measurements as Markdown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def duration(seconds: float) -> str:
-    """Three significant digits and a unit."""
+    """Format seconds with three significant digits and a unit."""
     scale, unit = next(((s, u) for s, u in UNITS if seconds >= s), UNITS[-1])
     value = seconds / scale
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
@@ -21,7 +21,7 @@ def duration(seconds: float) -> str:
 
 
 def render(record: BenchRecord, verdicts: Sequence[BaselineVerdict], baseline: Baseline | None) -> str:
-    """The table, what it was measured on, and what became slower."""
+    """Render the table, the machine it was measured on, and what became slower."""
     by_name = {verdict.name: verdict for verdict in verdicts}
     heads = ["case", "time", "ratio to the fastest peer", "to the yardstick", "noise"]
     heads += ["instructions"] * any(case.instructions for case in record.measured_cases)
@@ -50,7 +50,7 @@ def _ratio(peer: str, ratio: Ratio) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A Markdown table that can be read as it stands."""
+    """Return a Markdown table whose source is readable, with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |" for row in rows
@@ -69,7 +69,7 @@ def _verdict_cell(verdict: BaselineVerdict) -> str:
 
 
 def _notes(record: BenchRecord, baseline: Baseline | None) -> list[str]:
-    """How to read it, and what is not in it."""
+    """Return notes on how to read the table, and on what is missing in it."""
     machine = record.machine
     notes = [
         f"{machine.get('cpu')}, {machine.get('cores')} cores, load {machine.get('load')} at the start; "
@@ -102,7 +102,7 @@ def _differences(baseline: Baseline, record: BenchRecord) -> Iterable[tuple[str,
 def _outcome_lines(
     verdicts: Sequence[BaselineVerdict], record: BenchRecord, baseline: Baseline | None
 ) -> Iterable[str]:
-    """What became slower, in a sentence each."""
+    """Yield a sentence for each case that became slower."""
     if baseline is None:
         return
     slower = [v for v in verdicts if v.state == SLOWER]

@@ -1,4 +1,4 @@
-"""The commands of `rlox`: every file in this folder is one, and there is no other list of them."""
+"""The commands of `rlox`: every module in this folder is one; there is no other list."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from rlox_cli.command import Command
 
 
 def names() -> list[str]:
-    """Every command, by name."""
+    """Return the names of all commands, sorted."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
 def load(name: str) -> Command:
-    """The command `name`, which is in `names()`."""
+    """Load the command `name`, which is in `names()`."""
     command = importlib.import_module(f"{__name__}.{name}").COMMAND
     assert isinstance(command, Command)
     return command

@@ -1,4 +1,4 @@
-"""`rlox bench`: speed beside other libraries, and what became slower since an earlier run."""
+"""`rlox bench`: compare speed with other libraries, and find what became slower since an earlier run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMA = Schema("bench", BenchConfig, primary="bench", groups=(Group("suite", SU
 
 
 def check(composed: DictConfig) -> BenchConfig:
-    """The validated configuration of one measurement."""
+    """Return the validated configuration of one measurement."""
     from rlox_cli import validate
 
     return bench_config(validate.checked_data(composed, SCHEMA))
@@ -28,7 +28,7 @@ def _run(call: Call) -> int:
 
     codes: list[int] = []
     compose.run(call, lambda composed: codes.append(run_bench(check(composed))))
-    return max(codes, default=OK)  # none: Hydra showed something instead
+    return max(codes, default=OK)  # empty if Hydra only printed something
 
 
 COMMAND = Command(

@@ -1,4 +1,4 @@
-"""`rlox check`: what is wrong with an environment."""
+"""`rlox check`: look for errors in an environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CheckConfig:
-    """What `rlox check` takes."""
+    """Arguments of `rlox check`."""
 
     steps: int = param(
         1000,
@@ -34,7 +34,7 @@ SCHEMA = Schema("check", CheckConfig, primary="check", groups=(ENV,))
 
 
 def check(composed: DictConfig) -> CheckConfig:
-    """The validated configuration of one check."""
+    """Return the validated configuration of one check."""
     from rlox.configs import make
     from rlox.envs.engines.factories import require_env
     from rlox_cli import validate

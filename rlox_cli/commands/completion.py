@@ -1,4 +1,4 @@
-"""`rlox completion`: TAB in bash, zsh and fish."""
+"""`rlox completion`: TAB completion in bash, zsh and fish."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORDS_PREFIX = "words="
 
 @dataclass(frozen=True)
 class CompletionConfig:
-    """What `rlox completion` takes."""
+    """Arguments of `rlox completion`."""
 
     shell: str = param(doc="the shell, also without shell=", choices=SHELLS)
     words: str | None = param(
@@ -33,7 +33,7 @@ SCHEMA = Schema("completion", CompletionConfig, primary="completion")
 
 
 def check(composed: DictConfig) -> CompletionConfig:
-    """The validated configuration."""
+    """Return the validated configuration."""
     from rlox.configs import make
     from rlox_cli import validate
 
@@ -43,7 +43,7 @@ def check(composed: DictConfig) -> CompletionConfig:
 def _run(call: Call) -> int:
     match call.args:
         case [shell, words] if shell in SHELLS and words.startswith(WORDS_PREFIX):
-            # at each TAB: Hydra would take too long
+            # runs at each TAB, for which Hydra would take too long
             return _print_completion(CompletionConfig(shell, words.removeprefix(WORDS_PREFIX)))
     from rlox_cli import compose
 

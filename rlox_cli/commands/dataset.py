@@ -1,4 +1,4 @@
-"""`rlox dataset`: datasets for offline learning, made, shown, checked and converted."""
+"""`rlox dataset`: make, show, check and convert datasets for offline learning."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ACTIONS = ("make", "show", "check", "convert")
 
 @dataclass(frozen=True)
 class DatasetConfig:
-    """What `rlox dataset` takes."""
+    """Arguments of `rlox dataset`."""
 
     what: str = param(doc="what is done, also without what=", choices=ACTIONS)
     path: str | None = param(
@@ -71,7 +71,7 @@ CONVERT_KEYS = {"to", "format", "time_limit"}
 
 
 def check(composed: DictConfig) -> DatasetConfig:
-    """The validated configuration of one use."""
+    """Return the validated configuration of one call."""
     from rlox.configs import make
     from rlox_cli import validate
 
@@ -87,7 +87,7 @@ def check(composed: DictConfig) -> DatasetConfig:
 
 
 def _require_consistent(args: Sequence[str]) -> None:
-    """Either a run, which has its environment, or an environment to act randomly in."""
+    """Refuse keys without effect: `make` takes a run, which has its environment, or needs one."""
     keys = dict(a.lstrip("+").partition("=")[::2] for a in args if "=" in a and a[:1] != "-")
     action, policy = keys.get("what"), keys.get("policy", "random")
     if action in ("show", "check"):
@@ -118,7 +118,7 @@ def _require_consistent(args: Sequence[str]) -> None:
 
 
 def _require_allowed(values: Mapping[str, str], allowed_keys: Collection[str], context: str) -> None:
-    """`ConfigError` for a key that would have no effect."""
+    """Raise `ConfigError` for a key that would have no effect."""
     for key, value in values.items():
         if (key in KEYS or key.startswith("env.")) and key not in allowed_keys:
             raise ConfigError(f"{key}={value} has no effect with {context}; leave {key} out")

@@ -1,4 +1,4 @@
-"""`rlox doctor`: what this machine and its packages can do for rlox, and what to install."""
+"""`rlox doctor`: check what this machine and its packages support, and say what to install."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DoctorConfig:
-    """What `rlox doctor` takes."""
+    """Arguments of `rlox doctor`."""
 
     run_root: str = param("runs", "where runs would be made: is there room?", verbatim=True)
 
@@ -25,7 +25,7 @@ SCHEMA = Schema("doctor", DoctorConfig, primary="doctor")
 
 
 def check(composed: DictConfig) -> DoctorConfig:
-    """The validated configuration of one examination."""
+    """Return the validated configuration of one examination."""
     from rlox.configs import make
     from rlox_cli import validate
 
@@ -38,7 +38,7 @@ def _run(call: Call) -> int:
     broken_counts: list[int] = []
     try:
         from rlox_cli import compose
-    except ImportError:  # what reads the command line is what is broken, which is told
+    except ImportError:  # Hydra itself is broken, which `examine` reports
         return FAILED if examine(DoctorConfig().run_root) else OK
     compose.run(call, lambda composed: broken_counts.append(examine(check(composed).run_root)))
     return FAILED if any(broken_counts) else OK

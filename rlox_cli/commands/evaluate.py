@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlayedEnvConfig:
-    """What may differ from the environment of the run."""
+    """Settings in which the environment may differ from that of the run."""
 
     id: str | None = param(None, "another environment, or the run's own again where it names code")
     kwargs: dict[str, Any] = param(
@@ -37,7 +37,7 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class FQEConfig:
-    """How fitted Q evaluation goes."""
+    """Settings of fitted Q evaluation."""
 
     gamma: float | None = param(None, "discount factor; null: the run's algo.gamma, or 0.99", within="[0, 1]")
     updates: int = param(20_000, "gradient steps", within="[1, inf)")
@@ -48,7 +48,7 @@ class FQEConfig:
 
 @dataclass(frozen=True)
 class EvaluateConfig:
-    """What `rlox evaluate` takes."""
+    """Arguments of `rlox evaluate`."""
 
     run: str = param(doc="the run folder to evaluate, also without run=", verbatim=True)
     checkpoint: str = param("last", "last, best or the name of a checkpoint, e.g. step-000000100352")
@@ -98,17 +98,17 @@ class EvaluateConfig:
     fqe: FQEConfig = param(doc="fitted Q evaluation", default_factory=FQEConfig)
 
 
-# What lies beside the runs of a sweep, where a shell writes out FOLDER/*.
+# Files beside the runs of a sweep, which a shell includes when it expands FOLDER/*.
 SWEEP_FILES = ("multirun.yaml", "summary.csv", "summary.md")
 
-# Keys that a run has in a group.
+# Keys that a run has in the group eval; they are accepted here with this prefix, too.
 RUN_EVAL_KEYS = ("eval.episodes", "eval.seed", "eval.n_envs", "eval.max_steps")
 
 SCHEMA = Schema("evaluate", EvaluateConfig, primary="evaluate")
 
 
 def check(composed: DictConfig) -> EvaluateConfig:
-    """The validated configuration of one evaluation."""
+    """Return the validated configuration of one evaluation."""
     from rlox.configs import make, require_device
     from rlox_cli import validate
 
@@ -125,7 +125,7 @@ def check(composed: DictConfig) -> EvaluateConfig:
 
 
 def _require_method(config: EvaluateConfig) -> None:
-    """What is said of a dataset is said of fitted Q evaluation, which plays nothing."""
+    """Refuse dataset keys without fitted Q evaluation, and keys of played episodes with it."""
     if config.method == "episodes":
         if config.buffer.path is not None or config.fqe != FQEConfig():
             raise ConfigError(
@@ -151,7 +151,7 @@ def _require_method(config: EvaluateConfig) -> None:
 
 
 def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
-    """Overrides in spellings that Hydra takes."""
+    """Yield overrides in the syntax that Hydra accepts."""
     from rlox_cli.overrides import allow_open_keys, require_lists
 
     require_lists(SCHEMA, overrides, folders)
@@ -174,7 +174,7 @@ def _run(call: Call) -> int:
 
     def evaluate(composed: DictConfig) -> None:
         config = check(composed)
-        while runs_to_check:  # all of them are there before one is played
+        while runs_to_check:  # checks all of them before one is played
             require_playable(replace(config, run=runs_to_check[0]))
             del runs_to_check[0]
         evaluate_run(config)

@@ -1,4 +1,4 @@
-"""`rlox export`: the policy of a run as a file that needs neither Python nor torch."""
+"""`rlox export`: write the policy of a run as a file that needs neither Python nor torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExportConfig:
-    """What `rlox export` takes."""
+    """Arguments of `rlox export`."""
 
     run: str = param(doc="the run folder whose policy it is, also without run=", verbatim=True)
     checkpoint: str = param("last", "last, best or the name of a checkpoint, e.g. step-000000100352")
@@ -36,7 +36,7 @@ SCHEMA = Schema("export", ExportConfig, primary="export")
 
 
 def check(composed: DictConfig) -> ExportConfig:
-    """The validated configuration of one export."""
+    """Return the validated configuration of one export."""
     from rlox.configs import make
     from rlox_cli import validate
 

@@ -1,4 +1,4 @@
-"""`rlox list`: what there is to choose from, and the runs there are."""
+"""`rlox list`: list the options to choose from, and the runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATES = ("running", "done", "failed", "killed", "pruned", "died", "unreadable")
 
 @dataclass(frozen=True)
 class RunFilter:
-    """Which runs `rlox list runs` shows."""
+    """Filter of the runs that `rlox list runs` shows."""
 
     state: str | None = param(None, "only runs in this state, also state=", choices=STATES)
     algo: str | None = param(None, "only runs of this algorithm, also algo=", verbatim=True)
@@ -39,7 +39,7 @@ FILTER_KEYS = tuple(f.name for f in fields(RunFilter))
 
 @dataclass(frozen=True)
 class ListConfig:
-    """What `rlox list` takes."""
+    """Arguments of `rlox list`."""
 
     what: str = param(doc="what is listed, also without what=", choices=KINDS)
     contains: str | None = param(
@@ -53,7 +53,7 @@ SCHEMA = Schema("list", ListConfig, primary="list")
 
 
 def check(composed: DictConfig) -> ListConfig:
-    """The validated configuration of one listing."""
+    """Return the validated configuration of one listing."""
     from rlox.configs import make
     from rlox_cli import validate
 

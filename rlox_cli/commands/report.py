@@ -1,4 +1,4 @@
-"""`rlox report`: a page, figures and tables of runs, from their logs alone."""
+"""`rlox report`: write a page, figures and tables of runs, from their logs alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPEN_KEY = re.compile(r"^\+*(?P<key>baseline|ranges)(?P<rest>[.=])")
 
 @dataclass(frozen=True)
 class ReportConfig:
-    """What `rlox report` takes."""
+    """Arguments of `rlox report`."""
 
     runs: tuple[str, ...] = param(
         doc="run folders, sweep folders, folders of them, logs of others; also without runs="
@@ -62,7 +62,7 @@ SCHEMA = Schema("report", ReportConfig, primary="report")
 
 
 def check(composed: DictConfig) -> ReportConfig:
-    """The validated configuration of one report."""
+    """Return the validated configuration of one report."""
     from rlox.configs import make
     from rlox_cli import validate
 
@@ -79,12 +79,12 @@ def check(composed: DictConfig) -> ReportConfig:
 
 
 def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
-    """Overrides in spellings that Hydra takes: names of baselines and tasks are the user's."""
+    """Yield overrides in the syntax that Hydra accepts: names of baselines and tasks are the user's."""
     from rlox_cli.verbatim import quote
 
     for override in overrides:
         name, _, value_text = override.lstrip("+").partition("=")
-        if name in LIST_KEYS and value_text[:1] == "{":  # Hydra explains it badly
+        if name in LIST_KEYS and value_text[:1] == "{":  # Hydra's error would be unclear
             raise ConfigError(f"{override}: expected a list, e.g. {name}=[...]")
         match = OPEN_KEY.match(override)
         if not match:
@@ -111,7 +111,7 @@ def _run(call: Call) -> int:
     paths = [
         a
         for a in arguments
-        # `Path` raises for a value that is longer than a file's name may be
+        # `Path` raises for text that is longer than a file name may be
         if os.path.exists(a) or ("=" not in a and (a[:1] not in "~+" or a[:2] == "~/"))  # noqa: PTH110
     ]
     rest = [*flags, *(a for a in arguments if a not in paths)]

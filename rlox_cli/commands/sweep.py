@@ -11,7 +11,7 @@ from rlox_cli.run_schema import RUN
 from rlox_cli.search.settings import SEARCH, SearchOptions
 from rlox_cli.sweep_options import SweepOptions, split_sweep_options
 
-# Flags with which Hydra shows something instead of running jobs.
+# Flags with which Hydra prints something instead of running jobs.
 SHOW_FLAGS = {"--cfg", "-c", "--info", "-i", "--hydra-help"}
 
 

@@ -1,4 +1,4 @@
-"""`rlox sync`: what the loggers of runs missed is sent, each row once."""
+"""`rlox sync`: send what the loggers of runs missed, each row once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WandbTarget:
-    """Where runs of W&B go."""
+    """Destination of W&B runs."""
 
     mode: str = param(
         "auto",
@@ -28,7 +28,7 @@ class WandbTarget:
 
 @dataclass(frozen=True)
 class MlflowTarget:
-    """Where runs of MLflow go."""
+    """Destination of MLflow runs."""
 
     tracking_uri: str | None = param(
         None,
@@ -38,7 +38,7 @@ class MlflowTarget:
 
 @dataclass(frozen=True)
 class SyncConfig:
-    """What `rlox sync` takes."""
+    """Arguments of `rlox sync`."""
 
     run: str = param(doc="the run folder, also without run=", verbatim=True)
     timeout: float = param(
@@ -52,7 +52,7 @@ SCHEMA = Schema("sync", SyncConfig, primary="sync")
 
 
 def check(composed: DictConfig) -> SyncConfig:
-    """The validated configuration for one run."""
+    """Return the validated configuration for one run."""
     from rlox.configs import make
     from rlox_cli import validate
 

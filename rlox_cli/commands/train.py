@@ -1,4 +1,4 @@
-"""`rlox train`: one agent, from a configuration or on from where a run stopped."""
+"""`rlox train`: train one agent, from a configuration or from where a run stopped."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ RESUME_HELP += textwrap.fill(
 
 
 def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterable[str]:
-    """A run's overrides in spellings that Hydra takes, with what they displace."""
+    """Return a run's overrides in the syntax that Hydra accepts, with the defaults they displace."""
     from rlox_cli.overrides import rewrite_overrides
 
     return rewrite_overrides(overrides, folders)
 
 
 def check(composed: DictConfig) -> RunConfig:
-    """The validated configuration of one job."""
+    """Return the validated configuration of one job."""
     from rlox_cli import validate
 
     return validate.run_config(composed)
@@ -55,7 +55,7 @@ def _run(call: Call) -> int:
     if distributed_run.is_follower():
         return distributed_run.run_follower(call)
     code = _train_or_resume(call)
-    if code == exit_codes.OK:  # of a process that fails torchrun tells the others
+    if code == exit_codes.OK:  # if a process fails, torchrun stops the others
         distributed_run.RANK_ZERO.release()
     return code
 
@@ -77,12 +77,12 @@ def _train_or_resume(call: Call) -> int:
 
 
 def resume_arguments(args: list[str]) -> list[str]:
-    """`RUN key=value ...` as `resume=RUN key=value ...`; the first argument is the run, whatever it is."""
+    """Rewrite `RUN key=value ...` to `resume=RUN key=value ...`; the first argument is always the run."""
     if not args or args[0].startswith("-"):
         prefix = f"{args[0]} is not taken by resume; " if args else ""
         raise ConfigError(f"{prefix}name the run folder: rlox resume RUN [key=value ...]")
     name = args[0].removeprefix("run=")
-    # a folder: only rlox train has a `resume=null`, which is none
+    # here null is a folder; only in rlox train `resume=null` means no run
     return [f"resume={'./null' if name == 'null' else name}", *args[1:]]
 
 

@@ -1,1 +1,1 @@
-"""Reports: from the logs of runs alone to a page, figures and tables."""
+"""Reports: a page, figures and tables, made from the logs of runs alone."""

@@ -1,4 +1,4 @@
-"""`rlox report`: runs are read, results computed, and everything written into one folder."""
+"""`rlox report`: read runs, compute results, and write everything into one folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT_FOLDER = "report"
 
 
 def report(config: ReportConfig) -> int:
-    """Write the report; the exit code."""
+    """Write the report; return the exit code."""
     out = _output_dir(config)
     _require_output_dir(out)
     expected = compare.load_expected(expand_path(config.expected)) if config.expected else None
@@ -46,7 +46,7 @@ def report(config: ReportConfig) -> int:
 
 
 def _read_all(config: ReportConfig) -> list[Run]:
-    """Every run that is named, each once."""
+    """Read every run under `runs` and `baseline`, each once."""
     runs: dict[tuple[object, ...], Run] = {}
     for path_text in config.runs:
         source_runs = list(_read(LogSource(expand_path(path_text))))
@@ -63,12 +63,12 @@ def _read_all(config: ReportConfig) -> list[Run]:
 
 
 def _run_key(run: Run) -> tuple[object, ...]:
-    """What a run is known by, where a place is named twice."""
+    """Return the key of a run, which removes duplicates if a path is named twice."""
     return Path(run.path).resolve(), run.name, run.algo, run.env, run.seed
 
 
 def _read(source: LogSource) -> Iterator[Run]:
-    """The runs at and below a place, of rlox or else of others."""
+    """Yield the runs at and below a path: those of rlox, or else those of other programs."""
     if not source.path.exists():
         raise ConfigError(f"{source.path}: no such folder or file{nearest_runs_hint(source.path)}")
     folders = [] if source.path.is_file() else list(run_folders(source.path))
@@ -80,13 +80,13 @@ def _read(source: LogSource) -> Iterator[Run]:
         return
     runs = [read_run(folder, source.label) for folder in folders]
     yield from runs
-    # a summary of before names a job that had no folder without its identity: 1_seed-1 of 1_seed-1_ba7826
+    # older summaries omit the identity in the name of a job without a folder: 1_seed-1 of 1_seed-1_ba7826
     names = {run.name for run in runs}
     yield from unstarted_jobs(source.path, names | {name.rpartition("_")[0] for name in names})
 
 
 def _read_unstarted(sweep_dir: Path, kind: str) -> Iterator[Run]:
-    """The jobs of a sweep of which none left a run: there is nothing of others' in its folder."""
+    """Yield the jobs of a sweep without any run; such a folder has no logs of other programs."""
     jobs = list(unstarted_jobs(sweep_dir, set()))
     if not jobs:
         raise ConfigError(
@@ -103,7 +103,7 @@ def _output_dir(config: ReportConfig) -> Path:
     if only_path is None or not only_path.is_dir():
         return Path(DEFAULT_FOLDER)
     for path in (only_path / DEFAULT_FOLDER, *(only_path / DEFAULT_FOLDER / name for name in SUBFOLDERS)):
-        if path.is_symlink():  # a stranger's folder must not say where files go
+        if path.is_symlink():  # an untrusted folder must not redirect the output
             raise ConfigError(f"{path} is a link to {path.readlink()}; remove it, or give out=FOLDER")
     return only_path / DEFAULT_FOLDER
 
@@ -115,7 +115,7 @@ def _title(config: ReportConfig) -> str:
 
 
 def _require_output_dir(out: Path) -> None:
-    """`StorageError` before minutes of work whose result has no place."""
+    """Raise `StorageError` for an impossible output folder before minutes of work."""
     for path in (out, *out.parents):
         if path.is_dir():
             return

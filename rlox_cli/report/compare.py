@@ -1,4 +1,4 @@
-"""`report.json`, which has the figures of a report, and `expected.json`, which has those it should have."""
+"""`report.json`, which has the estimates of a report, and the file of estimates that are expected."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rlox_cli.report.results import CellResult, Results
 from rlox_cli.report.tables import IntervalEstimate, Table, Value, format_value
 
 SCHEMA_VERSION = 1
-OWN_SYSTEM = "rlox"  # what an experiment's file calls the runs that are not a baseline's
-OVERALL_KEY, PAIRS_KEY = "all tasks", "improvement"  # the parts of a report beside `tasks`
+OWN_SYSTEM = "rlox"  # in an experiment's file, the runs that are not a baseline's
+OVERALL_KEY, PAIRS_KEY = "all tasks", "improvement"  # keys of a report beside `tasks`
 LEVEL = "99%"
 
 
 def report_document(title: str, results: Results) -> dict[str, Any]:
-    """The content of `report.json`: every figure that another run of the same can be held against."""
+    """Build the content of `report.json`: every estimate with which a repetition can be compared."""
     tasks: dict[str, dict[str, Any]] = {}
     for result in results.cells:
         tasks.setdefault(result.cell.task, {})[result.cell.method] = _cell_entry(result)
@@ -47,7 +47,7 @@ def report_document(title: str, results: Results) -> dict[str, Any]:
 
 
 def load_expected(path: Path) -> dict[str, Any]:
-    """The figures that are expected, named as a report names them."""
+    """Load the expected estimates, under the names that a report uses."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -68,7 +68,7 @@ def load_expected(path: Path) -> dict[str, Any]:
 
 
 def verdicts(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[Verdict]:
-    """Which of the expected figures agree with those found."""
+    """Return a verdict for each expected estimate: whether the actual one agrees with it."""
     try:
         all_verdicts = compare(_comparable(expected), _comparable(actual))
     except (RloxError, TypeError, ValueError, AttributeError) as error:
@@ -80,7 +80,7 @@ def verdicts(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[Ver
 
 
 def _comparable(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of a document; one that has no interval, as of single runs, is a figure too."""
+    """Return the estimates of a document; those without an interval, as of single runs, are included."""
     comparable = {"schema_version": data["schema_version"], "tasks": data["tasks"]}
     for part in (OVERALL_KEY, PAIRS_KEY):
         if isinstance(entries := data.get(part, {}), dict):
@@ -93,13 +93,13 @@ def _comparable(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _scale(data: Mapping[str, Any]) -> Any:
-    """What is 0 and what is 1 in the figures over all tasks, in words."""
+    """Return the text on which scores are 0 and 1 in the estimates over all tasks."""
     overall = data.get(OVERALL_KEY)
     return overall.get("scale") if isinstance(overall, dict) else None
 
 
 def _mark_other_scale(verdict: Verdict) -> Verdict:
-    """Scores on another scale may differ where no run does, and agree where all do."""
+    """Make a verdict unknown: scores on different scales can differ where all runs agree, and the reverse."""
     if verdict.actual is None:
         return verdict
     reason = "on another scale: give both reports the same ranges"
@@ -107,12 +107,12 @@ def _mark_other_scale(verdict: Verdict) -> Verdict:
 
 
 def has_failures(verdicts: Sequence[Verdict]) -> bool:
-    """Whether something that is expected is not there, or is another thing."""
+    """Return whether an expected estimate is missing or differs."""
     return any(v.agrees is False or v.actual is None for v in verdicts)
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> Table:
-    """A row for each expected figure."""
+    """Build the table with a row for each expected estimate."""
     rows: list[list[Value]] = [
         [
             safe_text(v.figure.removeprefix("tasks/")),
@@ -136,7 +136,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
 
 
 def verdict_counts_text(verdicts: Sequence[Verdict]) -> str:
-    """`3 of 4 expected figures agree, 1 differs`."""
+    """Count the verdicts in words: `3 of 4 expected figures agree, 1 differs`."""
     counts = Counter(v.label for v in verdicts)
     text_parts = f"{counts['agrees']} of {len(verdicts)} expected figures agree"
     if count := counts["differs"]:
@@ -145,7 +145,7 @@ def verdict_counts_text(verdicts: Sequence[Verdict]) -> str:
 
 
 def verdict_line(verdict: Verdict) -> str:
-    """What is said of a figure in the terminal."""
+    """Return the terminal line of a verdict."""
     pair = (
         f"expected {format_value(_interval_estimate(verdict.expected))}, "
         f"found {format_value(_interval_estimate(verdict.actual))}"
@@ -155,7 +155,7 @@ def verdict_line(verdict: Verdict) -> str:
 
 
 def _tasks_from_experiment(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The legs of an experiment, each of one algorithm and one environment, as a report names them."""
+    """Convert an experiment's file, whose legs have one algorithm and one environment each, to `tasks`."""
     tasks: dict[str, dict[str, Any]] = {}
     for leg in data.values():
         if not isinstance(leg, Mapping) or not {"algo", "env"} <= set(leg):

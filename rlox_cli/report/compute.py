@@ -1,4 +1,4 @@
-"""From runs to results. The statistics are those of `rlox.statistics`; here is what they are asked."""
+"""Compute results from runs, with the estimators of `rlox.statistics`."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ EVALUATION = "evaluations on the way"
 CURVE_POINTS = 100  # points of a curve over runs
 PROFILE_POINTS = 101
 MAX_SHOWN_METHODS = 12  # methods in the figures
-SIMILAR_TOTAL_RATIO = 1.05  # how far apart totals are that were rounded up to whole rollouts
-MIN_POINTS = 2  # points that a curve has at least
-# Values that are drawn for the band of a curve: of very many runs there are fewer resamples.
+SIMILAR_TOTAL_RATIO = 1.05  # totals that were rounded up to whole rollouts differ by less
+MIN_POINTS = 2  # a curve has at least so many points
+# Limit on the values drawn for the band of a curve: very many runs get fewer resamples.
 MAX_DRAWN_VALUES, MIN_RESAMPLES = 50_000_000, 200
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What is 0 and what is 1 on each task, and what that is called."""
+    """The scores that become 0 and 1 on each task, and the name of the scale."""
 
     ranges: Mapping[str, tuple[float, float]]
     name: str
-    is_normalized: bool  # whether 1 means something
+    is_normalized: bool  # False: returns stay as they are
 
     def contains(self, task: str) -> bool:
-        """Whether the task has a place on the scale: one whose runs all score the same has none."""
+        """Return whether the task is on the scale: one whose runs all score the same is not."""
         return task in self.ranges or not self.is_normalized
 
     def normalize(self, task: str, values: Array) -> Array:
-        """Values of a task on the scale."""
+        """Return values of a task on the scale."""
         if not self.is_normalized:
             return values
         low, high = self.ranges[task]
@@ -61,7 +61,7 @@ class Scale:
 
 
 class Computer:
-    """Computes the results of a study; each interval has a stream of random numbers of its own."""
+    """Computes the results of a study; each interval has its own random stream."""
 
     def __init__(
         self, study: Study, normalize: str, ranges: Mapping[str, Any], resamples: int, seed: int
@@ -73,7 +73,7 @@ class Computer:
         self.scores_by_method = {m: tasks for m, tasks in self.scores_by_method.items() if tasks}
 
     def results(self) -> Results:
-        """All of them."""
+        """Compute all results."""
         aggregates = [self._aggregate(method) for method in self.scores_by_method if self._on_scale(method)]
         has_several_runs = any(len(cell.counted_runs) >= MIN_POINTS for cell in self.study.cells)
         style_indices = shown_methods(self.study, aggregates)
@@ -170,7 +170,7 @@ class Computer:
             )
 
     def _rng(self, *seed_words: str) -> np.random.Generator:
-        """A stream of its own for what the words name, so that one more method moves no other's digits."""
+        """Return the random stream of these words: another method in the study changes no other interval."""
         return np.random.default_rng(
             [self._seed, *(zlib.crc32(seed_word.encode()) for seed_word in seed_words)]
         )
@@ -188,7 +188,7 @@ class Computer:
                 yield TaskCurves(task, unit, kind, bands)
 
     def _measures(self, style_indices: Mapping[str, int]) -> Iterator[TaskCurves]:
-        """The IQM over runs of each loss and the like, without intervals."""
+        """Yield the IQM over runs of each loss and similar metric, without intervals."""
         for (task, unit), cells in sorted(_cells_by_panel(self.study, style_indices).items()):
             names = dict.fromkeys(n for cell in cells for run in _curve_runs(cell) for n in run.measures)
             for name in names:
@@ -201,7 +201,7 @@ class Computer:
                     yield TaskCurves(task, unit, name, bands)
 
     def _band(self, method: str, tasks: Mapping[str, Sequence[Curve]], kind: str, seed_word: str) -> Band:
-        """The IQM over runs, and its interval, of curves by task."""
+        """Compute the IQM over runs, with its interval, from curves by task."""
         steps = _common_steps([curve for runs in tasks.values() for curve in runs])
         runs = sum(map(len, tasks.values()))
         curve_interval = statistics.sample_efficiency(
@@ -214,7 +214,7 @@ class Computer:
         return Band(method, runs, len(tasks), kind, steps, curve_interval.estimate, *edges)
 
     def _efficiency(self, style_indices: Mapping[str, int]) -> tuple[list[Band], str]:
-        """The IQM over all tasks while learning, where there are several."""
+        """Compute the IQM over all tasks while learning, if there are several, and the unit of its steps."""
         cells_of = [c for c in self.study.cells if c.counted_runs and self.scale.contains(c.task)]
         cells_by_method = {m: [c for c in cells_of if c.method == m] for m in style_indices}
         cells_by_method = {method: cells for method, cells in cells_by_method.items() if cells}
@@ -252,7 +252,7 @@ def _iqm_band(method: str, curves: Sequence[Curve], kind: str) -> Band:
 
 
 def shown_methods(study: Study, aggregates: Sequence[Aggregate]) -> dict[str, int]:
-    """The methods in the figures and the place of each: all, or the best where there are too many."""
+    """Return the methods in the figures with their style indices: all, or the best if there are too many."""
     best = sorted(aggregates, key=lambda a: -a.iqm.value)[:MAX_SHOWN_METHODS]
     names = {a.method for a in best}
     if len(names) < MAX_SHOWN_METHODS:  # also those that have no score yet
@@ -262,7 +262,7 @@ def shown_methods(study: Study, aggregates: Sequence[Aggregate]) -> dict[str, in
 
 
 def _estimate(interval: statistics.Interval) -> IntervalEstimate:
-    """An estimate, without the ends where a task has a single run."""
+    """Convert an interval; it has no ends if a task has a single run."""
     has_interval = math.isfinite(interval.low) and math.isfinite(interval.high)
     return IntervalEstimate(
         interval.estimate, *((interval.low, interval.high) if has_interval else (None, None))
@@ -309,7 +309,7 @@ def _make_scale(study: Study, normalize: str, ranges: Mapping[str, Any]) -> Scal
 
 
 def _cells_by_panel(study: Study, style_indices: Mapping[str, int]) -> dict[tuple[str, str], list[Cell]]:
-    """The cells that share a pair of axes: the task and the unit that is counted."""
+    """Group the cells that share a pair of axes: those with the same task and unit."""
     panels: dict[tuple[str, str], list[Cell]] = {}
     for cell in study.cells:
         if cell.method in style_indices:
@@ -318,7 +318,7 @@ def _cells_by_panel(study: Study, style_indices: Mapping[str, int]) -> dict[tupl
 
 
 def _curve_runs(cell: Cell) -> Sequence[Run]:
-    """The runs whose curves are drawn: those that are counted, or all where none is."""
+    """Return the runs whose curves are drawn: those that are counted, or all if none is."""
     return cell.counted_runs or cell.runs
 
 
@@ -327,13 +327,13 @@ def _has_evaluations(cell: Cell) -> bool:
 
 
 def _plottable_curves(cell: Cell, kind: str) -> list[Curve]:
-    """The curves of a cell that are more than a point."""
+    """Return the curves of a cell that have more than one point."""
     curves = [r.evaluations if kind == EVALUATION else r.training for r in _curve_runs(cell)]
     return [curve for curve in curves if len(curve) >= MIN_POINTS]
 
 
 def _common_steps(curves: Sequence[Curve]) -> Array:
-    """The steps of all curves where they are the same and few, else as many as a figure needs."""
+    """Return the curves' own steps if these are equal and few, else as many as a figure needs."""
     first = curves[0].steps
     if len(first) <= CURVE_POINTS and all(np.array_equal(curve.steps, first) for curve in curves):
         return first
@@ -343,7 +343,7 @@ def _common_steps(curves: Sequence[Curve]) -> Array:
 
 
 def _interpolate(curve: Curve, steps: Array) -> Array:
-    """The curve at other steps; after its end its last value."""
+    """Interpolate the curve at other steps; after its end it keeps its last value."""
     return np.interp(steps, curve.steps, curve.values)
 
 

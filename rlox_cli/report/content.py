@@ -1,4 +1,4 @@
-"""The tables and figures of a report, each with what its numbers are and how many runs they are of."""
+"""The tables and figures of a report. Captions say what the numbers are and from how many runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rlox_cli.report.tables import MISSING_TEXT, Table, Value
 
 INTERVAL = "Intervals: 95%, stratified bootstrap over the n runs (seeds); none where a task has one run."
 MAX_METHOD_COLUMNS = 8
-MAX_PANELS = 24  # of one figure
+MAX_PANELS = 24  # per figure
 
 
 def score_table(results: Results) -> Table:
-    """A row for each method on each task."""
+    """Build the table of scores: a row for each method on each task."""
     rows: list[list[Value]] = [
         [r.cell.method, r.cell.task, r.n, r.iqm, r.mean, r.median, r.lowest, r.highest, _training_return(r)]
         for r in results.cells
@@ -36,7 +36,7 @@ def score_table(results: Results) -> Table:
 
 
 def score_figure(results: Results, style_indices: dict[str, int]) -> Figure:
-    """Every run's score beside their IQM, a panel for each task."""
+    """Build the figure of every run's score beside their IQM, a panel for each task."""
     panels = []
     for task in sorted({r.cell.task for r in results.cells}):
         task_results = [r for r in results.cells if r.cell.task == task and r.cell.method in style_indices]
@@ -58,7 +58,7 @@ def score_figure(results: Results, style_indices: dict[str, int]) -> Figure:
 
 
 def curve_figure(results: Results, style_indices: dict[str, int]) -> Figure:
-    """Learning curves, a panel for each task."""
+    """Build the figure of learning curves, a panel for each task."""
     panels = [
         Panel(
             f"{curves.task}: {curves.kind}",
@@ -78,7 +78,7 @@ def curve_figure(results: Results, style_indices: dict[str, int]) -> Figure:
 
 
 def measure_figure(results: Results, style_indices: dict[str, int]) -> Figure:
-    """Losses, entropy and the like, a panel for each task and measure."""
+    """Build the figure of losses, entropy and similar metrics, a panel for each task and metric."""
     panels = [
         Panel(
             f"{curves.task}: {curves.kind}",
@@ -98,7 +98,7 @@ def measure_figure(results: Results, style_indices: dict[str, int]) -> Figure:
 
 
 def aggregate_table(results: Results) -> Table:
-    """A row for each method over its tasks."""
+    """Build the table of aggregates: a row for each method over its tasks."""
     gaps = any(a.optimality_gap for a in results.overall)
     rows: list[list[Value]] = []
     for a in results.overall:
@@ -121,7 +121,7 @@ def aggregate_table(results: Results) -> Table:
 
 
 def profile_figure(results: Results, style_indices: dict[str, int]) -> Figure:
-    """Performance profiles."""
+    """Build the figure of performance profiles."""
     lines = [
         Line(
             s.method, style_indices[s.method], s.thresholds, s.fraction, s.low, s.high,
@@ -146,7 +146,7 @@ def profile_figure(results: Results, style_indices: dict[str, int]) -> Figure:
 
 
 def improvement_table(results: Results) -> Table:
-    """A row for each pair of methods."""
+    """Build the table of probabilities of improvement: a row for each pair of methods."""
     rows: list[list[Value]] = [
         [b.x, b.y, b.tasks, b.runs, b.other_runs, b.estimate] for b in results.improvements
     ]
@@ -165,7 +165,7 @@ def improvement_table(results: Results) -> Table:
 
 
 def improvement_figure(results: Results, style_indices: dict[str, int]) -> Figure:
-    """Pairs of methods beside the even chance."""
+    """Build the figure of probabilities of improvement, with a line at an even chance."""
     rows = [
         Row(f"{b.x} over {b.y}", style_indices[b.x], b.estimate)
         for b in results.improvements
@@ -180,7 +180,7 @@ def improvement_figure(results: Results, style_indices: dict[str, int]) -> Figur
 
 
 def efficiency_figure(results: Results, style_indices: dict[str, int]) -> Figure:
-    """The IQM over all tasks while learning."""
+    """Build the figure of the IQM over all tasks while learning."""
     lines = [
         _band_line(b, style_indices, b.kind, _tasks_text(b.tasks))
         for b in results.efficiency
@@ -200,7 +200,7 @@ def efficiency_figure(results: Results, style_indices: dict[str, int]) -> Figure
 
 
 def time_table(results: Results) -> Table:
-    """A row for each method on each task."""
+    """Build the table of seconds: a row for each method on each task."""
     rows: list[list[Value]] = [
         [t.method, t.task, t.n, *map(t.parts.get, (*PARTS, "rest")), t.total, t.rate, unit_label(t.unit)]
         for t in results.times
@@ -218,7 +218,7 @@ def time_table(results: Results) -> Table:
 
 
 def time_figure(results: Results, style_indices: dict[str, int]) -> Figure:
-    """The seconds of each method, a panel for each task."""
+    """Build the figure of each method's seconds, a panel for each task."""
     panels = []
     for task in sorted({t.task for t in results.times}):
         task_times = [t for t in results.times if t.task == task and t.method in style_indices]
@@ -229,7 +229,7 @@ def time_figure(results: Results, style_indices: dict[str, int]) -> Figure:
 
 
 def settings_table(study: Study) -> Table | None:
-    """What differs between the configurations of methods and tasks."""
+    """Build the table of keys that differ between configurations; `None` if no key does."""
     cells = [cell for cell in study.cells if any(run.settings for run in cell.runs)]
     keys = [
         key
@@ -255,7 +255,7 @@ def settings_table(study: Study) -> Table | None:
 
 
 def left_out_table(study: Study) -> Table:
-    """Every job whose score is in no table, and why."""
+    """Build the table of jobs whose scores are in no table, with the reasons."""
     rows: list[list[Value]] = [
         [
             run.name,
@@ -274,7 +274,7 @@ def left_out_table(study: Study) -> Table:
 
 
 def run_table(study: Study) -> Table:
-    """Every run."""
+    """Build the table of all runs."""
     method = {id(run): cell.method for cell in study.cells for run in cell.runs}
     rows: list[list[Value]] = [
         [
@@ -292,7 +292,7 @@ def run_table(study: Study) -> Table:
 
 
 def provenance_table(study: Study, only_common: bool) -> Table:
-    """What all runs have in common, or what differs among them."""
+    """Build the table of provenance that all runs have in common, or that differs among them."""
     provenances = [run.provenance for run in study.runs if run.provenance]
     keys = dict.fromkeys(key for provenance in provenances for key in provenance)
     rows: list[list[Value]] = []
@@ -325,7 +325,7 @@ def _training_return(result: CellResult) -> float | None:
 
 
 def _setting_text(study: Study, key: str, method: str) -> str | None:
-    """`0.001`, or `8 (CartPole-v1); 16 (Acrobot-v1)`."""
+    """Return a method's value of a key: `0.001`, or `8 (CartPole-v1); 16 (Acrobot-v1)`."""
     tasks_by_value: dict[str, list[str]] = {}
     for cell in study.cells:
         for run in cell.runs if cell.method == method else ():
@@ -342,7 +342,7 @@ def _band_counts_text(bands: Iterator[Band] | Sequence[Band]) -> str:
 
 
 def _run_counts_text(pairs: Iterator[tuple[str, int]]) -> str:
-    """`n: a2c 3, ppo 2 to 3.`"""
+    """Return the numbers of runs by method: `n: a2c 3, ppo 2 to 3.`"""
     runs_by_method: dict[str, set[int]] = {}
     for method, runs in pairs:
         runs_by_method.setdefault(method, set()).add(runs)

@@ -1,4 +1,4 @@
-"""What is in a figure, before anything draws it: panels of lines, of rows with intervals, of bars."""
+"""The content of figures, independent of the drawing library: panels of lines, rows or bars."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from dataclasses import dataclass, field
 from rlox_cli.report.records import Array
 from rlox_cli.report.tables import IntervalEstimate
 
-MAX_NAME_LENGTH = 56  # letters of a name that a narrow screen has room for
+MAX_NAME_LENGTH = 56  # characters of a name that fit on a narrow screen
 
 
 def fit_name(name: str) -> str:
-    """A name as there is room for it in a figure."""
+    """Cut a name to the length that fits in a figure."""
     return name if len(name) <= MAX_NAME_LENGTH else name[: MAX_NAME_LENGTH - 1] + "\u2026"
 
 
 @dataclass(frozen=True)
 class Line:
-    """A curve of a method, with its band where there are seeds for one."""
+    """A curve of a method, with a band if there are enough seeds for one."""
 
     name: str
-    style_index: int  # of the method, by which it has its colour, line and mark
+    style_index: int  # of the method; gives its colour, line and marker
     x: Array
     y: Array
     low: Array | None = None
     high: Array | None = None
-    hover_text: str = ""  # of how many seeds, and what
-    is_joined: bool = True  # else points alone
+    hover_text: str = ""  # number of seeds, and kind of value
+    is_joined: bool = True  # False: only points
 
 
 @dataclass(frozen=True)
 class Row:
-    """An estimate with its interval, and the values that it is of, each with a word on it."""
+    """An estimate with its interval, and the values it is computed from, each with a label."""
 
     name: str
     style_index: int
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Bar:
-    """A whole in its parts."""
+    """A bar of stacked parts."""
 
     name: str
     parts: Mapping[str, float]
@@ -58,15 +58,15 @@ class Panel:
     lines: Sequence[Line] = ()
     rows: Sequence[Row] = ()
     bars: Sequence[Bar] = ()
-    reference_line: float | None = None  # where a line across says what is even
+    reference_line: float | None = None  # position of a line across the panel, such as an even chance
     is_stepped: bool = False
     is_unit_range: bool = False  # x from 0 to 1
     is_log: bool = False  # x on a logarithmic scale
-    visible_y: tuple[float, ...] = ()  # values of y that are in sight, whatever the lines are
+    visible_y: tuple[float, ...] = ()  # values of y that are always visible
 
     @property
     def y_range(self) -> tuple[float, float] | None:
-        """The lowest and highest y that is drawn, with some room; None where the lines say it."""
+        """The lowest and highest y of the panel, with a margin; None: the lines determine it."""
         if not self.visible_y:
             return None
         arrays = [part for line in self.lines for part in (line.y, line.low, line.high) if part is not None]
@@ -78,10 +78,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels that show one thing, and how to read them."""
+    """Panels of one quantity, and a caption on how to read them."""
 
     name: str
     title: str
     caption: str
     panels: Sequence[Panel] = field(default_factory=list)
-    is_by_method: bool = True  # whether the places of its lines are those of methods
+    is_by_method: bool = True  # whether style indices are those of methods

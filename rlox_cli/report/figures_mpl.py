@@ -1,4 +1,4 @@
-"""The same figures for paper: png, pdf and svg, drawn by Matplotlib."""
+"""Figures for papers: png, pdf and svg, drawn by Matplotlib."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ EDGE_COLOR, TEXT_COLOR = "#e4e8ec", "#1c2128"
 
 
 def save_figure(figure: Figure, folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Draw a figure in each format; the files."""
+    """Save a figure in each format; return the files."""
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     paths = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # letters that the font does not have
+        warnings.simplefilter("ignore")  # characters that the font lacks
         drawing = draw_figure(figure)
         for extension in formats:
             path = folder / f"{figure.name}.{extension}"
@@ -47,7 +47,7 @@ def save_figure(figure: Figure, folder: Path, formats: Sequence[str]) -> list[Pa
 
 
 def draw_figure(figure: Figure) -> Drawing:
-    """All panels of a figure on one sheet."""
+    """Draw all panels of a figure on one sheet."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Sheet
@@ -70,9 +70,9 @@ def draw_figure(figure: Figure) -> Drawing:
 
 
 def escape_math(text: str) -> str:
-    """Text without formulas: a dollar is a dollar."""
+    """Escape text so that `$` is a dollar and begins no formula."""
     escaped = text.replace("$", r"\$")
-    return f" {escaped}" if escaped.startswith("_") else escaped  # a label that begins so is none
+    return f" {escaped}" if escaped.startswith("_") else escaped  # else the legend omits it
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
@@ -116,7 +116,7 @@ def _draw_line(axes: Axes, line: Line, is_stepped: bool) -> None:
 
 
 def _draw_rows_and_bars(axes: Axes, panel: Panel) -> None:
-    """Rows or bars, each with its name above it."""
+    """Draw rows or bars, each with its name above it."""
     names = [row.name for row in panel.rows or panel.bars]
     heights = range(len(names) - 1, -1, -1)
     for name, y in zip(names, heights, strict=True):
@@ -165,12 +165,12 @@ def _draw_row(axes: Axes, row: Row, y: int) -> None:
 
 
 def _draw_legend(sheet: Drawing, figure: Figure) -> None:
-    """What the lines or the parts are, once for all panels; rows have their names beside them."""
+    """Draw one legend of the lines or parts for all panels; rows have their names above them."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     has_legend = figure.is_by_method or any(len(panel.lines) > 1 for panel in figure.panels)
-    panels = figure.panels if has_legend else ()  # else a panel's title says what its line is
+    panels = figure.panels if has_legend else ()  # else a panel's title names its line
     lines = {line.name: line.style_index for panel in panels for line in panel.lines}
     bars = [bar for panel in figure.panels for bar in panel.bars]
     handles: list[Any] = [

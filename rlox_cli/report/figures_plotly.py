@@ -1,4 +1,4 @@
-"""Figures for the page: what Plotly draws, as plain data. The page gives each part its theme's colour."""
+"""Plotly specs of the page's figures, as plain data. The page's script sets the colours of the theme."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Spec = dict[str, Any]
 
 MAX_MARKS = 9
 ROW_HEIGHT, FRAME_HEIGHT, LINES_HEIGHT = 54, 84, 320
-LABEL_OFFSET = 0.42  # how far above its row a name stands
+LABEL_OFFSET = 0.42  # distance of a name above its row
 DIGITS = 6
-MANY_POINTS, FAINT_OPACITY = 30, 0.35  # of so many marks each is faint, so that the estimate is seen
+MANY_POINTS, FAINT_OPACITY = 30, 0.35  # more points are faint, so that the estimate is visible
 
 
 def panel_spec(panel: Panel) -> Spec:
-    """Traces and layout of a panel. `meta` says which method and which part a trace is."""
+    """Build traces and layout of a panel. `meta` of a trace has its style index (`place`) and its role."""
     if panel.lines:
         traces = [trace for line in panel.lines for trace in _line_traces(line, panel)]
         layout = _layout(panel, LINES_HEIGHT)
@@ -42,7 +42,7 @@ def panel_spec(panel: Panel) -> Spec:
 
 
 def escape_html(text: str) -> str:
-    """Text for Plotly, which takes `<b>` and the like for its own."""
+    """Escape text for Plotly, which interprets tags such as `<b>`."""
     return html.escape(text, quote=False)
 
 
@@ -188,5 +188,5 @@ def _reference_line(value: float, is_vertical: bool) -> Spec:
 
 
 def _round_values(values: Any) -> list[float]:
-    """Numbers in as many digits as a figure can show."""
+    """Round numbers to as many digits as a figure can show."""
     return [float(f"{value:.{DIGITS}g}") for value in values]

@@ -1,4 +1,4 @@
-"""Runs that other programs logged, as plain records: which file is whose, and what a run's name says."""
+"""Read runs that other programs logged as plain records: find their files and parse run names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rlox_cli.verbatim import expand_path
 FIELDS = ("path", "env", "algo", "pattern", "steps", "value", "kind")
 KINDS = ("evaluation", "training")
 GROUPS = {"env", "algo", "seed"}
-# `<env>__<name>__<seed>__<time>`, as CleanRL names runs.
+# CleanRL names runs `<env>__<name>__<seed>__<time>`.
 CLEANRL_PATTERN = re.compile(r"(?:^|/)(?P<env>[^/]+?)__(?P<algo>[^/]+?)__(?P<seed>\d+)__\d+")
 ENV_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9.]*(?:-[A-Za-z][A-Za-z0-9]*)*-v\d+")
 SEED_PATTERN = re.compile(r"(?:^|[^A-Za-z])(?:seed|s)[_=-]?(\d+)(?!\d)", re.IGNORECASE)
@@ -36,24 +36,24 @@ OTHER_ALGOS = ("trpo", "qrdqn", "tqc", "crossq", "ars", "reinforce", "c51", "red
 
 @dataclass(frozen=True)
 class LogSource:
-    """Where runs to compare with are, and what their logs do not say themselves."""
+    """The path of runs to compare with, and facts that their logs do not contain."""
 
     path: Path
     label: str = ""
     env: str = ""
     algo: str = ""
-    pattern: str = ""  # a regular expression with groups env, algo, seed, found in a run's name
-    columns: Mapping[str, str] = field(default_factory=dict)  # of steps and values
+    pattern: str = ""  # a regular expression with groups env, algo, seed; searched in a run's name
+    columns: Mapping[str, str] = field(default_factory=dict)  # names of the columns of steps and values
     kind: str = ""
 
     @property
     def option(self) -> str:
-        """How more is said of it on the command line."""
+        """The beginning of the command-line option that adds facts about these runs."""
         return f"baseline.{self.label or 'NAME'}={{path: {self.path}"
 
 
 def parse_baseline(label: str, setting: Any) -> LogSource:
-    """A baseline from what the command line says: a path, or a mapping with one."""
+    """Parse a baseline of the command line: a path, or a mapping with one."""
     data = {"path": setting} if isinstance(setting, str) else setting
     name = f"baseline.{label}"
     expected = f"{name}={setting}: expected a path, or {{path: PATH, env: ID, algo: NAME}}"
@@ -76,7 +76,7 @@ def parse_baseline(label: str, setting: Any) -> LogSource:
 
 
 def read_foreign(source: LogSource) -> Iterator[Run]:
-    """The runs whose logs are at and below a place."""
+    """Yield the runs whose logs are at and below a path."""
     for position, series in enumerate(_read_series(source)):
         env, algo, seed = _identify(series, source)
         has_evaluations = bool(series.evaluations)
@@ -110,7 +110,7 @@ def _read_series(source: LogSource) -> Iterator[Series]:
 
 
 def _read_folder(folder: Path, files: list[str], source: LogSource) -> Iterator[Series]:
-    """The runs in one folder: what several files say of one run is put together."""
+    """Yield the runs in one folder; several files of one run are merged."""
     name = folder.relative_to(source.path).as_posix()
     name = folder.resolve().name if name == "." else name
     series_list = []
@@ -132,7 +132,7 @@ def _read_folder(folder: Path, files: list[str], source: LogSource) -> Iterator[
 
 
 def _identify(series: Series, source: LogSource) -> tuple[str, str, int | None]:
-    """Environment, algorithm and seed: as they are given, as the file says, as the name has them."""
+    """Return environment, algorithm and seed: from the options, else the file, else the run's name."""
     by_name = _match_pattern(series.name, source) if source.pattern else _guess_from_name(series.name)
     fields = by_name | {key: value for key, value in series.metadata.items() if value}
     env = source.env or fields.get("env", "")

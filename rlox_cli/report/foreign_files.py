@@ -1,4 +1,4 @@
-"""Files of other programs: TensorBoard events, CSV exports, Stable-Baselines3's evaluations and monitors."""
+"""Read files of other programs: TensorBoard events, CSV exports, SB3's evaluations and monitors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVENT_FILE_PREFIX = "events.out.tfevents"
 EVALUATION_COLUMNS = (
     "eval/return_mean", "eval/mean_reward", "eval/episodic_return", "evaluation/return", "test/reward",
 )  # fmt: skip
-EPISODE_COLUMNS = ("charts/episodic_return", "episodic_return", "episode_return")  # one value an episode
+EPISODE_COLUMNS = ("charts/episodic_return", "episodic_return", "episode_return")  # one value per episode
 MEAN_COLUMNS = ("train/return_mean", "rollout/ep_rew_mean", "train/reward", "ep_rew_mean")
 STEP_COLUMNS = (
     "env_steps", "time/total_timesteps", "total_timesteps", "timesteps", "global_step", "env_step",
@@ -38,13 +38,13 @@ METADATA_COLUMNS = {
     "seed": ("seed",),
     "run": ("run", "run_id", "run_name", "name"),
 }
-WINDOW = 100  # episodes that a training return is the mean of, as in rlox's own logs
+WINDOW = 100  # episodes in the mean of a training return, as in rlox's own logs
 EVALUATION_PATTERN = re.compile(r"eval|test", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Series:
-    """What one run logged: returns over steps, and what the file itself says of the run."""
+    """The log of one run: returns over steps, and the metadata that the file itself holds."""
 
     name: str
     path: Path
@@ -56,7 +56,7 @@ class Series:
 
 
 def merge(series_list: Sequence[Series]) -> Series:
-    """One run of what several files say of it; the first that has something is believed."""
+    """Merge what several files hold of one run; of each kind of data the first file that has it counts."""
     sources = dict.fromkeys(series.source for series in series_list)
     return replace(
         series_list[0],
@@ -69,7 +69,7 @@ def merge(series_list: Sequence[Series]) -> Series:
 
 
 def read_events(folder: Path, name: str, tag: str, kind: str) -> Series:
-    """The scalars in TensorBoard's event files of one folder."""
+    """Read the scalars from the TensorBoard event files of one folder."""
     try:
         events: Any = import_module("tensorboard.backend.event_processing.event_accumulator")
         tensors: Any = import_module("tensorboard.util.tensor_util")
@@ -95,7 +95,7 @@ def read_events(folder: Path, name: str, tag: str, kind: str) -> Series:
 
 
 def read_evaluations(path: Path, name: str) -> Series:
-    """Stable-Baselines3's `evaluations.npz`: the returns of each evaluation."""
+    """Read Stable-Baselines3's `evaluations.npz`: the returns of each evaluation."""
     try:
         with np.load(path, allow_pickle=False) as data:
             steps, results = data["timesteps"].ravel(), np.asarray(data["results"], np.float64)
@@ -108,7 +108,7 @@ def read_evaluations(path: Path, name: str) -> Series:
 
 
 def read_monitors(paths: Sequence[Path], name: str) -> Series:
-    """Stable-Baselines3's `monitor.csv`, one for each environment: the return of each episode."""
+    """Read Stable-Baselines3's `monitor.csv`, one for each environment: the return of each episode."""
     rows, env = [], ""
     for path in paths:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -127,7 +127,7 @@ def read_monitors(paths: Sequence[Path], name: str) -> Series:
 
 
 def read_csv(path: Path, name: str, columns: Mapping[str, str], kind: str) -> Iterator[Series]:
-    """The runs in a CSV file: an export of W&B or TensorBoard, or a table with a row for each step."""
+    """Yield the runs in a CSV file: an export of W&B or TensorBoard, or a table with a row for each step."""
     try:
         with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
             rows = list(csv.DictReader(file))
@@ -156,7 +156,7 @@ def read_csv(path: Path, name: str, columns: Mapping[str, str], kind: str) -> It
 def _read_wandb(
     path: Path, rows: list[dict[str, str]], step: str, columns: list[str], value_column: str, kind: str
 ) -> Iterator[Series]:
-    """A column for each run, `NAME - METRIC`, as W&B exports a chart."""
+    """Yield the runs of a chart that W&B exported: each run has a column `NAME - METRIC`."""
     runs: dict[str, dict[str, str]] = defaultdict(dict)
     for column in columns:
         run, _, metric = column.rpartition(" - ")
@@ -176,7 +176,7 @@ def _read_rows(
 
 
 def _read_columns(series: Series, columns: list[str], values: Any, value_column: str, kind: str) -> Series:
-    """The series with the returns in its columns: those that are named, else those that are known."""
+    """Return the series with the returns from its columns: `value_column` if given, else the known names."""
     if value_column and value_column not in columns:
         raise ConfigError(
             f"{series.path}: no '{value_column}' in run '{series.name[:80]}', which has "
@@ -212,7 +212,7 @@ def _points(pairs: Any) -> dict[float, float]:
 
 
 def _moving_mean(points: Mapping[float, float]) -> dict[float, float]:
-    """The mean of the last 100 episodes at the end of each."""
+    """Return the mean of the last 100 episodes, at the end of each episode."""
     steps = sorted(points)
     sums = np.cumsum([0.0, *(points[step] for step in steps)])
     end = np.arange(1, len(steps) + 1)

@@ -1,7 +1,7 @@
-"""`report.html`: one file that needs nothing else, neither a network nor the folder beside it.
+"""`report.html`: one self-contained file that needs neither a network nor the folder beside it.
 
-Whatever a run says of itself is text: it is escaped where it stands in HTML, in the data of the figures and
-in Plotly's labels, and the page's policy runs no script but the two that are part of it.
+Text from runs is untrusted: it is escaped in HTML, in the data of the figures and in Plotly's labels. The
+page's Content-Security-Policy runs only the two scripts that are part of it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from rlox_cli.report.figures import Figure
 from rlox_cli.report.tables import Table, Value, format_value, sort_key
 
 ASSET_DIR = Path(__file__).parent
-LONG_TEXT = 40  # letters of a text that is given room
+LONG_TEXT = 40  # a cell with more characters is `long`, which gives its column more width
 MIN_FILTER_ROWS, MAX_VISIBLE_ROWS = (
     8,
     50,
-)  # rows of a table that can be filtered, and of one that scrolls in itself
+)  # above so many rows a table has a filter, or scrolls in its own box
 THEMES = {
     "light": {"text": "#1c2128", "soft": "#57606a", "grid": "#e4e8ec", "edge": "#8c959f", "wash": "#f6f8fa",
               "ground": styles.BACKGROUND["light"], "colours": styles.LIGHT_COLOURS},
@@ -46,7 +46,7 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: words, then figures, then tables."""
+    """A section of the page: paragraphs, then figures, then tables."""
 
     key: str
     title: str
@@ -57,18 +57,18 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """What is on the page."""
+    """The content of the page."""
 
     title: str
     subtitle: str
     notes: Sequence[str]
     sections: Sequence[Section]
-    methods: Sequence[str] = field(default_factory=list)  # those in the figures, by place
+    methods: Sequence[str] = field(default_factory=list)  # those in the figures, by style index
     footer: str = ""
 
 
 def render_page(page: Page) -> str:
-    """The whole file."""
+    """Render the whole file."""
     plotly: Any = import_module("plotly.offline")
     library, page_script = (
         _escape_script(plotly.get_plotlyjs()),
@@ -149,7 +149,7 @@ def _figure(figure: Figure, page: Page, panels: dict[str, Any]) -> Iterator[str]
 
 
 def _legend(figure: Figure, page: Page) -> Iterator[str]:
-    """The methods in a figure, each a button that hides it; of bars the parts."""
+    """Yield the legend of a figure: a button per method that hides it, or the parts of bars."""
     bars = [bar for panel in figure.panels for bar in panel.bars]
     if bars:
         parts = [part for part in styles.PATTERNS if any(bar.parts.get(part) for bar in bars)]
@@ -227,13 +227,13 @@ def _escape(text: str) -> str:
 
 
 def _json_data(panels: dict[str, Any]) -> str:
-    """JSON that no text in it can end: `<`, `>` and `&` are spelled."""
+    """Return JSON with `<`, `>` and `&` escaped, so that no text in it can end the script element."""
     json_text = json.dumps({"themes": THEMES, "panels": panels}, allow_nan=False, separators=(",", ":"))
     return json_text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _escape_script(code: str) -> str:
-    """A script as it can stand in HTML; in JavaScript's texts `<\\/` is `</`."""
+    """Escape a script for HTML; in JavaScript's strings `<\\/` is `</`."""
     return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 

@@ -1,4 +1,4 @@
-"""Run folders of rlox as plain records. They may be anybody's, damaged, or still being written."""
+"""Read rlox's run folders as plain records. They may be untrusted, damaged, or still being written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from rlox_cli.run_folder import DONE, RUNNING, UNREADABLE, is_locked, read_confi
 from rlox_cli.search.settings import SEARCH_FILES
 from rlox_cli.sweep_summary import COLUMNS
 
-# What says how a run is watched, saved and spread over a machine, and not what it does.
+# Keys that say how a run is logged, saved and spread over a machine, and not what it does.
 NON_SETTING_KEYS = ("seed", "logger", "log", "checkpoint", "run", "run_root", "dry_run", "threads")
 EVAL_EVERY_KEY = "eval.every"
 RUN_FILES = {"metrics.jsonl", "status.json", "result.json"}
@@ -43,7 +43,7 @@ SOURCE = "rlox"
 
 
 def run_folders(path: Path) -> Iterator[Path]:
-    """The run folders at and below a place; attempts that a sweep set aside are left out."""
+    """Yield the run folders at and below a path, without attempts that a sweep set aside."""
     for folder, folders, files in os.walk(path):
         if RUN_FILES & set(files):
             folders.clear()
@@ -53,7 +53,7 @@ def run_folders(path: Path) -> Iterator[Path]:
 
 
 def sweep_kind(folder: Path) -> str:
-    """`search` or `sweep`, whose folder a place is by what stands beside the runs; empty for another's."""
+    """Return `search` or `sweep` by the files beside the runs of a folder; empty for other folders."""
     if any((folder / name).exists() for name in SEARCH_FILES):
         return "search"
     with suppress(OSError, ValueError), (folder / "summary.csv").open(encoding="utf-8") as file:
@@ -62,7 +62,7 @@ def sweep_kind(folder: Path) -> str:
 
 
 def unstarted_jobs(sweep: Path, started_names: set[str]) -> Iterator[Run]:
-    """The jobs that a sweep's summary lists and that have no folder."""
+    """Yield the unfinished jobs that a sweep's summary lists and that have no folder."""
     with suppress(OSError, ValueError, csv.Error):
         with (sweep / "summary.csv").open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
@@ -81,7 +81,7 @@ def unstarted_jobs(sweep: Path, started_names: set[str]) -> Iterator[Run]:
 
 
 def read_run(folder: Path, label: str = "") -> Run:
-    """The record of one run folder; what is missing or damaged in it is left out."""
+    """Read one run folder; leave out missing and damaged data."""
     result, status = _read_mapping(folder / "result.json"), _read_mapping(folder / "status.json")
     settings, config = _settings(folder)
     unit = safe_text(result.get("unit") or _unit(config)) or "env_steps"
@@ -128,12 +128,12 @@ def read_run(folder: Path, label: str = "") -> Run:
 
 
 def _natural_sort_key(name: str) -> list[tuple[int, str]]:
-    """`2_x` before `10_x`."""
+    """Return the sort key that puts `2_x` before `10_x`."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in NUMBER_PATTERN.split(name)]
 
 
 def _state(folder: Path, status: Mapping[str, Any]) -> str:
-    """How the run stands. Whether it is going on is known by its lock, as `rlox list runs` says it."""
+    """Return the state of the run. Its lock decides whether it is running, as in `rlox list runs`."""
     locked = is_locked(folder)
     if locked:
         return RUNNING
@@ -142,7 +142,7 @@ def _state(folder: Path, status: Mapping[str, Any]) -> str:
 
 
 def _flaw(folder: Path, state: str, result: Mapping[str, Any]) -> str:
-    """The file without which a run does not count, and what is wrong with it; empty where none is."""
+    """Describe the damaged or missing file without which a run does not count; empty if none is."""
     name = {UNREADABLE: "status.json", DONE: "result.json"}.get(state)
     if name is None:
         return ""
@@ -155,14 +155,14 @@ def _flaw(folder: Path, state: str, result: Mapping[str, Any]) -> str:
 
 
 def _settings(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Every leaf of the configuration as it would be validated today, and it as it is written."""
+    """Return every leaf of the configuration as validated today, and the configuration as written."""
     try:
         config = read_config(folder)
     except (ConfigError, OSError):
         return {}, {}
     try:
         return dict(dotted_items(result_config(make_run(config)))), config
-    except ConfigError:  # of another version
+    except ConfigError:  # written by another version
         return dict(dotted_items(config)), config
 
 
@@ -177,7 +177,7 @@ def _unit(config: Mapping[str, Any]) -> str:
 
 
 def _damaged_files(folder: Path, config: Mapping[str, Any]) -> Iterator[str]:
-    """The files of a run that are there and say nothing."""
+    """Yield the files of a run that exist and cannot be read."""
     data_by_name = {name: _read_mapping(folder / name) for name in JSON_FILES} | {"config.yaml": config}
     yield from (name for name, data in data_by_name.items() if not data and (folder / name).exists())
 
@@ -191,13 +191,13 @@ def _read_mapping(path: Path) -> dict[str, Any]:
 
 
 def _read_rows(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a JSON-lines file that are whole, and how many lines are not."""
+    """Return the whole rows of a JSON-lines file, and the number of damaged lines."""
     rows, unreadable_lines = [], 0
     try:
         lines = read_file(path).split(b"\n")
     except OSError:
         return [], 0
-    for line in lines[:-1]:  # what follows the last newline is being written
+    for line in lines[:-1]:  # text after the last newline is still being written
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
@@ -210,13 +210,13 @@ def _read_rows(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 
 def _points(rows: list[dict[str, Any]], unit: str, name: str) -> dict[float, float]:
-    """The last value of a column at each step."""
+    """Return the last value of a column at each step."""
     pairs = ((finite_number(row.get(unit)), finite_number(row.get(name))) for row in rows if name in row)
     return {step: value for step, value in pairs if step is not None and value is not None}
 
 
 def _measures(rows: list[dict[str, Any]], unit: str) -> dict[str, Curve]:
-    """Losses, entropy and the like."""
+    """Return the curves of losses, entropy and similar metrics, by name."""
     names = dict.fromkeys(k for row in rows for k in row if k.startswith(LOSS_PREFIX) or k in MEASURES)
     return {safe_text(name): make_curve(_points(rows, unit, name)) for name in names}
 
@@ -230,7 +230,7 @@ def _int_or_none(value: Any) -> int | None:
 
 
 def _provenance(data: Mapping[str, Any]) -> dict[str, str]:
-    """One line of text for each thing that made a run what it is."""
+    """Return the provenance of a run, one line of text for each key."""
     try:
         flat = dict(dotted_items(data))
     except RecursionError:

@@ -1,4 +1,4 @@
-"""What a report computes: every number in its tables and figures is one of these."""
+"""The results of a report: every number in its tables and figures is one of these."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Aggregate:
     iqm: IntervalEstimate
     median: IntervalEstimate
     mean: IntervalEstimate
-    optimality_gap: IntervalEstimate | None  # how far below 1, where 1 means something
+    optimality_gap: IntervalEstimate | None  # mean distance below 1; only on a normalised scale
 
 
 @dataclass(frozen=True)
 class ProfileCurve:
-    """The part of runs whose score is above a threshold."""
+    """The fraction of runs with a score above each threshold."""
 
     method: str
     tasks: int
@@ -51,7 +51,7 @@ class ProfileCurve:
 
 @dataclass(frozen=True)
 class Improvement:
-    """How likely a run of one method is better than one of another."""
+    """The probability that a run of one method is better than one of another."""
 
     x: str
     y: str
@@ -63,7 +63,7 @@ class Improvement:
 
 @dataclass(frozen=True)
 class Band:
-    """A curve over the seeds of a method."""
+    """A curve over the seeds of a method, with its interval if it has one."""
 
     method: str
     runs: int
@@ -77,7 +77,7 @@ class Band:
 
 @dataclass(frozen=True)
 class TaskCurves:
-    """The curves on one task that count the same unit."""
+    """The curves on one task whose steps have the same unit."""
 
     task: str
     unit: str
@@ -87,23 +87,23 @@ class TaskCurves:
 
 @dataclass(frozen=True)
 class TimeBreakdown:
-    """Where the seconds of a method on a task go, as means over its runs."""
+    """The seconds of a method on a task, by part, as means over its runs."""
 
     method: str
     task: str
     n: int
     parts: Mapping[str, float]
     total: float
-    rate: IntervalEstimate | None  # steps a second, from the slowest to the fastest run
+    rate: IntervalEstimate | None  # steps per second, from the slowest to the fastest run
     unit: str
 
 
 @dataclass(frozen=True)
 class Results:
-    """All of it."""
+    """All results of a report."""
 
-    scale: str  # what a score over tasks is
-    is_normalized: bool  # whether it is put on one
+    scale: str  # describes the scale of scores over tasks
+    is_normalized: bool  # whether scores are on a scale from 0 to 1
     cells: Sequence[CellResult]
     aggregates: Sequence[Aggregate]
     profile: Sequence[ProfileCurve]

@@ -1,4 +1,4 @@
-"""What is on the page, in the order in which it is read."""
+"""The sections of the page, in reading order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlox_cli.report.study import Study
 
 
 def make_page(title: str, study: Study, results: Results, verdicts: Sequence[Verdict] | None) -> Page:
-    """The page of a study."""
+    """Build the page of a study."""
     style_indices = shown_methods(study, results.aggregates)
     sections = [*_score_sections(study, results, style_indices), *_aggregate_sections(results, style_indices)]
     sections += [*trials.search_sections(study), *_other_sections(study, results, style_indices, verdicts)]
@@ -35,7 +35,7 @@ def make_page(title: str, study: Study, results: Results, verdicts: Sequence[Ver
 
 
 def summary_line(study: Study) -> str:
-    """`12 runs of 2 methods on 2 tasks: 11 done, 1 failed.`"""
+    """Summarise a study: `12 runs of 2 methods on 2 tasks: 11 done, 1 failed.`"""
     states = Counter(run.status for run in study.runs)
     counts_text = ", ".join(f"{n} {state}" for state, n in states.most_common())
     sizes = (
@@ -47,7 +47,7 @@ def summary_line(study: Study) -> str:
 
 
 def notes(study: Study, results: Results) -> Iterator[str]:
-    """What a reader has to know before believing a number, and what is not there and why."""
+    """Yield caveats on the numbers, and the reason why learning curves are missing."""
     yield from study.notes()
     tasks_with_curves = {curves.task for curves in results.curves}
     tasks_without_curves = [task for task in study.tasks if task not in tasks_with_curves]
@@ -127,5 +127,5 @@ def _non_empty(figure: Figure) -> list[Figure]:
 
 
 def count_text(count: int, noun: str) -> str:
-    """`1 run`, `1,000 runs`."""
+    """Return a count with its noun: `1 run`, `1,000 runs`."""
     return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -1,7 +1,7 @@
-"""Runs in order: which belong together, what they are called, and what tells them apart.
+"""Group runs by method and task, and name methods by the settings in which they differ.
 
-A method is what is compared: runs that differ in nothing but environment and seed. A task is what it is
-compared on: an environment. A cell is one method on one task, and its runs are its seeds.
+A method is a set of runs that differ only in environment and seed. A task is the environment on which
+methods are compared. A cell is one method on one task; its runs are its seeds.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rlox_cli.help import value_text
 from rlox_cli.report.records import FINAL, Array, Run, safe_text
 
 LONGEST_NAME = 60
-NOT_SECRET_KEYS = ("env.action_mask_key",)  # named like a secret, and none
-NON_METHOD_KEYS = ("env.id", "algo.name")  # said already by task and method
+NOT_SECRET_KEYS = ("env.action_mask_key",)  # looks like the name of a secret, but is not
+NON_METHOD_KEYS = ("env.id", "algo.name")  # already in the names of task and method
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Cell:
 
     @property
     def counted_runs(self) -> tuple[Run, ...]:
-        """Those whose scores are in the tables."""
+        """The runs whose scores are in the tables."""
         return tuple(run for run in self.runs if run.is_counted)
 
     @property
@@ -45,16 +45,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Study:
-    """Everything that a report is about."""
+    """All runs of a report, with their methods and cells."""
 
     runs: tuple[Run, ...]
     methods: tuple[str, ...]
     cells: tuple[Cell, ...]
-    letter_settings: Mapping[str, str] = field(default_factory=dict)  # the settings of lettered methods
+    letter_settings: Mapping[str, str] = field(default_factory=dict)  # settings of methods named by letters
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks that some run of a method was on."""
+        """The tasks of all cells, sorted."""
         return sorted({cell.task for cell in self.cells})
 
     @property
@@ -63,12 +63,12 @@ class Study:
         return [run for run in self.runs if not run.is_counted]
 
     def scores_by_task(self, method: str) -> dict[str, Array]:
-        """The scores of a method, by task."""
+        """Return the scores of a method, by task."""
         method_cells = (cell for cell in self.cells if cell.method == method)
         return {cell.task: cell.scores for cell in method_cells if cell.counted_runs}
 
     def notes(self) -> Iterator[str]:
-        """What a reader has to know before believing a number."""
+        """Yield caveats on the numbers."""
         yield from _few_seeds(self.cells)
         yield from _repeated_seeds(self.cells)
         kinds = Counter(run.score_kind for run in self.runs if run.is_counted)
@@ -94,7 +94,7 @@ class Study:
 
 
 def group_runs(runs: Iterable[Run]) -> Study:
-    """Runs put in order."""
+    """Group runs by method and task."""
     all_runs = tuple(runs)
     runs_by_algo: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in all_runs:
@@ -107,13 +107,13 @@ def group_runs(runs: Iterable[Run]) -> Study:
             for run in method_runs:
                 cells[name, run.env].append(run)
     methods = list(dict.fromkeys(method for method, _ in cells))
-    order = sorted(cells, key=lambda key: (key[1], methods.index(key[0])))  # a task's methods together
+    order = sorted(cells, key=lambda key: (key[1], methods.index(key[0])))  # keeps a task's methods together
     ordered = tuple(Cell(*key, tuple(cells[key])) for key in order)
     return Study(all_runs, tuple(methods), ordered, letter_settings)
 
 
 def varying_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The keys in which configurations differ."""
+    """Return the keys in which configurations differ."""
     keys = dict.fromkeys(key for settings_of_run in settings for key in settings_of_run)
     return [
         key for key in keys if len({_to_json(settings_of_run.get(key)) for settings_of_run in settings}) > 1
@@ -121,7 +121,7 @@ def varying_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def format_setting(key: str, value: Any) -> str:
-    """The value of a setting as it is written, unless it is named like a secret."""
+    """Format the value of a setting as users write it; hide it if its key is named like a secret."""
     hidden = value is not None and is_secret(key) and key not in NOT_SECRET_KEYS
     return HIDDEN if hidden else safe_text(value_text(value))
 
@@ -129,9 +129,7 @@ def format_setting(key: str, value: Any) -> str:
 def _name_methods(
     base: str, runs: Sequence[Run], letter_settings: dict[str, str]
 ) -> Iterator[tuple[str, list[Run]]]:
-    """Runs of one algorithm, by what they are configured to do; `letter_settings` gets what a letter stands
-    for.
-    """
+    """Yield runs of one algorithm by method name; add the settings behind letters to `letter_settings`."""
     keys = _distinguishing_keys(runs)
     runs_by_settings: dict[tuple[str, ...], list[Run]] = defaultdict(list)
     for run in runs:
@@ -161,7 +159,7 @@ def _name_methods(
 
 
 def _distinguishing_keys(runs: Sequence[Run]) -> list[str]:
-    """The keys in which runs on the same task differ."""
+    """Return the keys in which runs on the same task differ."""
     keys: dict[str, None] = {}
     for task in sorted({run.env for run in runs}):
         settings = [run.settings for run in runs if run.env == task and run.settings]
@@ -170,7 +168,7 @@ def _distinguishing_keys(runs: Sequence[Run]) -> list[str]:
 
 
 def _user_names(runs_by_settings: Mapping[tuple[str, ...], Sequence[Run]]) -> dict[tuple[str, ...], str]:
-    """The user's own names of the parts, where they tell apart the same runs on each task."""
+    """Return the user's name for each group of runs; none unless names separate the groups on each task."""
     if len(runs_by_settings) < 2:
         return {}
     names = {part: {run.user_name for run in part_runs} for part, part_runs in runs_by_settings.items()}
@@ -186,14 +184,14 @@ def _user_names(runs_by_settings: Mapping[tuple[str, ...], Sequence[Run]]) -> di
 
 
 def _settings_text(run: Run, keys: Sequence[str]) -> str:
-    """`learning_rate=0.001, env.n_envs=8`."""
+    """Return the settings of a run as text: `learning_rate=0.001, env.n_envs=8`."""
     return ", ".join(
         f"{key.removeprefix('algo.')}={format_setting(key, run.settings.get(key, 'unset'))}" for key in keys
     )
 
 
 def _letter_name(index: int) -> str:
-    """A, B, ... Z, AA, AB, ..."""
+    """Return the letters of an index: A, B, ... Z, AA, AB, ..."""
     rest, letter = divmod(index, 26)
     return (_letter_name(rest - 1) if rest else "") + string.ascii_uppercase[letter]
 

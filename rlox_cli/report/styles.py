@@ -1,8 +1,8 @@
-"""How methods are told apart in figures: by colour, and by line and mark for those who see none."""
+"""Styles of methods in figures: a colour, and a line and marker for readers who cannot see colours."""
 
 from __future__ import annotations
 
-# Each has a contrast of 3 to 1 or more with the ground of its theme; tests/unit/cli/report checks it.
+# Each has a contrast of 3 to 1 or more with its theme's background; tests/unit/cli/report checks it.
 LIGHT_COLOURS = (
     "#0b62a4", "#c8500a", "#00795a", "#8b3fa0", "#8f6a00", "#a61c3c", "#1f7a8c", "#555b66",
 )  # fmt: skip
@@ -14,7 +14,7 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 MARKS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star")
 PATTERNS = {"collect": "", "update": "/", "evaluate": "x", "rest": "."}
 
-# The same for Matplotlib.
+# Matplotlib's names of these styles.
 MPL_DASHES = {
     "solid": "-",
     "dash": (0, (5, 2)),
@@ -35,15 +35,15 @@ MPL_PATTERNS = {"": "", "/": "///", "x": "xxx", ".": "..."}
 
 
 def colour(style_index: int) -> str:
-    """The colour of a method on a light ground."""
+    """Return the colour of a method on a light background."""
     return LIGHT_COLOURS[style_index % len(LIGHT_COLOURS)]
 
 
 def dash(style_index: int) -> str:
-    """The line of a method."""
+    """Return the line style of a method."""
     return DASHES[style_index % len(DASHES)]
 
 
 def mark(style_index: int) -> str:
-    """The mark of a method."""
+    """Return the marker of a method."""
     return MARKS[style_index % len(MARKS)]

@@ -1,4 +1,4 @@
-"""Tables: what is in them, and the same as Markdown and as LaTeX."""
+"""Tables, and their rendering as Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ LATEX_ESCAPES = {
     '"': r"\textquotedbl{}",
     "`": r"\textasciigrave{}",
 }
-MISSING_TEXT = "\u2013"  # of a value that is not there
+MISSING_TEXT = "\u2013"  # of a missing value
 MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]|#~$])")
 
 
 @dataclass(frozen=True)
 class IntervalEstimate:
-    """A number with its interval, which one run does not have."""
+    """A number with its interval; a single run has no interval."""
 
     value: float
     low: float | None = None
@@ -50,7 +50,7 @@ Value = str | int | float | IntervalEstimate | None
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a name for its files, a title and what its numbers are."""
+    """A table. `name` is that of its files, and `caption` says what its numbers are."""
 
     name: str
     title: str
@@ -59,13 +59,13 @@ class Table:
     rows: Sequence[Sequence[Value]] = field(default_factory=list)
 
     def is_numeric(self, column: int) -> bool:
-        """Whether a column has numbers."""
+        """Return whether a column has numbers and no text."""
         values = [row[column] for row in self.rows if row[column] not in (None, "")]
         return bool(values) and not any(isinstance(value, str) for value in values)
 
 
 def format_value(value: Value) -> str:
-    """A value as it is read."""
+    """Format a value for readers."""
     if value is None:
         return MISSING_TEXT
     if isinstance(value, float):
@@ -74,13 +74,13 @@ def format_value(value: Value) -> str:
 
 
 def sort_key(value: Value) -> float | None:
-    """What a value is sorted by, where it is a number."""
+    """Return the number by which a value is sorted; `None` if it has none."""
     number: Any = value.value if isinstance(value, IntervalEstimate) else value
     return None if number is None or isinstance(number, str) else float(number)
 
 
 def to_markdown(table: Table) -> str:
-    """The table in Markdown."""
+    """Render the table as Markdown."""
     alignment = ["---:" if table.is_numeric(i) else "---" for i in range(len(table.columns))]
     lines = [_markdown_row(table.columns), f"|{'|'.join(alignment)}|"]
     lines += [_markdown_row([format_value(value) for value in row]) for row in table.rows]
@@ -89,7 +89,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """The table in LaTeX, which needs the package booktabs."""
+    """Render the table as LaTeX, which needs the package booktabs."""
     alignment = "".join("r" if table.is_numeric(i) else "l" for i in range(len(table.columns)))
     rows = [" & ".join(escape_latex(format_value(v)) for v in row) + r" \\" for row in table.rows]
     head = " & ".join(map(escape_latex, table.columns)) + r" \\"
@@ -113,13 +113,13 @@ def to_latex(table: Table) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Text that LaTeX sets as it is written."""
+    """Escape text so that LaTeX prints it literally."""
     escaped = "".join(LATEX_ESCAPES.get(letter, letter) for letter in text)
     return escaped.replace(MISSING_TEXT, "--").replace("…", r"\ldots{}").replace("[", "{[}")
 
 
 def escape_markdown(text: str) -> str:
-    """Text that Markdown shows as it is written."""
+    """Escape text so that Markdown shows it literally."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return MARKDOWN_SPECIAL.sub(r"\\\1", escaped)
 

@@ -1,4 +1,4 @@
-"""What `rlox report` says in the terminal: the scores, what is not counted, and where the files are."""
+"""Terminal output of `rlox report`: the scores, the runs that are not counted, and the paths of the files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rlox_cli.report.results import CellResult, Results
 from rlox_cli.report.sections import count_text, notes, summary_line
 from rlox_cli.report.study import Study
 
-MAX_LINES = 20  # lines of one kind
-MAX_TEXT_LENGTH = 160  # letters of a reason, or of what a letter stands for; the report has all
+MAX_LINES = 20  # lines of one list
+MAX_TEXT_LENGTH = 160  # characters of a reason, or of a lettered method's settings; the report has all
 
 
 def terminal_lines(
@@ -23,7 +23,7 @@ def terminal_lines(
     out: Path,
     formats: Sequence[str],
 ) -> Iterator[str]:
-    """Line by line."""
+    """Yield the terminal output line by line."""
     yield summary_line(study)
     if results.cells:
         yield "final evaluation, IQM [95% CI]"

@@ -1,4 +1,4 @@
-"""What a search found: scores in the order of its trials, and how they go with the values that were tried."""
+"""Sections on a search: scores in the order of its trials, and their correlation with the values tried."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rlox_cli.report.records import Array, Run
 from rlox_cli.report.study import Study, format_setting, varying_keys
 from rlox_cli.report.tables import Table, Value
 
-MIN_TRIALS = 3  # trials of which anything is said
-LOG_SCALE_RATIO = 10.0  # times the lowest value from which on an axis is logarithmic
+MIN_TRIALS = 3  # a search with fewer trials has no section
+LOG_SCALE_RATIO = 10.0  # ratio of highest to lowest value from which an axis is logarithmic
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial with its score, the mean of its seeds."""
+    """One trial with its score, the mean over its seeds."""
 
     number: int
     score: float
@@ -31,7 +31,7 @@ class Trial:
 
 
 def search_sections(study: Study) -> Iterator[Section]:
-    """A section for each search whose runs are in the study."""
+    """Yield a section for each search in the study that has at least `MIN_TRIALS` complete trials."""
     runs_by_folder: dict[Path, list[Run]] = defaultdict(list)
     for run in study.runs:
         runs_by_folder[Path(run.path).parent].append(run)
@@ -49,7 +49,7 @@ def search_sections(study: Study) -> Iterator[Section]:
 
 
 def rank_correlation(x: Array, y: Array) -> float | None:
-    """Spearman's rank correlation of two columns; None where one of them is constant."""
+    """Return Spearman's rank correlation of two columns; None if one of them is constant."""
     x_ranks, y_ranks = _ranks(x), _ranks(y)
     if np.ptp(x_ranks) == 0 or np.ptp(y_ranks) == 0:
         return None
@@ -57,7 +57,7 @@ def rank_correlation(x: Array, y: Array) -> float | None:
 
 
 def _ranks(values: Array) -> Array:
-    """The place of each value; equal ones share the mean of theirs."""
+    """Return the rank of each value; equal values share the mean of their ranks."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     ranks: Array = (ends - (counts - 1) / 2)[inverse]
@@ -65,7 +65,7 @@ def _ranks(values: Array) -> Array:
 
 
 def _complete_trials(runs: Sequence[Run]) -> list[Trial]:
-    """The trials whose runs are all counted, in their order; a run's name begins with its trial's number."""
+    """Return the trials whose runs are all counted, in order; a run's name begins with its trial's number."""
     runs_by_trial: dict[int, list[Run]] = defaultdict(list)
     for run in runs:
         number = run.name.partition("_")[0]
@@ -112,7 +112,7 @@ def _values_figure(key: str, title: str, trials: Sequence[Trial], keys: Sequence
 
 def _values_table(key: str, title: str, trials: Sequence[Trial], keys: Sequence[str]) -> Table:
     scores = np.array([trial.score for trial in trials])
-    best = max(trials, key=lambda trial: trial.score)  # of equal ones the first
+    best = max(trials, key=lambda trial: trial.score)  # the first of equal ones
     rows: list[list[Value]] = []
     for name in keys:
         values = _numbers(trials, name)
@@ -129,7 +129,7 @@ def _values_table(key: str, title: str, trials: Sequence[Trial], keys: Sequence[
 
 
 def _numbers(trials: Sequence[Trial], key: str) -> Array | None:
-    """The values of a key; None where one is no number."""
+    """Return the values of a key; None if one is not a number."""
     values = [trial.settings.get(key) for trial in trials]
     if any(isinstance(v, bool) or not isinstance(v, int | float) for v in values):
         return None

@@ -1,1 +1,1 @@
-"""Searching hyperparameters: Hydra's sweeper `rlox_optuna`, over Optuna by ask and tell."""
+"""Hyperparameter search: Hydra's sweeper `rlox_optuna`, on Optuna's ask-and-tell interface."""

@@ -1,7 +1,7 @@
-"""The study: Optuna's record of the trials, asked and told so that a search can be killed anywhere.
+"""Optuna's study of a search, used by ask and tell so that the search can be killed at any point.
 
-A trial has a position, its number among those that count. What is asked at a position depends on the
-search's seed, the position and the trials told before it, so a search that was killed asks the same again.
+A trial has a position, its number among the trials that count. The values at a position depend on the
+search's seed, the position and the trials told before it, so a killed search asks for the same values again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 MIN_VERSION = (4, 7)
-DATABASE_TIMEOUT = 60  # seconds that a process waits for another to let go of the database
+DATABASE_TIMEOUT = 60  # seconds that a process waits for another to unlock the database
 POSITION_ATTRIBUTE, KILLED_ATTRIBUTE, RETRY_ATTRIBUTE, FOLDER_ATTRIBUTE = (
     "position",
     "killed",
@@ -34,7 +34,7 @@ POSITION_ATTRIBUTE, KILLED_ATTRIBUTE, RETRY_ATTRIBUTE, FOLDER_ATTRIBUTE = (
 
 
 def require_optuna() -> None:
-    """`MissingExtraError` where there is no Optuna, or one that is too old."""
+    """Raise `MissingExtraError` if Optuna is missing or too old."""
     try:
         version = importlib.metadata.version("optuna")
     except importlib.metadata.PackageNotFoundError as error:
@@ -47,7 +47,7 @@ def require_optuna() -> None:
 
 
 def storage_url(options: SearchOptions, folder: Path) -> str:
-    """Where the study is kept."""
+    """Return the URL of the study's storage."""
     if options.storage is not None:
         return options.storage
     from sqlalchemy import URL
@@ -57,7 +57,7 @@ def storage_url(options: SearchOptions, folder: Path) -> str:
 
 
 def open_study(options: SearchOptions, folder: Path, create: bool = False) -> Study:
-    """The study of a sweep; `ConfigError` for a storage that cannot be opened."""
+    """Open the study of a sweep; raise `ConfigError` for a storage that cannot be opened."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -69,7 +69,7 @@ def open_study(options: SearchOptions, folder: Path, create: bool = False) -> St
             )
             storage = optuna.storages.RDBStorage(url, engine_kwargs=engine_options)
             name = options.study_name or folder.absolute().name
-            if options.storage is None and options.study_name is None:  # the folder was renamed
+            if options.storage is None and options.study_name is None:  # the folder may have been renamed
                 name = next(iter(optuna.get_all_study_names(storage)), name)
             if not create:
                 return optuna.load_study(study_name=name, storage=storage)
@@ -85,21 +85,21 @@ def open_study(options: SearchOptions, folder: Path, create: bool = False) -> St
 
 @contextmanager
 def suppress_warnings() -> Iterator[None]:
-    """Nothing of what Optuna says about its own plans."""
+    """Suppress Optuna's warnings about its own future changes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 class Optimizer:
-    """Asks a study at positions, and tells it what came of the trials."""
+    """Asks a study for trials at positions, and tells it their results."""
 
     def __init__(self, study: Study, options: SearchOptions, folder: Path) -> None:
         self.study, self.options = study, options
         self.folder = str(folder.absolute())
 
     def fail_abandoned(self) -> int:
-        """Tell trials that nobody is at work on any more as killed; how many."""
+        """Tell the study that abandoned running trials were killed; return how many."""
         from optuna.trial import TrialState
 
         running = self._trials(TrialState.RUNNING)
@@ -116,16 +116,16 @@ class Optimizer:
         return len(running)
 
     def next_positions(self, jobs: int) -> list[int]:
-        """The positions to ask next: batches begin at multiples of `jobs`, whatever was killed."""
+        """Return the positions to ask next; batches begin at multiples of `jobs`, also after a kill."""
         taken_positions = {trial.user_attrs[POSITION_ATTRIBUTE] for trial in counted_trials(self.study)}
         free_positions = [p for p in range(self.options.n_trials) if p not in taken_positions]
         return [p for p in free_positions if p // jobs == free_positions[0] // jobs]
 
     def ask(self, position: int, space: Mapping[str, BaseDistribution], constant_liar: bool) -> Trial:
-        """A trial at a position: one that was killed there again, else a new one."""
+        """Ask for the trial at a position: repeat one that was killed there, else get a new one."""
         from optuna.trial import TrialState
 
-        if not self._trials(TrialState.WAITING):  # else of somebody's own, or we were killed here
+        if not self._trials(TrialState.WAITING):  # one waits if a user enqueued it, or after a kill here
             killed_trials = [t for t in self._killed_trials(position) if t.params.keys() == space.keys()]
             attributes: dict[str, Any] = {POSITION_ATTRIBUTE: position, FOLDER_ATTRIBUTE: self.folder}
             if killed_trials:
@@ -147,7 +147,7 @@ class Optimizer:
         value: float | None,
         evaluations: Sequence[tuple[int, float]],
     ) -> None:
-        """How a trial ended: `COMPLETE` with a value, `PRUNED` or `FAIL`."""
+        """Tell the study how a trial ended: `COMPLETE` with a value, `PRUNED` or `FAIL`."""
         from optuna.trial import TrialState
 
         report_evaluations(self.study, trial, evaluations)
@@ -170,7 +170,7 @@ class Optimizer:
         self.study._storage.set_trial_user_attr(trial._trial_id, name, value)
 
     def _sampler(self, position: int, constant_liar: bool) -> BaseSampler:
-        """One that knows nothing but the seed and the position; `constant_liar`: others run beside it."""
+        """Make a sampler that depends only on seed and position; `constant_liar`: trials run in parallel."""
         import numpy as np
         from optuna import samplers
 
@@ -186,7 +186,7 @@ class Optimizer:
 
 
 def counted_trials(study: Study) -> list[FrozenTrial]:
-    """The trials that came to an end of their own, by position."""
+    """Return the trials that ended without being killed, by position."""
     trials = [
         t
         for t in study.get_trials(deepcopy=False)
@@ -198,7 +198,7 @@ def counted_trials(study: Study) -> list[FrozenTrial]:
 
 
 def best_trial(trials: Iterable[FrozenTrial]) -> FrozenTrial | None:
-    """The complete trial with the highest score, of equal ones the first; `None` where none is complete."""
+    """Return the complete trial with the highest score, of equal ones the first; `None` if there is none."""
     complete_trials = [trial for trial in trials if trial.state.name == "COMPLETE"]
     return max(complete_trials, key=lambda trial: float(trial.value or 0.0), default=None)
 

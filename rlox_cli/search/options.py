@@ -1,4 +1,4 @@
-"""`search=` and `search.*`: what is searched, and how; on the command line and in Hydra's node."""
+"""The options `search=` and `search.*`, on the command line and in Hydra's node `hydra.sweeper`."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ PREFIX = f"{SEARCH}."
 SWEEPER_PREFIX = "hydra.sweeper."
 SWEEPER = "hydra/sweeper"
 SWEEPER_NAME = "rlox_optuna"
-TARGET = "hydra_plugins.rlox.Optuna"  # Hydra takes sweepers only under such a name
+TARGET = "hydra_plugins.rlox.Optuna"  # Hydra takes sweepers only from hydra_plugins
 AUTO_VALUES = ("", "auto")  # the space of the run's own algorithm
 
 
 def options_from_node(node: Mapping[str, Any]) -> SearchOptions:
-    """The options in the node `hydra.sweeper`."""
+    """Read the options in the node `hydra.sweeper`."""
     field_names = {f.name for f in fields(SearchOptions)}
     return make(SearchOptions, {k: v for k, v in node.items() if k in field_names}, SEARCH)
 
 
 def search_arguments(args: Iterable[str]) -> list[str]:
-    """The arguments that only a search has."""
+    """Return the arguments that only a search takes."""
     return [a for a in args if _key(a) == SEARCH or _key(a).startswith(PREFIX)]
 
 
 def refuse_search_options(args: Iterable[str]) -> None:
-    """Raise `ConfigError` where a single run is given what only a search has."""
+    """Raise `ConfigError` if a single run is given arguments that only a search takes."""
     for arg in search_arguments(args):
         if arg != f"{SEARCH}=null":
             raise ConfigError(f"{arg}: one run searches nothing; to search: rlox sweep {arg}")
 
 
 def expand_call(call: Call) -> list[str]:
-    """The arguments of a call as `expand_arguments` has them."""
+    """Return the arguments of a call, expanded by `expand_arguments`."""
     if not search_arguments(call.args):
         return call.args
-    from rlox_cli.compose import parse_flags  # late: it brings Hydra, and ours with it
+    from rlox_cli.compose import parse_flags  # late: it imports Hydra, and rlox's own sweeper
 
     return expand_arguments(call.args, conf_folders(parse_flags(call.args, call.command).config_dir))
 
 
 def expand_arguments(args: Sequence[str], folders: Sequence[Path]) -> list[str]:
-    """A command line with `search=` and `search.*` as Hydra takes them, and what they imply."""
+    """Rewrite `search=` and `search.*` for Hydra, and add the overrides that they imply."""
     own_arguments = search_arguments(args)
     if not own_arguments:
         return list(args)
@@ -92,7 +92,7 @@ def _single_algo(arg: str, args: Sequence[str], folders: Sequence[Path]) -> str:
 
 
 def _implied_algo(args: Sequence[str]) -> list[str]:
-    """The algorithm that a space is named after, where nothing else chooses one."""
+    """Return the override of the algorithm that a space is named after, if nothing else chooses one."""
     values = {_key(a): a.partition("=")[2] for a in args}
     space = values.get(SEARCH, "")
     can_imply = not {"algo", *RUN.choosing_presets} & values.keys()

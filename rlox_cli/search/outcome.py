@@ -1,4 +1,4 @@
-"""What a search found: `best.yaml`, the summaries of its runs, and the closing lines."""
+"""The results of a search: `best.yaml`, the summaries of its runs, and the closing lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 STATE_WORDS = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}
-# words of a search's command line that its runs do not have
+# prefixes of keys that a search takes and its runs do not
 SEARCH_ONLY_PREFIXES = (
     "hydra/sweeper",
     "hydra/launcher",
@@ -36,7 +36,7 @@ MULTIRUN = ("-m", "--multirun")
 
 
 def finish_search(plan: SearchPlan, outcomes: Sequence[dict[str, Any]], command_line: Sequence[str]) -> int:
-    """Write and print what was found; the exit code of the search."""
+    """Write and print the results; return the exit code of the search."""
     folder = plan.folder
     if plan.is_dry_run:
         return FAILED if any(outcome["code"] != OK for outcome in outcomes) else OK
@@ -72,7 +72,7 @@ def finish_search(plan: SearchPlan, outcomes: Sequence[dict[str, Any]], command_
 
 
 def trial_command(plan: SearchPlan, params: Mapping[str, Any], command_line: Sequence[str]) -> str:
-    """The trial as a command line that needs no search."""
+    """Return a command line that repeats the trial without a search."""
     searched = {d.name for d in plan.space.dimensions}
     arguments = expand_arguments(command_line[2:], list(VariantSource.current_folders))
     kept_arguments = [argument for argument in arguments if not _is_search_only(argument, searched)]
@@ -96,7 +96,7 @@ def _is_search_only(argument: str, searched: set[str]) -> bool:
 
 
 def _write_best(plan: SearchPlan, best: FrozenTrial, command_line: Sequence[str]) -> str:
-    """Write `best.yaml`; the lines for the terminal."""
+    """Write `best.yaml`; return the lines for the terminal."""
     attributes, command_line_text = best.user_attrs, trial_command(plan, best.params, command_line)
     data = {
         "trial": int(attributes["position"]) + 1,

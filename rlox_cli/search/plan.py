@@ -1,4 +1,4 @@
-"""What a search does, checked before the first trial: the space, the base, the options."""
+"""The plan of a search, checked before the first trial: the space, the base, the options."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ GROUPS = (*(group.name for group in RUN.groups), "tuned")
 
 @dataclass
 class SearchState:
-    """How far a search has come."""
+    """The progress of a search."""
 
-    has_started: bool = False  # its study is open, it is of this search, and no other process has it
+    has_started: bool = False  # the study is open, is of this search, and no other process uses it
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class SearchPlan(SweepPlan):
 
     options: SearchOptions
     space: Space
-    base: RunConfig  # a run without what is searched
+    base: RunConfig  # a run without the searched values
     corner_configs: list[RunConfig]  # runs at the ends of the space
     n_jobs: int  # trials at a time
     state: SearchState = field(default_factory=SearchState)
@@ -54,23 +54,23 @@ class SearchPlan(SweepPlan):
         return frozenset(self.space.fixed_overrides)
 
     def finish(self, outcomes: Sequence[dict[str, Any]], command_line: Sequence[str]) -> int:
-        """Write and print what came of it; the exit code."""
+        """Write and print the results; return the exit code."""
         from rlox_cli.search.outcome import finish_search
 
         return finish_search(self, outcomes, command_line)
 
     def record_decisions(self, folder: Path) -> None:
-        """Say what was decided; it is kept once the study is known to be of this search."""
+        """Print the decisions; the sweeper saves them when it knows that the study is of this search."""
         self.print_decisions(self.corner_configs)
 
 
 def is_search(master: DictConfig) -> bool:
-    """Whether the sweeper is ours."""
+    """Return whether the sweeper is rlox's."""
     return str(OmegaConf.select(master, "hydra.sweeper._target_")) == TARGET
 
 
 def search_plan(app: Hydra, master: DictConfig, folder: Path) -> SearchPlan:
-    """Check everything that can be known before a value is chosen."""
+    """Make the plan; check everything that can be known before a value is chosen."""
     require_optuna()
     node = OmegaConf.to_container(master.hydra.sweeper, resolve=True)
     assert isinstance(node, dict)
@@ -98,9 +98,9 @@ def search_plan(app: Hydra, master: DictConfig, folder: Path) -> SearchPlan:
 
 
 def _corner_configs(app: Hydra, master: DictConfig, space: Space) -> Iterator[RunConfig]:
-    """Runs at the ends of a space: each value alone at one, and all at their lowest and highest.
+    """Yield runs at the ends of a space: each value alone at an end, all at the lowest, all at the highest.
 
-    Values that fit alone and not together make none.
+    Combinations of values that are invalid together are skipped.
     """
     compose = grid.Composer(app, master)
     groups = [d for d in space.dimensions if d.name in GROUPS]
@@ -122,14 +122,14 @@ def _read_master_space(app: Hydra, master: DictConfig, params: dict[Any, Any]) -
     parameter_overrides = [f"{key}={value}" for key, value in params.items()]
     parser = OverridesParser.create(config_loader=app.config_loader)
     space = read_space(parser.parse_overrides([*parameter_overrides, *map(str, task_overrides)]))
-    # what a preset says of a key in another way goes, as where it is typed
+    # values of a preset that contradict these overrides give way, as they do to typed ones
     all_overrides = [*space.fixed_overrides, *(d.override(d.end_values[0]) for d in space.dimensions)]
     displaced = displaced_defaults(all_overrides, list(VariantSource.current_folders))
     return replace(space, fixed_overrides=(*space.fixed_overrides, *displaced))
 
 
 def _check_space(app: Hydra, master: DictConfig, space: Space) -> tuple[RunConfig, Space]:
-    """The base, and the space with what its keys' types say of it."""
+    """Return the base, and the space with dimensions that follow the types of their keys."""
     groups = [d for d in space.dimensions if d.name in GROUPS]
     configs: list[RunConfig] = []
     dimensions = space.dimensions
@@ -148,7 +148,7 @@ def _check_space(app: Hydra, master: DictConfig, space: Space) -> tuple[RunConfi
 def _require_matching_space(
     master: DictConfig, dimensions: Iterable[Dimension], keys: Sequence[Key], data: dict[str, Any]
 ) -> None:
-    """Refuse the space of another algorithm: none of the keys that it lacks is what was typed wrong."""
+    """Refuse the space of another algorithm; an error about one of its keys would mislead."""
     space, algo = str(master.hydra.runtime.choices.get(SEARCH)), str(data[ALGO.name]["name"])
     known = {key.name: key for key in keys}
     missing_keys = [
@@ -168,7 +168,7 @@ def _require_matching_space(
 
 
 def _typed_dimension(dimension: Dimension, keys: Iterable[Key], data: dict[str, Any]) -> Dimension:
-    """The dimension, whole numbers where its key takes no others; `ConfigError` where it does not fit."""
+    """Return the dimension, with integers if its key takes only these; raise `ConfigError` for a misfit."""
     if dimension.name in GROUPS:
         return dimension
     known = {key.name: key for key in keys}

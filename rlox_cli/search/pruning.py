@@ -1,4 +1,4 @@
-"""A trial's run on the way: its evaluations are reported, and the pruner asked."""
+"""Pruning of a trial while its run trains: report evaluations to the study and ask the pruner."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.trial import Trial
 
-JOBS_ATTRIBUTE = "jobs"  # of a trial: the identities of its runs, the one that is watched first
+JOBS_ATTRIBUTE = "jobs"  # of a trial: the identities of its runs; only the first can be pruned
 
 log = logging.getLogger("rlox.cli")
 
 
 def make_pruner(config: RunConfig) -> Callable[[int, float], bool] | None:
-    """What `Session` asks at each evaluation of a run; `None` unless it is one of a search."""
+    """Make the pruner that `Session` calls at each evaluation; `None` unless a search can prune the run."""
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
@@ -41,20 +41,20 @@ def make_pruner(config: RunConfig) -> Callable[[int, float], bool] | None:
 
 
 def evaluations_of_rows(rows: Iterable[dict[str, Any]], config: RunConfig) -> list[tuple[int, float]]:
-    """Steps and mean returns as the study has them; one that was not finite is null in a row."""
+    """Return steps and mean returns as the study has them, without those that were not finite (null)."""
     unit = config.algo.unit
     means = [(row[unit], row.get("eval/return_mean")) for row in rows if unit in row]
     return [(due_step(int(step), config), float(mean)) for step, mean in means if mean is not None]
 
 
 def evaluations_in(folder: Path, config: RunConfig) -> list[tuple[int, float]]:
-    """Those of a run folder."""
+    """Return the evaluations of a run folder."""
     path = folder / "metrics.jsonl"
     return evaluations_of_rows(read_rows(path), config) if path.exists() and config.eval.every else []
 
 
 def due_step(step: int, config: RunConfig) -> int:
-    """The multiple of `eval.every` that was due: trials whose rollouts differ evaluate a bit later."""
+    """Return the multiple of `eval.every` that was due: the end of a rollout differs between trials."""
     every = config.eval.every
     return step // every * every
 
@@ -70,13 +70,13 @@ def _make_trial_pruner(options: SearchOptions, config: RunConfig, folder: Path) 
 
 
 class TrialPruner:
-    """Reports evaluations of one trial; true where it is to be pruned."""
+    """Reports the evaluations of one trial; a call returns whether to prune it."""
 
     def __init__(self, study: Study, trial: Trial, config: RunConfig) -> None:
         self.study, self.trial, self.config = study, trial, config
 
     def __call__(self, step: int, mean: float) -> bool:
-        """Ask about an evaluation; a storage that fails prunes nothing."""
+        """Report an evaluation; return whether to prune, which is false if the storage fails."""
         from rlox_cli.search.optimizer import report_evaluations
 
         try:
@@ -94,7 +94,7 @@ def _pruner(options: SearchOptions, config: RunConfig) -> BasePruner:
 
 
 def _find_running_trial(study: Study, job: str) -> Trial | None:
-    """The trial whose first run has this identity."""
+    """Return the running trial whose first run has this identity; `None` if there is none."""
     from optuna.trial import Trial, TrialState
 
     from rlox_cli.search.optimizer import suppress_warnings

@@ -1,4 +1,4 @@
-"""The keys `search.*`: how values are chosen. No job has them."""
+"""The keys `search.*`: how values are chosen. Jobs do not have them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from rlox.configs.params import param
 
-SEARCH = "search"  # the group of presets that say which keys are varied, and the prefix of these
+SEARCH = "search"  # the group of presets with the keys that vary, and the prefix of the options here
 STUDY_FILE, BEST_FILE, LOCK_FILE = "study.db", "best.yaml", ".search"
 SEARCH_FILES = (
     STUDY_FILE,
     BEST_FILE,
     LOCK_FILE,
-)  # what a search leaves in its folder and a plain sweep does not
+)  # files that a search leaves in its folder and a plain sweep does not
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Hydra's sweep syntax as dimensions of a search space: intervals, ranges and lists of choices."""
+"""Parse Hydra's sweep syntax into dimensions of a search space: intervals, ranges and choices."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 LOG_TAG = "log"
 SEED = "seed"
-BOOLEAN_TEXTS = {"True": "true", "False": "false"}  # as people write them
+BOOLEAN_TEXTS = {"True": "true", "False": "false"}  # as users write them
 ENVIRONMENT_KEYS = ("env", "env.id")
 NON_DIMENSION_KEYS = ("exp", "search", "run_root", "dry_run", "run.name", "run.tags", "resume")
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """A key and what it may be: between `low` and `high`, or one of `choices`."""
+    """A key and its possible values: between `low` and `high`, or one of `choices`."""
 
     prefix: str  # of the override: `+`, `++` or nothing
     name: str
@@ -45,20 +45,20 @@ class Dimension:
 
     @property
     def end_values(self) -> list[Any]:
-        """The values between which, or of which, one is chosen."""
+        """The choices, or else the lowest and the highest value."""
         return list(self.choices) or [self.low, self.high]
 
     def override(self, value: Any) -> str:
-        """The override that gives the key a value."""
+        """Return the override that gives the key a value."""
         text = value if isinstance(value, str) else repr(value)
         return f"{self.prefix}{self.name}={text}"
 
     def to_plain(self, value: Any) -> Any:
-        """The value as data: a choice is the text of an override, which may be a number or a list."""
+        """Return the value as data: a choice is the text of an override, which may be a number or a list."""
         return plain_value(value) if isinstance(value, str) else value
 
     def to_distribution(self) -> BaseDistribution:
-        """The same for Optuna."""
+        """Return Optuna's distribution of the dimension."""
         from optuna import distributions
 
         if self.choices:
@@ -70,26 +70,26 @@ class Dimension:
         return distributions.FloatDistribution(self.low, self.high, log=self.is_log, step=self.step)
 
     def signature(self) -> list[Any]:
-        """All that sets it apart from another, as plain data."""
+        """Return the values and scale of the dimension as plain data, for comparison with another."""
         return [self.low, self.high, self.step, self.is_log, self.is_integer, list(self.choices)]
 
 
 @dataclass(frozen=True)
 class Space:
-    """What is given, what is searched, and the seeds whose scores a trial is the mean of."""
+    """Fixed overrides, searched dimensions, and seeds: a trial's score is the mean over the seeds."""
 
     fixed_overrides: tuple[str, ...]
     dimensions: tuple[Dimension, ...]
     seeds: tuple[int, ...]
 
     def job_overrides(self, values: dict[str, Any], seed: int) -> list[str]:
-        """The overrides of a run."""
+        """Return the overrides of a run."""
         value_overrides = [d.override(values[d.name]) for d in self.dimensions]
         return [*self.fixed_overrides, *value_overrides, f"{SEED}={seed}"]
 
 
 def read_space(overrides: Iterable[Override]) -> Space:
-    """The space that overrides say, of which later ones win; `ConfigError` for what makes none."""
+    """Read a space from overrides, of which later ones win; raise `ConfigError` if they describe none."""
     last_overrides = {override.key_or_group: override for override in overrides}
     fixed_overrides: list[str] = []
     dimensions: list[Dimension] = []
@@ -112,7 +112,7 @@ def read_space(overrides: Iterable[Override]) -> Space:
 
 
 def plain_value(text: str) -> Any:
-    """What the value of an override is as data: `64`, `[64,64]`, `true`, `null`, or text."""
+    """Parse the value of an override: `64`, `[64,64]`, `true`, `null`, or text."""
     node = OmegaConf.from_dotlist([f"it={text}"])
     data = OmegaConf.to_container(node)
     assert isinstance(data, dict)
@@ -120,7 +120,7 @@ def plain_value(text: str) -> Any:
 
 
 def is_integer_type(hint: Any) -> bool:
-    """Whether a field's type takes whole numbers and no others."""
+    """Return whether a field's type takes integers and no other numbers."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     types_in_hint = typing.get_args(hint) if union else (hint,)
     return int in types_in_hint and float not in types_in_hint
@@ -174,7 +174,7 @@ def _read_interval(sweep: IntervalSweep, base: Dimension, is_log: bool) -> Dimen
 
 
 def _read_range(sweep: RangeSweep, base: Dimension, is_log: bool) -> Dimension:
-    """As Hydra has it: the stop is no longer part of it."""
+    """Read a range; as in Hydra, its stop is exclusive."""
     source_text = base.source_text
     if sweep.step == 0:
         raise ConfigError(f"{source_text}: a step of 0 goes nowhere")

@@ -1,4 +1,4 @@
-"""Hydra's sweeper `rlox_optuna`: asks for trials, launches their runs, tells what came of them."""
+"""Hydra's sweeper `rlox_optuna`: asks for trials, launches their runs, tells the study their results."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
     from rlox_cli.training import TrainTask
 
 JobOutcome = dict[str, Any]
-SEARCH_ATTRIBUTE = "rlox"  # of a study: what is searched, and on what base
+SEARCH_ATTRIBUTE = "rlox"  # of a study: the space, the seeds and the base
 NORMALIZE_KEYS = frozenset({"env.normalize_obs", "env.normalize_reward"})
 WAIT_SECONDS = 0.2
 
 
 @dataclass
 class PlannedTrial:
-    """A trial that is asked: its runs, one for each seed, and how each of them ended."""
+    """A trial of the study: its runs, one for each seed, and their outcomes."""
 
     trial: Trial
     position: int
@@ -65,18 +65,18 @@ class PlannedTrial:
 
     @property
     def has_remaining_runs(self) -> bool:
-        """Whether its first run leaves the others something to do."""
+        """Whether the runs of the other seeds are needed: only if the first run is done."""
         return bool(self.outcomes) and _final_status(self.outcomes[0]) == DONE
 
 
 class OptunaSweeper(Sweeper):
-    """Maximises the score by what Optuna asks."""
+    """Maximises the score over values that Optuna chooses."""
 
     def __init__(self, **node: Any) -> None:
-        self.node = node  # read and checked by `search_plan` before
+        self.node = node  # `search_plan` has read and checked it
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Know what to launch, and by what."""
+        """Store the configuration and the task, and make the launcher."""
         self._config, self._loader = config, hydra_context.config_loader
         self._launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
@@ -87,13 +87,13 @@ class OptunaSweeper(Sweeper):
         self.folder = Path(str(config.hydra.sweep.dir))
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Search until there are as many trials as were asked for."""
+        """Search until there are `search.n_trials` trials."""
         if self.plan.is_dry_run:
             sweep_backend.record_backends(self.folder, self.plan.backends)
             values = {d.name: d.end_values[0] for d in self.plan.space.dimensions}
             self._launcher.launch([self.plan.space.job_overrides(values, self.plan.space.seeds[0])], 0)
             return
-        if self.plan.options.storage is not None:  # one that is not there leaves no folder behind
+        if self.plan.options.storage is not None:  # an unavailable one leaves no folder behind
             open_study(self.plan.options, self.folder, create=True)
         with translate_os_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -113,12 +113,12 @@ class OptunaSweeper(Sweeper):
                 while positions := self.optimizer.next_positions(self.plan.n_jobs):
                     self._run_batch(positions)
             except BaseException:
-                with suppress(Exception):  # else the next start does it
+                with suppress(Exception):  # if it fails, the next start does it
                     self.optimizer.fail_abandoned()
                 raise
 
     def _run_batch(self, positions: Sequence[int]) -> None:
-        """Ask, run the first seed of each trial, then the others of those that go on, and tell."""
+        """Ask for trials, run the first seed of each, then the others of those that go on, and tell."""
         with self._defer_signals():
             trials = [self._ask(position) for position in positions]
         seeds = len(self.plan.space.seeds)
@@ -144,14 +144,14 @@ class OptunaSweeper(Sweeper):
                 composed = self._loader.load_sweep_config(self._config, job)
                 config = sweep_backend.apply_backend(validate.run_config(composed), self.names)
                 identities.append(identity(config))
-            except ConfigError as error:  # values that fit one by one and not together
+            except ConfigError as error:  # each value is valid, the combination is not
                 outcomes.append(_failed_outcome(str(error)))
         trial.set_user_attr(JOBS_ATTRIBUTE, identities)
         trial.set_user_attr("seeds", list(space.seeds))
         return PlannedTrial(trial, position, jobs, [] if outcomes else identities, outcomes[:1])
 
     def _launch(self, runs: Sequence[tuple[PlannedTrial, int]], first_number: int) -> None:
-        """Do runs, each once, in whatever way the launcher has."""
+        """Launch runs, and again those that another process still has, until each has an outcome."""
         remaining = {planned_trial.identities[n]: planned_trial.jobs[n] for planned_trial, n in runs}
         outcomes: dict[str, JobOutcome] = {}
         while remaining:
@@ -159,7 +159,7 @@ class OptunaSweeper(Sweeper):
             remaining = {
                 job: remaining[job] for job in remaining if outcomes[job].get("message") == BUSY_MESSAGE
             }
-            if remaining:  # the workers of a search that was killed save what they have
+            if remaining:  # workers of a killed search are still saving
                 self._wait(remaining)
         for planned_trial, n in runs:
             planned_trial.outcomes.append(outcomes[planned_trial.identities[n]])
@@ -168,15 +168,15 @@ class OptunaSweeper(Sweeper):
     def _launch_once(
         self, distinct_jobs: list[tuple[str, list[str]]], first_number: int
     ) -> dict[str, JobOutcome]:
-        """How each run ended, by its identity."""
+        """Launch each job once; return the outcomes by identity."""
         results = self._launcher.launch([job for _, job in distinct_jobs], first_number)
         outcomes: dict[str, JobOutcome] = {}
         for number, ((job, overrides), result) in enumerate(zip(distinct_jobs, results, strict=True)):
             try:
                 outcomes[job] = dict(result.return_value)
-            except Exception as error:  # of a launcher: the task keeps its errors
+            except Exception as error:  # of the launcher: the task records its own errors
                 outcomes[job] = _failed_outcome(f"{type(error).__name__}: {error}")
-            if outcomes[job]["status"] == KILLED:  # a worker died, and did not know whose run it had
+            if outcomes[job]["status"] == KILLED:  # a worker died and did not report its run
                 dead_job = Job(overrides, self.folder, first_number + number, None, identity=job)
                 for run in dead_job.run_dirs():
                     outcomes[job]["folder"] = str(run)
@@ -184,7 +184,7 @@ class OptunaSweeper(Sweeper):
         return outcomes
 
     def _wait(self, runs: Mapping[str, list[str]]) -> None:
-        """Until no other process is at work on any of the runs."""
+        """Wait until no other process works on any of the runs."""
         print("waiting for runs of this search that another process is ending", flush=True)
         busy_jobs = [Job(job, self.folder, 0, None, identity=name) for name, job in runs.items()]
         time.sleep(WAIT_SECONDS)
@@ -193,7 +193,7 @@ class OptunaSweeper(Sweeper):
         self._raise_pending_signal()
 
     def _tell(self, planned_trial: PlannedTrial) -> None:
-        """What came of a trial, from what its runs left."""
+        """Tell the study the result of a trial, read from its run folders."""
         trial, outcomes = planned_trial.trial, planned_trial.outcomes
         runs = [Path(o["folder"]) for o in outcomes if o.get("folder")]
         trial.set_user_attr("runs", [os.path.relpath(run, self.folder) for run in runs])
@@ -213,7 +213,7 @@ class OptunaSweeper(Sweeper):
         print(self._closing_line(planned_trial.position), flush=True)
 
     def _closing_line(self, position: int) -> str:
-        """A line on the trial that was told last, and on the best."""
+        """Return a line on the trial at a position, and on the best one."""
         trials_by_position = {int(t.user_attrs["position"]): t for t in counted_trials(self.study)}
         trial, name = trials_by_position[position], f"trial {position + 1} of {self.plan.options.n_trials}"
         if trial.state.name == "FAIL":
@@ -236,7 +236,7 @@ class OptunaSweeper(Sweeper):
 
     @contextmanager
     def _defer_signals(self) -> Iterator[None]:
-        """A signal waits until the study knows what it has to."""
+        """Hold back signals until the study is up to date."""
         with self.task.call.signals.call_on_signal(lambda: None):
             yield
         self._raise_pending_signal()
@@ -247,7 +247,7 @@ class OptunaSweeper(Sweeper):
 
 
 def register() -> None:
-    """Let `hydra/sweeper=rlox_optuna` choose it."""
+    """Register the sweeper as `hydra/sweeper=rlox_optuna`."""
     Plugins.instance().class_name_to_class[TARGET] = OptunaSweeper
     settings = {key.name: key.default for key in keys_of(SearchOptions, "")}
     node = {"_target_": TARGET, "params": {}, **settings}
@@ -255,7 +255,7 @@ def register() -> None:
 
 
 def require_same_search(study: Any, plan: SearchPlan) -> None:
-    """Refuse a study of another search: its values would say nothing about this one."""
+    """Refuse a study of another search, whose values say nothing about this one; mark a new study."""
     require_same_normalize_rule(plan.folder, {plan.base.env.normalize_rule})
     space = {d.name: d.signature() for d in plan.space.dimensions}
     expected = {"space": space, "seeds": list(plan.space.seeds), "base": result_config(plan.base)}
@@ -269,7 +269,7 @@ def require_same_search(study: Any, plan: SearchPlan) -> None:
     if saved_search["seeds"] != expected["seeds"]:
         differing_keys.append("seed")
     tree = upgrade_saved_config(saved_search["base"])
-    if NORMALIZE_KEYS & saved_search["space"].keys():  # its trials did, by the rule of before there was a key
+    if NORMALIZE_KEYS & saved_search["space"].keys():  # its trials did, by the rule of before the key existed
         tree["env"] = {"normalize_rule": "sb3", **tree["env"]}
     base = make_run(tree)
     if identity(base) != identity(plan.base):
@@ -283,7 +283,7 @@ def require_same_search(study: Any, plan: SearchPlan) -> None:
 
 
 def plain_json(data: Any) -> Any:
-    """The data as JSON gives it back."""
+    """Return the data as JSON would load it."""
     import json
 
     return json.loads(json.dumps(data, default=str))
@@ -300,7 +300,7 @@ def _failed_outcome(message: str) -> JobOutcome:
 
 
 def _final_status(outcome: JobOutcome) -> str:
-    """How a run ended, one that was skipped as it did then; done only with a score."""
+    """Return how a run ended, also one that was skipped; it is done only with a score."""
     status, folder = str(outcome["status"]), outcome.get("folder")
     if outcome["code"] != OK:
         return KILLED if status == KILLED else "failed"
@@ -318,7 +318,7 @@ def _reason(outcome: JobOutcome) -> str:
 
 @contextmanager
 def _lock_folder(folder: Path) -> Iterator[None]:
-    """While active, no other process searches in the folder."""
+    """Lock the folder, so that no other process searches in it."""
     path = folder / LOCK_FILE
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

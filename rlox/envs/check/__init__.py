@@ -1,4 +1,4 @@
-"""`check_env`: what is wrong with an environment, before hours of training are spent on it."""
+"""`check_env`: find errors in an environment before hours of training are spent on it."""
 
 from rlox.envs.check.findings import Finding
 from rlox.envs.check.run_checks import CheckResult, check_config, check_env

@@ -1,4 +1,4 @@
-"""Which algorithms of rlox take the spaces of an environment."""
+"""Which algorithms of rlox accept the spaces of an environment."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["algorithm_obstacles"]
 def algorithm_obstacles(
     name: str, observation_space: Any, action_space: Any, n_frames: int = 1, native: bool = False
 ) -> dict[str, str]:
-    """Of each algorithm, as it is by default, why it does not fit; empty text where it does.
+    """Return for each algorithm, with its defaults, why it does not fit; empty text if it does.
 
-    `n_frames` are those that an observation is a stack of; `native` environments are stepped in Rust.
+    `n_frames` is the number of frames stacked in an observation; `native` environments are stepped in Rust.
     """
     try:
         images = ObservationCodec.of(observation_space, name).images
@@ -37,7 +37,7 @@ def algorithm_obstacles(
 def _action_obstacle(
     algo: str, config: type[AlgorithmConfig], actions: ActionCodec, name: str, native: bool
 ) -> str:
-    """Why an algorithm does not act so."""
+    """Return why an algorithm does not support these actions."""
     if actions.kind not in config.action_kinds:
         return f"needs {' or '.join(config.action_kinds)}"
     if config.is_native_only and not native:
@@ -51,7 +51,7 @@ def _action_obstacle(
 
 
 def _image_obstacle(config: type[AlgorithmConfig], image: Image | None) -> str:
-    """Why an algorithm with the encoders of rlox does not know how to see an image."""
+    """Return why an algorithm that uses rlox's encoders cannot read an image."""
     if image is None or "image_channels" not in {field.name for field in fields(config)}:
         return ""
     part = f" in part {image.name!r}" if image.name else ""

@@ -1,4 +1,4 @@
-"""Whether an environment takes every action of its space: each choice, and the bounds of vectors."""
+"""Check that an environment accepts every action of its space: each choice, and the bounds of vectors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rlox.importing import describe_error
 
 __all__ = ["check_choices"]
 
-MAX_CHOICES = 24  # of more choices than this some are tried
+MAX_CHOICES = 24  # with more choices, only some are tried
 
 
 def check_choices(subject: Subject, driver: EnvDriver) -> None:
-    """One step with each, from a start of its own."""
+    """Take one step with each action, after a reset of its own."""
     _locate_mask(subject, driver)
     if not isinstance(subject.action_space, spaces.Discrete) and subject.mask_location.source == "none":
         driver.step(subject.actions(1)[0])

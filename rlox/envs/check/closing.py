@@ -1,4 +1,4 @@
-"""Whether an environment can be closed, and what it leaves behind."""
+"""Check that an environment can be closed, and that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROUNDS = 3
 
 
 def check_closing(subject: Subject, env: Any) -> None:
-    """Close it, close it again, and look whether each one that is made and closed leaves something."""
+    """Close it twice, and check whether environments that are made and closed leave resources behind."""
     if subject.is_uncopyable:
         return
     subject.on_call("close()")
@@ -51,7 +51,7 @@ def _check_leaks(subject: Subject) -> None:
     for _ in range(ROUNDS):
         _use_once(subject)
     if _increases(before, _resource_counts()):
-        gc.collect()  # late, as it takes long: what only a circle holds is not left behind
+        gc.collect()  # only if needed, as it is slow: objects in reference cycles are not left behind
     increases = _increases(before, _resource_counts())
     for resource, code, remedy in (
         ("processes", "leaves-processes", "terminate and join them in close()"),
@@ -64,7 +64,7 @@ def _check_leaks(subject: Subject) -> None:
                 f"{ROUNDS} that were made and closed left {increases[resource]} {resource} behind, expected "
                 f"none: evaluations and sweeps make many; {remedy}",
             )
-            return  # a process has files of its own
+            return  # a leaked process also holds files
 
 
 def _use_once(subject: Subject) -> None:
@@ -83,10 +83,10 @@ def _resource_counts() -> dict[str, int]:
 
 
 def _child_count() -> int:
-    """Processes that this one has started, by whichever means, and that still run."""
-    python_children = len(multiprocessing.active_children())  # which also reaps those that have ended
+    """Count the running processes that this one has started, by any means."""
+    python_children = len(multiprocessing.active_children())  # also reaps those that have ended
     lists = [*Path("/proc/self/task").glob("*/children")]
-    if not lists:  # elsewhere than on Linux nobody says
+    if not lists:  # not on Linux: other children cannot be listed
         return python_children
     count = 0
     for each in lists:
@@ -96,7 +96,7 @@ def _child_count() -> int:
 
 
 def _is_running(process: str) -> bool:
-    """Whether it has not ended: one that has is there until somebody asks how."""
+    """Tell whether a process runs; an ended one stays listed until it is reaped."""
     try:
         stat = Path("/proc", process, "stat").read_text()
     except OSError:
@@ -105,7 +105,7 @@ def _is_running(process: str) -> bool:
 
 
 def _open_file_count() -> int:
-    with suppress(OSError):  # elsewhere than on Linux nobody says
+    with suppress(OSError):  # not on Linux: open files cannot be listed
         return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     return 0
 

@@ -1,4 +1,4 @@
-"""What an environment promises before it is played: its spaces, its signature, its render modes."""
+"""Checks of an environment's declarations before any step: its spaces, its `reset` signature, its copies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ACTIONS_LABEL = "its actions"
 
 
 def check_declarations(subject: Subject) -> None:
-    """The spaces and arguments of one, and of another copy."""
+    """Check the spaces and arguments of one environment, and compare it with another copy."""
     env = subject.make()
     if not isinstance(env, gym.Env):
         subject.report.stop(
@@ -63,7 +63,7 @@ def _require_space(report: Report, env: Any, name: str) -> None:
 
 
 def _check_reset(report: Report, env: Any) -> None:
-    """Whether its own reset takes what those of wrappers hand on."""
+    """Check that the environment's own reset accepts the arguments that wrappers pass."""
     parameters: Any = {}
     with suppress(TypeError, ValueError):
         parameters = inspect.signature(env.unwrapped.reset).parameters
@@ -84,7 +84,7 @@ def _check_reset(report: Report, env: Any) -> None:
 
 
 def _check_actions(report: Report, space: Any) -> None:
-    """Boxes of actions, also in Dicts and Tuples, in which policies learn badly or not at all."""
+    """Report action Boxes, also in Dicts and Tuples, in which policies learn badly or not at all."""
     for part, box in leaf_spaces(space):
         if isinstance(box, spaces.Box) and box.dtype.kind in "fiu":
             _check_box(report, box, f"{ACTIONS_LABEL} {part}".strip())
@@ -115,7 +115,7 @@ def _check_box(report: Report, box: spaces.Box, label: str) -> None:
         )
     elif (low != -high).any():
         at = int(np.flatnonzero(low != -high)[0])
-        is_whole = label == ACTIONS_LABEL  # and no part of other ones, which no wrapper scales
+        is_whole = label == ACTIONS_LABEL  # no wrapper scales a part of another space
         remedy = "set env.wrappers=[rescale_action], or scale it" if is_whole else "scale it"
         report.warning(
             "actions-uneven",
@@ -126,7 +126,7 @@ def _check_box(report: Report, box: spaces.Box, label: str) -> None:
 
 
 def _check_algorithms(subject: Subject) -> None:
-    """Whether any algorithm takes its spaces, with the wrappers that a run is to have."""
+    """Check that at least one algorithm accepts the spaces, with the wrappers of the run."""
     reasons = subject.algorithm_obstacles("it")
     if subject.is_run_config and all(reasons.values()):
         reasons_text = "; ".join(dict.fromkeys(reasons.values()))
@@ -134,7 +134,7 @@ def _check_algorithms(subject: Subject) -> None:
 
 
 def _check_observations(subject: Subject, space: Any) -> None:
-    """Pictures in floats, and sizes at which memory runs out."""
+    """Report float images, and sizes at which memory runs out."""
     size = 0
     for box in _boxes(space):
         size += int(np.prod(box.shape)) * box.dtype.itemsize

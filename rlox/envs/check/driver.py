@@ -1,4 +1,4 @@
-"""Calls an environment as a run would, and makes a finding of a call that goes wrong."""
+"""Calls an environment as a run would, and reports calls that fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlox.importing import describe_error
 
 __all__ = ["EnvDriver", "MaskFilter", "StepResult", "TraceStep", "flag_message", "trace"]
 
-TRACE_EPISODES, TRACE_EPISODE_STEPS = 3, 40  # of a trace
+TRACE_EPISODES, TRACE_EPISODE_STEPS = 3, 40  # limits of a trace
 FLAG_MEANINGS = {
     "terminated": "whether the task is over; return bool(...)",
     "truncated": "whether a time limit or the like cut the episode; False where there is none",
@@ -23,7 +23,7 @@ FLAG_MEANINGS = {
 
 
 class StepResult(NamedTuple):
-    """What one step gave."""
+    """The result of one step."""
 
     observation: Any
     reward: Any
@@ -33,7 +33,7 @@ class StepResult(NamedTuple):
 
 
 def flag_message(label: str, name: str, flag: Any) -> str:
-    """What is said of a flag that is no bool."""
+    """Describe a flag that is not a bool."""
     return (
         f"{name} of {label} is {short_repr(flag)} ({type(flag).__name__}), "
         f"expected bool: {FLAG_MEANINGS[name]}"
@@ -41,7 +41,7 @@ def flag_message(label: str, name: str, flag: Any) -> str:
 
 
 class TraceStep(NamedTuple):
-    """One entry of a trace, copied: what a reset gave has no reward."""
+    """One entry of a trace, copied; the entry of a reset has no reward."""
 
     label: str
     episode: int
@@ -51,7 +51,7 @@ class TraceStep(NamedTuple):
 
 
 class EnvDriver:
-    """One environment, called with a word on each call to whoever waits for its answer."""
+    """One environment; each call is announced first (`Subject.on_call`)."""
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class EnvDriver:
 
     @property
     def last_call(self) -> str:
-        """The last call, in words."""
+        """The last call, as text."""
         return f"step {self.t} of episode {self.episode}" if self.t else f"reset {self.episode}"
 
     def reset(self, seed: int | None = None) -> tuple[Any, Any]:
-        """The first observation and its info."""
+        """Reset and return the first observation and its info."""
         is_midway = self.is_running and self.t > 0
         call = f"reset(seed={seed})" if seed is not None else "reset()"
         self.subject.on_call(call)
@@ -97,7 +97,7 @@ class EnvDriver:
         return result
 
     def step(self, action: Any, handed_action: Any = None) -> StepResult:
-        """One step; `handed_action` is the very object to hand over, where it is looked at afterwards."""
+        """Step once; `handed_action` is the object to pass if the caller inspects it afterwards."""
         self.t += 1
         self.subject.on_call(self.last_call)
         try:
@@ -117,7 +117,7 @@ class EnvDriver:
         return step
 
     def _flag(self, name: str, step: StepResult) -> bool:
-        """A flag of a step; a finding, with which it ends, for what is neither true nor false."""
+        """Return a flag of a step as a bool; other values are reported and end the check."""
         flag = getattr(step, name)
         try:
             return to_flag(name, flag)
@@ -125,7 +125,7 @@ class EnvDriver:
             self.subject.report.stop(f"{name}-kind", flag_message(self.last_call, name, flag))
 
     def mask(self, observation: Any, info: Any) -> Any:
-        """The mask after the last call, `None` where there is none."""
+        """Return the mask after the last call, `None` without masks."""
         mask_location, label = (
             self.subject.mask_location,
             f"{self.subject.mask_location.label} after {self.last_call}",
@@ -183,9 +183,9 @@ def trace(
     before_step: Callable[[], Any] = lambda: None,
     overwrites: Sequence[Any] | None = None,
 ) -> list[TraceStep]:
-    """What the actions lead to from a seed on, over some episodes, the later ones without a seed.
+    """Record the results of the actions over some episodes, the first with this seed, later ones without.
 
-    `before_step` is called before each step. With `overwrites` each action array is overwritten after its
+    `before_step` is called before each step. With `overwrites`, each action array is overwritten after its
     step.
     """
     driver.episode = 0
@@ -212,13 +212,13 @@ def trace(
 
 
 class MaskFilter:
-    """Turns an action that a mask forbids into one that it allows, the same one each time, or none."""
+    """Replaces an action that a mask forbids by an allowed one, always the same, or by `None`."""
 
     def __init__(self, driver: EnvDriver) -> None:
         self._driver, self._mask_location = driver, driver.subject.mask_location
 
     def allowed_action(self, action: Any, observation: Any, info: Any) -> Any:
-        """The action to take after this observation and info."""
+        """Return the action to take after this observation and info."""
         mask = self._driver.mask(observation, info)
         if mask is None:
             return action
@@ -226,7 +226,7 @@ class MaskFilter:
 
 
 def _describe(value: Any) -> str:
-    """What something is, in words."""
+    """Describe the type of a value."""
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
     return "None" if value is None else f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""How episodes end: by the task, by a time limit, or never."""
+"""Checks of how episodes end: by the task, by a time limit, or never."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["EpisodeEndCheck"]
 
 @dataclass(frozen=True)
 class EpisodeEnd:
-    """One episode that was played to its end."""
+    """The end of one episode."""
 
     length: int
     terminated: bool
     truncated: bool
-    is_first_obs: bool  # its last observation is its first, and others were not
+    is_first_obs: bool  # its last observation equals its first, and others did not
 
 
 class EpisodeEndCheck:
-    """Keeps how each episode ended, and says what is odd about all of them."""
+    """Records how each episode ended, and reports oddities over all of them."""
 
     def __init__(self, subject: Subject, env: Any) -> None:
         self.subject = subject
@@ -37,11 +37,11 @@ class EpisodeEndCheck:
         self._has_changed = False
 
     def reset(self, observation: Any) -> None:
-        """An episode begins."""
+        """Record the start of an episode."""
         self._first_obs, self._has_changed = copy.deepcopy(observation), False
 
     def step(self, step: StepResult, t: int) -> None:
-        """It goes on, or ends, with its step `t`."""
+        """Record step `t` of the episode, and its end if it is the last."""
         self.longest = max(self.longest, t)
         is_first_obs = is_equal(step.observation, self._first_obs)
         info = step.info if isinstance(step.info, dict) else {}
@@ -68,7 +68,7 @@ class EpisodeEndCheck:
             )
 
     def report(self) -> None:
-        """What all episodes together say."""
+        """Report findings over all episodes."""
         report, episodes = self.subject.report, self.episodes
         if len(episodes) > 2 and all(e.is_first_obs for e in episodes):
             report.warning(

@@ -1,4 +1,4 @@
-"""What resets and steps give over some episodes: each value by itself, and from one to the next."""
+"""Checks of the results of resets and steps over some episodes: each value, and changes between calls."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ SPACES = ("observation_space", "action_space")
 
 
 def check_episodes(subject: Subject, driver: EnvDriver) -> EpisodeEndCheck:
-    """Random actions for as many steps as were asked for; how the episodes ended."""
+    """Play random actions for the requested steps; returns how the episodes ended."""
     checked_driver = _CheckedDriver(subject, driver)
     try:
         _play(subject, checked_driver)
-    finally:  # also where a call of it raised
+    finally:  # also if a call raised
         subject.steps_done, subject.episodes_done = (
             checked_driver.steps,
             len(checked_driver.end_check.episodes),
@@ -54,7 +54,7 @@ def _play(subject: Subject, checked_driver: _CheckedDriver) -> None:
 
 
 class _CheckedDriver:
-    """A player whose every value is looked at."""
+    """An `EnvDriver` that checks every value."""
 
     def __init__(self, subject: Subject, driver: EnvDriver) -> None:
         self.subject, self.driver, self.report = subject, driver, subject.report
@@ -79,7 +79,7 @@ class _CheckedDriver:
         return observation, info
 
     def sample_action(self, observation: Any, info: Any) -> Any:
-        """A random action that is allowed; `None` where none is."""
+        """Sample an allowed action; `None` if no action is allowed."""
         mask = self.driver.mask(observation, info)
         if mask is None:
             return self._action_space.sample()
@@ -88,7 +88,7 @@ class _CheckedDriver:
         )
 
     def step(self, action: Any) -> tuple[Any, Any]:
-        """Take one step and look at all of it."""
+        """Take one step and check all of its results."""
         handed_action, start_time = copy.deepcopy(action), time.monotonic()
         step = self.driver.step(action, handed_action)
         self._seconds.append(time.monotonic() - start_time)
@@ -107,7 +107,7 @@ class _CheckedDriver:
         return step.observation, step.info
 
     def check_precision(self) -> None:
-        """Whether networks can tell apart the numbers that all observations had."""
+        """Report numbers that differ but become equal in float32."""
         for mismatch in self._precision_check.find_losses():
             self.report.warning(mismatch.code, f"the observation{mismatch.part} {mismatch.text}")
 
@@ -234,7 +234,7 @@ class _CheckedDriver:
 
 
 def _is_valid_reward(reward: Any) -> bool:
-    """Whether a run takes it for a number."""
+    """Tell whether a run accepts it as a number."""
     try:
         to_reward(reward)
     except WrongTypeError:

@@ -1,4 +1,4 @@
-"""What a check finds: each thing once, under a code that stays the same."""
+"""Findings of a check; each problem is reported once, under a stable code."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ __all__ = ["Finding", "Report", "StopCheck"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong with an environment, or probably not meant."""
+    """One problem of an environment: an error, or something probably unintended."""
 
-    code: str  # stays the same from version to version
+    code: str  # stable across versions
     severity: Literal["error", "warning"]
     message: str  # what came, what was expected, what to do
 
 
 class StopCheck(Exception):
-    """After what was found no further call would tell anything."""
+    """Raised after a finding that makes further calls pointless."""
 
 
 class Report:
-    """The findings so far; of each code the first."""
+    """The findings so far; only the first of each code."""
 
     def __init__(self, on_finding: Callable[[Finding], None] = lambda finding: None) -> None:
         self.findings: list[Finding] = []
         self._on_finding = on_finding
 
     def error(self, code: str, message: str) -> None:
-        """What breaks training, results or a resume."""
+        """Report a problem that breaks training, results or a resume."""
         self._add(Finding(code, "error", message))
 
     def warning(self, code: str, message: str) -> None:
-        """What works, and is probably not meant."""
+        """Report behaviour that works but is probably unintended."""
         self._add(Finding(code, "warning", message))
 
     def stop(self, code: str, message: str) -> NoReturn:
-        """An error after which nothing more can be tried."""
+        """Report an error after which no further check is possible, and stop."""
         self.error(code, message)
         raise StopCheck
 
     def has(self, *codes: str) -> bool:
-        """Whether one of these was found."""
+        """Tell whether one of these codes was found."""
         return any(finding.code in codes for finding in self.findings)
 
     def _add(self, finding: Finding) -> None:

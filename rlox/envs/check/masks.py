@@ -1,4 +1,4 @@
-"""Where an environment tells its mask of allowed actions, and what may be wrong with it."""
+"""Location of an environment's action mask, and the checks of a mask."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["MaskLocation"]
 
 @dataclass(frozen=True)
 class MaskLocation:
-    """`env.action_mask` and its key; with `none` the mask is looked for where others have theirs."""
+    """`env.action_mask` and its key; with `none`, `locate` looks for a mask in the usual places."""
 
     source: str = "none"
     key: str = "action_mask"
 
     def locate(self, env: Any, observation: Any, info: Any) -> MaskLocation:
-        """Where the mask is, after a reset; the source stays `none` where there is no mask."""
+        """Find the mask after a reset; the source stays `none` if there is no mask."""
         if self.source != "none" or mask_form(env.action_space) is None:
             return self
         if isinstance(info, Mapping) and self.key in info:
@@ -36,7 +36,7 @@ class MaskLocation:
         return MaskLocation("method") if _mask_method(env) else self
 
     def require_choices(self, space: Any) -> None:
-        """`UnsupportedSpaceError`, as of a run, where no mask could be of these actions."""
+        """Raise `UnsupportedSpaceError`, like a run, if these actions have no choices to mask."""
         if mask_form(space) is None:
             raise UnsupportedSpaceError(
                 f"env.action_mask={self.source}: masks are of choices, it has {format_space(space)}; set "
@@ -44,7 +44,7 @@ class MaskLocation:
             )
 
     def mask(self, env: Any, observation: Any, info: Any) -> Any:
-        """The mask, `None` where there is none."""
+        """Return the mask, `None` without one."""
         if self.source == "method":
             method = _mask_method(env)
             return method() if method else None
@@ -53,11 +53,11 @@ class MaskLocation:
 
     @property
     def label(self) -> str:
-        """The mask, in words."""
+        """Name of the mask in messages."""
         return {"method": "action_masks()"}.get(self.source, f"the mask {self.key!r}")
 
     def missing_message(self, is_configured: bool) -> str:
-        """What is said where there is none after the first reset; `is_configured`: the run needs one."""
+        """Describe a missing mask after the first reset; `is_configured`: the run needs one."""
         location = {"info": " in the info", "observation": " in the observation"}.get(self.source, "")
         reason = f"as env.action_mask={self.source} says" if is_configured else "as its name promises"
         return (
@@ -66,7 +66,7 @@ class MaskLocation:
         )
 
     def find_problem(self, mask: Any, space: Any) -> tuple[str, str] | None:
-        """Code and text of what is wrong with a mask of the choices of an action space."""
+        """Return code and text of a mask's first problem for an action space; `None` for a valid mask."""
         label = self.label
         if mask is None:
             return "mask-missing", (
@@ -93,7 +93,7 @@ class MaskLocation:
         return None
 
     def allowed_action(self, mask: Any, space: Any, action: Any) -> Any:
-        """An action that `mask` allows, in place of one that it may forbid; `None` where there is none."""
+        """Return an action that `mask` allows, the given one if possible; `None` if none is allowed."""
         form = mask_form(space)
         assert form is not None
         row = form.row(mask)
@@ -112,7 +112,7 @@ class MaskLocation:
 
 
 def mask_form(space: Any) -> MaskForm | None:
-    """The form of masks of an action space; `None` where it has no choices."""
+    """Return the mask form of an action space; `None` if it has no choices."""
     try:
         form = MaskForm(ActionCodec.of(space))
     except UnsupportedSpaceError:

@@ -1,4 +1,4 @@
-"""Whether float32, which networks see, tells the numbers apart that an environment gives."""
+"""Check that numbers of an environment stay distinct in float32, which networks read."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ from rlox.envs.check.values import Mismatch
 
 __all__ = ["PrecisionCheck"]
 
-CONSTANT_TOLERANCE = (
-    1e-12  # of the largest number: a column that varies by less is constant, but for rounding
-)
-LOSS_TOLERANCE = 1e-3  # of what a column varies by: differences below it are no loss
+CONSTANT_TOLERANCE = 1e-12  # of the largest number: a column that varies by less is constant up to rounding
+LOSS_TOLERANCE = 1e-3  # of a column's range: smaller differences do not count as a loss
 
 
 class PrecisionCheck:
-    """Compares each number with the last, the least and the greatest one of its column."""
+    """Compares each number with the last, the lowest and the highest one of its column."""
 
     def __init__(self) -> None:
         self._columns_by_part: dict[str, _ColumnStats] = {}
 
     def observe(self, space: Any, value: Any, part: str = "") -> None:
-        """Take an observation that fits its space."""
+        """Record an observation that fits its space."""
         if isinstance(space, spaces.Dict | spaces.Tuple):
             subspaces = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
             for key, subspace in subspaces:
@@ -39,7 +37,7 @@ class PrecisionCheck:
                 self._columns_by_part[part] = _ColumnStats(numbers)
 
     def find_losses(self) -> Iterator[Mismatch]:
-        """The first column of each part whose numbers become equal in float32."""
+        """Yield the first column of each part in which different numbers become equal in float32."""
         for part, columns in self._columns_by_part.items():
             if (loss := columns.find_loss()) is not None:
                 index, first, second = loss
@@ -53,11 +51,11 @@ class PrecisionCheck:
 
 
 class _ColumnStats:
-    """What is known of the numbers in each place of an array."""
+    """Statistics of the numbers at each position of an array."""
 
     def __init__(self, values: NDArray[np.float64]) -> None:
         self._last_values, self._min, self._max = values, values.copy(), values.copy()
-        # of the two numbers that differ most and are equal in float32
+        # the two numbers that differ most among those that are equal in float32
         self._max_gap = np.zeros_like(values)
         self._gap_pair = np.stack([values, values])
 
@@ -71,7 +69,7 @@ class _ColumnStats:
         self._min, self._max = np.minimum(self._min, values), np.maximum(self._max, values)
 
     def find_loss(self) -> tuple[list[int], float, float] | None:
-        """The first place where float32 loses differences that count, and two numbers there."""
+        """Return the first position where float32 loses relevant differences, and two numbers there."""
         spread = self._max - self._min
         magnitude = np.maximum(np.abs(self._max), np.abs(self._min))
         indices = np.argwhere(
@@ -85,5 +83,5 @@ class _ColumnStats:
 
 
 def _as_float32(numbers: NDArray[np.float64]) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):  # beyond its range all are infinite, and equal
+    with np.errstate(over="ignore"):  # numbers beyond its range become infinite, and equal
         return numbers.astype(np.float32)

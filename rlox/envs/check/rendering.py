@@ -1,4 +1,4 @@
-"""Whether an environment renders in the modes that it says it has."""
+"""Check that an environment renders in the modes that it lists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RGB_MODE = "rgb_array"
 
 
 def check_rendering(subject: Subject, env: Any) -> None:
-    """The mode that it was made in, and a frame if it has frames to give."""
+    """Check the environment's own render mode, and a frame if it lists `rgb_array`."""
     modes = [*(env.metadata or {}).get("render_modes", ())]
     if env.render_mode is not None and env.render_mode not in modes:
         subject.report.warning(
@@ -50,7 +50,7 @@ def _check_frame(subject: Subject) -> None:
         env.reset(seed=subject.seeds(1)[0])
         frame = env.render()
     except (ImportError, gym.error.DependencyNotInstalled, MissingExtraError):
-        return  # what draws is not installed, and nothing else needs it
+        return  # the rendering package is not installed, and nothing else needs it
     except subject.env_exceptions as error:
         subject.report.warning(
             "render-fails",

@@ -1,4 +1,4 @@
-"""The parts of a check, one after the other, of whatever environment was handed over."""
+"""All checks in sequence, for an environment in any form."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a check found, and what it looked at."""
+    """The findings of a check, and the extent of the check."""
 
     findings: tuple[Finding, ...]
     observation_space: str
     action_space: str
     steps: int
     episodes: int
-    algorithms: Mapping[str, str]  # why each does not fit; empty where it does
+    algorithms: Mapping[str, str]  # why each does not fit; empty if it does
 
     @property
     def errors(self) -> int:
-        """How many of the findings are errors."""
+        """The number of findings that are errors."""
         return sum(finding.severity == "error" for finding in self.findings)
 
 
@@ -60,18 +60,18 @@ def check_env(
     kwargs: Mapping[str, Any] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> list[Finding]:
-    """Everything that is wrong with an environment, or probably not meant; empty where it is sound.
+    """Check an environment; returns errors and probable mistakes, an empty list if it is sound.
 
     Parameters
     ----------
     source : an id, an environment (copies of it are played) or a callable that makes one
-    steps : random steps whose every value is looked at; other parts take some hundred more
-    seed : of the actions and of the resets
+    steps : random steps in which every value is checked; other checks take some hundred more
+    seed : seed of the actions and of the resets
     kwargs : arguments of the environment, with an id
-    limits : from where on numbers are told of
+    limits : thresholds above which numbers are reported
 
-    It is played in this process, so one that hangs does not come back: `rlox check` gives it a
-    process and a deadline. `ConfigError` for an id that there is not, or arguments that do not fit.
+    The environment runs in this process, so one that hangs blocks the caller: `rlox check` runs it in a
+    subprocess with a deadline. `ConfigError` for an unknown id, or for arguments that do not fit.
     """
     subject = _make_subject(source, kwargs, Report(), steps, seed, limits)
     with restored_globals():
@@ -87,8 +87,8 @@ def check_config(
     on_finding: Callable[[Finding], None] = lambda finding: None,
     on_call: Callable[[str], None] = lambda call: None,
 ) -> CheckResult:
-    """The check of what a run of this configuration would train on, its wrappers included."""
-    # an engine has nothing put around it
+    """Check the environment that a run of this configuration would train on, with its wrappers."""
+    # an engine has no wrappers
     wrap = (lambda env: env) if engine_factory_for(config) else make_wrapper(config, training=True)
     subject = Subject(
         lambda mode: wrap(unwrapped_factory(config, render_mode=mode)()),
@@ -115,7 +115,7 @@ def check_config(
 
 
 def _is_native(config: EnvConfig) -> bool:
-    """Whether a run of this configuration steps its environments in Rust."""
+    """Tell whether a run of this configuration steps its environments in Rust."""
     is_plain = not config.gymnasium_only and config.backend in ("auto", "native")
     return is_plain and native_env_class(config.id) is not None
 
@@ -143,7 +143,7 @@ def _make_subject(
 
 
 def _run_checks(subject: Subject) -> None:
-    """All parts, until one says that nothing more can be tried."""
+    """Run all checks, until one stops the check."""
     monitor = SideEffectMonitor(subject.report)
     with suppress(StopCheck):
         check_copies(subject)

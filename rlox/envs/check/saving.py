@@ -1,4 +1,4 @@
-"""Whether an environment that can be saved goes on from its state: what only a resumed run asks of it."""
+"""Check that an environment that can be saved continues from its state; only resumed runs need this."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIDWAY = 3  # steps
 
 
 def check_saving(subject: Subject) -> None:
-    """Save a copy in mid-episode, restore it in another one, and play both with the same actions."""
+    """Save a copy in mid-episode, restore another copy from it, and play both with the same actions."""
     if subject.is_uncopyable:
         return
     first, second = (EnvDriver(subject, subject.make()) for _ in range(2))
@@ -58,7 +58,7 @@ def _compare(subject: Subject, first: EnvDriver, second: EnvDriver) -> None:
 
 
 def _copy_state(subject: Subject, first: EnvDriver, second: EnvDriver) -> bool:
-    """Put the second into the state of the first; a finding where that raises."""
+    """Copy the state of the first into the second; an exception is reported."""
     call: Any = "save_state()"
     try:
         subject.on_call(call)

@@ -1,4 +1,4 @@
-"""Whether what happens follows from the seed and the actions, and from nothing else."""
+"""Check that results depend on the seed and the actions only."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rlox.importing import describe_error
 
 __all__ = ["check_seeding", "first_difference"]
 
-MAX_SEED = SEED_LIMIT - 1  # the greatest seed of a run
+MAX_SEED = SEED_LIMIT - 1  # highest seed of a run
 SEED_TRIES = 8
 MIDWAY = 7  # steps
 
 
 def check_seeding(subject: Subject, driver: EnvDriver) -> list[TraceStep] | None:
-    """Seeds, and a trace of the first one; `None` where it cannot be repeated."""
+    """Check the seeds; returns a trace of the first seed, `None` if it cannot be repeated."""
     seed = subject.seeds(1)[0]
     if not _is_reset_repeatable(driver, seed):
         _report_resets(subject, seed)
@@ -38,7 +38,7 @@ def check_seeding(subject: Subject, driver: EnvDriver) -> list[TraceStep] | None
 
 
 def first_difference(a: Sequence[TraceStep], b: Sequence[TraceStep]) -> int | None:
-    """Where two traces differ first; `None` where they do not."""
+    """Return the index of the first difference between two traces; `None` if there is none."""
     for i, (one, other) in enumerate(zip(a, b, strict=False)):
         if not is_equal(tuple(one[1:]), tuple(other[1:])):
             return i
@@ -51,7 +51,7 @@ def _is_reset_repeatable(driver: EnvDriver, seed: int) -> bool:
 
 
 def _report_resets(subject: Subject, seed: int) -> None:
-    """Two resets differ with one seed: copies that differ as well do not know it, others keep something."""
+    """Report why resets with one seed differ: `reset` ignores the seed, or keeps earlier state."""
     if not subject.is_uncopyable:
         drivers = [EnvDriver(subject, subject.make()) for _ in range(2)]
         first, second = (copy.deepcopy(driver.reset(seed)[0]) for driver in drivers)
@@ -86,12 +86,12 @@ def _check_max_seed(subject: Subject, driver: EnvDriver) -> None:
 
 
 def _check_later_episodes(subject: Subject, driver: EnvDriver) -> None:
-    """Whether resets without a seed go on from where the seed led, to episodes that are new."""
+    """Check that resets without a seed continue from the seed with new episodes."""
     tries = SEED_TRIES if not subject.is_shortened else 3
     seeds = subject.seeds(tries)
     first = [copy.deepcopy(driver.reset(seed)[0]) for seed in seeds]
     if all(is_equal(first[0], other) for other in first):
-        return  # where each seed gives the same, nothing follows from repetition
+        return  # every seed gives the same start, so repetition shows nothing
     driver.reset(seeds[0])
     later = [copy.deepcopy(driver.reset()[0]) for _ in range(tries)]
     if all(is_equal(first[0], other) for other in later):
@@ -104,7 +104,7 @@ def _check_later_episodes(subject: Subject, driver: EnvDriver) -> None:
 
 
 def _repeatable_trace(subject: Subject, seed: int) -> list[TraceStep] | None:
-    """A trace of a copy, which another copy has to repeat, and the same copy again."""
+    """Return a trace of one copy if another copy repeats it, and the same copy does later; else `None`."""
     actions = subject.actions(subject.length(TRACE_EPISODES * TRACE_EPISODE_STEPS))
     driver = EnvDriver(subject, subject.make())
     first = trace(driver, seed, actions)
@@ -133,7 +133,7 @@ def _repeatable_trace(subject: Subject, seed: int) -> list[TraceStep] | None:
 def _first_difference_after_episodes(
     driver: EnvDriver, seed: int, actions: Sequence[Any], first: Sequence[TraceStep]
 ) -> int | None:
-    """Where the trace differs after episodes that ended, or after one that was left in the middle."""
+    """Return where the trace differs after finished episodes, or after an unfinished one."""
     at = first_difference(first, trace(driver, seed, actions))
     if at is None:
         trace(driver, seed, actions[:MIDWAY])
@@ -142,7 +142,7 @@ def _first_difference_after_episodes(
 
 
 def _report_difference(report: Report, one: TraceStep, other: TraceStep) -> None:
-    """Which of an observation, a reward and an end is not repeated; the first says it for all."""
+    """Report whether an observation, a reward or an end is not repeated; the first difference decides."""
     prefix = f"with the same seed and actions {one.label} gives"
     if one.episode > 1 and not is_equal(one.observation, other.observation):
         report.error(

@@ -1,4 +1,4 @@
-"""Whether an environment is alone: with its actions, beside another copy, and when it is copied."""
+"""Check that an environment shares no state: with its actions, with other copies, or when it is copied."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["check_copies", "check_sharing"]
 
 
 def check_copies(subject: Subject) -> None:
-    """Of an instance that was handed over: whether it can be copied, and sent to another process."""
+    """Check that an instance passed by the user can be copied, and sent to another process."""
     if subject.instance is None:
         return
     subject.on_call("being copied")
@@ -50,7 +50,7 @@ def check_copies(subject: Subject) -> None:
 
 
 def check_sharing(subject: Subject, reference: Sequence[TraceStep]) -> None:
-    """The trace again, with actions written over afterwards, and beside another copy."""
+    """Repeat the trace with actions overwritten after their step, and while another copy is played."""
     if subject.is_uncopyable:
         return
     n = subject.length(TRACE_EPISODES * TRACE_EPISODE_STEPS)
@@ -66,12 +66,12 @@ def check_sharing(subject: Subject, reference: Sequence[TraceStep]) -> None:
                 "self.last = action.copy()",
             )
     close_quietly(driver.env)
-    if not subject.report.has("numpy-random", "python-random"):  # which all copies share
+    if not subject.report.has("numpy-random", "python-random"):  # all copies share those
         _check_beside_copy(subject, reference, seed, actions)
 
 
 class _SecondCopy:
-    """A copy that plays beside the one that is looked at, by actions of its own."""
+    """A copy that is played during the trace, with its own actions."""
 
     def __init__(self, subject: Subject, env: Any, steps: int) -> None:
         self.driver = EnvDriver(subject, env)
@@ -80,21 +80,21 @@ class _SecondCopy:
         self._last_result: tuple[Any, Any] = None, None
 
     def step(self) -> None:
-        """A step that its mask allows; a new episode before it where none runs."""
+        """Take a step that the mask allows; begin an episode first if none runs."""
         if not self.driver.is_running:
             self._last_result = self.driver.reset(self._seed)
         action = self._mask_filter.allowed_action(next(self._actions), *self._last_result)
         if action is None:
             self.driver.is_running = False
         else:
-            self._last_result = self.driver.step(action)[::4]  # what is seen, and the info
+            self._last_result = self.driver.step(action)[::4]  # the observation and the info
 
 
 def _check_beside_copy(
     subject: Subject, reference: Sequence[TraceStep], seed: int, actions: Sequence[Any]
 ) -> None:
     envs, n = (subject.make(), subject.make()), len(actions)
-    subject_beside = replace(subject, report=Report())  # of what only two of them do
+    subject_beside = replace(subject, report=Report())  # for findings that only occur with two copies
     driver, second = EnvDriver(subject_beside, envs[0]), _SecondCopy(subject_beside, envs[1], n)
     problem = ""
     try:
@@ -125,7 +125,7 @@ def _check_beside_copy(
 
 
 def _check_second_copy(subject: Subject, steps: int) -> None:
-    """What the second copy did, by itself: what stops it then is no matter of two."""
+    """Play the second copy alone: a problem that stops it then does not come from sharing."""
     second = _SecondCopy(subject, subject.make(), steps)
     for _ in range(steps):
         second.step()

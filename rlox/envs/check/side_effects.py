@@ -1,4 +1,4 @@
-"""What an environment changes around it: global generators, the folder, signals, the output."""
+"""Detection of an environment's side effects: global generators, working directory, signals, output."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rlox.envs.check.values import is_equal, short_repr
 
 __all__ = ["SideEffectMonitor", "restored_globals", "seed_global_generators"]
 
-WATCHED_CALLS = 80  # that are watched: what is done in each call is done in these
-GLOBAL_SEED = 774_511  # the seed of what is global
+WATCHED_CALLS = 80  # watched calls: side effects of every call show in these
+GLOBAL_SEED = 774_511  # seed of the global generators
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 class GlobalState(NamedTuple):
-    """What is around."""
+    """A snapshot of global state."""
 
     numpy: Any
     python: Any
@@ -37,7 +37,7 @@ class GlobalState(NamedTuple):
 
 
 class SideEffectMonitor:
-    """Looks around before and after calls of an environment."""
+    """Compares global state before and after calls of an environment."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -45,7 +45,7 @@ class SideEffectMonitor:
 
     @contextmanager
     def watch(self, call: str) -> Iterator[None]:
-        """Watch one call; what it changed is told and put back."""
+        """Watch one call; report what it changed, and undo it."""
         self._calls += 1
         if self._calls > WATCHED_CALLS:
             yield
@@ -88,7 +88,7 @@ class SideEffectMonitor:
                 f"expected {before.numpy_errors} as before; put `with np.errstate(...)` around the place",
             )
         changed = {k for k, v in after.environ.items() if before.environ.get(k) != v}
-        if changed and before.n_modules == after.n_modules:  # packages set some when they are imported
+        if changed and before.n_modules == after.n_modules:  # packages may set variables on import
             self._report.warning(
                 "changes-environ",
                 f"{call} sets the environment variable {min(changed)}, expected none: copies and libraries "
@@ -120,17 +120,17 @@ class SideEffectMonitor:
 
 
 def seed_global_generators() -> None:
-    """Seed the global generators: who draws from them is told that, and shall not look unseeded as well."""
+    """Seed the global generators, so that drawing from them is not also reported as a missing seed."""
     random.seed(GLOBAL_SEED)
     np.random.seed(GLOBAL_SEED)  # noqa: NPY002
 
 
 @contextmanager
 def restored_globals() -> Iterator[None]:
-    """While active, a check may seed and change what is global, which is put back; nothing is printed."""
+    """Context manager: allow changes of global state and undo them at the end; output is discarded."""
     before = _global_state()
     saved_value = os.environ.get("PYGAME_HIDE_SUPPORT_PROMPT")
-    os.environ["PYGAME_HIDE_SUPPORT_PROMPT"] = "1"  # which it prints when it is imported
+    os.environ["PYGAME_HIDE_SUPPORT_PROMPT"] = "1"  # pygame prints a greeting on import otherwise
     try:
         with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
             yield
@@ -160,10 +160,10 @@ def _working_dir() -> str:
 
 
 def _has_advanced(before: Any, after: Any) -> bool:
-    """Whether a generator went on from where it was, rather than to where a seed put it.
+    """Tell whether a generator advanced, rather than being seeded.
 
-    Drawing replaces its block of numbers when that is used up, and else moves the position in it;
-    a seed begins a new block at its end.
+    Drawing moves the position in its block of numbers, or replaces a block that is used up; a seed makes a
+    new block with the position at its end.
     """
     return is_equal(before[1], after[1]) or after[2] != len(after[1])
 

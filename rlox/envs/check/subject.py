@@ -1,4 +1,4 @@
-"""What is checked, how far, and how copies of it are made."""
+"""The environment under check, the limits of the check, and how copies are made."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ Env = gym.Env[Any, Any]
 
 @dataclass(frozen=True)
 class Limits:
-    """From where on numbers are told of."""
+    """Thresholds above which the check reports a number, and its time limit."""
 
-    slow_step: float = 1.0  # seconds of a step, their median
+    slow_step: float = 1.0  # seconds per step, median
     huge_reward: float = 1e6
     large_observation: int = 2**20  # bytes
-    endless: int = 1000  # steps without an end, where there is no time limit
-    stage_seconds: float = 20.0  # what one part of the check spends on calls at most
+    endless: int = 1000  # steps without an end, if there is no time limit
+    stage_seconds: float = 20.0  # maximum time that one part of the check spends on calls
 
 
 def exceptions_of_env() -> tuple[type[BaseException], ...]:
-    """What only an environment raises: KeyboardInterrupt too, where this process has no Ctrl-C."""
+    """Exceptions that only the environment raises: with KeyboardInterrupt if this process ignores Ctrl-C."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         return Exception, SystemExit, KeyboardInterrupt
     return Exception, SystemExit
@@ -46,10 +46,10 @@ def exceptions_of_env() -> tuple[type[BaseException], ...]:
 
 @dataclass
 class Subject:
-    """An environment under examination.
+    """An environment under check.
 
-    `maker` makes a fresh one, with a render mode or without; `instance` is one that was handed over, of
-    which copies are made.
+    `maker` makes a new one, with or without a render mode; `instance` is one that the user passed, which is
+    copied.
     """
 
     maker: Callable[[str | None], Any]
@@ -58,29 +58,29 @@ class Subject:
     seed: int
     limits: Limits
     mask_location: MaskLocation = field(default_factory=MaskLocation)
-    is_run_config: bool = False  # as it is configured, with wrappers, and masks or none
-    ignores_masks: bool = False  # the run keeps to no mask, should there be one
+    is_run_config: bool = False  # whether it is checked as configured, with wrappers and masks
+    ignores_masks: bool = False  # whether the run ignores masks, if there are any
     instance: Env | None = None
     accepts_render_mode: bool = True  # whether the maker takes a render mode
     env_exceptions: tuple[type[BaseException], ...] = field(default_factory=exceptions_of_env)
-    on_call: Callable[[str], None] = lambda call: None  # is told of each call before it is made
-    is_shortened: bool = False  # after something was slow or large: few steps are enough
-    is_uncopyable: bool = False  # no copies can be made of the instance
+    on_call: Callable[[str], None] = lambda call: None  # called before each call of the environment
+    is_shortened: bool = False  # set after a slow step or a large observation: few steps are enough
+    is_uncopyable: bool = False  # whether the instance cannot be copied
     observation_space: Any = None  # as it was at first
     action_space: Any = None
-    n_frames: int = 1  # that an observation is a stack of
+    n_frames: int = 1  # stacked in an observation
     steps_done: int = 0
     episodes_done: int = 0
 
     def make(self, render_mode: str | None = None) -> Any:
-        """A fresh environment; what fails is a finding, after which there is nothing to check."""
+        """Make a new environment; a failure is reported and ends the check."""
         if self.is_uncopyable:
             return self.instance
         self.on_call("being made")
         seed_global_generators()
         try:
             return self.maker(render_mode)
-        except ConfigError:  # of what was asked for, which is for whoever asked
+        except ConfigError:  # an error in the user's request
             raise
         except self.env_exceptions as error:
             cause = error.__cause__ if isinstance(error, EnvError) and error.__cause__ else error
@@ -93,26 +93,26 @@ class Subject:
             )
 
     def algorithm_obstacles(self, name: str, native: bool = False) -> dict[str, str]:
-        """Of each algorithm why it does not take the spaces; empty text where it does."""
+        """Return for each algorithm why it does not accept the spaces; empty text if it does."""
         return algorithm_obstacles(name, self.observation_space, self.action_space, self.n_frames, native)
 
     def seeds(self, n: int) -> list[int]:
-        """Different seeds below 2^31, none of them 0."""
+        """Return different seeds below 2^31, without 0."""
         return [1 + (self.seed + 1000 * i) % (SEED_LIMIT - 1) for i in range(n)]
 
     def length(self, steps: int) -> int:
-        """How many steps a trial takes."""
+        """Return the number of steps of a trial."""
         return min(steps, 3 if self.is_shortened else max(self.steps, 3))
 
     def actions(self, n: int, salt: int = 0) -> list[Any]:
-        """Actions of the space, the same ones for the same salt."""
+        """Return actions of the space, the same for the same salt."""
         space = copy.deepcopy(self.action_space)
         space.seed(self.seed + salt)
         return [space.sample() for _ in range(n)]
 
 
 def takes_render_mode(make: Callable[..., Any]) -> bool:
-    """Whether a callable that makes environments can be asked for a render mode."""
+    """Tell whether a callable that makes environments accepts a render mode."""
     with suppress(TypeError, ValueError):
         parameters = inspect.signature(make).parameters.values()
         return any(p.name == "render_mode" or p.kind is p.VAR_KEYWORD for p in parameters)
@@ -120,6 +120,6 @@ def takes_render_mode(make: Callable[..., Any]) -> bool:
 
 
 def close_quietly(env: Any) -> None:
-    """Close what is not needed any more; whether that works is looked at elsewhere."""
+    """Close an environment; errors are ignored here, as `check_closing` reports them."""
     with suppress(*exceptions_of_env()):
         env.close()

@@ -1,4 +1,4 @@
-"""A check in a process of its own, so that an environment that hangs or dies is told of as well."""
+"""A check in a subprocess, so that it also reports environments that hang or crash."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rlox.importing import describe_error
 
 __all__ = ["check_in_subprocess"]
 
-START_SECONDS = 60.0  # seconds that imports may take, whatever a step may
+START_SECONDS = 60.0  # seconds allowed for imports, whatever the limit for a step
 OnFinding = Callable[[Finding], None]
 
 
 def check_in_subprocess(
     config: EnvConfig, steps: int, seed: int, on_finding: OnFinding = lambda finding: None
 ) -> CheckResult:
-    """The check of a configured environment; each call has `config.step_timeout` seconds to answer.
+    """Check a configured environment in a subprocess; each call may take `config.step_timeout` seconds.
 
-    What it prints goes to standard error. `ConfigError` where it cannot be made as it is configured.
+    Its output goes to standard error. `ConfigError` if it cannot be made as configured.
     """
     context = multiprocessing.get_context("spawn")
     parent_end, child_end = context.Pipe()
@@ -38,13 +38,13 @@ def check_in_subprocess(
     try:
         return _listen(_CheckedProcess(parent_end, process, config.step_timeout, on_finding))
     finally:
-        process.kill()  # it may hang; nothing of it is needed any more
+        process.kill()  # it may hang, and its state is not needed any more
         process.join()
         parent_end.close()
 
 
 class _CheckedProcess:
-    """What is known of the other process: its findings, and the call that it makes."""
+    """The state of the other process: its findings, and its current call."""
 
     def __init__(self, connection: Connection, process: Any, timeout: float, on_finding: OnFinding) -> None:
         self.connection, self.process, self.timeout, self.on_finding = (
@@ -54,28 +54,28 @@ class _CheckedProcess:
             on_finding,
         )
         self.current_call = ""
-        self.steps = self.resets = 0  # calls that came back
+        self.steps = self.resets = 0  # finished calls
         self.findings: list[Finding] = []
 
     def set_current_call(self, call: str) -> None:
-        """It says what it does next."""
+        """Record the next call, which the process announces."""
         self.steps += self.current_call.startswith("step ")
         self.resets += self.current_call.startswith("reset(")
         self.current_call = call
 
     def add(self, finding: Finding) -> None:
-        """One more finding."""
+        """Add a finding."""
         self.findings.append(finding)
         self.on_finding(finding)
 
     def finish_with(self, code: str, message: str) -> CheckResult:
-        """What is known where no more will come."""
+        """Add a last error, and return the result so far."""
         self.add(Finding(code, "error", message))
         return CheckResult(tuple(self.findings), "", "", self.steps, self.resets, {})
 
 
 def _listen(checked_process: _CheckedProcess) -> CheckResult:
-    """Listen until it is done, does not answer, or is gone."""
+    """Receive messages until the process finishes, hangs or dies."""
     while True:
         timeout = (
             checked_process.timeout
@@ -125,9 +125,9 @@ def _exit_text(code: int) -> str:
 
 
 def _check_main(connection: Connection, config: EnvConfig, steps: int, seed: int) -> None:
-    """In the other process: check, and say each thing at once."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it decides when it ends
-    os.dup2(2, 1)  # what native code prints shall not be in a list that is read by a program
+    """Run the check in the subprocess, and send each finding at once."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when this process ends
+    os.dup2(2, 1)  # keep output of native code out of standard output, which a program may parse
     threading.Thread(target=_exit_with_parent, args=(connection,), daemon=True).start()
 
     def send(word: str, content: Any) -> None:
@@ -150,11 +150,11 @@ def _check_main(connection: Connection, config: EnvConfig, steps: int, seed: int
     except Exception as error:
         send("failed", f"{type(error).__name__}: {error}")
     connection.close()
-    os._exit(0)  # not held up by threads and exit handlers of the environment
+    os._exit(0)  # do not wait for the environment's threads and exit handlers
 
 
 def _exit_with_parent(connection: Connection) -> None:
-    """Nothing is ever said to this process: the end of the line is the end of who started it."""
+    """Exit when the connection closes, which means that the parent has ended; it never sends messages."""
     with suppress(EOFError, OSError):
         connection.recv()
     os._exit(1)

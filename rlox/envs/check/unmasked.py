@@ -1,4 +1,4 @@
-"""Whether an environment with a mask can be stepped by a run that does not keep to it."""
+"""Check that an environment with masks accepts forbidden actions if the run does not use the masks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_unmasked"]
 
 
 def check_unmasked(subject: Subject) -> None:
-    """Any actions, as the run that is configured would take them, until one of them is refused."""
+    """Take any actions, as the configured run would, until one is refused."""
     if not subject.ignores_masks or subject.mask_location.source == "none":
         return
     driver = EnvDriver(subject, subject.make())
@@ -35,7 +35,7 @@ def check_unmasked(subject: Subject) -> None:
 
 
 def _is_refused(subject: Subject, driver: EnvDriver, action: Any) -> bool:
-    """Whether a step with an action that the mask forbids raises, which is told."""
+    """Tell whether a step with a forbidden action raises; if so, report it."""
     driver.t += 1
     subject.on_call(driver.last_call)
     try:

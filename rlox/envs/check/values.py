@@ -1,4 +1,4 @@
-"""Whether a value is what a space promises, and if not, in which way."""
+"""Check that a value is in its space, and how it differs if not."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["Mismatch", "find_mismatch", "is_equal", "short_repr"]
 
 @dataclass(frozen=True)
 class Mismatch:
-    """How a value differs from what its space promises."""
+    """A difference between a value and its space."""
 
     code: str
-    part: str  # of a Dict or Tuple, empty for the whole
+    part: str  # key in a Dict or Tuple, empty for the whole
     text: str  # what came, what was expected, what to do
 
 
 def find_mismatch(space: Any, value: Any, part: str = "") -> Mismatch | None:
-    """The first thing in which the value does not fit; `None` where it does."""
+    """Return the first difference between the value and the space; `None` if it fits."""
     if value is None:
         return Mismatch(
             "observation-none",
@@ -46,7 +46,7 @@ def find_mismatch(space: Any, value: Any, part: str = "") -> Mismatch | None:
 
 
 def is_equal(a: Any, b: Any) -> bool:
-    """Whether two values are equal, of arrays each number and the dtype; NaN equals NaN."""
+    """Tell whether two values are equal, for arrays including the dtype; NaN equals NaN."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         a, b = np.asarray(a), np.asarray(b)
         if a.shape != b.shape or a.dtype != b.dtype:
@@ -60,10 +60,10 @@ def is_equal(a: Any, b: Any) -> bool:
 
 
 def short_repr(value: Any) -> str:
-    """A value or a space in one line of 80 letters at most."""
+    """Format a value or a space in one line of at most 80 characters."""
     try:
         text = ADDRESS_PATTERN.sub("", " ".join(repr(value).split()))
-    except Exception:  # not everything has one: an int of more than 4,300 digits
+    except Exception:  # repr can fail: an int of more than 4,300 digits
         return f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
@@ -112,7 +112,7 @@ def _not_finite(value: Any, part: str) -> Mismatch:
 
 
 def _check_array(space: Any, value: Any, part: str) -> Mismatch | None:
-    """What any space of arrays asks for: an array of its shape."""
+    """Check the requirement of all array spaces: an array of their shape."""
     if not isinstance(value, np.ndarray | np.generic):
         return Mismatch(
             "observation-container",

@@ -1,7 +1,7 @@
-"""Environments that other engines step many at a time: EnvPool, ALE's own, and the user's.
+"""Environments that other engines step many at a time: EnvPool, ALE's own engine, and the user's.
 
-All are `gymnasium.vector.VectorEnv`s, which `VectorEngine` (vector) makes what sources read. An
-`EngineFactory` makes one of any size: for training of `env.n_envs`, for evaluations of one, which
-`SingleEngineEnv` (single) plays as a plain Gymnasium environment. Which factory a configuration means is
-found in `factories`.
+All are `gymnasium.vector.VectorEnv`s. `VectorEngine` (vector) adapts them to the interface that sources read.
+An `EngineFactory` makes an engine of any size: `env.n_envs` for training, one for evaluations, which
+`SingleEngineEnv` (single) presents as a plain Gymnasium environment. `factories` chooses the factory for a
+configuration.
 """

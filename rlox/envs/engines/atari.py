@@ -18,8 +18,8 @@ from rlox.errors import ConfigError
 
 __all__ = ["AtariGame", "ale_arguments", "is_preprocessed_game", "resize_area", "training_reward_clip"]
 
-NOOP, FIRE = 0, 1  # the numbers of actions in a minimal set that has them
-# What the preprocessing is made of, and the key that says it.
+NOOP, FIRE = 0, 1  # action numbers in a minimal set that has them
+# Arguments that the preprocessing sets, and the key for each.
 _RESERVED = {
     "frameskip": "env.atari.frame_skip",
     "obs_type": "env.atari.preprocess=false",
@@ -29,23 +29,23 @@ _RESERVED = {
 
 
 def is_preprocessed_game(config: EnvConfig) -> bool:
-    """Whether the environment is a game that is to be preprocessed."""
+    """Tell whether the environment is a game with preprocessing."""
     return is_ale(config.id) and config.atari.preprocess
 
 
 def training_reward_clip(config: EnvConfig) -> float | None:
-    """What rewards are clipped to in training; those of games are whole numbers, so that 1 is their sign."""
+    """Return the clip of training rewards. Game rewards are integers, so that a clip of 1 gives the sign."""
     if config.reward_clip is None and is_preprocessed_game(config) and config.atari.clip_rewards:
         return 1.0
     return config.reward_clip
 
 
 def ale_arguments(config: EnvConfig) -> dict[str, Any]:
-    """What `gymnasium.make` is told of a game: single gray frames, which `AtariGame` makes the rest of."""
+    """Return the `gymnasium.make` arguments of a game: single gray frames, the input of `AtariGame`."""
     arguments: dict[str, Any] = {}
     if config.repeat_action_probability is not None:
         arguments["repeat_action_probability"] = config.repeat_action_probability
-    if config.max_episode_steps is not None:  # which the game has of its own besides
+    if config.max_episode_steps is not None:  # ALE also has a limit of its own
         arguments["max_num_frames_per_episode"] = config.max_episode_steps
     if not config.atari.preprocess:
         return arguments
@@ -59,21 +59,21 @@ def ale_arguments(config: EnvConfig) -> dict[str, Any]:
 
 
 class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
-    """What is seen of a game, uint8 `[stack, size, size]`, and when an episode of it ends.
+    """Preprocesses a game: observations are uint8 `[stack, size, size]`, and lost lives may end episodes.
 
-    At the start of a game 1 to `noop_max` frames pass, drawn from the environment's own generator; in the
-    last one FIRE is pressed where the game has it, and after a lost life too. An action is held for
-    `frame_skip` frames; of the last two the brighter is seen, pixel by pixel, scaled by area. With
-    `training` and `life_loss` a lost life ends the episode, not the game: the last info says so
-    (`LIFE_LOST`), and a reset without a seed goes on with it. The frame behind a lost life passes within
-    the step that lost it, so that a game that ends in that frame is told as over. What is paid while a
-    game or a life begins is paid with its first step.
+    A game starts with 1 to `noop_max` no-op frames, drawn from the environment's own generator. In the last
+    one, and after a lost life, FIRE is pressed instead if the game has it. An action is held for `frame_skip`
+    frames; the observation is the pixelwise maximum of the last two, scaled by area. With `training` and
+    `life_loss`, a lost life ends the episode but not the game: the last info has `LIFE_LOST`, and a reset
+    without a seed continues the game. The frame after a lost life is played within the step that lost it, so
+    that a game that ends in that frame is reported as over. Rewards from the start of a game or a life are
+    added to its first step.
 
     Parameters
     ----------
-    env : the game, a frame a step, gray `[height, width]`
+    env : the game, one frame per step, gray `[height, width]`
     settings : the steps of the preprocessing
-    training : whether lives count
+    training : whether lost lives may end episodes
     """
 
     def __init__(self, env: gym.Env[Any, Any], settings: AtariConfig, training: bool) -> None:
@@ -88,13 +88,13 @@ class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
         self._stack = np.zeros((settings.stack, size, size), np.uint8)
         self.observation_space = spaces.Box(0, 255, self._stack.shape, np.uint8)
         self._lives = 0
-        self._next_life_info: dict[str, Any] | None = None  # the info of the life that the game goes on with
-        self._pending_reward = 0.0  # paid while the game, or the life, began
+        self._next_life_info: dict[str, Any] | None = None  # info at the start of the next life of this game
+        self._pending_reward = 0.0  # rewards from the start of the game, or of the life
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Begin a game, or go on with the next life."""
+        """Begin a game, or continue with the next life."""
         life_info, self._next_life_info = self._next_life_info, None
         if life_info is not None and seed is None:
             self._push(self._resize(self._last_frames[1]))
@@ -109,7 +109,7 @@ class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
         return self._stack.copy(), info
 
     def step(self, action: Any) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
-        """Hold an action."""
+        """Repeat an action for `frame_skip` frames."""
         total, self._pending_reward = self._pending_reward, 0.0
         for _ in range(self.settings.frame_skip):
             frame, reward, terminated, truncated, info = self.env.step(action)
@@ -123,12 +123,12 @@ class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
         self._lives = lives
         if self._counts_lives and 0 < lives < before and not (terminated or truncated):
             terminated, info = True, self._lose_life(info)
-            if self._next_life_info is None:  # the game is over: nothing of it is left for another one
+            if self._next_life_info is None:  # the game is over, so the reward cannot go to a next life
                 total, self._pending_reward = total + self._pending_reward, 0.0
         return self._stack.copy(), total, terminated, truncated, info
 
     def save_state(self) -> dict[str, Any]:
-        """What is seen, and where in a game it is."""
+        """Return the frames, the stack, and the position in the game."""
         return {
             "frames": self._last_frames.copy(),
             "stack": self._stack.copy(),
@@ -149,7 +149,7 @@ class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
         return info
 
     def _lose_life(self, info: dict[str, Any]) -> dict[str, Any]:
-        """The last info of a life, once the frame behind it has passed; of the game if it is over then."""
+        """Play the frame after a lost life; returns the last info of the life, or of a game that is over."""
         is_over, next_info = self._step_frame(FIRE if self._has_fire else NOOP)
         self._lives = int(next_info["lives"])
         if is_over:
@@ -158,14 +158,14 @@ class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
         return {**info, LIFE_LOST: True}
 
     def _opening_actions(self) -> list[int]:
-        """The frames at the start of a game, FIRE the last of them."""
+        """Return the actions of the frames at the start of a game; FIRE is the last."""
         noop_max = self.settings.noop_max
         count = int(self.env.unwrapped.np_random.integers(1, noop_max + 1)) if noop_max else 0
         fire = [FIRE] * self._has_fire
         return [NOOP] * (count - len(fire)) + fire
 
     def _step_frame(self, action: int) -> tuple[bool, dict[str, Any]]:
-        """A frame with an action; whether the game is over."""
+        """Play one frame with an action; returns whether the game is over, and the info."""
         frame, reward, terminated, truncated, info = self.env.step(action)
         self._store_frame(frame)
         self._pending_reward += float(reward)
@@ -183,10 +183,10 @@ class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def resize_area(frame: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """A gray frame `[height, width]` as `[size, size]`: each pixel the mean of the area it covers.
+    """Scale a gray frame `[height, width]` to `[size, size]`: each pixel is the mean of the area it covers.
 
-    In whole numbers: what is rounded (half to even, as OpenCV does) is the exact mean. They fit 32 bits up
-    to 8 million pixels.
+    Sums are integers, so the exact mean is rounded (half to even, as in OpenCV). They fit 32 bits up to 8
+    million pixels.
     """
     rows = _area_sums(frame, size)
     sums = _area_sums(np.ascontiguousarray(rows.T), size).T
@@ -195,7 +195,7 @@ def resize_area(frame: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
 
 
 def _area_sums(pixels: NDArray[Any], size: int) -> NDArray[np.int32]:
-    """Sums over `size` equal parts of the rows `[n, width]`, times `size`; `[size, width]`."""
+    """Sum the rows `[n, width]` over `size` equal parts, times `size`; `[size, width]`."""
     sums = np.zeros((size, pixels.shape[1]), np.int32)
     for rows, weights in zip(*_area_weights(len(pixels), size), strict=True):
         sums += pixels[rows] * weights
@@ -204,8 +204,8 @@ def _area_sums(pixels: NDArray[Any], size: int) -> NDArray[np.int32]:
 
 @cache
 def _area_weights(length: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Which of `length` rows each of `size` equal parts covers `[k, size]`, and how much of them
-    `[k, size, 1]`, in parts of `1 / size`: 0 of rows behind the last.
+    """Return which of `length` rows each of `size` equal parts covers, `[k, size]`, and the weight of each
+    row, `[k, size, 1]`, in units of `1 / size`: 0 for rows after the last.
     """
     begin = np.arange(size) * length
     rows = begin // size + np.arange(-(-length // size) + 1)[:, None]

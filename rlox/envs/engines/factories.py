@@ -1,4 +1,4 @@
-"""Which engine a configuration or a user's object means, and what can be put around it."""
+"""Choice and construction of the engine for a configuration or a user's object."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ __all__ = [
 ]
 
 Vector = gym.vector.VectorEnv[Any, Any, Any]
-# A ready engine, or what makes one with so many environments: `make(num_envs=n)`.
+# A ready engine, or a callable that makes one of a given size: `make(num_envs=n)`.
 VectorEnvLike = Vector | Callable[..., Vector]
-EngineFactory = Callable[[int, bool], Vector]  # of so many environments, for training or not
+EngineFactory = Callable[[int, bool], Vector]  # (n_envs, training)
 
 
 @contextmanager
 def close_on_error(env: Closable, source: Any) -> Iterator[None]:
-    """The block that builds on environments made of `source`: they are closed where it raises.
+    """Context manager: close environments made from `source` if the block raises.
 
-    A `gymnasium.vector.VectorEnv` that the user made stays open: it can be given to another run.
+    A `gymnasium.vector.VectorEnv` that the user made stays open, since it can be used for another run.
     """
     try:
         yield
@@ -56,7 +56,7 @@ def close_on_error(env: Closable, source: Any) -> Iterator[None]:
 
 
 def engine_factory_for(config: EnvConfig, source: Any = None) -> EngineFactory | None:
-    """What makes the engine that is meant; `None` for environments that are stepped one by one."""
+    """Return the factory of the configured engine; `None` for environments that are stepped one by one."""
     if source is None and config.backend in ("envpool", "ale"):
         make = make_envpool if config.backend == "envpool" else make_ale
         engine_factory: EngineFactory = partial(_make_checked, make, config)
@@ -74,7 +74,7 @@ def engine_factory_for(config: EnvConfig, source: Any = None) -> EngineFactory |
 def make_engine(
     config: EnvConfig, engine_factory: EngineFactory, seed: int, keep_infos: bool, source: Any = None
 ) -> VectorEngine:
-    """The engine as sources read it; closed where it does not fit, unless it is the user's own object."""
+    """Make the engine as sources read it. If it does not fit, it is closed, unless the user made it."""
     is_builtin = config.backend in ("envpool", "ale")
     clip, lives = (
         (training_reward_clip(config), life_tracker_for(config)) if is_builtin else (config.reward_clip, None)
@@ -90,7 +90,7 @@ def make_engine(
 
 
 def _masks(env: Vector, config: EnvConfig) -> EngineMasks | None:
-    """The configured masks of an engine's environments."""
+    """Make the configured masks of an engine's environments."""
     if config.action_mask == "none":
         return None
     mode = autoreset_mode(env, config.id)
@@ -98,7 +98,7 @@ def _masks(env: Vector, config: EnvConfig) -> EngineMasks | None:
 
 
 def require_env(config: EnvConfig) -> None:
-    """Raise where nothing of the configured id is there: `UnknownNameError`, `MissingExtraError`."""
+    """Raise `UnknownNameError` or `MissingExtraError` if the configured id does not exist."""
     if config.backend == "envpool":
         require_pool_id(config)
     elif vector_factory(config.id) is None:
@@ -112,7 +112,7 @@ def _make_checked(
 
 
 def _make_from_user(make: Callable[..., Any], config: EnvConfig, n_envs: int, training: bool) -> Vector:
-    """What a factory of the user's makes."""
+    """Make an engine with the user's factory."""
     options = unwrap(config.kwargs)
     try:
         inspect.signature(make).bind(num_envs=n_envs, **options)
@@ -133,13 +133,13 @@ def _make_from_user(make: Callable[..., Any], config: EnvConfig, n_envs: int, tr
 
 
 def _require_size(env: Any, n_envs: int, name: str) -> Vector:
-    """What was made, if it is an engine of that size; else it is closed."""
+    """Return the engine if it has that size, else close it and raise."""
     with close_on_error(env, None):
         return require_vector(env, n_envs, name)
 
 
 def _user_engine(env: Vector, config: EnvConfig, n_envs: int, training: bool) -> Vector:
-    """The user's own object, which trains; it cannot be had a second time."""
+    """Return the user's own object for training; it cannot be made a second time for an evaluation."""
     if not training:
         raise ConfigError(
             f"{config.id}: an evaluation needs an environment of its own, and a vectorised one cannot be "

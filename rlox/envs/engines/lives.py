@@ -1,4 +1,4 @@
-"""Games with several lives: where an engine says that one goes on behind a lost life."""
+"""Games with several lives: how an engine reports that a game continues after a lost life."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ __all__ = ["AleLives", "EnvPoolLives", "LifeTracker", "life_tracker_for"]
 
 
 class LifeTracker(Protocol):
-    """What an engine's infos say of games, reset by reset and step by step."""
+    """Reads from an engine's infos whether games continue, reset by reset and step by step."""
 
-    autoresets_after_life: bool  # whether the step after a lost life is none, as that after a game
+    autoresets_after_life: bool  # whether the step after a lost life only resets, as after a game
 
     def reset(self, infos: Mapping[str, Any]) -> None:
-        """Take in the infos of a reset of all."""
+        """Read the infos of a reset of all games."""
 
     def step(self, infos: Mapping[str, Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Whose game goes on if its episode ended in this step, and whose began in it; `[n_envs]` each."""
+        """Return whose game continues if its episode ended in this step, and whose began; `[n_envs]` each."""
 
 
 class EnvPoolLives:
-    """EnvPool's games: its own word on the end of a game is in the infos."""
+    """EnvPool's games: the infos report the end of a game."""
 
     autoresets_after_life = True
 
     def reset(self, infos: Mapping[str, Any]) -> None:
-        """Nothing is kept."""
+        """Do nothing; no state is needed."""
 
     def step(self, infos: Mapping[str, Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """What is over here is so for EnvPool; it tells the end of every game."""
+        """Read `infos["terminated"]`, EnvPool's flag for the end of a game; no game begins unreported."""
         is_over = np.asarray(infos["terminated"]) != 0
         return ~is_over, np.zeros_like(is_over)
 
 
 class AleLives:
-    """ALE's games: one goes on where a life was lost and some are left.
+    """ALE's games: a game continues if a life was lost and some are left.
 
-    Lives that are left do not say so alone, as games may end with some (Adventure has one all the time).
-    Where a life is lost in the very step that ends such a game it is taken to go on; the frames of the
-    next one, counted from its beginning, then tell that the step after it is no transition.
+    Remaining lives alone do not show this, as games may end with some left (Adventure always has one). If the
+    step that ends such a game also loses a life, the game is assumed to continue; the frame counter of the
+    next game, which restarts, then shows that the following step is not a transition.
     """
 
     autoresets_after_life = False
@@ -54,19 +54,19 @@ class AleLives:
         self._lives = self._frames = np.zeros(0, np.int64)  # `[n_envs]` of the last step
 
     def reset(self, infos: Mapping[str, Any]) -> None:
-        """Keep how many lives there are, and which frame of each game it is."""
-        self._lives = np.array(infos["lives"], np.int64)  # copies: an engine may use its arrays again
+        """Store the lives and the frame number of each game."""
+        self._lives = np.array(infos["lives"], np.int64)  # copies: an engine may reuse its arrays
         self._frames = np.array(infos["episode_frame_number"], np.int64)
 
     def step(self, infos: Mapping[str, Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Against the step before."""
+        """Compare lives and frame numbers with those of the step before."""
         lives, frames = self._lives, self._frames
         self.reset(infos)
         return (self._lives > 0) & (self._lives < lives), self._frames < frames
 
 
 def life_tracker_for(config: EnvConfig) -> LifeTracker | None:
-    """How lives are read from the engine of these games; `None` where none ends an episode."""
+    """Return how to read lives from the engine of these games; `None` if a lost life ends no episode."""
     if not (is_ale(config.id) and config.atari.life_loss):
         return None
     return EnvPoolLives() if config.backend == "envpool" else AleLives()

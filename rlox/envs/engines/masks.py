@@ -1,4 +1,4 @@
-"""Masks of the actions that the copies of a vectorised environment allow, by the rules of single ones."""
+"""Action masks of all copies of a vectorised environment, by the rules for single environments."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ Vector = gym.vector.VectorEnv[Any, Any, Any]
 
 
 class EngineMasks:
-    """The masks of all copies `[n_envs, size]`, from where `MaskReader` has those of a single environment.
+    """The masks of all copies `[n_envs, size]`, from the places that `MaskReader` reads for one.
 
-    That is `infos[key]`, `[n_envs, size]` or an array of each copy's; `action_masks()` of the engine, of what
-    it wraps, or of each environment of Gymnasium's own; or the part `key` of the batched observations.
+    These are `infos[key]`, `[n_envs, size]` or one array per copy; `action_masks()` of the engine, of an
+    engine it wraps, or of each environment of Gymnasium's own engines; or the part `key` of batched
+    observations.
     """
 
     def __init__(self, env: Vector, mode: AutoresetMode, source: str, key: str, name: str) -> None:
@@ -42,9 +43,9 @@ class EngineMasks:
     def rows(
         self, observations: Any, infos: Mapping[str, Any], is_over: NDArray[np.bool_], call: str
     ) -> NDArray[np.int8]:
-        """The masks after a call; of ones for the copies in `is_over` `[n_envs]`, of which none is asked.
+        """Return the masks after a call. Copies in `is_over` `[n_envs]` get ones; theirs are not read.
 
-        `EnvError` that names the copy whose mask is missing, of another shape or kind, or allows nothing.
+        `EnvError` names the copy whose mask is missing, has another shape or type, or allows nothing.
         """
         reader, required_envs = self.reader, np.flatnonzero(~is_over)
         rows = np.ones((self._n, reader.size), np.int8)
@@ -58,7 +59,7 @@ class EngineMasks:
                 )
                 return rows
             except EnvError:
-                pass  # one by one, to name the copy
+                pass  # check one by one, to name the copy
         for i in required_envs.tolist():
             label = f"{reader.name} (copy {i})"
             container = infos if reader.source == "info" else observations
@@ -69,11 +70,11 @@ class EngineMasks:
         return rows
 
     def with_masks(self, observations: Any, masks: NDArray[np.int8]) -> dict[str, Any]:
-        """Observations and masks, of all copies or of one, as the codec of `reader.space` reads them."""
+        """Combine observations and masks, of all copies or of one, for the codec of `reader.space`."""
         return {OBSERVATION: self.reader.strip_mask(observations), MASK: masks}
 
     def _raw_masks(self, observations: Any, infos: Mapping[str, Any], call: str) -> Any:
-        """What the engine tells of all copies: something with a part for each."""
+        """Read the engine's masks of all copies, in a container with one part per copy."""
         reader = self.reader
         if reader.mask_method is None:
             container = infos if reader.source == "info" else observations
@@ -97,28 +98,28 @@ class EngineMasks:
         return raw_masks
 
     def _has_mask(self, infos: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Of which copies there is a mask, as Gymnasium's engines say it of each info, `[n_envs]`."""
+        """Return which copies gave a mask, `[n_envs]`, from the `_key` entries of Gymnasium's engines."""
         flags = infos.get(f"_{self.reader.key}") if self.reader.source == "info" else None
         has_mask = np.ones(self._n, np.bool_) if flags is None else np.asarray(flags)
         return has_mask if has_mask.shape == (self._n,) else np.ones(self._n, np.bool_)
 
     def _mask_of(self, raw_masks: Any, i: int) -> Any:
-        """The mask of copy `i`."""
+        """Return the mask of copy `i`."""
         if self._is_of_parts(raw_masks):
             return tuple(None if part is None else select_row(part, i) for part in raw_masks)
         if not isinstance(raw_masks, Mapping):
             return raw_masks[i]
         if self.reader.source == "observation":
             return select_row(raw_masks, i)
-        return select_info(raw_masks, i, self._n)  # beside each part it may say whose that is
+        return select_info(raw_masks, i, self._n)  # may hold `_key` entries next to the parts
 
     def _is_of_parts(self, raw_masks: Any) -> bool:
-        """Whether it is a mask of each part of a Tuple of actions, not one of each copy."""
+        """Tell whether it has a mask for each part of a Tuple action, rather than one for each copy."""
         return isinstance(raw_masks, tuple) and self._has_parts
 
 
 def mask_method(env: Vector) -> Callable[[], Any] | None:
-    """`action_masks` of an engine or of what it wraps; of Gymnasium's own those of its environments."""
+    """Return `action_masks` of an engine or one it wraps; Gymnasium's own engines call each environment."""
     wrapped_env: Any = env
     while True:
         attribute = getattr(wrapped_env, "action_masks", None)
@@ -142,7 +143,7 @@ def _has_method(env: gym.Env[Any, Any]) -> bool:
 
 
 def _is_numeric(raw_masks: Any) -> bool:
-    """Whether it is numbers, and not an array of objects."""
+    """Tell whether it is a numeric array, not an array of objects."""
     return isinstance(raw_masks, np.ndarray) and raw_masks.dtype.kind != "O"
 
 

@@ -1,4 +1,4 @@
-"""EnvPool and ALE's own vectorised games, as makers of `gymnasium.vector.VectorEnv`s."""
+"""EnvPool and ALE's own vectorised games as `gymnasium.vector.VectorEnv`s."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from rlox.extras import install_command
 
 __all__ = ["EnvPoolVectorEnv", "is_envpool_id", "make_ale", "make_envpool", "require_pool_id"]
 
-STICKY_PROBABILITY = 0.25  # of ALE/*-v5; Machado et al. 2018
-MAX_FRAMES = 108_000  # of a game at most, as ALE/*-v5 has it
+STICKY_PROBABILITY = 0.25  # as in ALE/*-v5; Machado et al. 2018
+MAX_FRAMES = 108_000  # maximum length of a game, as in ALE/*-v5
 
 
 class EnvPoolVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
-    """An EnvPool; environment i is seeded with `seed + i`, for which a pool is made anew.
+    """An EnvPool as a vectorised environment; `reset(seed=s)` makes a new pool with the seeds s + i.
 
-    `make(seeds)` makes one. EnvPool takes seeds when it is made, and resets in the step after an end.
+    `make(seeds)` makes a pool. EnvPool takes seeds only on creation, and resets in the step after an end.
     """
 
     def __init__(self, make: Callable[[list[int]], Any], n_envs: int) -> None:
@@ -45,7 +45,7 @@ class EnvPoolVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode of all."""
+        """Begin an episode of all environments."""
         if seed is not None:
             assert isinstance(seed, int)
             self._pool.close()
@@ -54,17 +54,17 @@ class EnvPoolVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         return result
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step all."""
+        """Step all environments."""
         result: tuple[Any, Any, Any, Any, dict[str, Any]] = self._pool.step(actions)
         return result
 
     def close(self, **kwargs: Any) -> None:
-        """Release the pool with its threads."""
+        """Close the pool and its threads."""
         self._pool.close()
 
 
 def make_envpool(config: EnvConfig, n_envs: int, training: bool) -> EnvPoolVectorEnv:
-    """`env.backend=envpool`: the EnvPool of an id of Gymnasium's, or of one of its own."""
+    """Make the engine of `env.backend=envpool`, for one of Gymnasium's ids or one of EnvPool's own."""
     engine = _module("envpool", config)
     name = require_pool_id(config)
     defaults = {"num_threads": min(n_envs, cpu_count()), **_pool_arguments(config, training)}
@@ -72,7 +72,7 @@ def make_envpool(config: EnvConfig, n_envs: int, training: bool) -> EnvPoolVecto
 
     def make(seeds: list[int]) -> Any:
         try:
-            with warnings.catch_warnings():  # its bounds are float64, which Gymnasium's spaces lower
+            with warnings.catch_warnings():  # EnvPool's bounds are float64, which Gymnasium's spaces round
                 warnings.filterwarnings("ignore", message=".*precision lowered")
                 return engine.make(name, env_type="gymnasium", num_envs=n_envs, env_seed=seeds, **options)
         except (TypeError, ValueError, AssertionError, RuntimeError) as error:
@@ -82,7 +82,7 @@ def make_envpool(config: EnvConfig, n_envs: int, training: bool) -> EnvPoolVecto
 
 
 def require_pool_id(config: EnvConfig) -> str:
-    """What EnvPool calls an id; `UnknownNameError` where it has none."""
+    """Return EnvPool's name for an id; `UnknownNameError` if EnvPool does not have it."""
     name = config.id.rpartition(":")[2].removeprefix("ALE/")
     ids = _module("envpool", config).list_all_envs()
     if name not in ids:
@@ -91,7 +91,7 @@ def require_pool_id(config: EnvConfig) -> str:
 
 
 def is_envpool_id(env_id: str) -> bool:
-    """Whether EnvPool is installed and has the id."""
+    """Tell whether EnvPool is installed and has the id."""
     try:
         import envpool
     except ImportError:
@@ -124,13 +124,13 @@ def _pool_arguments(config: EnvConfig, training: bool) -> dict[str, Any]:
         "stack_num": atari.stack,
         "use_fire_reset": atari.fire_reset,
         "episodic_life": training and atari.life_loss,
-        "reward_clip": False,  # here, so that true scores are told
+        "reward_clip": False,  # rlox clips, so that true scores are reported
         "repeat_action_probability": STICKY_PROBABILITY if sticky is None else sticky,
     }
 
 
 def make_ale(config: EnvConfig, n_envs: int, training: bool) -> gym.vector.VectorEnv[Any, Any, Any]:
-    """`env.backend=ale`: the games of `ale_py.vector_env.AtariVectorEnv`."""
+    """Make the engine of `env.backend=ale`: the games of `ale_py.vector_env.AtariVectorEnv`."""
     if not is_ale(config.id):
         raise ConfigError(
             f"env.backend=ale plays Atari games, env=ALE/Pong-v5 for one; {config.id} is none; use auto"
@@ -149,9 +149,9 @@ def make_ale(config: EnvConfig, n_envs: int, training: bool) -> gym.vector.Vecto
         "frameskip": atari.frame_skip,
         "maxpool": atari.max_pool,
         "noop_max": atari.noop_max,
-        # not `episodic_life`: in ale-py 0.12 that begins a new game, so that only first lives are played
+        # not `episodic_life`: in ale-py 0.12 it begins a new game, so that only first lives are played
         "life_loss_info": training and atari.life_loss,
-        "reward_clipping": False,  # here, so that true scores are told
+        "reward_clipping": False,  # rlox clips, so that true scores are reported
         "use_fire_reset": atari.fire_reset,
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
@@ -165,12 +165,12 @@ def make_ale(config: EnvConfig, n_envs: int, training: bool) -> gym.vector.Vecto
 
 
 class _SeededAle(gym.vector.VectorWrapper):
-    """ALE's vectorised games, which take seeds below 2**31 only; game i is seeded with `seed + i`."""
+    """ALE's vectorised games, which only take seeds below 2**31; game i is seeded with `seed + i`."""
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin a game of all."""
+        """Begin a new game in all environments."""
         seeds: Any = None
         if seed is not None:
             assert isinstance(seed, int)
@@ -188,7 +188,7 @@ def _require_preprocessing(config: EnvConfig) -> None:
 
 
 def _make_error(config: EnvConfig, engine: str, error: Exception) -> RloxError:
-    """What an engine says that cannot be made; with options of the user's it is they that do not fit."""
+    """Return the error for an engine that cannot be made; with user options, it says that they do not fit."""
     detail = next(iter(str(error).splitlines()), type(error).__name__)
     if config.kwargs:
         return ConfigError(f"env={config.id}: env.kwargs do not fit {engine}: {detail}")
@@ -199,7 +199,7 @@ _EXTRA = {"envpool": "envpool", "ale_py": "atari"}
 
 
 def _module(name: str, config: EnvConfig) -> Any:
-    """The package of an engine; `MissingExtraError` with the line that installs it."""
+    """Import the package of an engine; `MissingExtraError` has the command that installs it."""
     try:
         module = importlib.import_module(name)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Options of engines that keys of rlox's say, or that rlox gives itself: `env.kwargs` has none of them."""
+"""Engine options that rlox's own keys set, or that rlox sets itself: not allowed in `env.kwargs`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["engine_options"]
 _ALL_AT_ONCE = "an engine steps all of its environments at once"
 _GRAY = "games are preprocessed to gray frames; use env.backend=gymnasium and env.atari.preprocess=false"
 
-# What says it, of every engine: a key, or why there is none.
+# Of every engine: the key that sets the option, or why none does.
 _RESERVED = {
     "num_envs": "env.n_envs",
     "seed": "seed",
@@ -26,7 +26,7 @@ _RESERVED = {
     "autoreset_mode": "rlox reads NEXT_STEP",
 }
 
-# Of engines of games besides: those of EnvPool, and of ALE where they are called otherwise.
+# Of engines of games in addition: EnvPool's names, and ALE's where they differ.
 _RESERVED_FOR_GAMES = {
     "game": "env",
     "task": "env",
@@ -51,7 +51,7 @@ _RESERVED_FOR_GAMES = {
 
 
 def engine_options(config: EnvConfig) -> dict[str, Any]:
-    """`env.kwargs` for an engine; `ConfigError` where they say what a key says, in evaluations too."""
+    """Return `env.kwargs` for an engine; `ConfigError` for options that a key sets, also in evaluations."""
     reserved_options = _RESERVED | _RESERVED_FOR_GAMES if is_ale(config.id) else _RESERVED
     for name in config.kwargs:
         remedy = reserved_options.get(name)

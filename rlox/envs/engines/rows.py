@@ -1,4 +1,4 @@
-"""What belongs to one environment in what a vectorised one says of all."""
+"""Extraction and checks of one environment's entries in the results of a vectorised one."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["require_flags", "require_numbers", "select_info", "select_row"]
 
 
 def require_numbers(name: str, part: str, values: Any, n_envs: int) -> NDArray[Any]:
-    """What the engine `name` gave as a number of each environment, `[n_envs]`; else `EnvError`.
+    """Convert the values of the engine `name` to one number per environment, `[n_envs]`; else `EnvError`.
 
-    A single one is not that of all, which an assignment would make of it.
+    A single number is an error too: an assignment would broadcast it to all environments.
     """
     try:
         array = np.asarray(values)
     except ValueError as error:
         raise EnvError(f"{name} gave {part} of unequal lengths, expected [{n_envs}]") from error
-    except (TypeError, RuntimeError) as error:  # of a tensor
+    except (TypeError, RuntimeError) as error:  # raised by a tensor
         raise EnvError(f"{name} gave {part} that are no array: {error}") from error
     if is_masked(values):
         raise EnvError(f"{name} gave {part} of which some are masked, expected [{n_envs}] numbers")
@@ -38,7 +38,7 @@ def require_numbers(name: str, part: str, values: Any, n_envs: int) -> NDArray[A
 
 
 def require_flags(name: str, part: str, values: Any, n_envs: int) -> NDArray[np.bool_]:
-    """The same of flags: bools, or 0 and 1."""
+    """Convert flags like `require_numbers`: bools, or 0 and 1."""
     array = require_numbers(name, part, values, n_envs)
     is_invalid = (array != 0) & (array != 1)
     if is_invalid.any():
@@ -51,7 +51,7 @@ def require_flags(name: str, part: str, values: Any, n_envs: int) -> NDArray[np.
 
 
 def select_row(batch: Any, i: int) -> Any:
-    """Observation `i` of a batch: an array, an array of objects, or a Dict or Tuple of batches."""
+    """Return observation `i` of a batch: an array, an array of objects, or a Dict or Tuple of batches."""
     if isinstance(batch, Mapping):
         return {name: select_row(part, i) for name, part in batch.items()}
     if isinstance(batch, tuple):
@@ -60,10 +60,10 @@ def select_row(batch: Any, i: int) -> Any:
 
 
 def select_info(infos: Mapping[str, Any], i: int, n_envs: int) -> dict[str, Any]:
-    """The info of environment `i` in the infos of all `n_envs`.
+    """Return the info of environment `i` from the infos of all `n_envs`, in Gymnasium's form.
 
-    As Gymnasium has them: `infos[key]` is an array with a row each, `infos["_" + key]` says which rows
-    were given. What is no row of each is of all, and left out.
+    `infos[key]` is an array with one row per environment, and `infos["_" + key]` says which rows are valid.
+    Values without one row per environment are left out.
     """
     info: dict[str, Any] = {}
     for key, value in infos.items():
@@ -78,5 +78,5 @@ def select_info(infos: Mapping[str, Any], i: int, n_envs: int) -> dict[str, Any]
 
 
 def _has_rows(value: Any) -> bool:
-    """Whether it has a length: a list may have rows of unequal ones, which are no array."""
+    """Tell whether it has a length: a list may have rows of different lengths, which no array can hold."""
     return value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, list | tuple)

@@ -1,4 +1,4 @@
-"""A vectorised environment of one, as a plain Gymnasium environment: for evaluations."""
+"""A vectorised environment of size one as a plain Gymnasium environment, for evaluations."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["SingleEngineEnv"]
 
 
 class SingleEngineEnv(gym.Env[Any, Any]):
-    """One environment of an engine; `make(1)` gives a `gymnasium.vector.VectorEnv` of one.
+    """One environment of an engine; `make(1)` returns a `gymnasium.vector.VectorEnv` of size one.
 
-    Each episode begins with a `reset` of the whole engine, so that its way of resetting does not matter.
+    Each episode begins with a `reset` of the whole engine, so that its autoreset mode does not matter.
     """
 
     def __init__(self, make: Callable[[int], Any], name: str) -> None:
@@ -31,7 +31,7 @@ class SingleEngineEnv(gym.Env[Any, Any]):
         self.action_space = self.engine.single_action_space
         self._batched_action_space = batch_space(self.action_space, 1)
         method = mask_method(self.engine)
-        if method is not None:  # found as that of any other environment
+        if method is not None:  # found like that of any other environment
             self.action_masks = lambda: self._mask_of(method())
 
     def reset(
@@ -44,7 +44,7 @@ class SingleEngineEnv(gym.Env[Any, Any]):
         return select_row(observations, 0), select_info(infos, 0, 1)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """A step."""
+        """Step once."""
         out: Any = create_empty_array(self.action_space, 1)
         batched_action = concatenate(self.action_space, [action], out)
         observations, rewards, terminated, truncated, infos = self.engine.step(batched_action)
@@ -63,6 +63,6 @@ class SingleEngineEnv(gym.Env[Any, Any]):
         self.engine.close()
 
     def _mask_of(self, masks: Any) -> Any:
-        """The only one's mask; a tuple is one of each environment, but for a Tuple of actions."""
+        """Return the only mask. A tuple has one mask per environment, unless the actions are a Tuple."""
         is_list = isinstance(masks, tuple) and not isinstance(self.action_space, gym.spaces.Tuple)
         return masks[0] if is_list else select_row(masks, 0)

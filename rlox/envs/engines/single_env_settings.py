@@ -1,4 +1,4 @@
-"""What is put around single environments, which engines have not: told with the preset that it came from."""
+"""Checks for settings that wrap single environments, which engines do not support; errors name the preset."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlox.errors import ConfigError
 
 __all__ = ["SingleEnvSettingError", "naming_preset", "require_engine_settings"]
 
-# What only single environments have around them.
+# Settings that only wrap single environments.
 _SINGLE_ENV_KEYS = (
     "env.action_repeat",
     "env.obs_keys",
@@ -23,7 +23,7 @@ _SINGLE_ENV_KEYS = (
 
 
 class SingleEnvSettingError(ConfigError):
-    """Settings that an engine has not, as they are put around single environments: `keys`."""
+    """An engine does not support the settings `keys`, because they wrap single environments."""
 
     def __init__(self, config: EnvConfig, pool: bool, keys: Sequence[str]) -> None:
         self.keys = tuple(keys)
@@ -35,7 +35,9 @@ class SingleEnvSettingError(ConfigError):
         super().__init__(f"{self._problem} single environments; {out}, or {self._alternative}")
 
     def for_preset(self, preset: str, remedy: str, keys: Container[str]) -> ConfigError:
-        """The error where some are `keys` of a preset's, which `remedy` leaves out."""
+        """Return an error with the preset's name and `remedy` if it set some of the `keys`, else this
+        error.
+        """
         preset_keys = [key for key in self.keys if key in keys]
         if not preset_keys:
             return self
@@ -47,7 +49,7 @@ class SingleEnvSettingError(ConfigError):
 
 @contextmanager
 def naming_preset(preset: str | None, remedy: str, keys: Container[str]) -> Iterator[None]:
-    """While active, settings that do not fit are told as the tuned preset's where they are its `keys`."""
+    """Context manager: errors about unsupported settings in `keys` name the tuned preset as their source."""
     try:
         yield
     except SingleEnvSettingError as error:
@@ -57,7 +59,7 @@ def naming_preset(preset: str | None, remedy: str, keys: Container[str]) -> Iter
 
 
 def require_engine_settings(config: EnvConfig, source: Any) -> None:
-    """Raise `ConfigError` for settings that there are for single environments only."""
+    """Raise `ConfigError` for settings that need single environments."""
     is_builtin = config.backend in ("envpool", "ale") and source is None
     single_env_keys = (
         [*_SINGLE_ENV_KEYS]

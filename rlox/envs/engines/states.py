@@ -1,7 +1,7 @@
-"""The states of simulators that keep theirs outside of Python: MuJoCo, ALE, and some of MiniGrid.
+"""Saving and restoring simulators that keep their state outside Python: MuJoCo, ALE, and some of MiniGrid.
 
-Each is a tree of numbers, text and arrays, as checkpoints hold it; the random generator and the wrappers
-of an environment are saved beside it (`rlox.envs.snapshot`).
+Each state is a tree of numbers, text and arrays, as in checkpoints. The random generator and the wrappers of
+an environment are saved separately (`rlox.envs.snapshot`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ __all__ = ["StateHandler", "state_handler_for"]
 
 
 class StateHandler(NamedTuple):
-    """How the environments of an engine are saved and put back."""
+    """How to save and restore the environments of an engine."""
 
     save: Callable[[Any], dict[str, Any]]
     load: Callable[[Any, Mapping[str, Any]], None]
 
 
-# MiniGrid's whose dynamics are in the grid and the agent alone; others hold on to objects in the grid.
+# MiniGrid environments whose dynamics depend only on the grid and the agent; others keep references to
+# objects in the grid.
 _GRIDS = {
     "CrossingEnv",
     "DistShiftEnv",
@@ -35,7 +36,7 @@ _GRIDS = {
 
 
 def state_handler_for(inner: Any) -> StateHandler | None:
-    """How to save an unwrapped environment; `None` where that is not known."""
+    """Return how to save an unwrapped environment; `None` if that is not known."""
     kind = type(inner)
     if kind.__module__ == "ale_py.env" and not isinstance(inner._frameskip, tuple):
         return _ALE
@@ -47,7 +48,7 @@ def state_handler_for(inner: Any) -> StateHandler | None:
 
 
 def _save_ale(env: Any) -> dict[str, Any]:
-    """The machine with its random generator, on which sticky actions depend."""
+    """Save the emulator with its random generator, on which sticky actions depend."""
     state = env.ale.cloneState(include_rng=True)
     return {"machine": np.frombuffer(state.serialize(), np.uint8)}
 
@@ -62,10 +63,10 @@ def _load_ale(env: Any, state: Mapping[str, Any]) -> None:
 
 
 def _save_mujoco(env: Any) -> dict[str, Any]:
-    """What the next step is computed from, and all that was computed beside it.
+    """Save the inputs of the next step, and all derived arrays.
 
-    The second is for environments that look at it before they step: it is of the last step's beginning,
-    so that computing it anew would give other numbers.
+    Some environments read derived arrays before they step. These arrays date from the start of the last step,
+    so recomputing them would give other numbers.
     """
     import mujoco
 
@@ -97,12 +98,12 @@ def _load_mujoco(env: Any, state: Mapping[str, Any]) -> None:
             setattr(env, name, np.array(state["goals"][name]))
 
 
-# Where a reset of Reacher and Pusher puts what is to be reached.
+# Where a reset of Reacher and Pusher stores the goal.
 _GOALS = ("goal", "goal_pos", "cylinder_pos")
 
 
 def _computed_names(env: Any) -> list[str]:
-    """The arrays of floats whose size is the model's; those of contacts are made anew by every step."""
+    """List the float arrays whose size depends on the model; contacts are recomputed by every step."""
     names = (name for name in dir(env.data) if not name.startswith(("_", "efc_", "iefc_")))
     return [name for name in names if _is_float_array(getattr(env.data, name))]
 
@@ -112,8 +113,8 @@ def _is_float_array(value: Any) -> bool:
 
 
 def _save_grid(env: Any) -> dict[str, Any]:
-    """The grid as MiniGrid encodes it, and the agent."""
-    if "grid" not in vars(env):  # not begun yet
+    """Save the grid in MiniGrid's encoding, and the agent."""
+    if "grid" not in vars(env):  # not reset yet
         return {}
     carrying = None if env.carrying is None else list(map(int, env.carrying.encode()))
     return {

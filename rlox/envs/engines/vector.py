@@ -1,4 +1,4 @@
-"""Any `gymnasium.vector.VectorEnv` behind the common interface, whichever way it resets itself."""
+"""Adapter from any `gymnasium.vector.VectorEnv`, with any autoreset mode, to the `VectorEnv` interface."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ Vector = gym.vector.VectorEnv[Any, Any, Any]
 
 
 class VectorEngine(EnvOwner):
-    """Environments that are stepped all at once by an engine of their own.
+    """Environments that an engine steps all at once.
 
-    How it begins episodes is read from `metadata["autoreset_mode"]`:
+    `metadata["autoreset_mode"]` says how the engine begins episodes:
 
-    - SAME_STEP: in the step that ends one; the last observation is in `info["final_obs"]`.
-    - DISABLED: they are reset here, by `reset(options={"reset_mask": ...})`, in the same step.
-    - NEXT_STEP: in the step after it, whose action is ignored. That step is no transition: it pays
-      nothing, its row is cut off (`EpisodeEnds.autoreset_envs`), and the row before has the episode's last
+    - SAME_STEP: in the step that ends one; the final observation is in `info["final_obs"]`.
+    - DISABLED: `VectorEngine` resets them, with `reset(options={"reset_mask": ...})`, in the same step.
+    - NEXT_STEP: in the step after it, whose action is ignored. That step is not a transition: its reward is
+      0, its row is truncated (`EpisodeEnds.autoreset_envs`), and the row before has the episode's final
       observation.
 
-    The engine is seeded once, with one number, to which engines add the number of a copy, and cannot be
-    saved: a resumed run begins new episodes, from other seeds.
+    The engine is seeded once, with one number, to which engines add the index of a copy. Its state cannot be
+    saved: a resumed run begins new episodes with other seeds.
 
     Parameters
     ----------
     env : the engine
-    seed : of the run
-    name : of the environment, for messages
+    seed : seed of the run
+    name : name of the environment, for messages
     keep_infos : whether the infos of every step are kept
-    scale, clip : rewards as they are learned from are `clip(scale * reward, -clip, clip)`; returns are
-        told without that
-    lives : of games that have some: a lost life ends an episode for learning only, what is told is the game
-    n_frames : that an observation is a stack of, oldest first along its first axis
-    seeding : the rule of its seeds (`rlox.envs.seeding`)
-    masks : of actions, which then stand behind each observation (`rlox.envs.masks`)
+    scale, clip : learning uses the rewards `clip(scale * reward, -clip, clip)`; reported returns are
+        unscaled and unclipped
+    lives : for games with lives: a lost life ends an episode for learning only, returns are of whole games
+    n_frames : number of stacked frames in an observation, oldest first along its first axis
+    seeding : seeding rule (`rlox.envs.seeding`)
+    masks : action masks, which are then appended to each observation (`rlox.envs.masks`)
     """
 
     resume_grade = "episode_start"
@@ -86,7 +86,7 @@ class VectorEngine(EnvOwner):
         self._scale, self._clip = scale, np.inf if clip is None else clip
         self._shapes_rewards = scale != 1.0 or clip is not None
         self._lives = lives
-        self._returns = np.zeros(self.n_envs, np.float64)  # in the episodes under way
+        self._returns = np.zeros(self.n_envs, np.float64)  # of the current episodes
         self._no_env = np.zeros(self.n_envs, np.bool_)
         self._was_done = np.zeros(self.n_envs, np.bool_)  # whose episode ended in the last step
 
@@ -125,7 +125,7 @@ class VectorEngine(EnvOwner):
         ended_envs = np.flatnonzero(terminated | truncated)
         self._returns += rewards
         game_continues = game_continues & terminated & ~truncated
-        is_same_step = self.mode is AutoresetMode.SAME_STEP  # of which all have begun another one
+        is_same_step = self.mode is AutoresetMode.SAME_STEP  # the next episodes have begun already
         masks = self._masks_of(observations, infos, self._no_env if is_same_step else terminated, "step")
         ends = self._episode_ends(
             observations, infos, masks, ended_envs, terminated, autoreset_envs, game_continues
@@ -145,15 +145,15 @@ class VectorEngine(EnvOwner):
             self._was_done[:] = terminated | truncated
             if self._lives is not None and not self._lives.autoresets_after_life:
                 self._was_done &= ~game_continues
-        truncated[autoreset_envs] = True  # nothing flows into a row that is no transition
+        truncated[autoreset_envs] = True  # no value flows into a row that is not a transition
         return ends
 
     def state(self) -> dict[str, Any]:
-        """How often it was started: all that can be saved of it."""
+        """Return the count of starts; an engine has no other state that can be saved."""
         return {"starts": self.starts, **self.seeding.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Begin new episodes, other ones than the run began with."""
+        """Begin new episodes, different from those at the start of the run."""
         self.starts = int(state["starts"])
         self.seeding.restore(state)
 
@@ -173,7 +173,7 @@ class VectorEngine(EnvOwner):
         autoreset_envs: NDArray[np.int64],
         game_continues: NDArray[np.bool_],
     ) -> EpisodeEnds | None:
-        """Last observations and infos of the episodes that ended, from where the engine has them."""
+        """Collect final observations and infos of ended episodes, from where the engine puts them."""
         if not len(ended_envs) and not len(autoreset_envs):
             return None
         last_obs = self.observations.rows(len(ended_envs))
@@ -202,7 +202,7 @@ class VectorEngine(EnvOwner):
     def _masks_of(
         self, observations: Any, infos: Mapping[str, Any], is_over: NDArray[np.bool_], call: str
     ) -> NDArray[np.int8] | None:
-        """The masks after a call `[n_envs, size]`, where there are such; of none in `is_over`."""
+        """Return the masks after a call `[n_envs, size]`, or `None`; those in `is_over` are not read."""
         return None if self._masks is None else self._masks.rows(observations, infos, is_over, call)
 
     def _encode_last_obs(
@@ -214,7 +214,7 @@ class VectorEngine(EnvOwner):
         is_over: bool,
         row: NDArray[Any],
     ) -> None:
-        """Write the last observation of environment `i` into its row, with `mask` or the one in `info`."""
+        """Write the final observation of environment `i` into its row, with `mask` or the one in `info`."""
         try:
             observations = select_row(raw_last, i)
             if self._masks is not None and mask is not None:
@@ -234,7 +234,7 @@ class VectorEngine(EnvOwner):
             ) from error
 
     def _select_info(self, infos: Any, i: int) -> dict[str, Any]:
-        """The info of environment `i`."""
+        """Return the info of environment `i`."""
         try:
             return select_info(infos, i, self.n_envs)
         except (ValueError, TypeError, LookupError, AttributeError) as error:
@@ -244,11 +244,11 @@ class VectorEngine(EnvOwner):
             ) from error
 
     def _game_flags(self, infos: Mapping[str, Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Whose game goes on if its episode ended in this step, and whose step only began one."""
+        """Return whose game continues if its episode ended in this step, and whose step only began one."""
         if self._lives is None:
             return self._no_env, self._was_done
         game_continues, is_first_step = self._lives.step(infos)
-        self._returns[is_first_step] = 0.0  # where nothing told that the game before was over
+        self._returns[is_first_step] = 0.0  # the engine did not report the end of the game before
         return game_continues, self._was_done | is_first_step
 
     def _final_infos(
@@ -257,7 +257,7 @@ class VectorEngine(EnvOwner):
         ended_envs: NDArray[np.int64],
         game_continues: NDArray[np.bool_],
     ) -> list[Mapping[str, Any]]:
-        """The last infos of `ended_envs` with what was paid, and which of their games go on."""
+        """Add the unshaped return to the final infos of `ended_envs`, and mark games that continue."""
         for k, i in enumerate(ended_envs):
             if game_continues[k]:
                 final_infos[k] = {**final_infos[k], LIFE_LOST: True}
@@ -267,7 +267,7 @@ class VectorEngine(EnvOwner):
         return final_infos
 
     def _reset_ended(self, is_over: NDArray[np.bool_]) -> tuple[Any, Mapping[str, Any]]:
-        """Observations of all and infos, once the episodes that are over were followed by others."""
+        """Reset the environments in `is_over`; returns the observations of all environments, and infos."""
         options = {"reset_mask": is_over.copy()}
         result: tuple[Any, Mapping[str, Any]] = self._call(
             "reset", 2, lambda: self.env.reset(options=options)
@@ -275,7 +275,7 @@ class VectorEngine(EnvOwner):
         return result
 
     def _store_infos(self, infos: Mapping[str, Any], envs: NDArray[np.int64] | None = None) -> None:
-        """Infos of all, or of some."""
+        """Store the infos of all environments, or of `envs`."""
         if self.keep_infos:
             all_infos = list(self.infos) or [{} for _ in range(self.n_envs)]
             for i in range(self.n_envs) if envs is None else envs.tolist():
@@ -287,7 +287,7 @@ class VectorEngine(EnvOwner):
             if self._masks is not None and masks is not None:
                 observations = self._masks.with_masks(observations, masks)
             rows = self.observations.encode_batch(observations)
-            if len(rows) != self.n_envs:  # one would become all
+            if len(rows) != self.n_envs:  # one row would be broadcast to all
                 raise ValueError(f"{len(rows)} of them")
         except (ValueError, TypeError, IndexError, RuntimeError) as error:
             raise EnvError(
@@ -297,7 +297,7 @@ class VectorEngine(EnvOwner):
         obs[:] = rows
 
     def _call(self, call_name: str, n_values: int, call: Callable[[], Any]) -> Any:
-        """What the engine gives when it is asked, a tuple of so many parts."""
+        """Call the engine and check that it returns a tuple of `n_values`."""
         try:
             result = call()
         except RloxError:
@@ -314,7 +314,7 @@ class VectorEngine(EnvOwner):
 
 
 def autoreset_mode(env: Vector, name: str) -> AutoresetMode:
-    """How an engine begins episodes; `ConfigError` where it does not say so."""
+    """Return an engine's autoreset mode; `ConfigError` if its metadata has none."""
     metadata_value = env.metadata.get("autoreset_mode")
     try:
         return metadata_value if isinstance(metadata_value, AutoresetMode) else AutoresetMode(metadata_value)
@@ -327,7 +327,7 @@ def autoreset_mode(env: Vector, name: str) -> AutoresetMode:
 
 
 def require_vector(env: Any, n_envs: int, name: str) -> Vector:
-    """What a factory gave, if it is a `gymnasium.vector.VectorEnv` of that size."""
+    """Return `env` if it is a `gymnasium.vector.VectorEnv` of that size, else raise."""
     if not isinstance(env, gym.vector.VectorEnv):
         raise EnvError(f"{name} gave a {type(env).__name__}, expected a gymnasium.vector.VectorEnv")
     if env.num_envs != n_envs:

@@ -1,8 +1,8 @@
-"""Environments in supervised subprocesses: shared memory, deadlines, and others in the place of the dead.
+"""Environments in supervised subprocesses: shared memory, deadlines, and replacement of dead processes.
 
-`SupervisedVecEnv` (vec_env) is what sources see, `SupervisedEvalEnvs` (eval_envs) what evaluations play on.
-Their processes are started by a template process (template), which a handle in the run's process speaks to
-(spawner): it has imported what the environments need and is forked, which takes milliseconds. A worker
-(worker) steps several environments and writes what they say into memory that all share (shared_memory). A
-wire carries a byte each way at a step, and objects for everything else.
+`SupervisedVecEnv` (vec_env) serves sources, `SupervisedEvalEnvs` (eval_envs) serves evaluations. A template
+process (template) starts their workers, controlled by a handle in the run's process (spawner): it has
+imported the environments' modules and is forked, which takes milliseconds. A worker (worker) steps several
+environments and writes their results into shared memory (shared_memory). A wire (wire) carries one byte each
+way per step, and pickled objects for all other messages.
 """

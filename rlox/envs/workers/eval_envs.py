@@ -1,4 +1,4 @@
-"""`SupervisedEvalEnvs`: episodes of an evaluation in subprocesses, of which a lost one is played again."""
+"""`SupervisedEvalEnvs`: episodes of an evaluation in subprocesses; lost episodes are replayed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ log = logging.getLogger("rlox.envs")
 
 
 class SupervisedEvalEnvs:
-    """Places to play in, each an environment in a worker process, several in each.
+    """Slots for evaluation episodes, each an environment in a worker process, several per process.
 
-    An episode whose environment raises, dies or does not answer within `step_timeout` seconds is begun
-    again from its seed, in another process where its own is dead. One that is lost more than
-    `max_restarts` times is an error.
+    If an environment raises, dies or does not answer within `step_timeout` seconds, its episode restarts from
+    its seed, in another process if its own is dead. An episode that is lost more than `max_restarts` times is
+    an error.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class SupervisedEvalEnvs:
         worker_envs: int,
     ) -> None:
         self.max_restarts = max_restarts
-        self._seeds: dict[int, int] = {}  # of the episode in each place that is in use
-        self._loss_counts: Counter[int] = Counter()  # how often that episode was
+        self._seeds: dict[int, int] = {}  # of the current episode in each slot in use
+        self._loss_counts: Counter[int] = Counter()  # how often that episode was lost
         specs, count = CloudPickled(registered_specs()), len(factories)
         setup = WorkerSetup(
             name, CloudPickled(tuple(factories)), count, min(worker_envs, count), False, specs
@@ -63,14 +63,14 @@ class SupervisedEvalEnvs:
         self.obs = self._shared.obs
 
     def reset(self, seeds: Mapping[int, int]) -> set[int]:
-        """Begin episodes, by their seeds; the places whose episodes had to begin again."""
+        """Begin episodes from their seeds; returns the slots whose episodes had to restart."""
         self._seeds.update(seeds)
         for slot in seeds:
             self._loss_counts.pop(slot, None)
         return self._replay_lost(_all_failures(self._workers.reset(seeds)))
 
     def step(self, actions: Mapping[int, Any]) -> EvalStep:
-        """A step in each place that an action is for."""
+        """Step each slot in `actions`."""
         self._seeds = {slot: self._seeds[slot] for slot in actions}
         replies = self._workers.step_some(actions)
         step_replies = [reply for reply in replies.values() if isinstance(reply, StepReply)]
@@ -80,11 +80,11 @@ class SupervisedEvalEnvs:
         )
 
     def close(self) -> None:
-        """Close the environments and end their processes, whatever they are doing."""
+        """Close the environments and end their processes, even if they hang."""
         self._workers.close()
 
     def _replay_lost(self, failures: Sequence[Failure]) -> set[int]:
-        """Begin the episodes again that failures have cost; in which places."""
+        """Restart the episodes that failures have cost; returns their slots."""
         replayed_slots: set[int] = set()
         while failures:
             self._count_losses(failures)
@@ -95,9 +95,10 @@ class SupervisedEvalEnvs:
         return replayed_slots
 
     def _count_losses(self, failures: Iterable[Failure]) -> None:
-        """Take note of failures; `EnvError` for the one that is too many.
+        """Count failures; `EnvError` if an episode is lost too often.
 
-        Where a process dies, the episode counts as lost whose environment was called, not those beside it.
+        If a process dies, only the episode of the environment that was being called counts as lost, not those
+        in the same process.
         """
         busy = self._shared.is_busy
         for failure in failures:
@@ -121,7 +122,7 @@ class SupervisedEvalEnvs:
 
 
 def _all_failures(replies: Mapping[int, StepReply | Failure]) -> list[Failure]:
-    """Everything that failed."""
+    """Return all failures in the replies."""
     failures: list[Failure] = []
     for reply in replies.values():
         failures += [reply] if isinstance(reply, Failure) else reply.failures

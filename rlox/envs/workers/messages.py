@@ -1,4 +1,4 @@
-"""What a pool and its workers tell each other."""
+"""Messages between a pool and its workers."""
 
 from __future__ import annotations
 
@@ -14,53 +14,54 @@ from rlox.errors import EnvError
 
 __all__ = ["CloudPickled", "Failure", "StartReply", "StepReply", "WorkerSetup", "raise_first"]
 
-# Pickles what it holds, `fn`, with the functions and classes of a script in it; typed for one use of it.
+# Pickles its content, `fn`, including functions and classes defined in a script; typed Any, because Gymnasium
+# annotates it for one use only.
 CloudPickled: Any = CloudpickleWrapper
 
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What every worker of a pool is started with."""
+    """The settings with which every worker of a pool starts."""
 
-    name: str  # of the environment, in messages
-    factories: Any  # a `CloudPickled` of a sequence of callables, one for each environment
+    name: str  # name of the environment, in messages
+    factories: Any  # a `CloudPickled` sequence of callables, one per environment
     n_envs: int
-    worker_envs: int  # environments of a worker: worker k has those from k * worker_envs on
+    worker_envs: int  # environments per worker: worker k has those from k * worker_envs on
     keep_infos: bool
-    specs: Any  # a `CloudPickled` of what the run's process has registered with Gymnasium
+    specs: Any  # a `CloudPickled` list of the specs that the run's process has registered with Gymnasium
 
     def factory(self, i: int) -> Callable[[], gym.Env[Any, Any]]:
-        """What makes environment `i`."""
+        """Return the factory of environment `i`."""
         factory: Callable[[], gym.Env[Any, Any]] = self.factories.fn[i]
         return factory
 
     def envs_of(self, worker: int) -> range:
-        """The environments of a worker."""
+        """Return the environments of a worker."""
         first = worker * self.worker_envs
         return range(first, min(first + self.worker_envs, self.n_envs))
 
 
 class Failure(NamedTuple):
-    """What went wrong, and whose episodes went with it."""
+    """A failure, and the environments whose episodes it cost."""
 
     envs: tuple[int, ...]
     detail: str
     trace: str = ""
-    kind: str = "EnvError"  # the class of the error where it is one of rlox's own
+    kind: str = "EnvError"  # name of the error's class if it is one of rlox's own
 
 
 class StartReply(NamedTuple):
-    """Environments of a worker were made, or some of them were not."""
+    """The result of making a worker's environments; some may have failed."""
 
     spaces: tuple[gym.Space[Any], gym.Space[Any]] | None  # of observations and actions
-    is_exact: bool  # all of the worker's can be saved
-    n_frames: int  # that their observations are stacks of
+    is_exact: bool  # whether all of the worker's environments can be saved
+    n_frames: int  # stacked in their observations
     failures: list[Failure]
-    warnings: Sequence[str] = ()  # of the simulator, that the log has not had yet
+    warnings: Sequence[str] = ()  # of the simulator, not logged yet
 
 
 def raise_first(failures: Iterable[Failure]) -> None:
-    """Raise the first failure, with the subprocess's traceback where rlox has no words for it."""
+    """Raise the first failure; an `EnvError` includes the subprocess's traceback."""
     for failure in failures:
         error_class: type[Exception] = getattr(errors, failure.kind)
         trace = f"\n{failure.trace}" if error_class is EnvError else ""
@@ -69,9 +70,9 @@ def raise_first(failures: Iterable[Failure]) -> None:
 
 @dataclass
 class StepReply:
-    """What came of a step or of resets besides numbers."""
+    """The results of a step or of resets that are not in shared memory."""
 
-    final_infos: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)  # with its last info
+    final_infos: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)  # (environment, last info)
     failures: list[Failure] = field(default_factory=list)
-    infos: Sequence[Mapping[str, Any]] = ()  # of all environments of the worker, where they are kept
-    warnings: Sequence[str] = ()  # of the simulator, that the log has not had yet
+    infos: Sequence[Mapping[str, Any]] = ()  # of all environments of the worker, if they are kept
+    warnings: Sequence[str] = ()  # of the simulator, not logged yet

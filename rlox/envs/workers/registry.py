@@ -1,4 +1,4 @@
-"""What the run's process has registered with Gymnasium, for processes that do not run its script."""
+"""Transfer of Gymnasium registrations from the run's process to processes that do not run its script."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ _GYMNASIUM_PREFIX, _SCRIPT_PREFIX = "gymnasium.", "__main__:"
 
 
 def registered_specs() -> list[EnvSpec]:
-    """All but Gymnasium's own.
+    """Return all registered specs except Gymnasium's own.
 
-    Classes of modules go by their names: a worker imports those that it makes, and not what every other
-    one needs.
+    Classes in modules are sent by name: a worker imports only those that it makes.
     """
     specs = gym.registry.values()
     sent = [spec for spec in specs if not str(spec.entry_point).startswith(_GYMNASIUM_PREFIX)]
@@ -27,13 +26,13 @@ def registered_specs() -> list[EnvSpec]:
 
 
 def register_specs(specs: Iterable[EnvSpec]) -> None:
-    """Register what is not registered here yet."""
+    """Register the specs that are not registered here yet."""
     for spec in specs:
         gym.registry.setdefault(spec.id, spec)
 
 
 def with_class_object(spec: EnvSpec) -> EnvSpec:
-    """The same with the class itself, where it is named by its place in the script that is running."""
+    """Return a copy with the class itself if its entry point is in the running script, else the same spec."""
     if not (isinstance(spec.entry_point, str) and spec.entry_point.startswith(_SCRIPT_PREFIX)):
         return spec
     copied_spec = copy.copy(spec)
@@ -42,7 +41,7 @@ def with_class_object(spec: EnvSpec) -> EnvSpec:
 
 
 def _with_entry_point_name(spec: EnvSpec) -> EnvSpec:
-    """The same with `module:name` for what a module has under its name; not for what a script has."""
+    """Return a copy with `module:name` as entry point if that names the class, else the same spec."""
     entry = spec.entry_point
     module, name = getattr(entry, "__module__", "__main__"), getattr(entry, "__qualname__", "")
     if module == "__main__" or getattr(sys.modules.get(module), name, None) is not entry:

@@ -1,4 +1,4 @@
-"""The memory that a run and its workers share: a row an environment, of everything a step is made of."""
+"""Memory shared by a run and its workers: one row per environment for all data of a step."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from rlox.envs.spaces import ObservationCodec
 
 __all__ = ["SharedArrays", "codecs_of", "new_memory"]
 
-_LINE = 64  # bytes of a cache line: where each array begins
+_LINE = 64  # bytes of a cache line: arrays begin at its multiples
 
 
 def new_memory() -> int:
-    """A file that lives in memory and has no name: it goes with the last process that has it open."""
+    """Create an unnamed file in memory; it is freed with the last process that has it open."""
     if sys.platform == "linux":
         return os.memfd_create("rlox-envs")
     with tempfile.TemporaryFile() as file:
@@ -32,16 +32,17 @@ def new_memory() -> int:
 def codecs_of(
     observations: gym.Space[Any], actions: gym.Space[Any], name: str
 ) -> tuple[ObservationCodec, ActionCodec]:
-    """How both sides write observations, and read actions, of the environment `name`."""
+    """Make the codecs with which both sides write observations and read actions of the environment `name`."""
     return ObservationCodec.of(observations, name), ActionCodec.of(actions, name)
 
 
 class SharedArrays:
     """Arrays `[n_envs, ...]` in the memory of `fd`.
 
-    An environment's worker alone writes its rows, the run's process its actions. `obs` is what a policy
-    acts on next, `final_obs` the last observation of an episode that has ended, `is_busy` tells whose call
-    had begun and not ended where a process died or hung.
+    A worker writes the rows of its environments. The run's process writes the actions, and the rewards and
+    flags of lost steps. `obs` is the policy's next input, `final_obs` the final observation of an episode
+    that has ended. `is_busy` marks the environments whose call had begun but not returned when a process died
+    or hung.
     """
 
     def __init__(self, fd: int, n_envs: int, observations: ObservationCodec, actions: ActionCodec) -> None:
@@ -63,7 +64,7 @@ ArraySpec = tuple[tuple[int, ...], np.dtype[Any]]
 
 
 def _array_specs(n: int, observations: ObservationCodec, actions: ActionCodec) -> Iterator[ArraySpec]:
-    """Shape and type of each array, in the order of the memory."""
+    """Yield shape and dtype of each array, in the order of the memory."""
     yield (n, *actions.shape), actions.dtype
     yield from [((n, observations.dim), observations.dtype)] * 2
     yield (n,), np.dtype(np.float64)

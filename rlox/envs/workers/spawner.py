@@ -1,4 +1,4 @@
-"""The run's handle of the processes of a pool."""
+"""Handle, in the run's process, of a pool's worker processes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from rlox.errors import EnvError
 
 __all__ = ["WorkerSpawner"]
 
-# Of each worker, which has a CPU; libraries that start threads would keep the template from forking.
+# One thread per worker, which has a CPU; libraries that start threads would prevent the template from
+# forking.
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 TEMPLATE_CODE = (
     "import sys; sys.path[:] = {path!r}; from rlox.envs.workers.template import main; main({line}, {memory})"
 )
-MAX_NOTES_BYTES = 1 << 16  # bytes that are read of where a worker crashed
-CLOSE_SECONDS = 2.0  # seconds that workers get to close their environments
+MAX_NOTES_BYTES = 1 << 16  # bytes read of a crashed worker's traceback
+CLOSE_SECONDS = 2.0  # seconds for workers to close their environments
 
 
 class WorkerSpawner:
-    """Starts and ends workers through a template process, which is started again if it dies."""
+    """Starts and ends workers through a template process, which is restarted if it dies."""
 
     def __init__(self, setup: WorkerSetup, start_timeout: float) -> None:
         self.memory_fd = new_memory()
@@ -37,11 +38,11 @@ class WorkerSpawner:
         self._pickled_setup = dumps(setup)
         self._pid = os.getpid()
         self._wires: dict[int, Wire] = {}
-        self._notes: dict[int, int] = {}  # of each worker, a file for where it crashed or hangs
+        self._notes: dict[int, int] = {}  # per worker, a file for the traceback of a crash or hang
         self._open_template()
 
     def start(self, worker: int, key: int) -> Wire:
-        """A new worker, whose first word is its `StartReply`; `key` is for its global generators."""
+        """Start a worker, whose first message is its `StartReply`; `key` seeds its global generators."""
         notes_fd = self._notes[worker] = new_memory()
         wire, child_fds = Wire.pair()
         self._wires[worker] = wire
@@ -58,7 +59,7 @@ class WorkerSpawner:
         return wire
 
     def end(self, workers: Mapping[int, bool]) -> dict[int, tuple[str, str]]:
-        """End workers whose line is closed, or that do not answer (true): how each ended, and where."""
+        """End workers that closed their wire or timed out (true); returns exit text and traceback of each."""
         for worker in workers:
             self._wires.pop(worker).close()
         deadline = time.monotonic() + self._start_timeout
@@ -67,13 +68,13 @@ class WorkerSpawner:
             codes = self._template.receive(deadline)
             exit_texts = {worker: "" if code is None else _exit_text(code) for worker, code in codes.items()}
         except (PeerClosed, ReplyTimeout):
-            self._close_template()  # and with it all workers, which are then found dead
+            self._close_template()  # this kills all workers, which later calls then find dead
             exit_texts = dict.fromkeys(workers, "the process that started it died")
         return {worker: (exit_texts[worker], self._read_notes(worker)) for worker in workers}
 
     def close(self) -> None:
-        """End all processes; environments are closed where workers still listen."""
-        if os.getpid() != self._pid:  # a fork, which is not their parent
+        """End all processes; workers that still respond close their environments."""
+        if os.getpid() != self._pid:  # in a fork, which is not their parent
             return
         for wire in self._wires.values():
             with suppress(PeerClosed):
@@ -82,7 +83,7 @@ class WorkerSpawner:
         flush_all(self._wires.values(), deadline)
         for wire in self._wires.values():
             with suppress(PeerClosed, ReplyTimeout):
-                while True:  # an answer that nobody waited for may come first
+                while True:  # an unread reply may come first
                     wire.receive(deadline)
         for wire in self._wires.values():
             wire.close()
@@ -96,7 +97,7 @@ class WorkerSpawner:
             self.memory_fd = -1
 
     def _read_notes(self, worker: int) -> str:
-        """Where a worker that is no more crashed or hung, as far as it could write it down."""
+        """Return the traceback of an ended worker, if it could write one."""
         notes_fd = self._notes.pop(worker)
         text = os.pread(notes_fd, MAX_NOTES_BYTES, 0).decode(errors="replace")
         os.close(notes_fd)
@@ -108,9 +109,9 @@ class WorkerSpawner:
             socket.send_fds(socket_, [b"f"], fds)
 
     def _open_template(self) -> None:
-        """Start the template, in a process group of its own: Ctrl-C is for the run.
+        """Start the template in its own process group, since Ctrl-C is for the run.
 
-        The session stays that of the run, as Linux shares out CPUs by sessions.
+        It stays in the run's session, because Linux distributes CPU time by session.
         """
         self._close_template()
         parent_socket, child_socket = socket.socketpair()
@@ -156,7 +157,7 @@ class WorkerSpawner:
 
 
 def _exit_text(code: int) -> str:
-    """How a process ended, in words."""
+    """Say how a process ended, for messages."""
     if code >= 0:
         return f"it exited with code {code}"
     try:

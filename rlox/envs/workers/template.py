@@ -1,10 +1,11 @@
-"""The process that workers are forked from: it has imported what they need, and ends them.
+"""The template process: it imports what workers need, forks them, and ends them.
 
-A fork of it takes milliseconds, where a fresh interpreter takes half a second for every worker that is
-replaced. Unlike the run's process it has one thread, so that its forks have whole locks; where what it
-imported started others, a worker is a fresh interpreter after all. It outlives no run: when the other
-end of its line is closed, by whatever death, it kills its workers with everything that they started; on
-Linux also what has left their process groups, which is handed to it when its parent ends.
+A fork takes milliseconds, while a new interpreter takes half a second for every worker that is replaced.
+Unlike the run's process, the template has one thread, so that its forks inherit no held locks; if its imports
+started threads, each worker is a new interpreter instead. The template does not outlive the run: when the
+other end of its wire closes, for whatever reason, it kills its workers and all processes that they started.
+On Linux these include processes that left the workers' process groups, because it adopts them when their
+parent ends.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from rlox.envs.workers.worker import TRACEBACK_SIGNAL, worker_main
 
 __all__ = ["main", "request_tracebacks", "worker"]
 
-EXIT_SECONDS = 2.0  # for a process whose line is closed to end by itself
+EXIT_SECONDS = 2.0  # for a process with a closed wire to exit by itself
 TRACEBACK_SECONDS = 1.0  # at most, for a hung worker to write its traceback
-WORKER_VARIABLE = "RLOX_WORKER"  # the variable that tells whose a process is, whatever became of its parents
+WORKER_VARIABLE = "RLOX_WORKER"  # marks a worker's descendants, even after their parents have ended
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def main(socket_fd: int, memory_fd: int) -> None:
-    """Serve the pool on the other end of `socket_fd`; `memory_fd` is the file that workers share with it."""
+    """Serve the pool at the other end of `socket_fd`; `memory_fd` is the memory shared with workers."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-        # the run decides when to end; no SIG_IGN, which what environments start would inherit
+        # The run decides when to end. Not SIG_IGN, which the environments' child processes would inherit.
         signal.signal(number, _ignore_signal)
     wire = Wire.of(socket_fd, socket_fd)
     with suppress(PeerClosed):
@@ -49,7 +50,7 @@ def main(socket_fd: int, memory_fd: int) -> None:
 
 
 def worker(read_fd: int, write_fd: int, notes_fd: int, memory_fd: int, index: int, key: int) -> None:
-    """A worker in an interpreter of its own; its job comes first."""
+    """Run a worker in an interpreter of its own; its setup is the first message."""
     wire = Wire.of(read_fd, write_fd)
     setup = _receive_setup(wire)
     if setup is not None:
@@ -57,11 +58,11 @@ def worker(read_fd: int, write_fd: int, notes_fd: int, memory_fd: int, index: in
 
 
 def _ignore_signal(number: int, frame: Any) -> None:
-    """Hear a signal and go on."""
+    """Ignore a signal."""
 
 
 def _receive_setup(wire: Wire) -> WorkerSetup | None:
-    """What to work at; a failure to import what it needs is told instead."""
+    """Receive the setup of the workers; report a failure to import what it needs."""
     try:
         setup: WorkerSetup = wire.receive()
         register_specs(setup.specs.fn)
@@ -78,21 +79,21 @@ class _Template:
     def __init__(self, wire: Wire, memory_fd: int, setup: WorkerSetup) -> None:
         self.wire, self.memory_fd, self.setup = wire, memory_fd, setup
         self.pids: dict[int, int] = {}  # of the workers
-        self.exit_codes: dict[int, int] = {}  # how those ended that are no more
+        self.exit_codes: dict[int, int] = {}  # exit codes of workers that have ended
         self.can_fork = _thread_count() == 1
         self.libc = ctypes.CDLL(None) if sys.platform == "linux" else None
         if self.libc is not None:
-            self.libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # in vain on a kernel without it
+            self.libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # no effect on kernels without it
         self.wakeup_read, self.wakeup_write = socket.socketpair()
         for end in (self.wakeup_read, self.wakeup_write):
             end.setblocking(False)
         signal.signal(signal.SIGCHLD, _ignore_signal)
         signal.set_wakeup_fd(self.wakeup_write.fileno())
         gc.collect()
-        gc.freeze()  # a collection in a fork would copy every page of it
+        gc.freeze()  # otherwise a garbage collection in a fork would copy all of its pages
 
     def serve(self) -> None:
-        """Start and end workers, until nobody asks any more."""
+        """Start and end workers until the run closes the wire."""
         ready = select.poll()
         for end in (self.wire.read_fd, self.wakeup_read.fileno()):
             ready.register(end, select.POLLIN)
@@ -108,7 +109,7 @@ class _Template:
             _kill_strays()
 
     def handle(self, word: str, *arguments: Any) -> None:
-        """Start a worker, or end some and say how they ended."""
+        """Start a worker, or end some and report how they ended."""
         if word == "start":
             index, key = arguments
             with socket.socket(fileno=os.dup(self.wire.read_fd)) as socket_:
@@ -118,7 +119,7 @@ class _Template:
         self.wire.send(self.end(*arguments))
 
     def start(self, index: int, key: int, fds: list[int]) -> None:
-        """Fork a worker; `fds` are what it reads from, writes to, and where it notes a crash."""
+        """Fork a worker; `fds` are for its reading, its writing and its tracebacks."""
         parent_pid, pid = os.getpid(), os.fork()
         if not pid:
             try:
@@ -130,7 +131,7 @@ class _Template:
         self.pids[index] = pid
 
     def run_worker(self, index: int, key: int, fds: list[int], parent_pid: int) -> NoReturn:
-        """In the fork: be a worker, in a process group that is killed with it."""
+        """Run a worker in the fork, in its own process group, which is killed with it."""
         os.setpgid(0, 0)
         if self.libc is not None:
             self.libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -150,14 +151,14 @@ class _Template:
         os._exit(0)
 
     def reap(self) -> None:
-        """Take note of workers that have ended, and end what they started."""
+        """Record workers that have ended, and kill the processes that they started."""
         with suppress(BlockingIOError):
             self.wakeup_read.recv(4096)
         worker_of_pid = {pid: index for index, pid in self.pids.items()}
         with suppress(ChildProcessError):
             while (child := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = child
-                if pid not in worker_of_pid:  # what a worker started, and its parent has not lived to see end
+                if pid not in worker_of_pid:  # an orphaned process that a worker started
                     continue
                 index = worker_of_pid[pid]
                 del self.pids[index]
@@ -166,7 +167,7 @@ class _Template:
                 _kill_strays(pid)
 
     def end(self, timed_out: Mapping[int, bool]) -> dict[int, int | None]:
-        """End workers, late ones (true) at once; how each ended by itself, `None` if it was killed."""
+        """End workers, late ones (true) at once; returns the exit code of each, `None` if it was killed."""
         request_tracebacks([self.pids[i] for i in timed_out if timed_out[i] and i in self.pids])
         deadline = time.monotonic() + EXIT_SECONDS
         while True:
@@ -179,7 +180,7 @@ class _Template:
         return {index: self.exit_codes.pop(index, None) for index in timed_out}
 
     def kill(self, indices: Sequence[int]) -> None:
-        """Kill workers that live, and what they have started."""
+        """Kill living workers and the processes that they started."""
         pids = [self.pids.pop(index) for index in indices]
         for pid in pids:
             _kill_group(pid)
@@ -189,7 +190,7 @@ class _Template:
 
 
 def request_tracebacks(pids: Sequence[int]) -> None:
-    """Ask hung processes for their tracebacks, all at the same time, and wait until they are written."""
+    """Request tracebacks from all hung processes at once, and wait until they are written."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, TRACEBACK_SIGNAL)
@@ -199,9 +200,9 @@ def request_tracebacks(pids: Sequence[int]) -> None:
 
 
 def _is_writing_traceback(pid: int) -> bool:
-    """Whether a process has yet to take the signal `TRACEBACK_SIGNAL` or to end its handler.
+    """Tell whether `TRACEBACK_SIGNAL` is still pending for a process, or its handler still runs.
 
-    One that is stopped takes none. True where nobody knows (macOS).
+    A stopped process does not handle signals. Without /proc (macOS) the answer is True.
     """
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -215,9 +216,9 @@ def _is_writing_traceback(pid: int) -> bool:
 
 
 def _kill_strays(owner: int | None = None) -> None:
-    """Kill what a worker that is no more has started elsewhere, which is this process's child now.
+    """Kill processes that an ended worker left outside its process group, now this process's children.
 
-    Without an `owner` all of it. Where children are not told, there are none of others either.
+    Without an `owner`, kill all of them. Systems that do not list children do not hand over orphans either.
     """
     marker = None if owner is None else f"{WORKER_VARIABLE}={owner}".encode()
     while True:
@@ -225,13 +226,13 @@ def _kill_strays(owner: int | None = None) -> None:
         killed = [pid for pid in strays if _kill(pid)]
         if not killed:
             return
-        for pid in killed:  # whose own children are handed over in turn
+        for pid in killed:  # their children are handed over in turn
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
 
 
 def _kill(pid: int) -> bool:
-    """Kill a process; whether that was allowed, so that it will end."""
+    """Kill a process; returns whether that was permitted, so that it will end."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
         return True
@@ -239,7 +240,7 @@ def _kill(pid: int) -> bool:
 
 
 def _child_pids() -> list[int]:
-    """The processes whose parent this one is."""
+    """Return the ids of this process's children."""
     try:
         texts = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
     except OSError:
@@ -248,7 +249,7 @@ def _child_pids() -> list[int]:
 
 
 def _environ_of(pid: int) -> list[bytes]:
-    """The environment variables that a process was started with."""
+    """Return the environment variables with which a process was started."""
     try:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -259,11 +260,11 @@ def _kill_group(pid: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     with suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)  # one that has no group of its own yet
+        os.kill(pid, signal.SIGKILL)  # it may not have its own group yet
 
 
 def _exec_interpreter(*numbers: int) -> NoReturn:
-    """Go on as a fresh interpreter."""
+    """Replace this process with a new interpreter that runs a worker."""
     for fd in numbers[:4]:
         os.set_inheritable(fd, True)
     argument_text = ",".join(map(str, numbers))
@@ -272,7 +273,7 @@ def _exec_interpreter(*numbers: int) -> NoReturn:
 
 
 def _thread_count() -> int:
-    """Threads of this process, those of libraries too; 0 where nobody knows."""
+    """Count the threads of this process, including those of libraries; 0 if unknown."""
     try:
         return sum(1 for _ in Path("/proc/self/task").iterdir())
     except OSError:

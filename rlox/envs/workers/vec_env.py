@@ -1,4 +1,4 @@
-"""`SupervisedVecEnv`: environments in subprocesses, of which one that dies, hangs or lies is replaced."""
+"""`SupervisedVecEnv`: environments in subprocesses; replaces those that die, hang or return bad values."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ log = logging.getLogger("rlox.envs")
 
 
 class SupervisedVecEnv:
-    """Gymnasium environments in worker processes, several in each.
+    """Gymnasium environments in worker processes, several per process.
 
-    An environment that raises or gives what is no observation, and all those of a worker that dies or
-    does not answer within `step_timeout` seconds, begin anew: they are made again, in another process
-    where theirs is dead. The step they were in has come to nothing, and their episodes with it
-    (`EpisodeEnds.lost_envs`). What fails in its constructor or its first reset is an error, and so is an
-    environment that fails more than `max_restarts` times without finishing an episode in between.
+    If an environment raises or returns an invalid observation, or its worker dies or does not answer within
+    `step_timeout` seconds, the environment is made again, in another process if its own is dead. A dead or
+    late worker affects all of its environments. Their step and their current episodes are lost
+    (`EpisodeEnds.lost_envs`). A failure in a constructor or the first reset is an error, and so are more than
+    `max_restarts` failures of an environment without a finished episode in between.
 
-    Environments are seeded by the rule `seeding` (`rlox.envs.seeding`), one that begins anew too, so that
-    nothing repeats itself. No seed depends on how many a worker has. Where the environments can be
-    saved (`rlox.envs.snapshot`) a resumed run goes on in mid-episode.
+    Environments are seeded by the rule `seeding` (`rlox.envs.seeding`); a restarted one gets a new seed, so
+    that no episode repeats. Seeds do not depend on the number of environments per worker. If the environments
+    can be saved (`rlox.envs.snapshot`), a resumed run continues in mid-episode.
     """
 
     infos: Sequence[Mapping[str, Any]] = ()
@@ -58,7 +58,8 @@ class SupervisedVecEnv:
         self.starts = 0
         self.restarts = np.zeros(self.n_envs, np.int64)  # of each environment, in the whole run
         self.consecutive_failures = np.zeros(self.n_envs, np.int64)  # since it last finished an episode
-        # begun anew while the run was saved, and by how many failures: the next step tells of them
+        # environments that restarted while the run was saved, and the failures behind it: reported by the
+        # next step
         self._unreported_envs: set[int] = set()
         self._unreported_restarts = 0
         per_worker = min(worker_envs or envs_per_worker(self.n_envs), self.n_envs)
@@ -97,7 +98,7 @@ class SupervisedVecEnv:
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
     ) -> EpisodeEnds | None:
-        """Step every environment at once, and begin those anew whose step came to nothing."""
+        """Step every environment at once, and restart those whose step was lost."""
         rows = self.rows
         if np.shape(actions) != rows.actions.shape:
             raise ShapeError(f"actions have shape {np.shape(actions)}, expected {rows.actions.shape}")
@@ -109,9 +110,9 @@ class SupervisedVecEnv:
         return ends
 
     def state(self) -> dict[str, Any]:
-        """How often all and each were started, and their own state where it can be saved.
+        """Return the counts of starts and restarts, and the environments' states if they can be saved.
 
-        What turns out to be dead begins anew, and is told of as lost by the next step.
+        Environments that turn out to be dead restart, and the next step reports them as lost.
         """
         is_exact = self.resume_grade == "exact" and self.starts > 0
         envs = stack_states(self._env_states()) if is_exact else []
@@ -127,7 +128,7 @@ class SupervisedVecEnv:
         return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on in mid-episode, or from the start of new ones than the run began with."""
+        """Continue in mid-episode, or from the start of new episodes, different from the run's first ones."""
         self.starts = int(state["starts"])
         self.seeding.restore(state)
         self.restarts[:], self.consecutive_failures[:] = state["restarts"], state["in_a_row"]
@@ -137,11 +138,11 @@ class SupervisedVecEnv:
             self._workers.restore(unstack_states(state["envs"], self.n_envs))
 
     def close(self) -> None:
-        """Close the environments and end their processes, whatever they are doing."""
+        """Close the environments and end their processes, even if they hang."""
         self._workers.close()
 
     def _env_states(self) -> list[Any]:
-        """The states of all environments, other ones in the place of those that are dead."""
+        """Return the states of all environments; dead ones are replaced first."""
         states, failures = self._workers.save()
         while failures:
             restarted_envs, restarts = self._recreate(failures)
@@ -151,7 +152,7 @@ class SupervisedVecEnv:
         return states
 
     def _process_replies(self, replies: Mapping[int, StepReply | Failure]) -> EpisodeEnds | None:
-        """What a step has besides numbers, once every environment has an observation to go on from."""
+        """Process the replies of a step, until every environment has an observation to continue from."""
         rows, failures = self.rows, [each for each in replies.values() if isinstance(each, Failure)]
         final_infos: dict[int, Mapping[str, Any]] = {}
         for worker, reply in replies.items():
@@ -159,18 +160,18 @@ class SupervisedVecEnv:
                 final_infos.update(reply.final_infos)
                 failures += reply.failures
                 self._store_infos(worker, reply)
-        for i in self._unreported_envs & final_infos.keys():  # an episode that nobody has seen the start of
+        for i in self._unreported_envs & final_infos.keys():  # the start of this episode was never reported
             del final_infos[i]
         self.consecutive_failures[list(final_infos)] = 0
         restarted_envs, restarts = self._recreate(failures)
         if self._unreported_envs:
             restarted_envs, restarts = self._include_unreported(restarted_envs, restarts)
-        # a game that was to go on behind a lost life, and nobody knows how, has come to nothing as a whole
+        # the rest of a game that continued after a lost life is lost, so the whole game counts as lost
         for i in [i for i in restarted_envs & final_infos.keys() if final_infos[i].get(LIFE_LOST)]:
             del final_infos[i]
         index = np.array(sorted(final_infos), np.int64)
         final_obs, infos = rows.final_obs[index], [final_infos[i] for i in sorted(final_infos)]
-        # where the step ended an episode, only the next one has come to nothing
+        # if the step ended an episode, only the next one is lost
         lost_envs = np.array(sorted(restarted_envs - final_infos.keys()), np.int64)
         rows.rewards[lost_envs], rows.terminated[lost_envs], rows.truncated[lost_envs] = 0.0, False, True
         return (
@@ -180,7 +181,7 @@ class SupervisedVecEnv:
         )
 
     def _include_unreported(self, restarted_envs: set[int], restarts: int) -> tuple[set[int], int]:
-        """With what began anew while the run was saved, which is put back to its first observation."""
+        """Add the environments that restarted while the run was saved, after another reset."""
         earlier_envs, restarts = self._unreported_envs - restarted_envs, restarts + self._unreported_restarts
         self._unreported_envs, self._unreported_restarts = set(), 0
         failures = self._process_resets(self._workers.reset({i: self._restart_seed(i) for i in earlier_envs}))
@@ -188,7 +189,7 @@ class SupervisedVecEnv:
         return restarted_envs | earlier_envs | also_restarted, restarts + times
 
     def _recreate(self, failures: Sequence[Failure]) -> tuple[set[int], int]:
-        """Other environments in the place of those that failed; which, and after how many failures."""
+        """Replace failed environments; returns which restarted, and the count of failures."""
         restarted_envs: set[int] = set()
         count = 0
         while failures:
@@ -201,11 +202,11 @@ class SupervisedVecEnv:
         return restarted_envs, count
 
     def _restart_seed(self, i: int) -> int:
-        """What an environment that began anew is seeded with."""
+        """Return the seed of an environment that restarts."""
         return self.seeding.restart_seed(i, self.starts, int(self.restarts[i]))
 
     def _count_failures(self, failures: Iterable[Failure]) -> None:
-        """Take note of failures; `EnvError` for the one that is too many."""
+        """Count failures; `EnvError` if there are too many."""
         for failure in failures:
             envs = list(failure.envs)
             self.restarts[envs] += 1
@@ -220,7 +221,7 @@ class SupervisedVecEnv:
             log.warning("%s; begins anew", failure.detail)
 
     def _process_resets(self, replies: Mapping[int, StepReply | Failure]) -> list[Failure]:
-        """What went wrong where episodes were to begin; the infos of the others are kept."""
+        """Return the failures of resets, and store the infos of the others."""
         failures = []
         for worker, reply in replies.items():
             if isinstance(reply, Failure):
@@ -231,7 +232,7 @@ class SupervisedVecEnv:
         return failures
 
     def _raise_first(self, failures: Iterable[Failure]) -> None:
-        """Raise the first failure, and end what is left."""
+        """Raise the first failure, and end the other workers."""
         try:
             raise_first(failures)
         except Exception:
@@ -239,7 +240,7 @@ class SupervisedVecEnv:
             raise
 
     def _store_infos(self, worker: int, reply: StepReply) -> None:
-        """The infos of a worker's environments, if it sent them."""
+        """Store the infos of a worker's environments, if it sent them."""
         if reply.infos and isinstance(self.infos, list):
             envs = self._workers.setup.envs_of(worker)
             self.infos[envs.start : envs.stop] = reply.infos

@@ -1,7 +1,7 @@
-"""A line between two processes of a run: one byte for what happens at every step, objects for the rest.
+"""Connection between two processes of a run: one byte for each step, pickled objects for other messages.
 
-Objects are pickled, as `multiprocessing` does it: both ends are processes that this run started, and
-nothing of it is ever read from a file.
+Objects are pickled as in `multiprocessing`: this run started the processes at both ends, and nothing is read
+from a file.
 """
 
 from __future__ import annotations
@@ -28,89 +28,87 @@ class PeerClosed(Exception):
 
 
 class ReplyTimeout(Exception):
-    """Nothing came, or was taken, until the deadline."""
+    """The peer did not send or read anything before the deadline."""
 
 
 class Wire:
-    """One end: a file to read from and one to write to, two pipes or one socket.
+    """One end: a file descriptor to read from and one to write to, two pipes or one socket.
 
-    Pipes take half of a socket's time for a byte, a socket can carry files.
+    A byte takes half as long over pipes as over a socket, but only a socket can transfer file descriptors.
     """
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self.read_fd, self.write_fd = read_fd, write_fd
         self._is_blocking = os.get_blocking(read_fd)
-        self._unsent = b""  # what the other end has had no room for yet
+        self._unsent = b""  # data that the peer has not read yet
         self._poll = select.poll()
         self._poll.register(read_fd, select.POLLIN)
         _open_wires.add(self)
 
     @classmethod
     def pair(cls) -> tuple[Wire, tuple[int, int]]:
-        """One end over pipes, and the files of the other."""
+        """Create one end over pipes, and return it with the file descriptors of the other."""
         read_fd, peer_write_fd = os.pipe()
         peer_read_fd, write_fd = os.pipe()
-        os.set_blocking(read_fd, False)  # what has come is taken without asking whether it has
-        os.set_blocking(write_fd, False)  # whoever is stopped takes nothing, and must not stop the run
+        os.set_blocking(read_fd, False)  # so that reading needs no poll first
+        os.set_blocking(write_fd, False)  # a stopped peer reads nothing, and must not block the run
         return cls(read_fd, write_fd), (peer_read_fd, peer_write_fd)
 
     @classmethod
     def of(cls, read_fd: int, write_fd: int) -> Wire:
-        """The end that this process was given."""
+        """Wrap the descriptors of an end that this process was given."""
         for fd in {read_fd, write_fd}:
             os.set_inheritable(fd, False)
         return cls(read_fd, write_fd)
 
     def signal_step(self) -> None:
-        """Send the one byte; `PeerClosed` where nobody is left to take it."""
+        """Send the byte of a step; `PeerClosed` if the peer has closed."""
         self._write(_STEP_BYTE)
 
     def send(self, message: Any, deadline: float | None = None) -> None:
-        """Send an object; `ReplyTimeout` where it is not taken until the deadline, with which the line is
-        useless.
-        """
+        """Send an object; `ReplyTimeout` if it is not read by the deadline, which makes the wire unusable."""
         self.send_pickled(dumps(message), deadline)
 
     def send_pickled(self, payload: bytes, deadline: float | None = None) -> None:
-        """Send an object that is pickled already (`dumps`)."""
+        """Send an object that is already pickled (`dumps`)."""
         self._write(_OBJECT + _LENGTH.pack(len(payload)) + payload)
         if self._unsent and flush_all([self], deadline):
             raise ReplyTimeout
 
     def send_nowait(self, message: Any) -> None:
-        """Send as much of an object as is taken at once; `flush_all` waits for the rest."""
+        """Send as much of an object as possible without waiting; `flush_all` sends the rest."""
         payload = dumps(message)
         self._write(_OBJECT + _LENGTH.pack(len(payload)) + payload)
 
     @property
     def has_unsent(self) -> bool:
-        """Whether something posted has not been taken yet."""
+        """Whether part of an earlier message is not sent yet."""
         return bool(self._unsent)
 
     def flush(self) -> bool:
-        """Go on with what was posted; whether all of it is taken."""
+        """Continue sending unsent data; returns whether all is sent."""
         self._write(b"")
         return not self._unsent
 
     def receive(self, deadline: float | None = None) -> Any:
-        """The next object, `None` for the one byte; `deadline` in the time of `time.monotonic`."""
+        """Return the next object, `None` for the byte of a step; `deadline` refers to `time.monotonic`."""
         if self._read_exactly(1, deadline) == _STEP_BYTE:
             return None
         (length,) = _LENGTH.unpack(self._read_exactly(_LENGTH.size, deadline))
         return ForkingPickler.loads(self._read_exactly(length, deadline))
 
     def wait(self, deadline: float | None = None) -> None:
-        """Wait until something has come or the other end has closed; `ReplyTimeout` at the deadline."""
+        """Wait until data has arrived or the other end has closed; `ReplyTimeout` at the deadline."""
         while True:
             milliseconds = _LONGEST_WAIT if deadline is None else 1000 * (deadline - time.monotonic())
-            # what has come by now counts, even if it is looked for after the deadline
+            # data that has arrived counts, even if this poll comes after the deadline
             if self._poll.poll(min(max(math.ceil(milliseconds), 0), _LONGEST_WAIT)):
                 return
             if milliseconds <= 0:
                 raise ReplyTimeout
 
     def close_write_end(self) -> None:
-        """Have the other end find the line closed."""
+        """Close the write end, so that the peer sees a closed connection."""
         if self.write_fd >= 0 and self.write_fd != self.read_fd:
             os.close(self.write_fd)
             self.write_fd = -1
@@ -123,7 +121,7 @@ class Wire:
         self.read_fd = self.write_fd = -1
 
     def _write(self, data: bytes) -> None:
-        """Send behind what is unsent; keep what is not taken."""
+        """Send after the unsent data; keep the bytes that do not fit."""
         data = self._unsent + data if self._unsent else data
         try:
             while data:
@@ -137,7 +135,7 @@ class Wire:
             self._unsent = data
 
     def _read_exactly(self, length: int, deadline: float | None) -> bytes:
-        """So many bytes."""
+        """Read exactly `length` bytes."""
         if self._is_blocking and deadline is not None:
             self.wait(deadline)
         data = b""
@@ -157,9 +155,9 @@ class Wire:
 
 
 def flush_all(wires: Iterable[Wire], deadline: float | None) -> list[Wire]:
-    """Wait until what was posted is taken at all the other ends; where it was not by the deadline.
+    """Wait until all wires have sent their data; return those that have not by the deadline.
 
-    Whoever takes nothing keeps nobody else waiting. One that is gone is for its reader to find.
+    A peer that does not read does not block others; a closed peer is reported by the next `receive()`.
     """
     unsent_wires = {wire.write_fd: wire for wire in wires if wire.has_unsent and wire.write_fd >= 0}
     ready = select.poll()
@@ -182,7 +180,7 @@ def flush_all(wires: Iterable[Wire], deadline: float | None) -> list[Wire]:
 
 
 def dumps(message: Any) -> bytes:
-    """As `Wire.send_pickled` takes it."""
+    """Pickle an object for `Wire.send_pickled`."""
     return bytes(ForkingPickler.dumps(message))
 
 
@@ -190,7 +188,7 @@ _open_wires: weakref.WeakSet[Wire] = weakref.WeakSet()
 
 
 def _close_in_fork() -> None:
-    """A fork of the run's process would keep the ends open after its death."""
+    """Close all ends in a fork, which would otherwise keep them open after the death of the run's process."""
     for wire in list(_open_wires):
         wire.close()
 

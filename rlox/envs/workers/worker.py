@@ -1,4 +1,4 @@
-"""A worker: steps its environments one after the other and writes what they say into shared memory."""
+"""A worker: steps its environments one after the other and writes the results into shared memory."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from rlox.errors import EnvError, RloxError
 
 __all__ = ["TRACEBACK_SIGNAL", "worker_main"]
 
-TRACEBACK_SIGNAL = signal.SIGUSR1  # has a worker write down where it is, also from the middle of C code
+TRACEBACK_SIGNAL = signal.SIGUSR1  # makes a worker dump its traceback, even from within C code
 
 Saved = Mapping[str, Any]
 
 
 def worker_main(wire: Wire, memory_fd: int, notes_fd: int, setup: WorkerSetup, worker: int, key: int) -> None:
-    """Work until the other end is closed. `notes_fd` is a file for where a crash or a hang was.
+    """Serve requests until the other end closes. `notes_fd` is a file for tracebacks of crashes and hangs.
 
-    `key` seeds the global generators, which are the same in all forks of a process. The environments
-    are seeded by their resets.
+    `key` seeds the global generators, which would otherwise be the same in all forks of a process. The
+    environments are seeded by their resets.
     """
     faulthandler.enable(notes_fd)
     faulthandler.register(TRACEBACK_SIGNAL, notes_fd, all_threads=True)
-    set_num_threads(1)  # each worker has a CPU
+    set_num_threads(1)  # one CPU per worker
     random.seed(key)
     np.random.seed(key % 2**32)  # noqa: NPY002 environments of old draw from it
     env_worker = _EnvWorker(wire, memory_fd, setup, worker)
@@ -53,20 +53,20 @@ def worker_main(wire: Wire, memory_fd: int, notes_fd: int, setup: WorkerSetup, w
 
 
 class _EnvWorker:
-    """The environments `setup.envs_of(worker)`, by their numbers among all."""
+    """The environments `setup.envs_of(worker)`, by their index among all."""
 
     def __init__(self, wire: Wire, memory_fd: int, setup: WorkerSetup, worker: int) -> None:
         self.wire, self.memory_fd, self.setup = wire, memory_fd, setup
         self.env_indices = setup.envs_of(worker)
         self.envs: dict[int, gym.Env[Any, Any]] = {}
         self.infos: dict[int, Mapping[str, Any]] = {}
-        self.failed_to_make: set[int] = set()  # whose constructor failed
+        self.failed_to_make: set[int] = set()  # environments whose constructor failed
         self.spaces: tuple[gym.Space[Any], gym.Space[Any]] | None = None
-        self.warnings: list[str] = []  # of the simulator, for the next answer that can tell of them
+        self.warnings: list[str] = []  # of the simulator, for the next reply that can carry them
         redirect_warnings(self.warnings.append)
 
     def work(self) -> None:
-        """Do what is asked, in its order; to make the environments is the first."""
+        """Handle requests in order; the first makes the environments."""
         handlers: dict[str, Any] = {
             "make": self.make,
             "begin": self.reset,
@@ -97,7 +97,7 @@ class _EnvWorker:
                 stream.flush()
 
     def make(self, env_indices: Iterable[int]) -> StartReply:
-        """Make these environments, also in the place of failed ones."""
+        """Make these environments, also as replacements of failed ones."""
         failures = []
         for i in env_indices:
             self.close_failed(i)
@@ -114,13 +114,13 @@ class _EnvWorker:
         return StartReply(self.spaces, is_exact, n_frames, failures, self.pop_warnings())
 
     def close_failed(self, i: int) -> None:
-        """Close an environment that failed before another one is made: both may need the same port."""
+        """Close a failed environment before its replacement is made, as both may need the same port."""
         with suppress(Exception):
             if i in self.envs:
                 self.envs.pop(i).close()
 
     def add_env(self, i: int, env: gym.Env[Any, Any]) -> None:
-        """Keep an environment; those of a run have the same spaces."""
+        """Store an environment, and check that all environments of a run have the same spaces."""
         self.envs[i] = env
         spaces = env.observation_space, env.action_space
         if self.spaces is None:
@@ -134,7 +134,7 @@ class _EnvWorker:
             )
 
     def reset(self, seeds: Mapping[int, int]) -> StepReply:
-        """Begin an episode of each of these environments that is made, with a seed."""
+        """Begin an episode with a seed in each of these environments that exists."""
         reply = StepReply()
         for i, seed in seeds.items():
             if i in self.failed_to_make:
@@ -149,7 +149,7 @@ class _EnvWorker:
         return reply
 
     def step(self) -> StepReply:
-        """A step of every environment, with the reset that follows where it ended an episode."""
+        """Step every environment, and reset those whose episode ended."""
         reply = StepReply()
         env_actions = self.actions.to_env(self.rows.actions[self.env_indices.start : self.env_indices.stop])
         for action, i in zip(self.actions.unbatch(env_actions), self.env_indices, strict=True):
@@ -159,7 +159,7 @@ class _EnvWorker:
                 if not is_done:
                     self.store_info(i, info)
                     continue
-                # a copy, as the reset may write over it
+                # a copy, as the reset may overwrite it
                 reply.final_infos.append((i, copy_info(info)))
                 call = "reset"
                 self.reset_env(i)
@@ -168,7 +168,7 @@ class _EnvWorker:
         return reply
 
     def step_some(self, actions: Mapping[int, Any]) -> StepReply:
-        """A step of some environments, with actions as they take them; nothing follows an end."""
+        """Step some environments, with actions in the environment's form, without resets at an end."""
         reply = StepReply()
         for i, action in actions.items():
             self.rows.is_busy[i] = True
@@ -181,7 +181,7 @@ class _EnvWorker:
         return reply
 
     def step_env(self, i: int, action: Any) -> tuple[bool, Any]:
-        """A step of one environment: whether it ended an episode, and its info."""
+        """Step one environment; returns whether its episode ended, and its info."""
         rows = self.rows
         result = unpack_step(self.envs[i].step(action))
         observation, rows.rewards[i], rows.terminated[i], rows.truncated[i], info = result
@@ -190,7 +190,7 @@ class _EnvWorker:
         return is_done, info
 
     def send_reply(self, reply: StepReply) -> None:
-        """What came of a step: one byte where that is all."""
+        """Send the result of a step: one byte if there is nothing to add to shared memory."""
         if not (reply.final_infos or reply.failures or self.warnings or self.setup.keep_infos):
             self.wire.signal_step()
             return
@@ -205,7 +205,7 @@ class _EnvWorker:
         self.wire.send_pickled(payload)
 
     def collect_infos(self) -> Sequence[Mapping[str, Any]]:
-        """Those of the last step or reset of each environment, if anybody wants them."""
+        """Return the info of the last step or reset of each environment, if they are kept."""
         return [self.infos.get(i, {}) for i in self.env_indices] if self.setup.keep_infos else ()
 
     def reset_env(self, i: int, seed: int | None = None) -> None:
@@ -215,33 +215,33 @@ class _EnvWorker:
         self.write_obs(i, observation, self.rows.obs[i])
 
     def store_info(self, i: int, info: Mapping[str, Any]) -> None:
-        """The info of the last step or reset, if anybody wants it; a copy, as environments may share one."""
+        """Store a copy of the last info if requested; a copy, because environments may share one object."""
         if self.setup.keep_infos:
             self.infos[i] = copy_info(info)
 
     def write_obs(self, i: int, observation: Any, row: NDArray[Any]) -> None:
-        """An observation as a row of the shared memory."""
+        """Write an observation as a row of the shared memory."""
         encode_checked(self.observations, observation, row, f"{self.setup.name} (copy {i})")
 
     def make_failure(self, i: int, call: str, error: BaseException) -> Failure:
-        """What environment `i` raised in a call."""
+        """Describe the error that environment `i` raised in a call."""
         trace = "".join(traceback.format_exception(error))
         if isinstance(error, RloxError):
             return Failure((i,), str(error), trace, type(error).__name__)
         return Failure((i,), env_error_message(f"{self.setup.name} (copy {i})", call, error), trace)
 
     def pop_warnings(self) -> list[str]:
-        """Those of the simulator that no answer told of."""
+        """Return and clear the simulator's warnings that no reply has carried yet."""
         texts = self.warnings.copy()
         self.warnings.clear()
         return texts
 
     def save(self, env_indices: Iterable[int]) -> list[Saved]:
-        """The states of these environments."""
+        """Return the states of these environments."""
         return [save_env(self.envs[i]) for i in env_indices]
 
     def restore(self, states: Mapping[int, Saved]) -> StepReply:
-        """Put environments where they were saved."""
+        """Restore environments from saved states."""
         for i, state in states.items():
             restore_env(self.envs[i], state)
         return StepReply()

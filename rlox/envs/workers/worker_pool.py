@@ -1,4 +1,4 @@
-"""The workers of a pool, asked all at once and answered for: also those that are dead or late."""
+"""The workers of a pool: requests go to all at once, and dead or late workers are reported as failures."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from rlox.errors import EnvError
 
 __all__ = ["EnvWorkerPool", "cpu_count", "envs_per_worker"]
 
-START_SECONDS = 60.0  # that imports and constructors may take, or `step_timeout` where that is more
+START_SECONDS = 60.0  # seconds for imports and constructors, unless `step_timeout` is longer
 
 Spaces = tuple[gym.Space[Any], gym.Space[Any]]
 
 
 class EnvWorkerPool:
-    """Worker processes by number. What of them died or was late is ended, and answered for by a `Failure`."""
+    """Worker processes by number. If one dies or is late, it is ended, and a `Failure` replaces its reply."""
 
     def __init__(self, setup: WorkerSetup, seed: int, step_timeout: float) -> None:
         self.setup, self._seed = setup, seed
@@ -35,20 +35,20 @@ class EnvWorkerPool:
         self._spawner = WorkerSpawner(setup, self._start_timeout)
         self._finalizer = weakref.finalize(self, self._spawner.close)
         self._spawn_count = 0
-        self._wires: dict[int, Wire] = {}  # of those that live
-        self._failures: dict[int, Failure] = {}  # how those ended in whose place is nobody yet
-        self._unread_replies: list[int] = []  # whose answers nobody has taken yet, one entry each
+        self._wires: dict[int, Wire] = {}  # of living workers
+        self._failures: dict[int, Failure] = {}  # of workers that ended and are not replaced yet
+        self._unread_replies: list[int] = []  # workers with unread replies, one entry per reply
         self._workers = range(-(-setup.n_envs // setup.worker_envs))
         self._step_request = dict.fromkeys(self._workers, (None,))
-        self.spaces: Spaces | None = None  # of observations and actions; None before any are made
+        self.spaces: Spaces | None = None  # of observations and actions; None before any environment exists
 
     @property
     def memory_fd(self) -> int:
-        """The file that the workers share."""
+        """File descriptor of the memory that the workers share."""
         return self._spawner.memory_fd
 
     def start(self) -> list[StartReply]:
-        """The first workers, with their environments."""
+        """Start all workers with their environments."""
         for worker in self._workers:
             self._spawn(worker)
         requests = {worker: ("make", self.setup.envs_of(worker)) for worker in self._workers}
@@ -63,12 +63,12 @@ class EnvWorkerPool:
         return reports
 
     def step(self) -> dict[int, StepReply | Failure]:
-        """A step of all environments; nothing of workers that have nothing to say besides numbers."""
+        """Step all environments; the result leaves out workers whose results are all in shared memory."""
         self._send(self._step_request, self._timeout)
         return self._receive("step", self._workers, self._timeout)
 
     def step_some(self, actions: Mapping[int, Any]) -> dict[int, StepReply | Failure]:
-        """A step of some environments, with actions as they take them; no episode begins by itself."""
+        """Step some environments, with actions in the environment's form; no episode begins automatically."""
         return self._request("step", self._group_by_worker("play", actions), self._timeout)
 
     def reset(self, seeds: Mapping[int, int]) -> dict[int, StepReply | Failure]:
@@ -76,9 +76,10 @@ class EnvWorkerPool:
         return self._request("reset", self._group_by_worker("begin", seeds), self._timeout)
 
     def recreate(self, seeds: Mapping[int, int]) -> tuple[list[Failure], dict[int, StepReply | Failure]]:
-        """Make environments in the place of failed ones, in other processes where theirs are dead, and begin.
+        """Replace failed environments, in new processes if theirs are dead, and begin episodes.
 
-        Returns what could not be made, and what came of the others' resets. Both are asked for at once.
+        Returns the failures to make them, and the replies to the resets of the others. Both requests are sent
+        at once.
         """
         requests: dict[int, Any] = {}
         for i, seed in seeds.items():
@@ -99,7 +100,7 @@ class EnvWorkerPool:
         return failures, self._receive("reset", ready_workers, self._timeout)
 
     def save(self) -> tuple[list[Any], list[Failure]]:
-        """The states of all environments, in order; failures where some workers died or were late."""
+        """Return the states of all environments, in order, and the failures of dead or late workers."""
         requests = {worker: ("save", self.setup.envs_of(worker)) for worker in self._workers}
         replies = self._request("save_state", requests, self._start_timeout)
         failures = [replies.pop(worker) for worker in list(replies) if worker not in self._wires]
@@ -107,7 +108,7 @@ class EnvWorkerPool:
         return states, failures
 
     def restore(self, states: Sequence[Any]) -> None:
-        """Put all environments where they were saved."""
+        """Restore all environments."""
         requests = {}
         for worker in self._workers:
             requests[worker] = "restore", {i: states[i] for i in self.setup.envs_of(worker)}
@@ -124,21 +125,21 @@ class EnvWorkerPool:
         self._wires[worker] = self._spawner.start(worker, key)
 
     def _group_by_worker(self, word: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
-        """What each worker is asked, of what is given for its environments."""
+        """Group arguments by worker into one request each."""
         requests: dict[int, Any] = {}
         for i, each in arguments.items():
             requests.setdefault(self._worker_of(i), (word, {}))[1][i] = each
         return requests
 
     def _request(self, call: str, requests: Mapping[int, Any], seconds: float) -> dict[int, Any]:
-        """Ask workers, each once, and wait for all."""
+        """Send one request to each of these workers, and wait for all replies."""
         deadline = self._send({worker: (request,) for worker, request in requests.items()}, seconds)
         return self._receive(call, requests, seconds, deadline)
 
     def _send(self, requests: Mapping[int, Sequence[Any]], seconds: float) -> float:
-        """Ask workers one thing after the other, `None` is a step; until when they may answer.
+        """Send requests to workers in order, `None` for a step; returns the deadline of the replies.
 
-        Of one that is gone, or that takes nothing, the answer will say so.
+        A worker that is gone, or that does not read, is reported by `_receive`.
         """
         if not self._finalizer.alive:
             raise EnvError(f"{self.setup.name} is closed")
@@ -159,17 +160,16 @@ class EnvWorkerPool:
     def _receive(
         self, call: str, workers: Iterable[int], seconds: float, deadline: float | None = None
     ) -> dict[int, Any]:
-        """The next answer of each: an object, or a `Failure` in the place of the dead and late.
+        """Receive the next reply of each worker: an object, or a `Failure` for a dead or late worker.
 
-        Nothing of those that have nothing to say but that it is done. Without a `deadline` they have as
-        many seconds from now on.
+        Workers that only confirm a step are left out. Without a `deadline`, they have `seconds` from now.
         """
         deadline = time.monotonic() + seconds if deadline is None else deadline
         replies: dict[int, Any] = {}
         timed_out: dict[int, bool] = {}
         for worker in workers:
             wire = self._wires.get(worker)
-            if wire is None:  # ended by a call that nobody took the consequences of
+            if wire is None:  # ended in an earlier call whose failure was not handled
                 replies[worker] = self._failures[worker]
                 continue
             try:
@@ -186,22 +186,22 @@ class EnvWorkerPool:
         return replies | self._terminate(timed_out, call, seconds) if timed_out else replies
 
     def _drain_replies(self) -> None:
-        """Take what was not taken: a signal may have ended the call that asked."""
+        """Read unread replies: a signal may have interrupted the call that made the requests."""
         if not self._unread_replies:
             return
         deadline = time.monotonic() + self._timeout
-        flush_all(self._wires.values(), deadline)  # what that call had not sent as a whole
+        flush_all(self._wires.values(), deadline)  # the rest of that call's messages
         while self._unread_replies:
             wire = self._wires[self._unread_replies.pop()]
             try:
                 wire.receive(deadline)
             except PeerClosed:
-                continue  # and so it will be when it is asked
+                continue  # the next request will report it
             except ReplyTimeout:
                 wire.close_write_end()
 
     def _terminate(self, timed_out: Mapping[int, bool], call: str, seconds: float) -> dict[int, Failure]:
-        """Bury workers that died in a call, or did not answer it in so many seconds (true)."""
+        """End workers that died in a call, or did not answer within `seconds` (true); returns failures."""
         for worker in timed_out:
             del self._wires[worker]
             envs = tuple(self.setup.envs_of(worker))
@@ -220,7 +220,7 @@ class EnvWorkerPool:
         return env // self.setup.worker_envs
 
     def _require_spaces(self, worker: int, report: StartReply) -> None:
-        """The memory is laid out for the spaces of the first copies."""
+        """Check that all workers have the same spaces, for which the memory is laid out."""
         if report.spaces is not None and report.spaces != self.spaces:
             self.close()
             raise EnvError(
@@ -236,18 +236,18 @@ class EnvWorkerPool:
 
 
 def _timeout_message(call: str, seconds: float) -> str:
-    """What is said of a worker that did not answer in time."""
+    """Describe a worker that did not answer in time."""
     remedy = "raise env.step_timeout, or look for a hang in the environment"
     return f" did not answer {call} within {seconds:g} s and was killed ({remedy})"
 
 
 def envs_per_worker(n_envs: int) -> int:
-    """Environments of a worker where nobody says it: as many workers as there are CPUs."""
+    """Default number of environments per worker: as many workers as CPUs."""
     return -(-n_envs // cpu_count())
 
 
 def cpu_count() -> int:
-    """How many this process may use."""
+    """Return the number of CPUs that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # macOS

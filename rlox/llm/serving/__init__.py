@@ -1,4 +1,4 @@
-"""Completions that a server writes: vLLM, SGLang, text-generation-inference, behind one class."""
+"""Generation of completions by a server (vLLM, SGLang, text-generation-inference), behind one class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to a server: with limits of time, tries and bytes, and errors that say what it did."""
+"""HTTP requests to a server, with limits on time, retries and bytes, and descriptive errors."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from rlox.extras import install_command
 
 __all__ = ["Channel"]
 
-RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504)  # of what may be different the next time
-MAX_ERROR_TEXT = 300  # characters of what a server says
+RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504)  # statuses of errors that may be temporary
+MAX_ERROR_TEXT = 300  # characters of a server's reply in an error
 
 
 class Channel:
-    """JSON to one server and back, from any thread.
+    """A thread-safe JSON client for one server.
 
     Parameters
     ----------
-    url : `http://127.0.0.1:8000`
-    timeout : seconds until a request is answered, connecting among them
-    retries : how often a request is made again that failed, timed out or came back broken
-    retry_delay : seconds before the first of these, twice as many before each further one
-    max_bytes : bytes of an answer at most
+    url : base address, such as `http://127.0.0.1:8000`
+    timeout : seconds for a request, including the connection
+    retries : retries of a request that failed, timed out or got a broken reply
+    retry_delay : seconds before the first retry; doubled for each further one
+    max_bytes : maximum bytes of a reply
     key : sent as a bearer token
     """
 
@@ -59,15 +59,15 @@ class Channel:
         )  # fmt: skip
         self._httpx: Any = httpx
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        # no proxy of the environment: prompts go where the url says, and nowhere else
+        # ignore proxy variables of the environment, so that prompts go to the url only
         self._client = httpx.Client(headers=headers, trust_env=False)
-        self.failures = 0  # of requests that were made again
+        self.failures = 0  # failed requests that were retried
         self._lock = threading.Lock()
 
     def post(self, path: str, body: Mapping[str, Any], reads_reply: bool = True) -> Any:
-        """What the server answers; `GenerationError` after the last try, or for what no try would change.
+        """Post a request and return the parsed reply; with `reads_reply=False` the reply is ignored.
 
-        With `reads_reply=False` that it does, whatever it says: None.
+        Raises `GenerationError` after the last retry, and at once for an error that no retry would change.
         """
         for attempt in range(self.retries + 1):
             try:
@@ -107,7 +107,7 @@ class Channel:
             raise _RequestError(f"answers {len(data)} bytes that are no JSON: {excerpt}", True) from error
 
     def _read(self, reply: Any, deadline: float) -> bytes:
-        """The whole answer, as long as it is not too long and does not come too slowly."""
+        """Read the whole reply, within the limits of bytes and time."""
         parts, size = [], 0
         for part in reply.iter_bytes():
             parts.append(part)
@@ -120,7 +120,7 @@ class Channel:
 
 
 class _RequestError(Exception):
-    """What became of one request, and whether another one may do better."""
+    """A failed request; `can_retry` tells whether another try may succeed."""
 
     def __init__(self, text: str, can_retry: bool) -> None:
         super().__init__(text)

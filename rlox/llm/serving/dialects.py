@@ -1,7 +1,7 @@
-"""What servers are asked and how they answer: token ids in, token ids and log-probabilities out.
+"""Request formats of generation servers: token ids in, token ids and log-probabilities out.
 
 vLLM's `/v1/completions` (0.32, with `--logprobs-mode processed_logprobs`), SGLang's `/generate`, and
-text-generation-inference's `/generate`, which reads text alone.
+text-generation-inference's `/generate`, which accepts only text.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ __all__ = ["DIALECTS", "Dialect", "ServerCompletion"]
 
 @dataclass(frozen=True)
 class ServerCompletion:
-    """One completion as a server says it."""
+    """One completion in a server's reply."""
 
     tokens: list[int]
     log_probs: list[float]
-    is_truncated: bool  # by its length
+    is_truncated: bool  # by the maximum length
 
 
 class Dialect(ABC):
-    """One kind of server."""
+    """The request format of one kind of server."""
 
     name: ClassVar[str]
 
     def __init__(self, channel: Channel, model: str, decode: Callable[[list[int]], str] | None) -> None:
         self.channel, self.model, self.decode = channel, model, decode
-        self._adapter = f"rlox-{uuid4().hex[:8]}"  # others may have theirs on the same server
+        self._adapter = f"rlox-{uuid4().hex[:8]}"  # unique, because several runs may share the server
 
     @abstractmethod
     def generate(self, prompt: list[int], n: int, sampling: Sampling, seed: int) -> list[ServerCompletion]:
-        """`n` completions of a prompt."""
+        """Generate `n` completions of a prompt."""
 
     @abstractmethod
     def load(self, folder: Path) -> None:
-        """Answer with the weights in a folder (safetensors) from now on."""
+        """Make the server load the weights in a folder (safetensors)."""
 
 
-# What a model's generation_config.json would say instead, where a request says nothing.
+# Without these, a model's generation_config.json would set the defaults of a request.
 UNFILTERED = {
     "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
@@ -55,12 +55,12 @@ UNFILTERED = {
 
 
 class VLLM(Dialect):
-    """An adapter's folder is loaded in the place of the last one; a whole model's is read again."""
+    """vLLM: an adapter replaces the last one; a full model's weights are reloaded."""
 
     name = "vllm"
 
     def generate(self, prompt: list[int], n: int, sampling: Sampling, seed: int) -> list[ServerCompletion]:
-        """By one request."""
+        """Generate with one request."""
         reply = self.channel.post(
             "/v1/completions",
             {
@@ -88,7 +88,10 @@ class VLLM(Dialect):
         ]
 
     def load(self, folder: Path) -> None:
-        """An adapter needs `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING, a model dev mode."""
+        """Load weights.
+
+        An adapter needs `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING; a full model needs dev mode.
+        """
         if (folder / "adapter_config.json").exists():
             adapter_body = {"lora_name": self._adapter, "lora_path": str(folder), "load_inplace": True}
             self.channel.post("/v1/load_lora_adapter", adapter_body, reads_reply=False)
@@ -96,18 +99,18 @@ class VLLM(Dialect):
         else:
             reload_body = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
             self.channel.post("/collective_rpc", reload_body, reads_reply=False)
-            # keys and values of prompts are kept, which are of the weights of before
+            # the prefix cache still has keys and values of the old weights
             if not _get_field(self.channel.post("/reset_prefix_cache", {}), "success", bool):
                 raise GenerationError(f"{self.channel.url} keeps what it knew of prompts before")
 
 
 class SGLang(Dialect):
-    """The weights of a whole model are read again."""
+    """SGLang: the weights of a full model are reloaded."""
 
     name = "sglang"
 
     def generate(self, prompt: list[int], n: int, sampling: Sampling, seed: int) -> list[ServerCompletion]:
-        """By one request of as many rows: a seed says the same of every completion that it has."""
+        """Generate with one request of `n` rows, because all completions of one seed would be equal."""
         sampling_params = {
             "max_new_tokens": sampling.max_new_tokens, "temperature": sampling.temperature,
             "stop_token_ids": list(sampling.eos), "ignore_eos": True, "skip_special_tokens": False,
@@ -136,19 +139,19 @@ class SGLang(Dialect):
         return completions
 
     def load(self, folder: Path) -> None:
-        """`/update_weights_from_disk`."""
+        """Load weights by `/update_weights_from_disk`."""
         reply = self.channel.post("/update_weights_from_disk", {"model_path": str(folder)})
         if not _get_field(reply, "success", bool):
             raise GenerationError(f"{self.channel.url} does not load {folder}: {reply.get('message')}")
 
 
 class TGI(Dialect):
-    """Reads text: `decode` says a prompt's, and the ids that it was read as have to be the prompt's."""
+    """text-generation-inference: prompts are sent as text, and its token ids have to match the prompt's."""
 
     name = "tgi"
 
     def generate(self, prompt: list[int], n: int, sampling: Sampling, seed: int) -> list[ServerCompletion]:
-        """By a request each."""
+        """Generate with one request per completion."""
         if self.decode is None:
             raise ConfigError("a server of text-generation-inference reads text: give decode, ids -> text")
         return [self._generate_one(self.decode(prompt), prompt, sampling, seed + k) for k in range(n)]
@@ -179,7 +182,7 @@ class TGI(Dialect):
         )
 
     def load(self, folder: Path) -> None:
-        """It cannot."""
+        """Raise `ConfigError`: the server cannot load weights."""
         raise ConfigError(
             "a server of text-generation-inference keeps its weights: start it again with "
             f"{folder}, or take vllm or sglang"
@@ -190,7 +193,7 @@ DIALECTS: Mapping[str, type[Dialect]] = {kind.name: kind for kind in (VLLM, SGLa
 
 
 def _get_field(reply: Any, name: str, kind: Any) -> Any:
-    """A part of an answer; `GenerationError` where it is missing or something else."""
+    """Return a field of a reply; `GenerationError` if it is missing or of another type."""
     value = reply.get(name) if isinstance(reply, Mapping) else None
     is_valid = isinstance(value, int | float) if kind is float else isinstance(value, kind)
     if not is_valid:

@@ -1,4 +1,4 @@
-"""A server as a model is asked: completions of prompts, and weights that are checked to have arrived."""
+"""A generation server: completions of prompts, and weight updates that are verified."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class GenerationServer:
     Parameters
     ----------
     kind : one of `DIALECTS`: vllm, sglang, tgi
-    url : where it is; on this machine unless another one is named
-    model : the name that it serves the model by (vllm)
-    timeout, retries : seconds of a request, and how often one that failed is made again
-    concurrency : requests at once; the server batches them
-    decode : ids -> text, for servers that read text (tgi)
+    url : address of the server; by default port 8000 of this machine
+    model : name under which the server serves the model (vllm)
+    timeout, retries : seconds for a request, and retries of a failed one
+    concurrency : concurrent requests; the server batches them
+    decode : ids -> text, for servers that take text (tgi)
     key : sent as a bearer token
-    max_bytes : bytes of an answer at most
-    tolerance : how far a log-probability may be from the model's that learns; float32 servers agree to 1e-5,
-        those of bfloat16 to about 0.05, which hides a small update
+    max_bytes : maximum bytes of a reply
+    tolerance : maximum difference of a log-probability from the trained model's; float32 servers agree to
+        1e-5, bfloat16 servers to about 0.05, which hides a small update
 
-    Nothing that failed is half there: `generate` returns all completions, or raises `GenerationError`.
+    `generate` returns all completions or raises `GenerationError`; there are no partial results.
     """
 
     def __init__(
@@ -63,23 +63,23 @@ class GenerationServer:
         if concurrency < 1:
             raise ConfigError(f"concurrency={concurrency}: expected at least 1")
         self.channel = Channel(url, timeout, retries, max_bytes=max_bytes, key=key)
-        self.version: int | None = None  # of the weights that it was seen to have
-        self.weights_owner: object = None  # whose weights they are
+        self.version: int | None = None  # version of the verified weights on the server
+        self.weights_owner: object = None  # owner of these weights
         self._dialect = DIALECTS[kind](self.channel, model, decode)
         self._concurrency, self.tolerance = concurrency, tolerance
 
     def generate(
         self, prompts: Sequence[Tensor], n: int, sampling: Sampling, seeds: Sequence[int]
     ) -> GeneratedTokens:
-        """`n` completions of each prompt, those of a prompt one after the other, `[len(prompts) * n, T]`.
+        """Generate `n` completions of each prompt, adjacent ones per prompt, `[len(prompts) * n, T]`.
 
         Parameters
         ----------
         prompts : token ids `[P]` each
-        n : completions of each
-        sampling : temperature, ends and length; filters (`top_k`, `top_p`, `min_p`) are refused: what servers
-            say of a token is then not its probability among all
-        seeds : of each prompt
+        n : completions per prompt
+        sampling : temperature, EOS and length; filters (`top_k`, `top_p`, `min_p`) are rejected, because
+            servers then return log-probabilities among the filtered tokens only
+        seeds : one seed per prompt
         """
         if (sampling.top_k, sampling.top_p, sampling.min_p) != (None, None, None):
             raise ConfigError(
@@ -105,10 +105,10 @@ class GenerationServer:
         return _to_generated_tokens([completion for group in groups for completion in group], sampling)
 
     def load(self, folder: Path, version: int, model: TextModel, prompt: Tensor, sampling: Sampling) -> None:
-        """Answer with the weights in `folder`, which are those of `model`, and see that it does.
+        """Load the weights in `folder`, which are those of `model`, and verify them.
 
-        The server completes `prompt`; each of its tokens has to be as probable as `model` says. A server that
-        answers 200 and has the weights of before is found so.
+        The server completes `prompt`, and each token has to have the log-probability that `model` gives it.
+        This detects a server that answers 200 but keeps its old weights.
         """
         folder = Path(folder).absolute()
         if not any(folder.glob("*.safetensors")):
@@ -119,7 +119,7 @@ class GenerationServer:
         self.version = version
 
     def check(self, model: TextModel, prompt: Tensor, sampling: Sampling) -> float:
-        """The largest difference of a log-probability to `model`'s; `GenerationError` above `tolerance`."""
+        """Return the largest difference of a log-probability from `model`'s; an error above `tolerance`."""
         sampling = replace(sampling, max_new_tokens=min(sampling.max_new_tokens, 16))
         return self.compare(model, [prompt], self.generate([prompt], 1, sampling, [0]), sampling)
 
@@ -130,7 +130,7 @@ class GenerationServer:
         generated_tokens: GeneratedTokens,
         sampling: Sampling,
     ) -> float:
-        """As `check`, of the first completions that were written, a prompt each."""
+        """As `check`, for the first generated completions, one per prompt."""
         rows = len(prompts)
         batch = (
             [prompt.cpu() for prompt in prompts],
@@ -160,7 +160,7 @@ class GenerationServer:
         self.close()
 
     def _check_completion(self, completion: ServerCompletion, sampling: Sampling) -> ServerCompletion:
-        """The completion, if it can be one; a token that was lost on the way would be learned wrongly."""
+        """Return the completion; `GenerationError` if it is invalid, because lost tokens corrupt training."""
         tokens, log_probs = completion.tokens, completion.log_probs
         url, n_tokens = self.channel.url, len(tokens)
         if not all(isinstance(t, int) and not isinstance(t, bool) and t >= 0 for t in tokens):

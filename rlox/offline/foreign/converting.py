@@ -1,4 +1,4 @@
-"""A dataset of any format as a folder of rlox's own."""
+"""Conversion of a dataset in any format to an rlox dataset folder."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["ConversionOptions", "convert_dataset"]
 
 @dataclass(frozen=True)
 class ConversionOptions:
-    """What is known of a file beside what is in it.
+    """Facts about a dataset that its file does not contain.
 
     Attributes
     ----------
-    env : the environment that it is of, as Gymnasium calls it
-    time_limit : steps after which episodes were cut off; ends there are truncations
+    env : Gymnasium id of the environment
+    time_limit : steps after which episodes were cut off; ends at that length are truncations
     """
 
     env: str | None = None
@@ -35,7 +35,7 @@ class ConversionOptions:
 def convert_dataset(
     path: Path | str, folder: Path | str, options: ConversionOptions | None = None
 ) -> Dataset:
-    """Write what is in `path` to `folder`, row by row; files larger than memory are no trouble."""
+    """Convert the dataset in `path` to `folder`, block by block; files may be larger than memory."""
     path, folder, options = Path(path), Path(folder), options or ConversionOptions()
     is_new = not folder.exists()
     format_name, metadata = detect_format(path), dict[str, Any]()
@@ -48,11 +48,11 @@ def convert_dataset(
         to_transitions(blocks, str(path), options.time_limit, metadata), metadata, path, format_name, options
     )
     try:
-        with closing(blocks):  # else its process lives as long as an error that refers to it
+        with closing(blocks):  # else an error's traceback would keep the reader process alive
             return write_dataset(rows, metadata, folder)
     finally:
         if is_new:
-            with suppress(OSError):  # something is in it: a dataset, if all went well
+            with suppress(OSError):  # fails if the folder has contents: the dataset, after success
                 folder.rmdir()
 
 
@@ -71,9 +71,9 @@ def _with_metadata(
     format_name: str,
     options: ConversionOptions,
 ) -> Iterator[ColumnBlock]:
-    """The rows; when they are over `metadata` has what is known of them, where it is still so."""
+    """Yield the rows, then update `metadata`; entries that a new `time_limit` invalidates are removed."""
     yield from rows
-    if options.time_limit is not None:  # ends are others now, and with them returns
+    if options.time_limit is not None:  # it changes ends, and with them returns
         for key in ("digest", "returns", "behaviour", "episodes", "terminations", "time_limits"):
             metadata.pop(key, None)
         metadata["time_limit"] = options.time_limit

@@ -1,4 +1,4 @@
-"""A dataset that is written block by block, its rows never all in memory."""
+"""Block-wise writing of a dataset, without holding all rows in memory."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from rlox.sources.file_columns import FileColumn, OpenFile, iter_blocks
 
 __all__ = ["write_dataset"]
 
-# Of safetensors, largest first, as its own writer orders them.
+# Type names of safetensors, largest first, as its own writer orders tensors.
 SAFETENSORS_TYPES = {"int64": "I64", "float32": "F32", "uint8": "U8", "bool": "BOOL"}
 
 
 def write_dataset(blocks: Iterable[ColumnBlock], metadata: Mapping[str, Any], folder: Path) -> Dataset:
-    """Write `folder`, and read it again without its rows; where that fails what was there stays.
+    """Write `folder` and open it as a dataset without loading rows; on failure the old folder stays.
 
-    `metadata` is read when all rows are there. What it says is the rows' digest has to be it.
+    `metadata` is read after the last row. If it has a `digest`, the rows have to match it.
     """
     with replace_dataset(folder) as scratch:
         columns = _spool_columns(blocks, scratch)
@@ -56,7 +56,7 @@ def write_dataset(blocks: Iterable[ColumnBlock], metadata: Mapping[str, Any], fo
 
 
 def _spool_columns(blocks: Iterable[ColumnBlock], scratch: Path) -> dict[str, FileColumn]:
-    """Each column in a file of its own."""
+    """Write each column to a separate file."""
     kinds: dict[str, tuple[Any, tuple[int, ...]]] = {}
     rows = 0
     with ExitStack() as stack:
@@ -89,7 +89,7 @@ def _require_disk(folder: Path, need: int) -> None:
 
 
 def _write_safetensors(columns: Mapping[str, FileColumn], path: Path) -> None:
-    """The columns as one file of safetensors, forced to the device."""
+    """Write the columns as one safetensors file, synced to disk."""
     order = sorted(columns, key=lambda name: (-columns[name].dtype.itemsize, name))
     header, offset = dict[str, Any](), 0
     for name in order:

@@ -1,4 +1,4 @@
-"""A dataset in the files of others."""
+"""Export of a dataset to other formats."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ DISCRETE_SPACES = (spaces.Discrete, spaces.MultiDiscrete)
 
 
 def export_dataset(dataset: Dataset, path: Path | str, format_name: str) -> None:
-    """Write `path`, a file or for Minari a folder, in place of what is there; half of one is none.
+    """Write a dataset to `path`, a file, or for Minari a folder; an existing export is replaced as a whole.
 
-    `RloxError`s name what a format cannot hold; `MissingExtraError` the package that writes it.
+    Raises an `RloxError` for data that the format cannot hold, and `MissingExtraError` for a missing package.
     """
     writers = {"d4rl": _write_d4rl, "minari": _write_minari, "npz": _write_npz, "parquet": _write_parquet}
     if format_name not in writers:
@@ -51,12 +51,12 @@ def export_dataset(dataset: Dataset, path: Path | str, format_name: str) -> None
 
 
 def _require_replaceable(path: Path, format_name: str) -> None:
-    """`ConfigError` where writing `path` would take away something else than a dataset of `format_name`."""
+    """Raise `ConfigError` if writing `path` would delete anything but a dataset of `format_name`."""
     if not path.exists():
         return
     if path.is_dir() != (format_name == "minari") or (path.is_dir() and detect_format(path) != format_name):
         raise ConfigError(f"{path} is there and no {format_name}; choose another name")
-    # a folder is replaced whole, and metadata.json is a name that others use too
+    # a folder is replaced as a whole, and other programs have a metadata.json too
     files = {str(p.relative_to(path)) for p in path.rglob("*")} if path.is_dir() else set[str]()
     if other_files := files - {"data", *(f"data/{name}" for name in MINARI_FILES)}:
         raise ConfigError(
@@ -70,7 +70,7 @@ def _note_text(dataset: Dataset) -> str:
 
 
 def _d4rl_columns(dataset: Dataset) -> Iterator[tuple[str, Any]]:
-    """Columns by the names that D4RL gives them."""
+    """Yield columns by their D4RL names."""
     for column, names in ALIASES.items():
         yield names[0], dataset.columns[column]
 
@@ -134,7 +134,7 @@ def _arrow_type(arrow: Any, column: Any) -> Any:
 
 
 def _to_lists(arrow: Any, rows: NDArray[Any], kind: Any) -> Any:
-    """An array of lists of one length."""
+    """Return an Arrow array of lists of equal length."""
     array = arrow.array(rows.reshape(-1))
     for n in reversed(rows.shape[1:]):
         array = arrow.FixedSizeListArray.from_arrays(array, int(n))
@@ -173,7 +173,7 @@ def _minari_version() -> str:
 
 
 def _spaces(dataset: Dataset) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
-    """The spaces that the dataset says where its rows are of them, else what its columns are."""
+    """Return the observation and action spaces: the recorded ones if usable, else from the columns."""
     recorded_spaces = (_parse_space(dataset.about.get(key)) for key in ("observation_space", "action_space"))
     observation, action = (
         _space_of_column(dataset.columns[name], name) if space is None else space
@@ -183,7 +183,7 @@ def _spaces(dataset: Dataset) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
 
 
 def _parse_space(text: Any) -> spaces.Space[Any] | None:
-    """A space whose elements can be made of its rows."""
+    """Parse a space; None unless its elements can be restored from rows."""
     if not isinstance(text, str):
         return None
     space = space_from_json(text)
@@ -208,7 +208,7 @@ def _space_of_column(column: Any, name: str) -> spaces.Space[Any]:
 def _episodes(
     dataset: Dataset, observation: spaces.Space[Any], action: spaces.Space[Any]
 ) -> Iterator[dict[str, Any]]:
-    """One after the other, observations one more than steps."""
+    """Yield the episodes in order; each has one observation more than steps."""
     columns, lengths = dataset.columns, episode_lengths(dataset.columns)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     ends = starts[1:] if starts[-1] == len(columns["rewards"]) else [*starts[1:], len(columns["rewards"])]
@@ -231,7 +231,7 @@ def _episodes(
 
 
 def _env_observations(rows: NDArray[Any], space: spaces.Space[Any]) -> NDArray[Any]:
-    """As the environment gives them: of choices, which are one-hot in a row, the numbers."""
+    """Convert rows to the environment's observations; one-hot parts become discrete values."""
     shape = (len(rows), *(space.shape or ()))
     if not isinstance(space, DISCRETE_SPACES):
         return rows.reshape(shape).astype(space.dtype)
@@ -244,7 +244,7 @@ def _env_observations(rows: NDArray[Any], space: spaces.Space[Any]) -> NDArray[A
 
 
 def _env_actions(rows: NDArray[Any], space: spaces.Space[Any]) -> NDArray[Any]:
-    """As the environment takes them."""
+    """Convert rows to actions as the environment takes them."""
     shaped_actions = rows.reshape(len(rows), *(space.shape or ()))
     if isinstance(space, DISCRETE_SPACES):
         shaped_actions = shaped_actions + space.start

@@ -1,4 +1,4 @@
-"""Which format a file or folder is in, and what others call the columns of a dataset."""
+"""Detection of dataset formats, and the names of dataset columns in other formats."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rlox.sources.dataset_file import DOCUMENT_FILE
 
 __all__ = ["ALIASES", "MINARI_FILES", "NOTE_KEY", "OPTIONAL", "ColumnBlock", "detect_format", "match_columns"]
 
-ColumnBlock = dict[str, Any]  # arrays by the names of `ALIASES`; `next_obs` may be missing
+ColumnBlock = dict[str, Any]  # arrays by the keys of `ALIASES`; `next_obs` may be missing
 
-# Each column by the names that it has elsewhere; the first is what D4RL calls it, and what is written.
+# Names of each column in other formats; the first is D4RL's, and is written.
 ALIASES = {
     "obs": ("observations", "obs", "observation", "states"),
     "next_obs": ("next_observations", "next_obs", "next_observation", "next_states"),
@@ -23,8 +23,8 @@ ALIASES = {
     "truncated": ("timeouts", "truncated", "truncations"),
 }
 OPTIONAL = ("next_obs", "truncated")
-NOTE_KEY = "rlox"  # under this name is what rlox said of a dataset that it wrote in a format of others
-MINARI_FILES = ("metadata.json", "main_data.hdf5")  # all that is in the data/ of a folder of Minari
+NOTE_KEY = "rlox"  # key of rlox's metadata in exported datasets
+MINARI_FILES = ("metadata.json", "main_data.hdf5")  # the only files in data/ of a Minari folder
 
 _MAGIC_BYTES = {
     b"\x89HDF\r\n\x1a\n": "d4rl",
@@ -35,7 +35,7 @@ _MAGIC_BYTES = {
 
 
 def detect_format(path: Path) -> str:
-    """One of `rlox.configs.offline.FORMATS`, by what is there; `ConfigError` for anything else."""
+    """Return the format of `path`, one of `rlox.configs.offline.FORMATS`; `ConfigError` if unknown."""
     if not path.exists():
         raise ConfigError(f"{path} is not there, expected a dataset: a folder or a file")
     if path.is_dir():
@@ -66,12 +66,12 @@ def detect_format(path: Path) -> str:
 
 
 def minari_folder(path: Path) -> Path | None:
-    """The folder with Minari's metadata.json in `path`; None if there is none."""
+    """Return the folder with Minari's metadata.json in `path`; None if there is none."""
     return next((p for p in (path / "data", path) if (p / MINARI_FILES[0]).is_file()), None)
 
 
 def match_columns(available: Collection[str], source_name: str) -> dict[str, str]:
-    """What each column is called among the names `available`; `ConfigError` for a missing or doubled one."""
+    """Return the available name of each column; `ConfigError` for a missing or ambiguous one."""
     names_by_column = {}
     for column, names in ALIASES.items():
         present = [name for name in names if name in available]

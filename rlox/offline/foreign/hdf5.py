@@ -1,4 +1,4 @@
-"""HDF5 as far as a dataset needs it: named columns of numbers that are in this file."""
+"""A restricted HDF5 reader: named numeric columns that are stored in the file itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_CHUNK_BYTES = 256 << 20  # bytes, decompressed
 
 
 def open_hdf5(path: Path) -> HDF5Group:
-    """The root of a file."""
+    """Open a file and return its root group."""
     try:
         import h5py
     except ImportError as error:
@@ -28,26 +28,26 @@ def open_hdf5(path: Path) -> HDF5Group:
 
 
 class HDF5Group:
-    """A group of a file; what is in it is found by name, over hard links only."""
+    """A group of a file; members are looked up by name, through hard links only."""
 
     def __init__(self, group: Any, size: int, name: str) -> None:
         self._group, self._size, self.name = group, size, name
 
     def __contains__(self, name: str) -> bool:
-        # h5py's own `in` follows the link, into another file if need be
+        # h5py's `in` follows links, also into other files
         return "/" not in name and bool(self._group.id.links.exists(name.encode()))
 
     def names(self) -> list[str]:
-        """Of what is in it."""
+        """Return the names of the members."""
         return list(self._group.keys())
 
     def text(self, name: str) -> str | None:
-        """An attribute that is text, if there is one."""
+        """Return a text attribute; None if it is missing or not text."""
         value = self._group.attrs.get(name)
         return value if isinstance(value, str) else None
 
     def group(self, name: str) -> HDF5Group:
-        """A group in it."""
+        """Return a subgroup."""
         import h5py
 
         group = self._get_hard_link(name)
@@ -56,7 +56,7 @@ class HDF5Group:
         return HDF5Group(group, self._size, f"{self.name}/{name}")
 
     def column(self, name: str) -> Any:
-        """A dataset of HDF5 in it, whose slices may be read."""
+        """Return an HDF5 dataset that is safe to slice."""
         import h5py
 
         dataset, label = self._get_hard_link(name), f"{self.name}/{name}"

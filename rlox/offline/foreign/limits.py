@@ -1,4 +1,4 @@
-"""What a file may declare before anything is allocated for it."""
+"""Limits on the sizes that a file declares, checked before any allocation."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from rlox.sources.file_columns import BYTES_PER_READ
 
 __all__ = ["DamagedFileError", "read_json", "require_column", "rows_at_once"]
 
-MAX_ROW_BYTES = 64 << 20  # bytes of one row at most
-MAX_TEXT_BYTES = 64 << 20  # bytes of a document at most
-MAX_COMPRESSION = 1100  # deflate makes at most 1032 bytes of one
+MAX_ROW_BYTES = 64 << 20  # maximum bytes of one row
+MAX_TEXT_BYTES = 64 << 20  # maximum bytes of a document
+MAX_COMPRESSION = 1100  # deflate expands one byte to at most 1032
 NUMBER_KINDS = "biuf"
 
 
 class DamagedFileError(CheckpointError):
-    """A file is not what it says, or says what cannot be."""
+    """A file is damaged, or declares impossible contents."""
 
 
 def require_column(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], stored: int) -> None:
-    """Numbers, rows of a size that can be, and no more of them than `stored` bytes can hold."""
+    """Raise `DamagedFileError` unless a column is numeric and its size is plausible for `stored` bytes."""
     if dtype.hasobject or dtype.kind not in NUMBER_KINDS or dtype.itemsize > 8:
         raise DamagedFileError(f"{name} is {dtype}, expected numbers; pickled objects are not read")
     if not 1 <= len(shape) <= 5 or min(shape) < 0:
@@ -40,12 +40,12 @@ def require_column(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], stor
 
 
 def rows_at_once(bytes_of_a_row: int) -> int:
-    """How many rows are read in one go."""
+    """Return the number of rows to read in one call."""
     return max(1, BYTES_PER_READ // max(1, bytes_of_a_row))
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file, which is not read if it is enormous."""
+    """Read a JSON object from a file of at most `MAX_TEXT_BYTES`."""
     if path.stat().st_size > MAX_TEXT_BYTES:
         raise DamagedFileError(
             f"{path} has {path.stat().st_size:,} bytes, expected at most {MAX_TEXT_BYTES:,}"
@@ -54,7 +54,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_json(text: bytes | str, source_name: str) -> dict[str, Any]:
-    """The JSON object that `text` is."""
+    """Parse `text` as a JSON object; `DamagedFileError` if it is none."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:

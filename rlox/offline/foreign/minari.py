@@ -1,4 +1,4 @@
-"""Minari's folders (farama.org): metadata.json, and HDF5 with a group for each episode."""
+"""Reader for Minari folders (farama.org): metadata.json, and HDF5 with one group per episode."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METADATA_FILE, DATA_FILE = MINARI_FILES
 
 
 def read_minari(path: Path) -> tuple[dict[str, Any], Iterator[ColumnBlock]]:
-    """What the metadata say, and the episodes; observations and actions as policies see them."""
+    """Return the metadata and the episodes, with observations and actions encoded as policies see them."""
     folder = minari_folder(path)
     if folder is None:
         raise DamagedFileError(f"{path} has no metadata.json")
@@ -56,7 +56,7 @@ def read_minari(path: Path) -> tuple[dict[str, Any], Iterator[ColumnBlock]]:
 
 
 def _kept_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of the metadata."""
+    """Select the metadata entries to keep, by rlox's keys."""
     key_map = {"dataset_id": "minari", "algorithm_name": "algo", "env_spec": "spec"}
     selected_metadata = {
         key: metadata[minari_key][:100_000]
@@ -88,7 +88,7 @@ def _episodes(
             rows_slice = slice(start, min(start + at_once, steps))
             rows = obs_codec.encode_batch(_slice_tree(obs_tree, slice(start, rows_slice.stop + 1)))
             terminated, truncated = (flag[rows_slice] for flag in flags)
-            # what is another episode does not go on in the next one; the last may go on
+            # an episode does not continue in the next one, so its last row is an end; the last may be open
             if rows_slice.stop == steps and name != ordered_names[-1] and not np.any(terminated[-1]):
                 truncated[-1] = True
             yield {
@@ -102,7 +102,7 @@ def _episodes(
 
 
 def _columns_of_space(group: HDF5Group, name: str, space: spaces.Space[Any], rows: int) -> Any:
-    """The columns of the parts of a space, each with so many rows."""
+    """Return the columns of a space as a tree, each with `rows` rows."""
     if isinstance(space, spaces.Dict):
         subgroup = group.group(name)
         return {
@@ -122,7 +122,7 @@ def _columns_of_space(group: HDF5Group, name: str, space: spaces.Space[Any], row
 
 
 def _slice_tree(tree: Any, rows: slice) -> Any:
-    """Those rows of all columns, as a batch of the space."""
+    """Slice all columns of a tree, which gives a batch of the space."""
     if isinstance(tree, dict):
         return {key: _slice_tree(column, rows) for key, column in tree.items()}
     if isinstance(tree, tuple):

@@ -1,4 +1,4 @@
-"""What the process that reads a file sends, checked: whatever it did with the file, it cannot do here."""
+"""Client of the reader process: starts it and validates all data that it sends."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from rlox.stopping import raise_if_expired
 __all__ = ["READ_TIMEOUT", "read_in_subprocess"]
 
 READ_TIMEOUT = 120.0  # seconds without a byte, after which a reader counts as stuck
-MAX_FRAME_BYTES = 1 << 30  # bytes of a block
-MAX_STDERR_BYTES = 4096  # bytes of what a reader says last that are kept
+MAX_FRAME_BYTES = 1 << 30  # maximum bytes of one array in a block
+MAX_STDERR_BYTES = 4096  # bytes of standard error that are kept, the last ones
 READER_COMMAND = (sys.executable, "-P", "-m", "rlox.offline.foreign.reader_process")
 
 
 def read_in_subprocess(kind: str, path: Path, metadata: dict[str, Any]) -> Generator[ColumnBlock]:
-    """The blocks of a file, read by a process of its own; what it says of itself goes into `metadata` before.
+    """Yield the blocks of a file, read in a subprocess; `metadata` is filled before the first block.
 
-    `CheckpointError` for a file that is damaged, ends the reader or keeps it busy for ever; `ConfigError`
-    for one that has something else in it than a dataset.
+    Raises `CheckpointError` for a file that is damaged, crashes the reader or makes it hang, and
+    `ConfigError` for a file that holds no dataset.
     """
-    # no plugins of HDF5 are loaded, whatever the environment has set
+    # HDF5 loads no plugins, even if the environment names some
     env = {**os.environ, "HDF5_PLUGIN_PRELOAD": "::", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [*READER_COMMAND, kind, str(path.absolute())],
@@ -49,10 +49,10 @@ def read_in_subprocess(kind: str, path: Path, metadata: dict[str, Any]) -> Gener
 
 
 class _ReaderPipe:
-    """What comes from the reader, so many bytes at a time, and the last that it says besides.
+    """The output of the reader process, and the last bytes of its standard error.
 
-    That comes by a pipe of its own, for a reader may write no file; it is emptied all the while, or a reader
-    that says much would wait for ever.
+    Standard error is a pipe, because the reader may write no files. It is drained all the time, because a
+    full pipe would block the reader.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], path: Path) -> None:
@@ -63,7 +63,7 @@ class _ReaderPipe:
         self._stderr, self._is_stderr_open = b"", True
 
     def read(self, n: int) -> bytearray:
-        """`n` bytes."""
+        """Read exactly `n` bytes."""
         data, position = bytearray(n), 0
         view = memoryview(data)
         while position < n:
@@ -80,7 +80,7 @@ class _ReaderPipe:
             self._check_timeout(started)
 
     def _poll(self, fds: list[int]) -> bool:
-        """Whether there is something from `fds` within half a second, or the reader's next words."""
+        """Wait up to 0.5 s; return whether one of `fds` is readable. Standard error is read on the way."""
         ready = select.select([*fds, *[self._stderr_fd] * self._is_stderr_open], [], [], 0.5)[0]
         if self._stderr_fd in ready:
             chunk = os.read(self._stderr_fd, 1 << 16)
@@ -108,7 +108,7 @@ class _ReaderPipe:
 
 
 def _read_frame(pipe: _ReaderPipe, path: Path, metadata: dict[str, Any]) -> ColumnBlock | None:
-    """The next block, an empty one where the file was told about; None behind the last."""
+    """Read the next block; empty for a metadata frame, None after the last block."""
     size = int.from_bytes(pipe.read(8), "little")
     if size > 2 * MAX_TEXT_BYTES:
         raise CheckpointError(f"{path}: its reader says {size:,} bytes of header")

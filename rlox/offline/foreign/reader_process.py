@@ -1,8 +1,8 @@
-"""The process that reads somebody's file: `python -m rlox.offline.foreign.reader_process FORMAT PATH`.
+"""The process that reads a foreign file: `python -m rlox.offline.foreign.reader_process FORMAT PATH`.
 
 It writes frames to standard output: the length of a JSON header in 8 bytes, the header, and the bytes of
-the arrays that the header lists. The first frame has what the file says of itself, the last one that all was
-read, or what is wrong with it.
+the arrays that the header lists. The first frame holds the file's metadata; the last one marks the end, or
+holds the error.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rlox.errors import ConfigError, MissingExtraError, RloxError
 
 __all__ = ["RESOURCE_LIMITS", "frames", "main"]
 
-# Of the process. What is read at a time is bounded by what files declare; this bounds what their readers do.
+# Limits of the process. `limits` bounds the declared sizes; these bound the allocations of the libraries.
 RESOURCE_LIMITS = {"RLIMIT_DATA": 3 << 30, "RLIMIT_FSIZE": 0, "RLIMIT_CORE": 0}
 
 
 def frames(kind: str, path: Path) -> Iterator[tuple[dict[str, Any], list[Any]]]:
-    """Headers, and the arrays behind them."""
+    """Yield headers with their arrays."""
     from rlox.offline.foreign.readers import READERS
 
     try:
@@ -44,7 +44,7 @@ def frames(kind: str, path: Path) -> Iterator[tuple[dict[str, Any], list[Any]]]:
     except (
         Exception,
         MemoryError,
-    ) as error:  # whatever a library makes of bytes that are not its format
+    ) as error:  # libraries raise any exception on bytes that are not their format
         yield {"error": f"{path}: {type(error).__name__}: {error}"[:2000], "kind": "damaged"}, []
 
 
@@ -59,7 +59,7 @@ def write_frames(out: BinaryIO, kind: str, path: Path) -> None:
 
 
 def apply_limits() -> None:
-    """Bound what this process may do, as far as the system can."""
+    """Set resource limits of this process, where the system supports them."""
     try:
         import resource
     except ImportError:  # Windows

@@ -1,4 +1,4 @@
-"""How each format is read: what it says of itself, and its columns block by block, as they are in it."""
+"""Readers of each format: the file's metadata, and its raw columns block by block."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = ["READERS", "FileContents"]
 
 
 class FileContents(NamedTuple):
-    """What a file says, and its rows."""
+    """The metadata and the rows of a file."""
 
     metadata: dict[str, Any]
     blocks: Iterator[ColumnBlock]
 
 
 def read_d4rl(path: Path) -> FileContents:
-    """HDF5 with one column each in the root (Fu et al. 2020, arXiv:2004.07219)."""
+    """Read D4RL's HDF5, with columns in the root group (Fu et al. 2020, arXiv:2004.07219)."""
     root = open_hdf5(path)
     if "episode_0" in root:
         raise ConfigError(f"{path} is a file of Minari; name its folder, that with data/metadata.json")
@@ -46,7 +46,7 @@ def read_d4rl(path: Path) -> FileContents:
 
 
 def read_npz(path: Path) -> FileContents:
-    """NumPy's npz: a zip file with an array in each member."""
+    """Read NumPy's npz: a zip file with one array per member."""
     try:
         archive = zipfile.ZipFile(path)
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
@@ -78,7 +78,7 @@ def _archive_blocks(archive: zipfile.ZipFile, members: Mapping[str, Any]) -> Ite
 
 
 class _NpyStream:
-    """An array of a zip file, from its begin to its end."""
+    """Sequential reader of an array in a zip file."""
 
     def __init__(self, name: str, file: Any, info: zipfile.ZipInfo) -> None:
         self._name, self._file = name, file
@@ -97,7 +97,7 @@ class _NpyStream:
             raise DamagedFileError(f"{name} has {info.file_size:,} bytes, fewer than {self.shape} needs")
 
     def read(self, rows: int | None) -> Any:
-        """The next `rows`; all of them for None."""
+        """Read the next `rows`; all of them for None."""
         n = self.shape[0] if rows is None else rows
         shape = (n, *self.shape[1:])
         need = self.dtype.itemsize * int(np.prod(shape))
@@ -110,7 +110,7 @@ class _NpyStream:
         return np.frombuffer(data, self.dtype).reshape(shape)
 
     def finish(self) -> None:
-        """Read what may be behind the rows, so that the sum over the member is checked."""
+        """Read past the last row, so that the member's checksum is verified; extra bytes are an error."""
         try:
             extra = self._file.read(1)
         except (zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
@@ -120,7 +120,7 @@ class _NpyStream:
 
 
 def read_parquet(path: Path) -> FileContents:
-    """Apache Parquet: vectors are lists of one length, other columns numbers."""
+    """Read Apache Parquet: vectors are lists of equal length, other columns are numbers."""
     try:
         import pyarrow as arrow
         import pyarrow.parquet as parquet
@@ -160,7 +160,7 @@ def read_parquet(path: Path) -> FileContents:
 
 
 def _row_bytes(group: Any, schema: Any, names: Collection[str]) -> int:
-    """Of a row when it is decoded; what it takes in the file may be next to nothing."""
+    """Return the bytes of a decoded row; the compressed size may be far smaller."""
     import pyarrow as arrow
 
     total_bytes = 0
@@ -177,7 +177,7 @@ def _row_bytes(group: Any, schema: Any, names: Collection[str]) -> int:
 
 
 def _arrow_to_numpy(name: str, array: Any) -> Any:
-    """An array of numbers, or of lists of one length."""
+    """Convert an Arrow array of numbers, or of lists of equal length, to NumPy."""
     import pyarrow as arrow
 
     if array.null_count:
@@ -196,7 +196,7 @@ def _arrow_to_numpy(name: str, array: Any) -> Any:
 
 
 def _slice_columns(columns: Mapping[str, Any], read: Callable[[Any, slice], Any]) -> Iterator[ColumnBlock]:
-    """Blocks of columns that have a `dtype` and a `shape`."""
+    """Yield blocks of columns, which need a `dtype` and a `shape`."""
     lengths = {name: column.shape[0] for name, column in columns.items()}
     rows = lengths["rewards"]
     mismatched = next((name for name, n in lengths.items() if n != rows), None)

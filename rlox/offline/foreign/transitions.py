@@ -1,4 +1,4 @@
-"""Columns as others have them -> the transitions of a dataset."""
+"""Conversion of foreign columns to the transitions of a dataset."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rlox.offline.foreign.formats import ColumnBlock
 
 __all__ = ["DERIVED_KEY", "to_transitions"]
 
-DERIVED_KEY = "next_obs_derived"  # what a dataset says whose `next_obs` were no column of a file
-CUT_KEY = "lost"  # a column of rows whose `next_obs` stood for what is not known
+DERIVED_KEY = "next_obs_derived"  # metadata key: `next_obs` was derived, not a column of the file
+CUT_KEY = "lost"  # column that marks rows whose true `next_obs` is unknown
 
 
 def to_transitions(
@@ -23,13 +23,13 @@ def to_transitions(
     time_limit: int | None = None,
     metadata_out: MutableMapping[str, Any] | None = None,
 ) -> Iterator[ColumnBlock]:
-    """Blocks with the types and all columns of a dataset.
+    """Yield blocks with the dtypes and all columns of a dataset.
 
-    Without `next_obs` what a step led to is the next row's `obs`. A step that is cut off there is left out
-    and the one before it marked, for what it led to is not known; behind a termination nothing counts, and
-    `obs` stands for it. `time_limit` says after how many steps episodes were cut off: ends there are
-    truncations, whatever they are said to be. That `next_obs` was missing is noted in `metadata_out`; rows of
-    which it says so already, and that a `time_limit` cuts off now, are left out in the same way.
+    If `next_obs` is missing, it is the next row's `obs`. A truncated step is then dropped, because its next
+    observation is unknown, and the step before it is marked as truncated. After a termination `next_obs` has
+    no effect, so `obs` is used. `time_limit` is the number of steps after which episodes were cut off: every
+    end at that length becomes a truncation. `metadata_out` records that `next_obs` was derived; if it says so
+    already, rows that `time_limit` now truncates are dropped in the same way.
     """
     metadata: MutableMapping[str, Any] = {} if metadata_out is None else metadata_out
     return _with_next_obs(
@@ -55,7 +55,7 @@ def _check_columns(
 
 
 def _cast_columns(block: ColumnBlock, source_name: str) -> ColumnBlock:
-    """Each column in the type that it has in a dataset; observations as rows."""
+    """Cast columns to the dtypes of a dataset; observations become rows."""
     cast_columns: ColumnBlock = {}
     for name in ("obs", "next_obs"):
         if name in block:
@@ -97,8 +97,8 @@ def _flat(name: str, block: ColumnBlock, source_name: str) -> NDArray[np.generic
 def _with_time_limit(
     blocks: Iterable[ColumnBlock], time_limit: int | None, metadata: Mapping[str, Any]
 ) -> Iterator[ColumnBlock]:
-    """With ends at `time_limit` as truncations, and with `CUT_KEY` where `next_obs` was derived."""
-    steps_before = 0  # steps of the episode in the blocks before
+    """Mark ends at `time_limit` as truncations; add `CUT_KEY` if `next_obs` was derived earlier."""
+    steps_before = 0  # steps of the current episode in earlier blocks
     for block in blocks:
         if time_limit is not None:
             n = len(block["rewards"])
@@ -110,7 +110,7 @@ def _with_time_limit(
             step = np.arange(n) - starts + 1
             is_cut = step % time_limit == 0
             if "next_obs" in block and metadata.get(DERIVED_KEY):
-                # of a termination it is `obs`, of a step inside an episode perhaps the next one's first
+                # derived `next_obs`: of a termination its own `obs`, else perhaps the next episode's first
                 block[CUT_KEY] = is_cut & (block["terminated"] | ~block["truncated"])
             block["terminated"] = block["terminated"] & ~is_cut
             block["truncated"] = block["truncated"] | is_cut
@@ -119,7 +119,7 @@ def _with_time_limit(
 
 
 def _with_next_obs(blocks: Iterable[ColumnBlock]) -> Iterator[ColumnBlock]:
-    """With `next_obs`; of a block without it, or with `CUT_KEY`, the last row waits for the next block."""
+    """Add `next_obs`; the last row of a block without it, or with `CUT_KEY`, waits for the next block."""
     last_row: ColumnBlock | None = None
     for block in blocks:
         if not len(block["rewards"]):
@@ -135,7 +135,7 @@ def _with_next_obs(blocks: Iterable[ColumnBlock]) -> Iterator[ColumnBlock]:
 
 
 def _rows_with_next_obs(rows: ColumnBlock) -> Iterator[ColumnBlock]:
-    """All rows but the last and those that were cut off, whose next observation nothing says."""
+    """Yield all rows except the last and truncated ones, whose next observation is unknown."""
     is_end = rows["terminated"] | rows["truncated"]
     if CUT_KEY in rows:
         is_unknown, next_obs = rows[CUT_KEY], rows["next_obs"][:-1]
@@ -143,7 +143,7 @@ def _rows_with_next_obs(rows: ColumnBlock) -> Iterator[ColumnBlock]:
         is_unknown = rows["truncated"] & ~rows["terminated"]
         next_obs = np.where(rows["terminated"][:-1, None], rows["obs"][:-1], rows["obs"][1:])
     complete = {name: column[:-1] for name, column in _without_cut(rows).items()} | {"next_obs": next_obs}
-    # the step before one that is left out ends its episode
+    # the step before a dropped one ends its episode
     complete["truncated"] = complete["truncated"] | (is_unknown[1:] & ~is_end[:-1])
     if not is_unknown[:-1].all():
         yield {name: column[~is_unknown[:-1]] for name, column in complete.items()}
