@@ -1,14 +1,17 @@
-"""Renames Python names by a table, and proves that nothing else changed.
+"""Renames Python names by a table, proves that nothing else changed, and draws names for readers.
 
     python tests/rename.py apply TABLE.tsv [--package rlox/envs] [--dry-run] [--report FILE]
     python tests/rename.py prove BEFORE_COMMIT TABLE.tsv
+    python tests/rename.py prove-rust BEFORE_COMMIT RUST_TABLE.tsv
     python tests/rename.py page TABLE.tsv > docs/renamed.md
+    python tests/rename.py draw identifiers|messages|help|docstrings [COMMIT] [--seed 1] [--count 20]
 
 The table has the columns kind, path, scope, old, new, why. `apply` edits the files in place at exact
 positions. mypy says which class an attribute belongs to. A row that would make two names meet, or that
 changes what is typed or saved, is refused. Places that need a person are listed. `prove` compares the syntax
-trees of the commit and of the working tree. `page` writes the table for readers. Exit code 1: `prove` found
-another change. 2: wrong use.
+trees of the commit and of the working tree, `prove-rust` the tokens of Rust files, which rust-analyzer
+renamed. `page` writes the table for readers. `draw` prints a sample of the names that the code of a commit
+declares, or of its sentences, for a reader to judge. Exit code 1: a proof found another change. 2: wrong use.
 """
 
 from __future__ import annotations
@@ -22,9 +25,11 @@ TESTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(TESTS))
 
 from renaming.apply import make_plan, places_in_text, write  # noqa: E402
+from renaming.draw import KINDS, draw, texts_of  # noqa: E402
 from renaming.page import page  # noqa: E402
 from renaming.plan import lines  # noqa: E402
 from renaming.proof import prove  # noqa: E402
+from renaming.rust import compare_rust, read_rust_table  # noqa: E402
 from renaming.table import read_table  # noqa: E402
 
 
@@ -44,7 +49,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     proof = commands.add_parser("prove", help="compare with a commit")
     proof.add_argument("before")
     proof.add_argument("table", type=Path)
+    rust_proof = commands.add_parser("prove-rust", help="compare Rust files with a commit")
+    rust_proof.add_argument("before")
+    rust_proof.add_argument("table", type=Path)
     commands.add_parser("page", help="the table in Markdown").add_argument("table", type=Path)
+    sample = commands.add_parser("draw", help="names or sentences, drawn by a seed")
+    sample.add_argument("kind", choices=sorted(KINDS))
+    sample.add_argument("commit", nargs="?", help="default: the working tree")
+    sample.add_argument("--seed", type=int, default=1)
+    sample.add_argument("--count", type=int, default=20)
     return parser.parse_args(arguments)
 
 
@@ -76,6 +89,19 @@ def apply_table(options: argparse.Namespace, cache: Path) -> int:
     return 0
 
 
+def prove_rust(root: Path, before: str, table: Path) -> int:
+    """Print what changed otherwise than by the table."""
+    texts = [texts_of(root, commit) for commit in (before, None)]
+    old, new = ({path: text for path, text in part.items() if path.endswith(".rs")} for part in texts)
+    rows = read_rust_table(table)
+    found = compare_rust(old, new, rows)
+    for path, place in found.items():
+        print(f"{path}: {place}")
+    changed = sum(old[path] != new[path] for path in old.keys() & new.keys())
+    print(f"{len(rows)} rows; {changed} of {len(old)} files changed, {len(found)} otherwise than by the rows")
+    return int(bool(found))
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run a command."""
     options = parse(arguments)
@@ -84,6 +110,12 @@ def main(arguments: Sequence[str]) -> int:
     if options.command == "page":
         print(page(read_table(options.table), options.table.as_posix()))
         return 0
+    if options.command == "draw":
+        for path, line, text in draw(options.root, options.kind, options.commit, options.seed, options.count):
+            print(f"{path}:{line}: {text}")
+        return 0
+    if options.command == "prove-rust":
+        return prove_rust(options.root, options.before, options.table)
     if options.command == "prove":
         return prove(options.root, options.before, read_table(options.table), cache / "record.json")
     return apply_table(options, cache)

@@ -9,8 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 from renaming.apply import make_plan, places_in_text, write
+from renaming.draw import KINDS, draw
 from renaming.embedded import repair_fstrings
 from renaming.proof import compare_all
+from renaming.rust import difference
 from renaming.sources import Source, read_sources
 from renaming.table import Row, read_table
 
@@ -437,3 +439,126 @@ def test_names_in_f_strings_have_their_real_positions(text):
     names = [node for node in ast.walk(source.tree) if isinstance(node, ast.Name) and node.id != "value"]
     assert names
     assert all(source.segment(name) == name.id.encode() for name in names)
+
+
+SMALL_CODE = {
+    "rlox/words.py": '''"""Some words."""
+
+
+class Words:
+    """A list of words."""
+
+    size: int = param(3, "number of words", source="measured")
+
+    def check(self, limit):
+        size = self.size
+        raise ValueError(f"size={size} exceeds {limit + 1}")
+''',
+    "rust/lib.rs": """// let not_code = 1;
+struct Words { size: usize }
+fn count(words: &Words) -> usize {
+    let Some(mut total) = first() else { panic!("let text = 1") };
+    let mut sum = 0;
+    module::path()
+}
+""",
+    "tests/not_drawn.py": "drawn = False\n",
+}
+
+
+@pytest.fixture
+def small_code(tmp_path):
+    for path, text in SMALL_CODE.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("kind", "items"),
+    [
+        (
+            "identifiers",
+            [
+                ("rlox/words.py", 4, "Words"),
+                ("rlox/words.py", 7, "size"),
+                ("rlox/words.py", 9, "check"),
+                ("rlox/words.py", 9, "limit"),
+                ("rust/lib.rs", 2, "Words"),
+                ("rust/lib.rs", 3, "count"),
+                ("rust/lib.rs", 3, "words"),
+                ("rust/lib.rs", 5, "sum"),
+            ],
+        ),
+        ("messages", [("rlox/words.py", 11, "size={size} exceeds {limit + 1}")]),
+        ("help", [("rlox/words.py", 7, "number of words")]),
+        ("docstrings", [("rlox/words.py", 1, "Some words."), ("rlox/words.py", 4, "A list of words.")]),
+    ],
+)
+def test_a_draw_has_each_declared_name_and_sentence_with_its_place(small_code, kind, items):
+    assert draw(small_code, kind, None, seed=1, count=100) == items
+
+
+def test_a_draw_is_the_same_for_a_seed_and_reads_the_commit(small_code):
+    git(small_code, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "words")
+    (small_code / "rlox/words.py").write_text("", encoding="utf-8")
+    draws = [draw(small_code, "identifiers", "HEAD", seed, 3) for seed in (1, 1, 2, 3)]
+    assert draws[0] == draws[1]
+    assert len({tuple(d) for d in draws}) > 1
+    assert {path for d in draws for path, _, _ in d} == {"rlox/words.py", "rust/lib.rs"}
+    assert {kind: len(draw(small_code, kind, None, 1, 9)) for kind in KINDS}["docstrings"] == 0
+
+
+RUST = """
+use crate::told::{Told, other};
+
+/// Says it.
+fn tell(found: &Told) -> String {
+    let Told { x, y: seen } = found; // a comment
+    let point = Point { x, y: *seen };
+    format!("{found} {{x}} {}", 'a')
+}
+"""
+RUST_PAIRS = {
+    ("Told", "Message"), ("told", "message"), ("tell", "describe"), ("found", "message"), ("x", "column"),
+    ("seen", "y"), ("point", "corner"),
+}  # fmt: skip
+RENAMED_RUST = """
+use crate::message::{other, Message};
+
+/// Describes the message.
+fn describe(message: &Message) -> String {
+    let Message { x: column, y } = message;
+    let corner = Point {
+        x: column,
+        y: *y,
+    };
+    format!("{message} {{x}} {}", 'a')
+}
+"""
+
+
+def test_the_proof_of_rust_accepts_names_of_the_table_and_what_rustfmt_moves():
+    assert difference(RUST, RENAMED_RUST, RUST_PAIRS) == ""
+    field = RENAMED_RUST.replace("Message { x: column, y }", "Message { column: x, y }")
+    assert difference(RUST, field, RUST_PAIRS) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("*y", "y"),
+        ("{message} {{x}}", "{message} {{y}}"),
+        ("{message}", "{corner}"),
+        ("'a'", "'b'"),
+        ("let corner", "let corners"),
+        ("x: column,", "x: other,"),
+        ("Message};", "Message, more};"),
+        ("\n}\n", "\n;}\n"),
+    ],
+)
+def test_the_proof_of_rust_notices_another_change(old, new):
+    assert old in RENAMED_RUST
+    assert difference(RUST, RENAMED_RUST.replace(old, new), RUST_PAIRS) != ""
