@@ -92,6 +92,8 @@ def test_only_what_is_shuffled_is_copied_and_only_what_is_learned_at_once_keeps_
     assert whole - unknown == 4 * rows * (256 + 2 * 64 + 3 * 64)
     arena = Arena.byte_size(512, 8, env.observations.dim, env.actions)
     assert rollout_bytes(config, env, False, 32, ((64, 64), (64, 64))) == arena
+    # 24 numbers a row for the heads, while rows are scored and while they are learned from
+    assert whole - arena == 4 * rows * (3 * 64 + 24) + 4 * rows * (256 + 2 * 64 + 24)
 
 
 def test_rollout_bytes_counts_the_features_kept_by_a_shared_encoder() -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from rlox.configs import (
     ALGO_CONFIGS,
+    BUFFER_CONFIGS,
+    LOGGER_CONFIGS,
     EnvConfig,
     PPOConfig,
     RunConfig,
@@ -51,7 +53,7 @@ def test_the_defaults_of_a_run_are_the_fixed_ones() -> None:
         "every": 0, "episodes": 50, "seed": 100_000, "n_envs": None, "reuse_env": False, "max_steps": None
     }  # fmt: skip
     assert (found["checkpoint"]["every"], found["checkpoint"]["keep"]) == (50_000, 2)
-    assert (found["log"]["every"], found["env"]["n_envs"]) == (2048, 8)
+    assert (found["log"]["every"], found["env"]["id"], found["env"]["n_envs"]) == (2048, "CartPole-v1", 8)
     assert found["stop"] == {"score": None, "minutes": None}
 
 
@@ -211,13 +213,17 @@ def test_config_dataclasses_refuse_assignment_to_their_fields() -> None:
         EnvConfig().n_envs = 2  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("cls", [*ALGO_CONFIGS.values(), EnvConfig, RunConfig])
-def test_every_field_says_what_it_means_and_its_default_is_in_its_range(cls: type) -> None:
+OPTIONS = [*ALGO_CONFIGS.values(), *BUFFER_CONFIGS.values(), *LOGGER_CONFIGS.values()]
+
+
+@pytest.mark.parametrize("cls", [*OPTIONS, EnvConfig, RunConfig])
+def test_every_field_says_what_it_means_and_its_default_is_allowed(cls: type) -> None:
     for f in fields(cls):
         assert f.metadata["doc"] or f.name in ("id",), f.name
-        default, within = f.default, f.metadata["within"]
+        default, within, choices = f.default, f.metadata["within"], f.metadata["choices"]
         for value in default if isinstance(default, tuple) else (default,):
             assert not within or value is None or is_inside(value, within), f.name
+            assert not choices or value is None or value in choices, f.name
 
 
 def test_intervals_are_open_or_closed_at_either_end() -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from helpers.factored_actions import SPACES, env_id, require_form
+from helpers.observation_probes import EYE
 from helpers.policies import UserMlp
 from torch import Tensor, nn
 
@@ -394,3 +396,29 @@ def test_training_of_other_numbers_than_float32_is_refused_before_the_first_step
     with torch.autocast("cpu", torch.bfloat16), torch.device("meta"):  # which says nothing to Rust
         native.train(16)
         assert native.policy is not None
+
+
+class ToFloat(nn.Module):
+    def forward(self, rows: Tensor) -> Tensor:
+        return rows.float()
+
+
+EYE_ROW_BYTES = 8 * 8 * 3 + 2 * 4  # an image and two floats
+
+
+def make_policy(observation_space: spaces.Space[Any], action_space: spaces.Discrete) -> UserMlp:
+    policy = UserMlp(EYE_ROW_BYTES, int(action_space.n))
+    policy.actor.insert(0, ToFloat())
+    policy.critic.insert(0, ToFloat())
+    return policy
+
+
+@pytest.mark.parametrize("has_instance", [True, False])
+def test_only_networks_of_rlox_describe_how_they_encode_images(has_instance: bool) -> None:
+    options: dict[str, Any] = {"n_envs": 1, "n_steps": 8, "backend": "torch"}
+    with closing(PPO(EYE, **options)) as algorithm:
+        assert algorithm.components.image_descriptions
+        env = algorithm.source.collector.env
+    policy = make_policy(env.observation_space, env.action_space) if has_instance else make_policy
+    with closing(PPO(EYE, policy=policy, **options)) as algorithm:
+        assert algorithm.components.image_descriptions == ()
