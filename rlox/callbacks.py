@@ -175,7 +175,7 @@ def _require_state_methods(callback: Any) -> None:
         if isinstance(callback, Callback) and not callable(getattr(callback, name)):
             raise ConfigError(
                 f"callbacks: {name} of a {callback_class.__name__} is no method, and hides {name}() of "
-                "Callback; call it otherwise"
+                "Callback; rename it"
             )
     own_methods = [
         name
@@ -190,8 +190,8 @@ def _require_state_methods(callback: Any) -> None:
         )
     if not isinstance(callback, Callback) and len(own_methods) == 2:
         raise ConfigError(
-            f"callbacks: a {callback_class.__name__} has state() and restore(), which are of a Callback "
-            "alone; derive it from rlox.callbacks.Callback"
+            f"callbacks: a {callback_class.__name__} has state() and restore(), which are called "
+            "for a Callback only; derive it from rlox.callbacks.Callback"
         )
 
 

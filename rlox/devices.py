@@ -113,8 +113,8 @@ def require_float32() -> None:
 
     if (dtype := torch.get_default_dtype()) != torch.float32:
         raise ConfigError(
-            f"torch.get_default_dtype() is {dtype}, expected torch.float32, of which rlox makes networks; "
-            "call torch.set_default_dtype(torch.float32) before, and where they are used"
+            f"torch.get_default_dtype() is {dtype}, expected torch.float32, the dtype of rlox's "
+            "networks; call torch.set_default_dtype(torch.float32) before you create and use them"
         )
     _require_no_meta_device(torch)
 

@@ -128,8 +128,8 @@ def parse_folder_path(value: Any, name: str) -> Path:
     path = parse_path(value, name)
     if path.name in ("", ".."):
         raise ConfigError(
-            f"{name}={str(value)!r}: the folder is written beside others and put into its place, so that it "
-            f"needs a name of its own; give it one, {name}={str(path / 'checkpoint')!r}"
+            f"{name}={str(value)!r}: the folder is written under a temporary name and renamed, so it needs "
+            f"a name of its own; give it one, {name}={str(path / 'checkpoint')!r}"
         )
     try:
         path.is_symlink()

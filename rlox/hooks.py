@@ -70,7 +70,7 @@ def require_no_stray_hook(
     if stray_hook is None:
         return
     if stray_hook in LOGGER_HOOKS:
-        hint = f"; {stray_hook} is of a LoggerCallback: derive it from that too, and give it as logger="
+        hint = f"; {stray_hook} is a hook of LoggerCallback: derive from that too, and pass it as logger="
     else:
         snake_name = _to_snake_case(stray_hook).strip("_").replace("init_callback", "on_training_start")
         for word, replacement in _REPLACEMENTS.items():

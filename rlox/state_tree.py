@@ -27,7 +27,7 @@ def to_state_tree(value: Any, place: str, depth: int = 0, keep_numpy: bool = Fal
     if depth > MAX_DEPTH:
         raise CheckpointError(
             f"{place[:MAX_PLACE_LENGTH]}... holds itself, or has more than {MAX_DEPTH} levels; leave out "
-            "what refers back"
+            "references to itself"
         )
 
     def convert(item: Any, item_place: str) -> Any:
@@ -66,7 +66,7 @@ def to_state_tree(value: Any, place: str, depth: int = 0, keep_numpy: bool = Fal
             description = f"a tensor of {value.dtype}, {value.layout}"
     raise CheckpointError(
         f"{place} is {description}, expected None, a number, text, a list, a tuple, a dict, or an array or "
-        "dense tensor of numbers that NumPy has"
+        "dense tensor with a dtype that NumPy has"
     )
 
 

@@ -27,4 +27,4 @@ def require_package(composed: DictConfig, cfg_choice: str, package: str | None) 
     is_hydra = cfg_choice == "hydra"
     packages = [str(key) for key in composed if cfg_choice == "all" or (key == "hydra") == is_hydra]
     if package.split(".")[0] not in packages or OmegaConf.select(composed, package) is None:
-        raise ConfigError(f"-p {package}: nothing there; there are {', '.join(packages)}")
+        raise ConfigError(f"-p {package}: no such package, expected one of {', '.join(packages)}")

@@ -185,8 +185,8 @@ class ParsedArguments:
             raise
         except RecursionError as error:
             raise ConfigError(
-                "configuration files build on one another in a circle; look at the defaults of those that "
-                f"are chosen: {' '.join(self.namespace.overrides)}"
+                "configuration files include one another in a cycle; check the defaults lists of the chosen "
+                f"options: {' '.join(self.namespace.overrides)}"
             ) from error
         except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
             if (explanation := option_files.explain_error(error, self.folders)) is not None:
@@ -311,7 +311,7 @@ def _require_one_run(composed: DictConfig) -> None:
     if params := composed.hydra.sweeper.get("params"):
         values = " ".join(f"{key}={value}" for key, value in params.items())
         raise ConfigError(
-            f"several jobs are asked for, by hydra.sweeper.params of a configuration file ({values})\n"
+            f"hydra.sweeper.params in a configuration file asks for several jobs ({values})\n"
             "  to run them: rlox sweep, with the same arguments"
         )
 

@@ -115,7 +115,7 @@ def _convert(config: DatasetConfig, path: Path, env: str | None) -> None:
     target = Path(config.to or "")
     kind = _format_of(target, config.format)
     if target.exists() and target.resolve() == path.resolve():
-        raise ConfigError(f"to={target} is what is read; choose another name")
+        raise ConfigError(f"to={target} is the dataset that is read; choose another name")
     conversion = ConversionOptions(env, config.time_limit)
     detect_format(path)  # raises before anything is written
     if kind == "rlox":
@@ -138,11 +138,11 @@ def _format_of(target: Path, requested_format: str | None) -> str:
     suffix_format = SUFFIXES.get(target.suffix)
     if requested_format is not None and suffix_format not in (None, requested_format):
         raise ConfigError(
-            f"to={target} with format={requested_format}: the name says {suffix_format}; give one of them"
+            f"to={target} with format={requested_format}: the suffix means {suffix_format}; change either"
         )
     if requested_format is None and suffix_format is None and target.suffix[1:].isalpha():
         known = ", ".join(SUFFIXES)
-        raise ConfigError(f"to={target}: its ending is none of {known}; say what is written: format=...")
+        raise ConfigError(f"to={target}: its suffix is none of {known}; name the format: format=...")
     return requested_format or suffix_format or "rlox"
 
 
@@ -163,7 +163,7 @@ def _require_writable_target(folder: Path, overwrite: bool, key: str) -> None:
         raise ConfigError(f"{key}={folder} is a file, expected a folder or a name that is free")
     existing_parent = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     if not (existing_parent.is_dir() and os.access(existing_parent, os.W_OK)):
-        raise StorageError(f"{folder} cannot be written: {existing_parent} is no folder that may be written")
+        raise StorageError(f"{folder} cannot be written: {existing_parent} is not a writable folder")
     if folder.is_dir() and (others := other_files(folder)):
         raise ConfigError(
             f"{key}={folder} is a folder with other files ({min(others)}); choose another or an empty one"
@@ -209,7 +209,7 @@ def _describe_lines(dataset: Dataset) -> Iterator[str]:
     yield f"  from         {_origin_text(about)}"
     episodes = f"{description['episodes']:,} episode{'s' * (description['episodes'] != 1)}"
     yield f"  transitions  {description['transitions']:,} in {episodes}" + (
-        f", and {description['incomplete']:,} of one that does not end" if description["incomplete"] else ""
+        f", and {description['incomplete']:,} in an unfinished episode" if description["incomplete"] else ""
     )
     yield (
         f"  ends         {description['terminations']:,} terminations, "
@@ -240,7 +240,7 @@ def _returns_text(returns: Mapping[str, Any]) -> str:
 
 def _origin_text(about: Mapping[str, Any]) -> str:
     """Return environment, policy and checkpoint, as far as the dataset names them."""
-    parts = [str(about.get("env", "an environment that is not named"))]
+    parts = [str(about.get("env", "unnamed environment"))]
     parts += [str(about[name]) for name in ("quality", "algo", "checkpoint") if name in about]
     return ", ".join(dict.fromkeys(parts))
 

@@ -85,7 +85,7 @@ def _quota(root: Path = Path("/")) -> str:
     """Return the CPU time that the control group allows (cgroup v2), as text; empty if unlimited."""
     try:
         quota, period = (root / "sys/fs/cgroup/cpu.max").read_text().split()
-        return f"; its control group has the time of {int(quota) / int(period):g}"
+        return f"; its control group limits it to the time of {int(quota) / int(period):g}"
     except (OSError, ValueError):  # no control group, or `max`
         return ""
 
@@ -111,7 +111,7 @@ def _packages() -> Iterator[Diagnostic]:
         yield Diagnostic("rlox", message, True)
     required = requirements.required_packages()
     if required is None:
-        yield Diagnostic("rlox", "is not installed, so what it needs is not known: pip install .")
+        yield Diagnostic("rlox", "is not installed, so its requirements are unknown: pip install .")
         return
     for need in required:
         module = requirements.MODULES.get(need.name)
@@ -156,7 +156,7 @@ def _engine() -> Diagnostic:
         return Diagnostic("engine", f"not tried: {' '.join(str(error).split())}")
     if (message := self_test.self_test_mismatch()) is not None:
         return Diagnostic("engine", f"{message}; please report it, and use algo.backend=torch", True)
-    return Diagnostic("engine", "learns what torch would (algo.backend=native)")
+    return Diagnostic("engine", "its updates match torch's (algo.backend=native)")
 
 
 def _wrong_step() -> tuple[float, ...] | None:

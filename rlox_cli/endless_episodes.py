@@ -29,7 +29,7 @@ def endless_episodes_warning(algorithm: Algorithm) -> str | None:
     remedy = (
         f"give {config.env.id} a limit, e.g. env.max_episode_steps=1000"
         if limit is None
-        else f"something around {config.env.id} keeps its limit of {limit:,} from ending them"
+        else f"something around {config.env.id} prevents its limit of {limit:,} steps from ending episodes"
     )
     return (
         f"no episode has ended in {steps:,} steps of each environment; an evaluation plays "

@@ -47,8 +47,8 @@ def require_playable(config: EvaluateConfig) -> tuple[RunConfig, Path]:
     text_files(config, run_config)
     if config.target_return is not None and not isinstance(run_config.algo, DecisionTransformerConfig):
         raise ConfigError(
-            f"target_return={config.target_return:g}: {run_config.algo.name} cannot be asked for a return, "
-            "decision_transformer can; leave it out"
+            f"target_return={config.target_return:g}: {run_config.algo.name} takes no target return, "
+            "decision_transformer does; leave it out"
         )
     if config.best_of is not None and not is_text(run_config.env.id):
         raise ConfigError(f"best_of={config.best_of}: {run_config.algo.name} writes no text; leave it out")
@@ -60,7 +60,7 @@ def require_playable(config: EvaluateConfig) -> tuple[RunConfig, Path]:
     if config.video and engine_factory_for(run_config.env) is not None:
         raise ConfigError(
             f"video=true: {run_config.env.id} is stepped by an engine (env.backend={run_config.env.backend}) "
-            "that draws nothing; leave video out"
+            "that cannot render; leave video out"
         )
     if config.method == "fqe":
         from rlox.algorithms.offline import require_env
@@ -204,8 +204,8 @@ def _estimate_value(config: EvaluateConfig) -> dict[str, Any]:
     start_text = f"where episodes of {data} begin"
     if not value_estimate.is_converged:
         print(
-            f"rlox evaluate: warning: the value is not settled, it was {value_estimate.earlier_value:.1f} "
-            f"when a fifth of the updates was left; give more, fqe.updates={5 * fqe.updates}",
+            f"rlox evaluate: warning: the value has not converged, it was {value_estimate.earlier_value:.1f} "
+            f"with a fifth of the updates left; give more, fqe.updates={5 * fqe.updates}",
             file=sys.stderr,
         )
     print(
@@ -289,7 +289,7 @@ def read_run_config(run: Path) -> RunConfig:
     path = run / "config.yaml"
     if (run / "manifest.json").is_file():
         raise ConfigError(
-            f"run={run}: a checkpoint; name the run folder that it is in, and which one: "
+            f"run={run}: this is a checkpoint; name its run folder and the checkpoint: "
             f"rlox evaluate {summary.quote_path(run.parent.parent)} checkpoint={run.name}"
         )
     if not path.is_file():

@@ -110,7 +110,7 @@ class RayExecutor:
             call = ray.remote(**self._remote)(_run_job)
             self._unfinished = {call.remote(job): job.number for job in jobs}
         except (OSError, RuntimeError, TypeError, ValueError) as error:
-            raise RloxError(f"Ray cannot begin: {_first_line(error)}") from error
+            raise RloxError(f"Ray cannot start: {_first_line(error)}") from error
 
     def _start_ray(self, ray: Any) -> None:
         defaults = {"log_to_driver": False, "include_dashboard": False, "logging_level": "ERROR"}

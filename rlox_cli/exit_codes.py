@@ -19,11 +19,11 @@ MEANINGS = {
     WRONG_USE: "wrong use: configuration, unknown names, a missing optional package",
     NON_FINITE: "stopped at a non-finite number",
     ENVIRONMENT: "the environment failed",
-    STORAGE: "what is to be written cannot be written",
-    SIGHUP: "the terminal went away (SIGHUP)",
+    STORAGE: "a file cannot be written",
+    SIGHUP: "the terminal was closed (SIGHUP)",
     SIGINT: "Ctrl-C",
     SIGTERM: "SIGTERM",
-    SIGUSR1: "SIGUSR1, which schedulers send before the time of a job is over",
+    SIGUSR1: "SIGUSR1, which schedulers send before a job's time limit",
 }
 
 

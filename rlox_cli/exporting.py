@@ -28,7 +28,7 @@ def export_run(config: ExportConfig) -> None:
     is_text_run = is_text(run_config.env.id)
     if is_text_run and config.format != "safetensors":
         raise ConfigError(
-            f"format={config.format}: a model of text is written as transformers has it; leave it out"
+            f"format={config.format}: a text model is only exported in transformers' format; leave it out"
         )
     if config.format != "safetensors":
         require_onnx()

@@ -162,8 +162,8 @@ class SlurmLauncher(SubmititLauncher):
         missing = [name for name in ("sbatch", "srun", "sacct") if shutil.which(name) is None]
         if missing:
             raise ConfigError(
-                f"hydra/launcher=submitit_slurm: there is no {missing[0]} here; call it on a machine "
-                "that submits to Slurm, or use hydra/launcher=submitit_local"
+                f"hydra/launcher=submitit_slurm: {missing[0]} is not installed here; start the sweep on a "
+                "machine that submits to Slurm, or use hydra/launcher=submitit_local"
             )
 
 

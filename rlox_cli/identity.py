@@ -61,7 +61,7 @@ def require_same_normalize_rule(folder: Path, rules: Container[str]) -> None:
             continue
         if (rule := saved_config.env.normalize_rule) not in rules:
             raise ConfigError(
-                f"{path} normalises by env.normalize_rule={rule}, as runs did before there was that key; "
+                f"{path} normalises by env.normalize_rule={rule}, as runs did before that key existed; "
                 f"this command asks for another rule\n  to go on with its folder: env.normalize_rule={rule}; "
                 "to begin anew: hydra.sweep.dir=FOLDER"
             )

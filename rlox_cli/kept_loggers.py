@@ -38,12 +38,12 @@ def kept_loggers_message(
         sync_arguments |= dict.fromkeys(arguments)
     if not count:
         return ""
-    jobs = f"{count} jobs done before keep" if count > 1 else "1 job done before keeps"
-    message_parts = [f"logger={','.join(new_names)} is for jobs that begin"] if new_names else []
+    jobs = f"{count} finished jobs keep their" if count > 1 else "1 finished job keeps its"
+    message_parts = [f"logger={','.join(new_names)} applies to new jobs only"] if new_names else []
     message_parts += [
         f"to send their rows there too: rlox sync RUN {argument}" for argument in sync_arguments
     ]
-    return f"{jobs} the loggers of then ({', '.join(previous_names) or 'none'}); {'; '.join(message_parts)}"
+    return f"{jobs} loggers ({', '.join(previous_names) or 'none'}); {'; '.join(message_parts)}"
 
 
 def _finished_loggers(

@@ -130,7 +130,7 @@ def _require_ray_capacity(ray: Mapping[str, Any]) -> None:
     if address != "local":
         for key in {"num_cpus", "num_gpus", "resources"} & set(init):
             raise ConfigError(
-                f"hydra.launcher.ray.init.{key}={init[key]}: the cluster at {address} has what it has; "
+                f"hydra.launcher.ray.init.{key}={init[key]}: the cluster at {address} sets its own; "
                 f"leave {key} out"
             )
         return

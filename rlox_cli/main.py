@@ -49,7 +49,7 @@ def _report_truncated_output(args: list[str], output: NonFailingStream) -> int:
     if output.disk_full_error is None or not _is_print_only(args):
         return 0
     reason = (
-        f"{output.disk_full_error.strerror}; what it has is not whole: make room there, or write elsewhere"
+        f"{output.disk_full_error.strerror}; the output is incomplete: make room there, or write elsewhere"
     )
     print(f"rlox: standard output cannot be written: {reason}", file=sys.stderr)
     return 5

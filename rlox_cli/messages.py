@@ -128,7 +128,7 @@ def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigErr
     if len(names) <= MAX_LISTED_OPTIONS:
         hint = f", expected one of {', '.join(names)}{hint}"
     return UnknownNameError(
-        f"{group}={option}: no such option{hint or f'; rlox list {group} shows which there are'}"
+        f"{group}={option}: no such option{hint or f'; rlox list {group} shows the options'}"
     )
 
 
@@ -186,7 +186,9 @@ def from_hydra(
         return unknown_key(match[1], names, owners(match[1]))
     if match := re.search(r"Multiple values for (\S+)\. To override a value use .*: ([^']+)'", text):
         group, option = match.groups()
-        return ConfigError(f"+{group}={option}: one is chosen already; to take its place: {group}={option}")
+        return ConfigError(
+            f"+{group}={option}: another option is chosen already; to replace it: {group}={option}"
+        )
     if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
         is_list = match[1].lstrip("+").partition("=")[0] in list_keys
         return ConfigError(
@@ -196,7 +198,9 @@ def from_hydra(
             * is_list
         )
     if "INTERVAL_SWEEP" in text:
-        return ConfigError("an interval has no list of values: a search draws from it, e.g. search=auto")
+        return ConfigError(
+            "an interval is not a list of values: only a search draws from it, e.g. search=auto"
+        )
     if match := re.search(r"Sweep parameters '([^']+)' requires --multirun", text):
         return ConfigError(f"{match[1]} has several values; to run each: {sweep_hint} '{match[1]}'")
     return ConfigError(shorten(_without_links(text), 6))

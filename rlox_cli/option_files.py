@@ -34,7 +34,7 @@ def explain_error(error: BaseException, folders: Sequence[Path]) -> ConfigError 
     if isinstance(error, UnicodeDecodeError):
         unreadable_path = next(filter(_is_not_utf8, _user_files(folders)), None)
         if unreadable_path is not None:
-            return ConfigError(f"{unreadable_path} is no text in UTF-8 ({error}); save the file as UTF-8")
+            return ConfigError(f"{unreadable_path} is not text in UTF-8 ({error}); save the file as UTF-8")
     if match := _MISSING_BASE_PATTERN.search(str(error)):
         path = _find_option_file("algo", match[1], folders)
         names = ", ".join(sorted(REQUIRED_GROUPS["algo"].registry))

@@ -48,7 +48,7 @@ def require_no_password(override: str) -> None:
     key = key.replace("hydra.sweeper.", "search.")  # as it is typed
     if is_saved and PASSWORD_PATTERN.search(value):
         raise ConfigError(
-            f"{key} has a password, which would be in files of the run: "
+            f"{key} has a password, which would be saved in files of the run: "
             f"export ADDRESS=... and give {key}='${{oc.env:ADDRESS}}'"
         )
 

@@ -27,7 +27,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         keys: set[str] = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in keys:  # else the last one would silently win
-                problem = f"the key {key.value!r} is there twice"
+                problem = f"the key {key.value!r} appears twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             keys.add(key.value)
         return super().construct_mapping(node, deep)

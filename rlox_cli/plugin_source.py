@@ -71,7 +71,7 @@ class PluginSource(ConfigSource):
         if len({offer.distribution for offer, _ in matches}) > 1:
             sources = " and ".join(offer.source for offer, _ in matches)
             raise ConfigError(
-                f"{config_path.removesuffix('.yaml')}.yaml: {sources} both bring it, so neither is used; "
+                f"{config_path.removesuffix('.yaml')}.yaml: {sources} both have it, so neither is used; "
                 "uninstall one of them, or write your own: --config-dir FOLDER"
             )
         return FileConfigSource(self.provider, f"file://{matches[0][1]}").load_config(config_path)

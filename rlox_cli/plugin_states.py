@@ -49,8 +49,8 @@ def shadowing_messages(config: RunConfig) -> list[str]:
     used |= {("logger", logger.name) for logger in config.logger.values()}
     used |= {("wrapper", name) for name in _names(config.env.wrappers, config.env.reward_wrappers)}
     return [
-        f"{o.kind}={o.name} is rlox's own; the one of {o.source} is ignored, a plugin takes no name that "
-        "rlox has"
+        f"{o.kind}={o.name} is rlox's own; the one of {o.source} is ignored, because a plugin cannot "
+        "replace a name of rlox"
         for o in plugin_entries()
         if (o.kind, o.name) in used and is_shadowed(o)
     ]

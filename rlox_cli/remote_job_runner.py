@@ -20,7 +20,7 @@ from rlox_cli.sweep_display import Display
 from rlox_cli.worker_pool import JobOutcome, Task
 
 RUNNER_FILE = "runner.json"
-NO_EXIT_MESSAGE = "its process ended without a word"
+NO_EXIT_MESSAGE = "its process ended without reporting an outcome"
 
 
 class ProcessExit(NamedTuple):
@@ -147,7 +147,9 @@ class RemoteJobRunner:
             self._forget(number)
             self.display.on_stopped(number)
         elif kind == "preempted":
-            self.display.print_lines(number, "its time was up: it is begun anew where it was")
+            self.display.print_lines(
+                number, "it was preempted or reached its time limit: it is resubmitted and resumes"
+            )
         else:
             self.display.on_event(number, event)
 

@@ -149,7 +149,7 @@ def resume_job(folder: RunFolder, call: Call, config: RunConfig) -> dict[str, An
     define the job apply to new runs only: this run keeps its loggers, name and tags.
     """
     if identity(validate.saved_config(read_config(folder.path))) != identity(config):
-        raise ConfigError(f"{folder.path}/config.yaml is of another job: it was changed just now")
+        raise ConfigError(f"{folder.path}/config.yaml belongs to another job: it has just been changed")
     plan = ResumePlan.read(folder.path, [], is_trusted=True)
     if plan.is_finished():
         return {"status": "skipped"}
@@ -187,7 +187,7 @@ def _missing_config_message(path: Path) -> str:
     checkpoints, logs = _saved_checkpoints(path), [name for name in LOG_FILES[:-1] if _file_size(path / name)]
     if not (checkpoints or logs or _file_size(path / "result.json")):
         return (
-            "the run was killed while its folder was made\n"
+            "the run was killed while its folder was created\n"
             "  nothing was trained: delete the folder and start the run again with rlox train"
         )
     step, n = _status(path).get("step"), len(checkpoints)
@@ -236,7 +236,7 @@ def _require_regular_files(run: Path) -> None:
     for name in ("config.yaml", "status.json", "result.json", "provenance.json", *LOG_FILES):
         file = run / name
         if file.exists() and not file.is_file():
-            raise ConfigError(f"{file} is no file, expected what a run wrote there")
+            raise ConfigError(f"{file} is not a regular file, expected the one that the run wrote")
 
 
 def _warn_if_damaged(run: Path, command: str) -> None:

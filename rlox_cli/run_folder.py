@@ -116,7 +116,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        reason = "it is empty" if not data else f"it is no JSON ({error})"
+        reason = "it is empty" if not data else f"it is not JSON ({error})"
         raise ConfigError(f"{path} is damaged: {reason}; put it back as the run wrote it") from error
 
 
@@ -124,7 +124,7 @@ def _read_mapping(path: Path) -> dict[str, Any]:
     data = read_json(path)
     if not isinstance(data, dict):
         type_name = type(data).__name__
-        raise ConfigError(f"{path} is damaged: found {type_name}, expected what the run wrote there")
+        raise ConfigError(f"{path} is damaged: found {type_name}, expected a mapping as the run wrote it")
     return data
 
 

@@ -170,8 +170,8 @@ def thread_warnings(config: RunConfig) -> list[str]:
     if config.torch_threads <= max(1.0, idle_cpus):
         return []
     return [
-        f"torch_threads={config.torch_threads}, and of {cores} CPU{'s' * (cores != 1)} {idle_cpus:.1f} are "
-        "free: threads that wait for one another can make updates many times slower; set torch_threads=1"
+        f"torch_threads={config.torch_threads}, but only {idle_cpus:.1f} of {cores} CPU{'s' * (cores != 1)} "
+        "are free: threads that wait for one another can make updates many times slower; set torch_threads=1"
     ]
 
 

@@ -134,8 +134,8 @@ def abandoned_message(config: RunConfig, outcome: Any, folder: Path) -> str:
     )
     lost_steps = outcome.clock.now - max(checkpoint_steps, default=0)
     return (
-        f"stopped {outcome.abandoned_during}: {checkpoint_text}; {lost_steps:,} {unit_word} and what was "
-        "under way are made again"
+        f"stopped {outcome.abandoned_during}: {checkpoint_text}; {lost_steps:,} {unit_word} and the "
+        "interrupted work will be repeated"
     )
 
 

@@ -150,8 +150,8 @@ def length_warnings(configs: Iterable[RunConfig]) -> Iterator[str]:
         common_total = -(-total // common_multiple) * common_multiple
         hint = f"; total_steps={common_total} is the same for all" if common_total <= 2 * total else ""
         yield (
-            f"total_steps={total} is {min(step_counts):,} to {max(step_counts):,} {unit_label(unit)}, as the "
-            f"sizes of batches differ and totals are rounded up to whole ones{hint}"
+            f"total_steps={total} is {min(step_counts):,} to {max(step_counts):,} {unit_label(unit)}, "
+            f"because batch sizes differ and totals are rounded up to whole batches{hint}"
         )
 
 

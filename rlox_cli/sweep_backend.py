@@ -31,7 +31,7 @@ FILE = "backend.json"
 AUTO = "auto"
 ANY_ALGO = "*"  # in place of a name: every algorithm
 UNKNOWN_REASON = "the sweeper chooses the settings of its jobs as it goes"
-NO_ENV_REASON = "without an environment the sizes of its networks are not known before"
+NO_ENV_REASON = "without an environment the sizes of its networks are not known in advance"
 
 
 class BackendRequest(NamedTuple):
@@ -62,7 +62,7 @@ def read_backends(folder: Path) -> dict[str, str]:
         return {}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ConfigError(
-            f"{folder / FILE} is damaged, expected the engine of each algorithm; put it back, or begin "
+            f"{folder / FILE} is damaged, expected the backend of each algorithm; put it back, or begin "
             "another sweep: hydra.sweep.dir=FOLDER"
         ) from error
 
@@ -79,7 +79,7 @@ def record_backends(folder: Path, backends: Mapping[str, Backend]) -> None:
     saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     conflicting = [algo for algo in backends if algo in saved and saved[algo]["name"] != backends[algo].name]
     if conflicting:
-        raise ConfigError(f"{path} was written by another process just now; give the command again")
+        raise ConfigError(f"{path} was just written by another process; run the command again")
     write_json(path, {**{algo: asdict(backend) for algo, backend in backends.items()}, **saved})
 
 
@@ -185,7 +185,7 @@ def _require_recorded_backends(
             continue
         if reason := native_obstacle(config, *spaces):
             raise ConfigError(
-                f"{folder} began with backend native for {config.algo.name} ({FILE}), and {reason}; give "
+                f"{folder} began with backend native for {config.algo.name} ({FILE}), but {reason}; give "
                 "this job a sweep of its own (hydra.sweep.dir=FOLDER), or algo.backend=torch\n"
                 f"  in the job: {' '.join(overrides)}"
             )

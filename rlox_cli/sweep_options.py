@@ -21,7 +21,7 @@ SINGLE_RUN_PREFIXES = ("hydra.run.dir",)
 class SweepOptions:
     """The keys of a sweep besides those of its jobs."""
 
-    workers: int = param(1, "processes that do jobs side by side, on this machine", within="[1, 1024]")
+    workers: int = param(1, "processes that run jobs in parallel on this machine", within="[1, 1024]")
 
     def launcher_overrides(self) -> list[str]:
         """Return the overrides that make Hydra use this number of workers."""
@@ -39,7 +39,7 @@ def split_sweep_options(args: Sequence[str]) -> tuple[SweepOptions, list[str]]:
     rest = [arg for arg in args if _split_argument(arg)[0] not in values]
     for arg in rest:
         if _split_argument(arg)[0].startswith(SINGLE_RUN_PREFIXES):
-            raise ConfigError(f"{arg}: the folder of one run; of a sweep: hydra.sweep.dir=FOLDER")
+            raise ConfigError(f"{arg}: this is the folder of one run; for a sweep: hydra.sweep.dir=FOLDER")
         if values and _split_argument(arg)[0] == LAUNCHER:
             raise ConfigError(
                 f"{WORKERS}={values[WORKERS]} and {arg} both say where jobs run; leave one of them out"
@@ -53,12 +53,12 @@ def refuse_sweep_options(args: Iterable[str]) -> None:
     for arg in args:
         if _split_argument(arg)[0] == WORKERS:
             raise ConfigError(
-                f"{arg}: one run has no use for workers; for several: rlox sweep, or rlox train -m"
+                f"{arg}: a single run has no workers; for several runs: rlox sweep, or rlox train -m"
             )
         if _split_argument(arg)[0].startswith(MULTI_RUN_PREFIXES):
             raise ConfigError(
-                f"{arg}: a key of several runs, which one run has no use for; its folder is "
-                "hydra.run.dir=FOLDER, several runs are made by rlox sweep, or rlox train -m"
+                f"{arg}: this key is for several runs: rlox sweep, or rlox train -m; the folder of one "
+                "run is hydra.run.dir=FOLDER"
             )
 
 

@@ -227,6 +227,6 @@ def _closing_text(
         name = ", ".join(filter(None, [f"{group['algo']} on {group['env']}", group["settings"]]))
         lines.append(f"  {name}: {_group_text(group)}")
     for row in [*scoreless, *unfinished]:
-        status = f"{row['status']}, in no mean" if row in scoreless else row["status"]
+        status = f"{row['status']}, without a score" if row in scoreless else row["status"]
         lines.append(f"  {status}: {row['job']}: {row['reason']}".rstrip(": "))
     return "\n".join([*lines, f"summary  {folder / 'summary.md'}"])

@@ -72,7 +72,7 @@ def _with_target(logger: Any, config: SyncConfig) -> Any:
     if isinstance(logger, WandbConfig):
         if config.wandb.mode == "online" and not _has_key():
             raise ConfigError(
-                "wandb.mode=online: there is no key for the server: export WANDB_API_KEY=..., or wandb login"
+                "wandb.mode=online: no key for the server was found: export WANDB_API_KEY=..., or wandb login"
             )
         if config.wandb.mode != "auto":
             return replace(logger, mode=config.wandb.mode)

@@ -61,8 +61,8 @@ def require_no_links(run: Path) -> None:
         for path in (Path(folder, name) for name in (*folders, *files) if name not in allowed_links):
             if path.is_symlink() and not _is_submitit_link(path):
                 raise ConfigError(
-                    f"{path} is a link to {path.readlink()}: a run has none of its own; remove it, or, to go "
-                    "on with a run or evaluate one that you linked so: trust=true"
+                    f"{path} is a link to {path.readlink()}: runs do not create such links; remove it, or, "
+                    "if you made it, resume or evaluate the run with trust=true"
                 )
         if Path(folder).name == "wandb":
             folders[:] = [name for name in folders if name != "live"]

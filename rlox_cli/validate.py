@@ -61,8 +61,8 @@ def saved_config(data: dict[str, Any]) -> RunConfig:
     for key, logger in config.logger.items():
         if isinstance(logger, MlflowConfig) and logger.has_address:
             raise ConfigError(
-                f"logger.{key}.tracking_uri in the run folder is an address; none is taken from there: put "
-                f"{TRACKING_URI_REFERENCE} in its place and export {TRACKING_URI}=..."
+                f"logger.{key}.tracking_uri in the run folder is an address, which is not used from there: "
+                f"put {TRACKING_URI_REFERENCE} in its place and export {TRACKING_URI}=..."
             )
     return config
 

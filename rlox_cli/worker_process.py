@@ -95,7 +95,7 @@ class WorkerProcess:
         code = self.process.returncode
         if code is not None and -code in set(signal.Signals):
             name = signal.Signals(-code).name
-            hint = " (perhaps for want of memory)" if -code == signal.SIGKILL else ""
+            hint = " (perhaps out of memory)" if -code == signal.SIGKILL else ""
             return f"its process was ended by {name}{hint}"
         if self.exited_by_signal():
             return f"its process was stopped by {signal.Signals(code - 128).name}"

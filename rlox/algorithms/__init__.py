@@ -91,7 +91,8 @@ def _plugin_class(entry: PluginEntry, plugin: Any, setting: str) -> type[Algorit
     if not (isinstance(cls, type) and issubclass(cls, Algorithm) and cls.name == entry.name):
         raise entry.kind_error(
             setting,
-            f'facade=where a class over rlox.runs.algorithm.Algorithm is, with name = "{entry.name}"',
+            'facade="module:Class" of a subclass of rlox.runs.algorithm.Algorithm with name = '
+            f'"{entry.name}"',
         )
     return cls
 

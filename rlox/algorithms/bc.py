@@ -37,7 +37,7 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
     ) -> PolicyAndLearner:
         if actions.choices and algo.loss != "nll":
             raise ConfigError(
-                f"algo.loss={algo.loss} is the error of vectors; these actions are choices: algo.loss=nll"
+                f"algo.loss={algo.loss} needs actions that are vectors, these are choices; set algo.loss=nll"
             )
         network_width = max_width(linear_shapes("", (encoder_spec.features, *algo.net_arch, actions.size)))
         args = config, context, encoder_spec, actions

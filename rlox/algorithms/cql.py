@@ -56,7 +56,7 @@ def _require_unset(algo: CQLConfig) -> None:
         value = getattr(algo, name)
         if value != getattr(CQLConfig(), name):
             raise ConfigError(
-                f"algo.{name}={value}: these actions are choices, of which all are looked at; leave "
+                f"algo.{name}={value} applies to actions that are vectors, these are choices; leave "
                 f"algo.{name} out"
             )
 

@@ -223,8 +223,8 @@ class DPO(TextAlgorithm):
         equal_rows = np.flatnonzero(_equal_pair_mask(pairs))
         if len(equal_rows) == pairs.n_prompts:
             raise ConfigError(
-                f"chosen and rejected are the same in all {len(equal_rows)} rows, so that nothing is "
-                "learned; expected two completions of each prompt"
+                f"chosen and rejected are the same in all {len(equal_rows)} rows, so there is nothing to "
+                "learn; expected two different completions of each prompt"
             )
         if len(equal_rows) and not getattr(self, "_has_warned_equal_pairs", False):
             self._has_warned_equal_pairs = True
@@ -251,5 +251,5 @@ def _make_pairs(
         ref_log_probs = tuple(torch.as_tensor(part) for part in ref_log_probs)
         if [tuple(part.shape) for part in ref_log_probs] != [(len(prompts),)] * 2:
             shapes = [list(part.shape) for part in ref_log_probs]
-            raise ShapeError(f"ref_log_probs {shapes}: expected two of [{len(prompts)}]")
+            raise ShapeError(f"ref_log_probs have shapes {shapes}, expected two of [{len(prompts)}]")
     return PreferencePairs(batches[0], batches[1], len(prompts), ref_log_probs)

@@ -21,12 +21,13 @@ def _make_generator(config: RunConfig, text: TextContext) -> CompletionGenerator
     if server is None and algo.server is None:
         if algo.staleness:
             raise ConfigError(
-                f"algo.staleness={algo.staleness} is of a server: set algo.server, or leave it out"
+                f"algo.staleness={algo.staleness} applies to a server only: set algo.server, or leave it out"
             )
         return LocalGenerator(text.model, text.sampling, config.seed)
     if text.group.size > 1:
         raise ConfigError(
-            f"a server that writes for {text.group.size} processes would get the weights of each: take one"
+            f"a server would get its weights from each of {text.group.size} processes, expected one; start "
+            "one process"
         )
     is_own_server = server is None
     if server is None:
@@ -43,12 +44,12 @@ def make_generation_source(
     if is_rewarded and text.reward_function is None:
         raise ConfigError(
             f"{algo.name} needs rewards: give it a reward_fn (algo.rewards=[module:name], or "
-            "[right] by answers), or a task"
+            "[right] to compare with right answers), or a task"
         )
     if isinstance(algo, GroupConfig) and algo.mask_truncated and not text.sampling.eos:
         raise ConfigError(
-            "algo.mask_truncated=true without a token that ends a completion: none would be left; set "
-            "algo.eos_token_id=[...]"
+            "algo.mask_truncated=true without a token that ends a completion would mask every completion; "
+            "set algo.eos_token_id=[...]"
         )
     return GenerationSource(
         text.prompts,

@@ -37,8 +37,8 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
     require_native(config.env, algo.name, context.env)
     if context.device_name != "cpu":
         raise ConfigError(
-            f"device={config.device}: hybrid_ppo acts in Rust on the memory that torch learns in, which "
-            "is the CPU's; use device=cpu, or algo=ppo"
+            f"device={config.device}: in hybrid_ppo Rust and torch share the parameters' memory, which has "
+            "to be on the CPU; use device=cpu, or algo=ppo"
         )
     return on_policy_parts(
         config,
@@ -85,7 +85,7 @@ class HybridPPO(Algorithm):
             config_kwargs["net_arch"] = (hidden, hidden)
         elif hidden != DEFAULT_HIDDEN:
             raise ConfigError(
-                f"hidden={hidden} and net_arch={config_kwargs['net_arch']} are two ways to say the same; "
+                f"hidden={hidden} and net_arch={config_kwargs['net_arch']} both set the layers' widths; "
                 "give one of them"
             )
         config = config_from_arguments("hybrid_ppo", env_id, n_envs, seed, config_kwargs)

@@ -21,8 +21,8 @@ def make_image_encoder_spec(algo: EncoderOptions, codec: ObservationCodec, name:
     ]
     if algo.encoder_features and set(kinds) == {"mlp"}:
         raise ConfigError(
-            f"algo.encoder_features={algo.encoder_features}: of the images of {name} the pixels are seen in "
-            "a row (encoder mlp), without a layer of features; leave it out, or set algo.encoder=impala"
+            f"algo.encoder_features={algo.encoder_features}: the images of {name} are flattened (encoder "
+            "mlp), without a layer of features; leave it out, or set algo.encoder=impala"
         )
 
     def make_encoder() -> Encoder:
@@ -41,7 +41,7 @@ def _make_image_spec(algo: EncoderOptions, image: Image, name: str, frames: int)
     if channels_first is None and algo.encoder != "mlp":  # an MLP reads the pixels in any order
         raise ConfigError(
             f"{name} has images of shape {image.shape}{_image_name_text(image)}, whose channels could be the "
-            "first dimension of a frame or the last; say which: algo.image_channels=first or last"
+            "first dimension of a frame or the last; set algo.image_channels=first or last"
         )
     return ImageSpec(image.shape, bool(channels_first), image.high)
 
@@ -59,7 +59,7 @@ def _choose_kind(algo: EncoderOptions, image: Image, image_spec: ImageSpec, name
     if algo.encoder != "mlp" and min_side < (min_size := CONVOLUTIONS[algo.encoder].min_size):
         kinds = [kind for kind, cnn in CONVOLUTIONS.items() if min_side >= cnn.min_size]
         raise ConfigError(
-            f"algo.encoder={algo.encoder} takes images from {min_size}x{min_size} on, {name} has "
+            f"algo.encoder={algo.encoder} needs images of at least {min_size}x{min_size}, {name} has "
             f"{height}x{width}{_image_name_text(image)}; set algo.encoder=auto, {', '.join(kinds)} or mlp"
         )
     return algo.encoder

@@ -149,9 +149,9 @@ def _make_hindsight(
         reward_env = make_env()
     except Exception as error:
         raise EnvError(
-            f"buffer.hindsight={buffer.hindsight} asks one more {config.env.id} for rewards, beside the "
-            f"{env.n_envs} of training, and it cannot be made: {error}\n"
-            "  Where no more can live, leave hindsight out: buffer.hindsight=null."
+            f"buffer.hindsight={buffer.hindsight} needs one more {config.env.id} for rewards, besides the "
+            f"{env.n_envs} of training, and making it failed: {error}\n"
+            "  If no more instances are possible, leave hindsight out: buffer.hindsight=null."
         ) from error
     cleanup.enter_context(close_on_error(reward_env, None))
     return HindsightRelabeler.of(

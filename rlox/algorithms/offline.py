@@ -75,8 +75,8 @@ def offline_parts(
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
     if not isinstance(context.dataset, OfflineDatasetBuffer | None):
         raise ConfigError(
-            f"dataset is a {type(context.dataset).__name__}, expected an OfflineDatasetBuffer or, when the "
-            "algorithm is made, the folder of one"
+            f"dataset is a {type(context.dataset).__name__}, expected an OfflineDatasetBuffer, or the folder "
+            "of a dataset as constructor argument"
         )
     algo, env = cast(OfflineAlgorithmConfig, config.algo), config.env
     observations, actions = _spaces(config, algo, context)
@@ -147,8 +147,8 @@ def _make_preparation(
     images = bool(observations.images)
     if images and algo.standardize_obs:
         raise ConfigError(
-            f"algo.standardize_obs=true: {env} has images in its observations, which networks divide by what "
-            "their space allows; set algo.standardize_obs=false"
+            f"algo.standardize_obs=true: {env} has images in its observations, which networks divide by the "
+            "upper bound of their space; set algo.standardize_obs=false"
         )
     bounds = actions if isinstance(actions, UnitCodec) else None
     if not isinstance(algo, OfflineCriticsConfig):
@@ -192,7 +192,7 @@ def _spaces_from_env_or_sizes(
     if algo.obs_dim is None or algo.act_dim is None or algo.continuous is None:
         raise ConfigError(
             f"{algo.name} without an environment needs algo.obs_dim, algo.act_dim and algo.continuous, or at "
-            "buffer.path a dataset that says observation_space and action_space"
+            "buffer.path a dataset that records observation_space and action_space"
         )
     high = (_action_bound(algo) or 1.0) if algo.needs_bounds else np.inf
     space: spaces.Space[Any] = (
@@ -243,9 +243,8 @@ def _require_high(algo: OfflineAlgorithmConfig, actions: UnitCodec) -> None:
         actions.require_bounds(np.full(actions.size, -high), np.full(actions.size, high))
     except ConfigError as error:
         raise ConfigError(
-            f"algo.act_high={high:g}: the environment says itself what bounds its actions have, "
-            f"{actions.bounds_text}; leave algo.act_high out, or take another environment for a run that "
-            "learned so"
+            f"algo.act_high={high:g}: the environment's actions have other bounds, {actions.bounds_text}; "
+            "leave algo.act_high out, or, if a run was trained with it, use an environment with that bound"
         ) from error
 
 
@@ -289,12 +288,13 @@ def _dataset(
         columns, digest = loaded.columns, loaded.digest
     stats = dataset.stats()
     if stats["obs_dim"] != observations.dim:
-        expectation = f"{config.env.id} of {observations.dim}; name the environment it is of: env=..."
+        expectation = f"{config.env.id} of {observations.dim}; set env=... to the environment of the dataset"
         if config.env.id == NO_ENV:
             expectation = f"but obs_dim={observations.dim} was given"
         elif env == config.env.id:
             expectation = (
-                f"though it says it is of {env}, whose have {observations.dim}; convert it with its own"
+                f"but its recorded environment is {env}, whose observations have {observations.dim}; convert "
+                "it with the environment that it comes from"
             )
         raise ShapeError(f"{name} has observations of {stats['obs_dim']} numbers, {expectation}")
     if observations.images:
@@ -313,7 +313,7 @@ def _require_bytes(obs: Column, normalized: bool, name: str) -> None:
         )
     if normalized:
         raise ConfigError(
-            f"{name} standardises its observations, in which there are images: make it with normalize=False"
+            f"{name} standardises its observations, which contain images: make it with normalize=False"
         )
 
 
@@ -325,7 +325,7 @@ def require_valid_actions(actions_column: Column, actions: ActionCodec, name: st
     if actions.box_dim and actions_column.dtype.kind != "f":
         raise ShapeError(
             f"the actions of {name} are {actions_column.dtype}, which are choices, expected floating-point "
-            "vectors; is it of a Discrete environment (continuous=False)?"
+            "vectors; is it from a Discrete environment (continuous=False)?"
         )
     for block, (rows,) in iter_blocks(actions_column):
         _require_rows(rows.reshape(len(rows), width), block.start, actions, name, env)
@@ -338,8 +338,8 @@ def _require_rows(rows: NDArray[Any], first_row: int, actions: ActionCodec, name
         if not exists.all():
             name_text = f" as its choice {actions.names[choice_index]}" if actions.names[choice_index] else ""
             raise ShapeError(
-                f"{name} has action {column[~exists][0]}{name_text}, expected a choice from 0 to {n - 1}; is "
-                "it of vectors (continuous=True), or of another environment?"
+                f"{name} has action {column[~exists][0]}{name_text}, expected a choice from 0 to {n - 1}; "
+                "are its actions vectors (continuous=True), or is it from another environment?"
             )
     if isinstance(actions, UnitCodec):
         _require_bounds(rows, first_row, actions, name, env)
@@ -351,10 +351,10 @@ def _require_bounds(rows: NDArray[Any], first_row: int, actions: UnitCodec, name
     if is_out_of_bounds.any():
         row, column = (int(indices[0]) for indices in np.nonzero(is_out_of_bounds))
         low, high = actions.low[column], actions.high[column]
-        remedy = "set act_high to what bounds them" if env == NO_ENV else "is it of this environment?"
+        remedy = "set act_high to the actions' bound" if env == NO_ENV else "is it from this environment?"
         raise ShapeError(
-            f"{name} has {rows[row, column]:g} as number {column} of action {first_row + row}, expected one "
-            f"from {low:g} to {high:g}; {remedy}"
+            f"{name} has {rows[row, column]:g} as number {column} of action {first_row + row}, expected a "
+            f"number from {low:g} to {high:g}; {remedy}"
         )
 
 
@@ -365,6 +365,6 @@ def require_env(recorded: Any, env: str, name: str) -> None:
         return
     if recorded.rpartition(":")[2] != env.rpartition(":")[2]:  # without the module to import first
         raise ConfigError(
-            f"{name} is of env={recorded}, the run's is {env}; set env={recorded}, or leave the "
-            "environment out in Python, with obs_dim, act_dim and continuous in its place"
+            f"{name} is from env={recorded}, the run's is {env}; set env={recorded}, or, in Python, leave "
+            "the environment out and give obs_dim, act_dim and continuous"
         )

@@ -235,8 +235,8 @@ def require_vector_for_log_std(config: RunConfig, context: BuildContext, actions
     value, default = algo.log_std_init, type(algo).log_std_init
     if context.is_new_run and not actions.box_dim and value != default:
         raise ConfigError(
-            f"algo.log_std_init={value:g}: {config.env.id} has {format_space(actions.space)} actions, "
-            f"choices without a deviation; leave it out, or set it to {default:g} where a preset has it"
+            f"algo.log_std_init={value:g}: {config.env.id} has {format_space(actions.space)} actions, which "
+            f"have no standard deviation; leave it out, or set it to {default:g} if a preset sets it"
         )
 
 

@@ -35,8 +35,8 @@ def resolve_target_entropy(config: SACLikeConfig, actions: ActionCodec) -> float
     if config.target_entropy is not None:
         if config.target_entropy >= max_entropy:
             raise ConfigError(
-                f"algo.target_entropy={config.target_entropy:g}: no policy gets there, the uniform one has "
-                f"{max_entropy:.3g}; give less, or leave it out"
+                f"algo.target_entropy={config.target_entropy:g}: no policy reaches it, the uniform one has "
+                f"{max_entropy:.3g}; set it lower, or leave it out"
             )
         return config.target_entropy
     return 0.98 * max_entropy if actions.is_discrete else -float(actions.size)

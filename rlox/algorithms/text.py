@@ -210,7 +210,10 @@ def _make_single_reward(
         function = bind_arguments(name, load(spec, key), unwrap(arguments_of(spec)), key)
         return FunctionReward([(name, function)], codec, columns)
     if codec is None:
-        raise ConfigError(f"{key}={spec} is by the right answers of a task, and there is none: task=copy")
+        raise ConfigError(
+            f"{key}={spec} compares with the right answers of a task, and there is no task; set one, such as "
+            "task=copy"
+        )
     return AnswerReward(codec, str(spec))
 
 

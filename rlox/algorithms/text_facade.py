@@ -81,9 +81,7 @@ class TextAlgorithm(Algorithm):
         text_objects = TextRuntimeObjects(module, ref_model, functions, preference_fn, server=server)
         for name in text_objects.function_names():
             if name in options:
-                raise ConfigError(
-                    f"{name}={options[name]} and a function: one argument for both; give one of them"
-                )
+                raise ConfigError(f"{name}={options[name]} and a function are both given; give one of them")
         files = _file_paths(options)
         options = {name: value for name, value in options.items() if name not in FILE_ARGUMENTS}
         config = config_from_arguments(self.name, TEXT, 1, seed, options | text_objects.function_names())
@@ -131,11 +129,13 @@ class TextAlgorithm(Algorithm):
         for name in ENV_ARGUMENTS:
             if argument := overrides.get(name):
                 key = name.removesuffix("_id")
-                raise ConfigError(f"{key}={argument}: {cls.name} learns text; leave it out")
+                raise ConfigError(
+                    f"{key}={argument}: {cls.name} learns from text, without an environment; leave it out"
+                )
         objects_by_name = {"ref_model": ref_model, "preference_fn": preference_fn, "server": server}
         for name, argument in objects_by_name.items():
             if argument is not None and name not in cls.objects:
-                raise ConfigError(f"{name} is given, and {cls.name} has none; leave it out")
+                raise ConfigError(f"{name} is given, but {cls.name} uses none; leave it out")
         functions = as_reward_functions(reward_fn)
         files = _file_paths(overrides)
         overrides = {name: value for name, value in overrides.items() if name not in FILE_ARGUMENTS}
@@ -186,18 +186,17 @@ class TextAlgorithm(Algorithm):
         dataset = self.config.dataset
         if isinstance(episodes, Number) and dataset is not None and text.prompts is None:
             raise ConfigError(
-                f"dataset={dataset}: there is no such file any more{search_note(dataset)}, and its rows are "
-                "evaluated by; dataset=PATH says where it is, in Python from_checkpoint(path, dataset=PATH)"
+                f"dataset={dataset}: there is no such file any more{search_note(dataset)}, and the "
+                "evaluation needs its rows; set dataset=PATH to where it is, in Python from_checkpoint(path, "
+                "dataset=PATH)"
             )
         if text.reward_function is None:
-            raise ConfigError("nothing says what a completion is worth: give a reward_fn, or a task")
+            raise ConfigError("completions have no reward: give a reward_fn, or a task")
         if isinstance(episodes, Number):
-            raise ConfigError(
-                f"{self.name} has no prompts that are held out: give evaluate() prompts, or a task"
-            )
+            raise ConfigError(f"{self.name} has no held-out prompts: give evaluate() prompts, or a task")
         if args or options:
             raise ConfigError(
-                "evaluate(prompts) takes nothing else: a seed is of a number of held-out prompts"
+                "evaluate(prompts) takes no other arguments: a seed applies to a number of held-out prompts"
             )
         prompts = [Prompt(row) for row in parse_token_rows(episodes)]
         with torch_threads(self.config.torch_threads):
@@ -211,7 +210,7 @@ class TextAlgorithm(Algorithm):
         """Like `evaluate` with a number, but with the highest-reward one of `n` sampled completions."""
         evaluator = self.components.evaluate
         if not isinstance(evaluator, TextEvaluator):
-            raise ConfigError("best_of needs prompts that are held out and rewards: give a task")
+            raise ConfigError("best_of needs held-out prompts and rewards: give a task")
         n = check_integer(EvalConfig, "episodes", n, "n")
         episodes = check_integer(EvalConfig, "episodes", episodes, "episodes")
         seed = check_integer(EvalConfig, "seed", seed, "seed")
@@ -299,8 +298,8 @@ class GenerationAlgorithm(TextAlgorithm):
         if isinstance(prompts, Number):
             if n_epochs != 1:
                 raise ConfigError(
-                    f"n_epochs={n_epochs} is of prompts that are given, and {prompts} says how many of the "
-                    "task; leave it out"
+                    f"n_epochs={n_epochs} applies to given prompts, and {prompts} is a number of the task's "
+                    "prompts; leave it out"
                 )
             return super().train(prompts, progress)  # type: ignore[arg-type]
         epochs = check_integer(GroupConfig, "n_epochs", n_epochs, "n_epochs")
@@ -336,8 +335,8 @@ def _reject_uncalled_overrides(cls: type[TextAlgorithm]) -> None:
         owner = _defining_class(cls, name)
         if not _is_builtin_class(owner):
             raise ConfigError(
-                f"{owner.__name__}.{name}: train and train_step of {cls.name} never call it, so that it "
-                "would change nothing; write a loop of your own (docs/language_models.md has one), "
+                f"{owner.__name__}.{name}: train and train_step of {cls.name} never call it, so it would "
+                "have no effect; write a loop of your own (docs/language_models.md has one), "
                 "override train_step too, or give the method another name"
             )
 

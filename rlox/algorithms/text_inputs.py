@@ -59,8 +59,8 @@ def make_codec(config: RunConfig, task: Task | None, model: nn.Module | None, ha
         return None
     if has_model_folder or model is not None:
         raise ConfigError(
-            f"dataset={config.dataset}: model={config.model} has no tokenizer beside it; set "
-            f"tokenizer=FOLDER, or tokenizer={BYTE_TOKENIZER} of a model that knows 258 tokens, of bytes"
+            f"dataset={config.dataset}: model={config.model} comes without a tokenizer; set "
+            f"tokenizer=FOLDER, or tokenizer={BYTE_TOKENIZER} for a model of bytes, with 258 tokens"
         )
     return ByteCodec()
 
@@ -82,7 +82,7 @@ def make_prompts(
     algo = cast(TextAlgorithmConfig, config.algo)
     assistant_only = isinstance(algo, SFTConfig) and algo.assistant_only_loss
     if assistant_only and config.dataset is None:
-        raise ConfigError(f"{SETTING} is of conversations in a file: set dataset, or leave it out")
+        raise ConfigError(f"{SETTING} needs conversations in a file: set dataset, or leave it out")
     if task is not None:
         return TaskPrompts(task, config.seed, codec)
     if config.dataset is None or codec is None:
@@ -124,8 +124,8 @@ def _warn_of_double_bos(dataset: TextDataset, codec: Codec, place: str) -> None:
         answer_start = [] if prompt.answer_ids is None else prompt.answer_ids[:2].tolist()
         if [*answer_context(prompt)[:2].tolist(), *answer_start][:2] == [bos_id, bos_id]:
             warnings.warn(
-                f"{place}, line {row.line} begins with token {bos_id} twice: its text has what the tokenizer "
-                "puts before each; take it out of the texts",
+                f"{place}, line {row.line} begins with token {bos_id} twice: its text already has the token "
+                "that the tokenizer adds; remove it from the texts",
                 UserWarning,
                 stacklevel=2,
             )
@@ -136,13 +136,13 @@ def _warn_of_equal_pairs(dataset: TextDataset, place: str) -> None:
     """Warn of pairs with equal answers, whose gradients cancel; `ConfigError` if all pairs are equal."""
     pairs = [(row.line, row.prompt.answer_ids, row.prompt.rejected_ids) for row in dataset.rows]
     equal_lines = [n for n, a, b in pairs if a is not None and b is not None and torch.equal(a, b)]
-    description = f"of {len(equal_lines)} of {len(pairs)} rows chosen and rejected are the same tokens"
+    description = f"chosen and rejected are the same tokens in {len(equal_lines)} of {len(pairs)} rows"
     if len(equal_lines) == len(pairs):
-        raise ConfigError(f"{place}: {description}, so that there is nothing to learn; expected two answers")
+        raise ConfigError(f"{place}: {description}, so there is nothing to learn; expected different answers")
     if equal_lines:
         warnings.warn(
             f"{place}: {description} (the first is line {equal_lines[0]}): nothing is learned from these, "
-            "and none counts as right; take them out",
+            "and none counts as right; remove them",
             UserWarning,
             stacklevel=2,
         )
@@ -194,7 +194,8 @@ def _warn_of_half_precision(module: nn.Module) -> None:
     if half_types := dtypes & {torch.bfloat16, torch.float16}:
         warnings.warn(
             f"the weights of model are {next(iter(half_types))}, in which steps of a small learning_rate are "
-            "rounded away: give it in float32 (model.float()), with bf16=True for products in bfloat16",
+            "rounded away: give it in float32 (model.float()), with bf16=True for matrix products in "
+            "bfloat16",
             UserWarning,
             stacklevel=2,
         )

@@ -116,7 +116,7 @@ def _reject_policy_class_of_sizes(factory: Any) -> None:
     init_module = getattr(getattr(factory, "__init__", None), "__module__", "")
     if isinstance(factory, type) and init_module.startswith("rlox.policies."):
         raise ConfigError(
-            f"policy={factory.__name__}: a class that is made of sizes, not of spaces, expected an instance; "
+            f"policy={factory.__name__}: a class that takes sizes, not spaces, expected an instance; "
             f"give policy={factory.__name__}(obs_dim, ...)"
         )
 

@@ -60,8 +60,8 @@ class TextLearner(PolicyLearner[nn.Module]):
         module, ref_model = text.model.module.eval(), text.objects.ref_model
         if ref_model is not None and set(ref_model.parameters()) & set(module.parameters()):
             raise ConfigError(
-                "ref_model is the model that learns, or has weights of it, and would follow it: give a copy "
-                "(copy.deepcopy), or leave it out"
+                "ref_model is the model that learns, or shares weights with it, and would change with it: "
+                "give a copy (copy.deepcopy), or leave it out"
             )
         if text.objects.model is not None:  # models of folders are checked when they are loaded
             text.model.require_causal()
@@ -105,7 +105,7 @@ class TextLearner(PolicyLearner[nn.Module]):
         if self._owns_reference and saved is None:
             raise CheckpointError("its ref_model was given, and is not saved: give it again")
         if self.reference is not None and not self._owns_reference and saved is not None:
-            raise CheckpointError("the run is held to a model that it has saved: leave ref_model out")
+            raise CheckpointError("the run has saved its own reference model: leave ref_model out")
         if self._owns_reference:
             self._load_reference(saved)
 
@@ -213,7 +213,7 @@ class TextLearner(PolicyLearner[nn.Module]):
     ) -> Update:
         """Build the update for `prompts` prompts; `rows` is empty if the batch has nothing to learn."""
         metrics = {"train/learning_rate": self.optimizer.lr, **(extra_metrics or {})}
-        self.group.require_same(self.optimizer.vector, "the weights that learn")
+        self.group.require_same(self.optimizer.vector, "the trainable weights")
         if rows:
             table, label = torch.stack(list(rows)), f"update {clock.updates}"
             require_finite(table, self.metric_names, label)

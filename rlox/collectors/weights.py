@@ -65,9 +65,7 @@ class ModuleWeights:
             )
         if not np.isfinite(flat).all():
             name = next(n for n, part in self._parts(flat) if not np.isfinite(part).all())
-            raise NonFiniteError(
-                f"weights of {name} are not all finite numbers of float32; they are left as they were"
-            )
+            raise NonFiniteError(f"weights of {name} are not all finite in float32; no weights were changed")
         return flat
 
     def write(self, flat: NDArray[np.float32]) -> None:
@@ -87,7 +85,7 @@ class ModuleWeights:
         for name in weights:
             if name not in self.shapes:
                 raise UnknownNameError(
-                    f"there is no parameter '{name}'{nearest(str(name), self.shapes)}; there are "
+                    f"there is no parameter '{name}'{nearest(str(name), self.shapes)}; expected one of "
                     f"{', '.join(self.shapes)}"
                 )
         if missing := [name for name in self.shapes if name not in weights]:
@@ -105,8 +103,8 @@ class ModuleWeights:
     def _require_order(self, order: Sequence[str] | None) -> None:
         if order is not None and tuple(order) != tuple(self.shapes):
             raise ShapeError(
-                f"order={list(order)}: these weights stand in another order than "
-                f"{list(self.shapes)}; give them as a mapping from names to arrays"
+                f"order={list(order)}, expected {list(self.shapes)}; give weights in another order as a "
+                "mapping from names to arrays"
             )
 
 

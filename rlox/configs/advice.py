@@ -47,7 +47,7 @@ def idle_workers(env: EnvConfig) -> str | None:
     ]
     if not idle:
         return None
-    return f"{', '.join(idle)}: no effect without subprocesses; env.workers=subprocess has them"
+    return f"{', '.join(idle)}: no effect without subprocesses; set env.workers=subprocess"
 
 
 def _plaintext_secrets(run: RunConfig) -> list[str]:
@@ -77,6 +77,6 @@ def _useless_stop_score(run: RunConfig) -> str | None:
         return None
     within = f"eval.every={every} is not below total_steps" if every else "eval.every=0"
     return (
-        f"stop.score={run.stop.score:g} has no effect: no evaluation is made on the way ({within}); "
+        f"stop.score={run.stop.score:g} has no effect: no evaluation runs before the end ({within}); "
         f"e.g. eval.every={max(run.total_steps // 10, 1)}"
     )

@@ -25,15 +25,15 @@ class AtariConfig:
     )
     noop_max: int = param(
         30,
-        "frames at most that pass at the start of a game, drawn from 1 on, that of FIRE among them; 0: none",
+        "no-op frames at the start of a game, drawn from 1 to this number, the FIRE frame included; 0: none",
         within="[0, inf)",
         source=_DQN,
     )
-    frame_skip: int = param(4, "frames that an action is held for", within="[1, inf)", source=_DQN)
-    max_pool: bool = param(
-        True, "what is seen is the brighter of the last two frames, pixel by pixel", source=_DQN
+    frame_skip: int = param(4, "frames that each action is repeated for", within="[1, inf)", source=_DQN)
+    max_pool: bool = param(True, "observe the pixel-wise maximum of the last two frames", source=_DQN)
+    screen_size: int = param(
+        84, "height and width of observed frames, resized by area", within="[8, 160]", source=_DQN
     )
-    screen_size: int = param(84, "height and width of what is seen, by area", within="[8, 160]", source=_DQN)
     stack: int = param(4, "frames in an observation, newest last", within="[1, 64]", source=_DQN)
     fire_reset: bool = param(
         True,
@@ -42,9 +42,9 @@ class AtariConfig:
     )
     life_loss: bool = param(
         True,
-        "in training an episode ends with a lost life; what is told is the score of whole games",
+        "training episodes end with a lost life; reported returns are the scores of whole games",
         source=_DQN,
     )
     clip_rewards: bool = param(
-        True, "in training rewards are their sign; env.reward_clip wins over it", source=_DQN
+        True, "training uses the sign of rewards; env.reward_clip takes precedence", source=_DQN
     )

@@ -13,7 +13,7 @@ def backend() -> Any:
     """Return the `backend` field of algorithms that have a native and a torch implementation."""
     return param(
         "auto",
-        "engine of the update; native is in Rust, for plain networks of vectors on the CPU; "
-        "auto takes it where it was measured to be faster",
+        "engine of the update. native: Rust, for MLPs of vectors on the CPU; auto: native where it was "
+        "measured to be faster",
         choices=("auto", "torch", "native"),
     )

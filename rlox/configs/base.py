@@ -154,7 +154,7 @@ class AlgorithmConfig:
             if switch and not getattr(self, switch) and value != f.default:
                 subject = (switch_names or {}).get(switch, "that")
                 raise ConfigError(
-                    f"algo.{f.name}={value} without algo.{switch}: it says something of {subject} alone; set "
+                    f"algo.{f.name}={value} without algo.{switch}: it applies to {subject} only; set "
                     f"algo.{switch}=true, or leave algo.{f.name} out"
                 )
 

@@ -16,7 +16,7 @@ class BCConfig(OfflineNetworksConfig):
     name: str = param("bc", "the algorithm", choices=("bc",))
     loss: str = param(
         "nll",
-        "of vectors: nll, of a Gaussian whose deviations are learned; mse, of its mean",
+        "loss for Box actions. nll: likelihood of a Gaussian with learned deviations; mse: error of its mean",
         choices=("nll", "mse"),
     )
     backend: str = backends.backend()

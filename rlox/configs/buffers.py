@@ -92,13 +92,14 @@ class UniformConfig(ReplayConfig):
     name: str = param("uniform", "the buffer", choices=("uniform",))
     hindsight: str | None = param(
         None,
-        "goals that drawn transitions are given anew: of any later step of the episode, its last, or any",
+        "replace the goals of drawn transitions by goals reached in the same episode. future: at a later "
+        "step; final: at the last step; episode: at any step",
         choices=("future", "final", "episode"),
         source="Andrychowicz et al. 2017",
     )
     hindsight_k: int = param(
         HINDSIGHT_K,
-        "transitions with another goal for each with its own",
+        "transitions with a replaced goal for each with its own",
         within="[1, 1024]",
         source="Andrychowicz et al. 2017",
     )
@@ -129,7 +130,7 @@ class PrioritizedConfig(ReplayConfig):
     )
     beta_final: float = param(1.0, "importance exponent at the end, reached linearly", within="[0, 1]")
     priority_eps: float = param(
-        1e-6, "what is added to every absolute error", within="(0, inf)", source="OpenAI Baselines"
+        1e-6, "constant added to every absolute error", within="(0, inf)", source="OpenAI Baselines"
     )
 
     @property
@@ -146,8 +147,8 @@ class OfflineConfig(BufferConfig):
     path: str | None = param(None, "folder with dataset.safetensors and dataset.json", verbatim=True)
     memory: str | None = param(
         None,
-        "bytes of rows that are held in memory, e.g. 512MiB, 8GB or 4e9; those of larger datasets are read "
-        "from their file as they are drawn, and are the same; null: a quarter of the memory there is",
+        "memory for rows in bytes, e.g. 512MiB, 8GB or 4e9; a larger dataset is read from its file as "
+        "rows are drawn, with the same results; null: a quarter of the available memory",
     )
 
     @property

@@ -149,10 +149,7 @@ def _with_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
 def _apply_override(
     group: str, name: str, value: Any, node: Mapping[str, Any], kind: type[AlgorithmConfig] | None
 ) -> Mapping[str, Any]:
-    """Return a group with a default added; defaults of a buffer apply only to the algorithm's own buffer.
-
-    In that case `auto` is replaced by the buffer's name.
-    """
+    """Add a default to a group; for a buffer only if it is, or becomes, the algorithm's own buffer."""
     if group != "buffer" or kind is None:
         return {name: value, **node}
     buffer_name = kind.buffers[0] if node.get("name") == "auto" else node.get("name")
@@ -181,7 +178,7 @@ def _check_consistency(run: RunConfig) -> RunConfig:
     run.buffer.check()
     for label in (run.run.name or "", *run.run.tags):
         if not label.isprintable():
-            raise ConfigError(f"run.name and run.tags: {label!r} has characters that are not printed")
+            raise ConfigError(f"run.name and run.tags: {label!r} has unprintable characters; leave them out")
     run = with_task(_drop_redundant_anneals(run))
     _require_env_or_none(run)
     _require_episodes(run)
@@ -224,13 +221,13 @@ def _require_masks(run: RunConfig) -> None:
     if env.action_mask != "none" and not run.algo.supports_masks:
         keep = ", ".join(name for name, kind in ALGO_CONFIGS.items() if kind.supports_masks)
         raise ConfigError(
-            f"env.action_mask={env.action_mask}: {run.algo.name} keeps to no masks of actions, {keep} do; "
+            f"env.action_mask={env.action_mask}: {run.algo.name} does not support action masks, {keep} do; "
             "leave it out"
         )
     default = type(env).action_mask_key
     if env.action_mask_key != default and env.action_mask not in ("info", "observation"):
         raise ConfigError(
-            f"env.action_mask_key={env.action_mask_key}: no mask is looked for by name with "
+            f"env.action_mask_key={env.action_mask_key}: it has no effect with "
             f"env.action_mask={env.action_mask}; set env.action_mask=info or observation"
         )
 
@@ -269,7 +266,7 @@ def require_one_schedule(algo: str, overrides: Mapping[str, Any]) -> None:
     for name, anneal in anneal_switches(cast(Any, ALGO_CONFIGS[algo])).items():
         if overrides.get(anneal) is True and name in overrides and not is_constant(overrides[name]):
             raise ConfigError(
-                f"algo.{anneal}=true and algo.{name}={_to_plain(overrides[name])}: both say how it changes; "
+                f"algo.{anneal}=true and algo.{name}={_to_plain(overrides[name])}: both set its schedule; "
                 f"leave algo.{anneal} out"
             )
 

@@ -22,36 +22,36 @@ class CQLConfig(OfflineCriticsConfig):
     name: str = param("cql", "the algorithm", choices=("cql",))
     actor_learning_rate: Schedule = schedule(
         1e-4,
-        "Adam step size of the policy and its temperature, of vectors",
+        "Adam step size of the policy and its temperature (Box actions)",
         within="(0, inf)",
         source="Kumar et al. 2020, authors' code",
     )
     cql_alpha: float = param(
         5.0,
-        "weight of log sum_a exp Q(s, a) - Q(s, a of the dataset); the first one where it is learned",
+        "weight of log sum_a exp Q(s, a) - Q(s, a of the dataset); with auto_alpha the initial one",
         within="[0, inf)",
         source="Kumar et al. 2020, authors' code",
     )
     n_random_actions: int = param(
         10,
-        "actions of a vector space that the sum is estimated with: so many each, uniform and of the policy "
-        "here and in the next state",
+        "sampled actions that estimate the sum (Box actions): this many each from the uniform "
+        "distribution, from the policy, and from the policy in the next state",
         within="[1, inf)",
         source="Kumar et al. 2020, authors' code",
     )
-    auto_alpha: bool = param(False, "learn that weight, so that what it weighs stays below cql_target_value")
+    auto_alpha: bool = param(False, "learn cql_alpha so that the penalty stays below cql_target_value")
     cql_target_value: float = param(
         -1.0, "tau of the learned weight", within="(-inf, inf)", only_with="auto_alpha"
     )
     ent_coef: float = param(
         1.0,
-        "entropy temperature of vectors; the first one where it is learned",
+        "entropy temperature (Box actions); with auto_entropy the initial one",
         within="(0, inf)",
     )
-    auto_entropy: bool = param(True, "learn that temperature")
+    auto_entropy: bool = param(True, "learn the entropy temperature")
     target_entropy: float | None = param(
         None,
-        "entropy that it aims at; null or auto: -dim(A)",
+        "target entropy of a learned temperature; null or auto: -dim(A)",
         within="(-inf, inf)",
         null_word="auto",
         only_with="auto_entropy",

@@ -20,10 +20,15 @@ class CriticsConfig(AlgorithmConfig):
     n_encoders: ClassVar[int] = 2
     needs_bounds: ClassVar[bool] = True
 
-    tau: float = param(0.005, "how far the target networks follow at a time", within="(0, 1]", source="SB3")
+    tau: float = param(
+        0.005,
+        "step of the target networks towards the trained ones (Polyak averaging)",
+        within="(0, 1]",
+        source="SB3",
+    )
     n_critics: int = param(
         2,
-        "critics, the lowest of which counts in targets",
+        "number of critics; targets use the lowest",
         within="[1, 64]",
         source="Fujimoto et al. 2018",
     )

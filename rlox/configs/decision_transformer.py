@@ -26,25 +26,27 @@ class DecisionTransformerConfig(OfflineAlgorithmConfig):
     learning_rate: Schedule = schedule(
         1e-4, "AdamW step size after the warm-up", within="(0, inf)", source=SOURCE
     )
-    batch_size: int = param(64, "stretches of episodes in a batch", within="[1, inf)", source=SOURCE)
+    batch_size: int = param(64, "sub-trajectories in a batch", within="[1, inf)", source=SOURCE)
     context_length: int = param(
-        20, "steps that an action is chosen by, the present one among them", within="[1, 4096]",
+        20, "steps of context, including the present one", within="[1, 4096]",
         source=SOURCE,
     )  # fmt: skip
     hidden: int = param(128, "width of the transformer", within="[1, 65536]", source=SOURCE)
-    n_layers: int = param(3, "blocks of attention", within="[1, 256]", source=SOURCE)
-    n_heads: int = param(1, "heads of each; they divide hidden", within="[1, 256]", source=SOURCE)
-    dropout: float = param(0.1, "part that is left out in training", within="[0, 1)", source=SOURCE)
-    weight_decay: float = param(1e-4, "of AdamW", within="[0, inf)", source=SOURCE)
+    n_layers: int = param(3, "attention blocks", within="[1, 256]", source=SOURCE)
+    n_heads: int = param(
+        1, "attention heads of each block; must divide hidden", within="[1, 256]", source=SOURCE
+    )
+    dropout: float = param(0.1, "dropout probability in training", within="[0, 1)", source=SOURCE)
+    weight_decay: float = param(1e-4, "weight decay of AdamW", within="[0, inf)", source=SOURCE)
     warmup_updates: int = param(
         10_000, "updates in which the step size rises from 0", within="[0, inf)", source=SOURCE
     )
     max_grad_norm: float = param(0.25, "global gradient-norm limit", within="(0, inf)", source=SOURCE)
     return_scale: float = param(
-        1e-3, "what returns to go are multiplied by", within="(0, inf)", source=SOURCE
+        1e-3, "factor that returns to go are multiplied by", within="(0, inf)", source=SOURCE
     )
     target_return: float | None = param(
-        None, "the return that is asked for; null: the highest of the dataset", within="(-inf, inf)"
+        None, "the return to aim at; null: the highest of the dataset", within="(-inf, inf)"
     )
     act_high: float | None = param(
         None,
@@ -52,12 +54,12 @@ class DecisionTransformerConfig(OfflineAlgorithmConfig):
         within="(0, inf)",
     )
     max_timesteps: int = param(
-        1_000, "steps of an episode that are told apart; later ones are like the last", within="[1, inf)",
+        1_000, "number of timestep embeddings; later steps use the last one", within="[1, inf)",
         source=SOURCE,
     )  # fmt: skip
     standardize_obs: bool = param(
         True,
-        "standardise observations by the dataset's moments, also where the policy plays",
+        "standardise observations by the dataset's moments, also when the policy acts",
         source="Chen et al. 2021, authors' code, with 1e-6 beside the deviation; 1e-3: Fujimoto & Gu 2021",
     )
 
@@ -78,6 +80,6 @@ class DecisionTransformerConfig(OfflineAlgorithmConfig):
         super().check(env, buffer)
         if self.hidden % self.n_heads:
             raise ConfigError(
-                f"algo.hidden={self.hidden} and algo.n_heads={self.n_heads}: the heads divide the width, "
-                f"expected a multiple of {self.n_heads}"
+                f"algo.hidden={self.hidden} and algo.n_heads={self.n_heads}: expected algo.hidden to be a "
+                f"multiple of {self.n_heads}"
             )

@@ -15,12 +15,16 @@ from rlox.errors import ConfigError
 
 def loss_type() -> Any:
     """Declare the `loss_type` of a preference loss."""
-    return param("sigmoid", "of pairs", choices=("sigmoid", "ipo", "hinge", "robust"), source="TRL")
+    return param(
+        "sigmoid", "loss of preference pairs", choices=("sigmoid", "ipo", "hinge", "robust"), source="TRL"
+    )
 
 
 def beta() -> Any:
     """Declare the `beta` of an implicit reward."""
-    return param(0.1, "how much leaving the reference costs", within="(0, inf)", source="TRL")
+    return param(
+        0.1, "strength of the penalty for leaving the reference model", within="(0, inf)", source="TRL"
+    )
 
 
 @dataclass(frozen=True)
@@ -31,17 +35,19 @@ class DPOConfig(TextAlgorithmConfig):
     loss_type: str = loss_type()
     beta: float = beta()
     label_smoothing: float = param(
-        0.0, "part of the pairs that are the wrong way round; sigmoid, robust", within="[0, 0.5)"
+        0.0, "assumed fraction of swapped pairs; with sigmoid or robust", within="[0, 0.5)"
     )
-    reference_free: bool = param(False, "without a reference: its log-probabilities count as equal")
+    reference_free: bool = param(
+        False, "train without a reference model: its log-probabilities count as equal"
+    )
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Raise `ConfigError` for settings that the loss refuses, before anything is built."""
         super().check(env, buffer)
         if self.label_smoothing and self.loss_type not in ("sigmoid", "robust"):
             raise ConfigError(
-                f"algo.label_smoothing={self.label_smoothing:g} is of algo.loss_type=sigmoid and robust; "
-                "leave it out"
+                f"algo.label_smoothing={self.label_smoothing:g} applies to algo.loss_type=sigmoid "
+                "and robust only; leave it out"
             )
 
 
@@ -53,5 +59,5 @@ class OnlineDPOConfig(GenerationConfig):
     loss_type: str = loss_type()
     beta: float = beta()
     preference: Code | None = code(
-        "a function (pairs) -> which of each is better, module:name; null: the one with the greater reward"
+        "a function (pairs) -> the better one of each, module:name; null: the one with the higher reward"
     )

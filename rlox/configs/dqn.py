@@ -80,37 +80,42 @@ class DQNConfig(OffPolicyConfig):
     )
     noisy_sigma: float = param(
         0.5,
-        "of the noise at the start, times 1 / sqrt(inputs of the layer); with noisy",
+        "initial noise scale, times 1 / sqrt(inputs of the layer); with noisy",
         within="[0, inf)",
         source="Fortunato et al. 2018, section 3.2",
     )
     distribution: str = param(
         "none",
-        "what is learned of returns: their mean, the probabilities of atoms (C51), quantiles (QR-DQN)",
+        "what the network learns about returns: their mean, probabilities of atoms (C51), quantiles (QR-DQN)",
         choices=("none", "categorical", "quantile"),
     )
     n_atoms: int = param(
         51,
-        "atoms from v_min to v_max; of categorical",
+        "atoms from v_min to v_max; with distribution=categorical",
         within="[2, 1024]",
         source="Bellemare et al. 2017, section 5",
     )
     v_min: float = param(
         -10.0,
-        "return of the lowest atom; of categorical",
+        "return of the lowest atom; with distribution=categorical",
         within="(-inf, inf)",
         source="Bellemare et al. 2017, section 5, for rewards clipped to [-1, 1]",
     )
     v_max: float = param(
         10.0,
-        "return of the highest atom; of categorical",
+        "return of the highest atom; with distribution=categorical",
         within="(-inf, inf)",
         source="Bellemare et al. 2017, section 5, for rewards clipped to [-1, 1]",
     )
-    n_quantiles: int = param(200, "of quantile", within="[1, 1024]", source="Dabney et al. 2018, section 5")
+    n_quantiles: int = param(
+        200,
+        "number of quantiles; with distribution=quantile",
+        within="[1, 1024]",
+        source="Dabney et al. 2018, section 5",
+    )
     loss: str = param(
         "huber",
-        "of the temporal-difference error; huber turns linear at 1; of distribution=none",
+        "loss of the temporal-difference error; huber is linear beyond 1; with distribution=none",
         choices=("huber", "mse"),
     )
     adam_eps: float = param(1e-8, "Adam's epsilon", within="(0, inf)", source="SB3, torch")
@@ -144,8 +149,8 @@ class DQNConfig(OffPolicyConfig):
                 )
         if self.v_min >= self.v_max:
             raise ConfigError(
-                f"algo.v_min={self.v_min} and algo.v_max={self.v_max}: the atoms rise from one to the "
-                "other; set algo.v_min below algo.v_max"
+                f"algo.v_min={self.v_min} and algo.v_max={self.v_max}: the atoms go from v_min up to "
+                "v_max; set algo.v_min below algo.v_max"
             )
 
     @property

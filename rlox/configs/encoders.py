@@ -15,8 +15,8 @@ def encoder() -> Any:
     """Declare the field for the encoder of each image."""
     return param(
         "auto",
-        "network of each image in the observations. nature: from 36x36 on; impala: residual; small: grids of "
-        "a few cells; mlp: the pixels in a row; auto: by size",
+        "network of each image in the observations. nature: at least 36x36; impala: residual; small: "
+        "grids of a few cells; mlp: the flattened pixels; auto: by size",
         choices=("auto", "mlp", *CONVOLUTIONS),
         source="Mnih et al. 2015; Espeholt et al. 2018",
     )
@@ -26,7 +26,7 @@ def features() -> Any:
     """Declare the field for the number of features of an image."""
     return param(
         None,
-        "numbers that each image becomes, before net_arch; null: 512 (nature), 256 (impala), 128 (small)",
+        "features of each image, before net_arch; null: 512 (nature), 256 (impala), 128 (small)",
         within="[1, 65536]",
         source="Mnih et al. 2015; Espeholt et al. 2018",
     )

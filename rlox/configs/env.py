@@ -57,39 +57,37 @@ class EnvConfig:
     )
     worker_envs: int | None = param(
         None,
-        "environments a subprocess; null: as many subprocesses as CPUs. One that dies or hangs takes all "
-        "its episodes with it",
+        "environments per subprocess; null: as many subprocesses as CPUs. If a subprocess dies or hangs, "
+        "all its episodes are lost",
         within="[1, 1048576]",
     )
     seeding: str = param(
         KEYED,
-        "what the copies are reset with. keyed: numbers below 2^31 that differ over copies, restarts and the "
-        "seeds of runs; offset: seed + i for copy i at first, as Stable-Baselines3 has it (the gymnasium "
-        "backend is used). The configuration of a run that began before there was this key has long",
+        "seeds that the copies are reset with. keyed: numbers below 2^31 that differ over copies, "
+        "restarts and the seeds of runs; offset: seed + i for copy i at first, as in Stable-Baselines3 "
+        "(the gymnasium backend is used). Runs from before this key existed have long",
         choices=(KEYED, "offset"),
         besides=(LEGACY,),
     )
     max_episode_steps: int | None = param(
         None,
-        "steps of the environment after which an episode is truncated, in place of the limit that it is "
-        "registered with; null: that one",
+        "environment steps after which an episode is truncated, instead of the registered limit; null: "
+        "the registered limit",
         within="[1, inf)",
     )
     action_repeat: int = param(
         1,
-        "steps of the environment with each action: rewards are added up, an end ends them",
+        "environment steps with each action; their rewards are summed, and the end of an episode stops them",
         within="[1, inf)",
     )
     repeat_action_probability: float | None = param(
         None,
-        "how likely each step of the environment repeats the last action instead of the one given; null: "
+        "probability that an environment step repeats the last action instead of the given one; null: "
         "never, or as the environment is registered (0.25 for ALE/*-v5)",
         within="[0, 1)",
         source="Machado et al. 2018, section 5.2",
     )
-    obs_keys: tuple[str, ...] = param(
-        (), "the parts of Dict observations that are kept; none named: all of them"
-    )
+    obs_keys: tuple[str, ...] = param((), "parts of Dict observations to keep; none named: all of them")
     kwargs: dict[str, Any] = param(
         doc="keyword arguments for gymnasium.make (the gymnasium backend is used)",
         default_factory=dict,
@@ -101,32 +99,32 @@ class EnvConfig:
         plugin="wrapper",
     )
     reward_wrappers: tuple[Code, ...] = code(
-        "the same for training only: returns are told and evaluations made without them",
+        "wrappers for training only; reported returns and evaluations do not use them",
         many=True,
         plugin="wrapper",
     )
     reward_scale: float = param(
         1.0,
-        "what rewards are multiplied by, in training only, after env.reward_wrappers",
+        "factor of rewards, in training only, after env.reward_wrappers",
         within="(-inf, inf)",
     )
     reward_clip: float | None = param(
         None,
-        "rewards are clipped to [-reward_clip, reward_clip], in training only, after env.reward_scale; "
-        "1 makes the sign of whole-numbered rewards",
+        "rewards are clipped to [-reward_clip, reward_clip], in training only, after env.reward_scale; 1 "
+        "gives the sign of integer rewards",
         within="(0, inf)",
     )
     record_every: int = param(
         0,
-        "every how many episodes of the first environment one is filmed, into videos/; 0: none. Needs the "
-        "extra video",
+        "record a video of every so many episodes of the first environment, into videos/; 0: none. Needs "
+        "the extra video",
         within="[0, inf)",
     )
     atari: AtariConfig = param(doc="the preprocessing of ALE ids", default_factory=AtariConfig)
     action_mask: str = param(
         "none",
-        "where the mask of the allowed actions is, [n] of 0 and 1 (of each choice). info: in the info of "
-        "reset and steps; method: what action_masks() gives; observation: a part of a Dict, not seen",
+        "source of the mask of allowed actions, [n] of 0 and 1 (for each choice). info: the info of "
+        "reset and steps; method: action_masks(); observation: a part of a Dict, hidden from the policy",
         choices=("none", "info", "method", "observation"),
         source="Huang and Ontanon 2020",
     )
@@ -166,7 +164,7 @@ class EnvConfig:
         if not self.has_normalization and self.normalize_rule != type(self).normalize_rule:
             raise ConfigError(
                 f"env.normalize_rule={self.normalize_rule} without env.normalize_obs and "
-                "env.normalize_reward: it says how these standardise; set one of them to true, or leave "
+                "env.normalize_reward: it applies to these only; set one of them to true, or leave "
                 "env.normalize_rule out"
             )
 

@@ -20,18 +20,20 @@ class GRPOConfig(GroupConfig):
     name: str = param("grpo", "the algorithm", choices=("grpo",))
     loss_type: str = param(
         "dapo",
-        "what is summed and what it is divided by",
+        "how the losses of tokens are summed and normalised",
         choices=("grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo"),
         source="TRL",
     )
-    kl_coef: float = param(0.1, "weight of KL to the reference; 0: there is no reference", within="[0, inf)")
+    kl_coef: float = param(
+        0.1, "weight of KL to the reference model; 0: no reference model", within="[0, inf)"
+    )
     kl_estimator: str = param("k3", "how KL is estimated", choices=("k1", "k2", "k3"), source="Schulman 2020")
     kl_correction: bool = param(True, "weigh KL by the ratio, so that its gradient is KL's", source="TRL")
     clip_eps_high: float | None = param(
-        None, "how far above 1 ratios count; null: as algo.clip_eps", within="[0, inf)"
+        None, "upper clipping range of ratios, above 1; null: as algo.clip_eps", within="[0, inf)"
     )
     delta: float | None = param(
-        None, "the largest ratio of a completion that is worse than its group", within="[1, inf)"
+        None, "upper limit of ratios for completions that are worse than their group", within="[1, inf)"
     )
     scale_rewards: str = param(
         "group",
@@ -40,16 +42,16 @@ class GRPOConfig(GroupConfig):
     )
     aggregation: str = param(
         "sum_then_normalize",
-        "of several rewards",
+        "how several rewards are combined",
         choices=("sum_then_normalize", "normalize_then_sum"),
     )
     correction: str | None = param(
         None,
-        "of what was drawn by another program than the one that learns",
+        "importance correction of completions that another program generated",
         choices=("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
         source="Yao et al. 2025",
     )
-    correction_max: float = param(3.0, "the largest weight of a correction", within="(0, inf)", source="TRL")
+    correction_max: float = param(3.0, "upper limit of correction weights", within="(0, inf)", source="TRL")
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Raise `ConfigError` for settings that the loss refuses, before anything is built."""
@@ -65,7 +67,9 @@ class GRPOConfig(GroupConfig):
                 "would count as the model's; set algo.correction=token_truncate"
             )
         if self.delta is not None and self.loss_type == "cispo":
-            raise ConfigError(f"algo.delta={self.delta:g} is not of algo.loss_type=cispo; leave it out")
+            raise ConfigError(
+                f"algo.delta={self.delta:g} does not apply to algo.loss_type=cispo; leave it out"
+            )
         max_ratio = _max_ratio(self.clip_eps, self.clip_eps_high)
         if self.delta is not None and self.delta < max_ratio:
             raise ConfigError(

@@ -37,7 +37,7 @@ def _require_one_unit_of_rewards(run: RunConfig) -> None:
         value = getattr(env, name)
         if value != getattr(EnvConfig, name):
             raise ConfigError(
-                f"buffer.hindsight={buffer.hindsight} and env.{name}={value:g}: rewards for another goal are "
-                "what compute_reward pays for one step, the others would be in other units; leave one of "
+                f"buffer.hindsight={buffer.hindsight} and env.{name}={value:g}: rewards for another goal "
+                "come from compute_reward, for one step, so the others would be in other units; leave one of "
                 "them out"
             )

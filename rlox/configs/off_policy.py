@@ -113,8 +113,8 @@ class OffPolicyConfig(AlgorithmConfig):
             )
         if isinstance(buffer, UniformConfig) and buffer.hindsight and env.action_mask != "none":
             raise ConfigError(
-                f"buffer.hindsight={buffer.hindsight} and env.action_mask={env.action_mask}: what is allowed "
-                "towards another goal is not known; leave one of them out"
+                f"buffer.hindsight={buffer.hindsight} and env.action_mask={env.action_mask}: the allowed "
+                "actions for another goal are not known; leave one of them out"
             )
         if self.prioritized is not None and self.prioritized != (buffer.name == "prioritized"):
             raise ConfigError(

@@ -51,16 +51,16 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
         False, "learning rate falls linearly to 0 over total_steps", anneals="learning_rate"
     )
     standardize_obs: bool = param(
-        False, "standardise observations by the dataset's moments, also where the policy plays"
+        False, "standardise observations by the dataset's moments, also when the policy acts"
     )
     obs_dim: int | None = param(
-        None, "numbers in an observation; null: as the environment has", within="[1, inf)"
+        None, "length of an observation; null: from the environment", within="[1, inf)"
     )
     act_dim: int | None = param(
-        None, "numbers in an action, or choices; null: as the environment has", within="[1, inf)"
+        None, "length of an action, or number of choices; null: from the environment", within="[1, inf)"
     )
     continuous: bool | None = param(
-        None, "whether actions are vectors, not choices; null: as the environment has it"
+        None, "whether actions are vectors, not choices; null: from the environment"
     )
     backend: str = param("torch", "engine of the update", choices=("torch",))
 
@@ -83,7 +83,7 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
     def _dataset_field_hint(self, key: str) -> str:
         field = DATASET_FIELDS.get(key)
         has_field = field in {f.name for f in fields(self)}
-        return f", algo.{field} is what is meant of a dataset" if has_field else ""
+        return f"; for the dataset set algo.{field}" if has_field else ""
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Raise `ConfigError` for environment settings that have no effect."""

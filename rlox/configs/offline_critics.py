@@ -24,7 +24,7 @@ class OfflineCriticsConfig(CriticsConfig, OfflineNetworksConfig):
     gamma: float = param(0.99, "discount factor", within="[0, 1]")
     scale_rewards: str = param(
         "1",
-        "what rewards are multiplied by: a number, or returns: 1000 / (highest - lowest return)",
+        "factor of rewards: a number, or returns: 1000 / (highest - lowest return)",
         source="Kostrikov et al. 2022, for returns",
     )
     act_high: float | None = param(

@@ -64,8 +64,8 @@ class OnPolicyConfig(AlgorithmConfig):
     )
     backend: str = param(
         "auto",
-        "engine of rollouts and updates; native is in Rust, for the built-in policies of vectors on the CPU; "
-        "auto takes it where it was measured to be faster",
+        "engine of rollouts and updates. native: Rust, for the built-in policies of vectors on the CPU; "
+        "auto: native where it was measured to be faster",
         choices=("auto", "torch", "native"),
     )
 
@@ -97,7 +97,7 @@ class OnPolicyConfig(AlgorithmConfig):
         )
         defaults = {f.name: f.default for f in fields(self)}
         idle = [f"algo.{name}" for name in builtin_policy_fields if getattr(self, name) != defaults[name]]
-        return [f"{', '.join(idle)}: no effect beside a policy of your own"] if idle else []
+        return [f"{', '.join(idle)}: no effect with a policy of your own"] if idle else []
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Check fields that depend on each other."""
@@ -109,8 +109,8 @@ class OnPolicyConfig(AlgorithmConfig):
                 )
         if self.policy is not None and env.action_mask != "none":
             raise ConfigError(
-                f"env.action_mask={env.action_mask} and algo.policy: a policy of your own keeps to no masks; "
-                "leave one of them out"
+                f"env.action_mask={env.action_mask} and algo.policy: a policy of your own does not "
+                "support action masks; leave one of them out"
             )
         if self.normalize_advantages and self.batch_steps(env.n_envs) == 1:
             raise ConfigError(

@@ -57,7 +57,7 @@ class RainbowConfig(DQNConfig):
     )
     distribution: str = param(
         "categorical",
-        "what is learned of returns: their mean, the probabilities of atoms (C51), quantiles (QR-DQN)",
+        "what the network learns about returns: their mean, probabilities of atoms (C51), quantiles (QR-DQN)",
         choices=("none", "categorical", "quantile"),
         source="Hessel et al. 2018, table 1: 51 atoms from -10 to 10",
     )

@@ -15,7 +15,8 @@ class RLOOConfig(GroupConfig):
     name: str = param("rloo", "the algorithm", choices=("rloo",))
     kl_coef: float = param(
         0.05,
-        "what a completion loses for each nat that it is likelier than at the reference; 0: without one",
+        "KL penalty: a completion's loss of reward per nat of log-ratio to the reference model; 0: no "
+        "reference model",
         within="[0, inf)",
         source="TRL",
     )

@@ -84,20 +84,20 @@ class EvalConfig:
     seed: int = param(100_000, "episode i starts from reset(seed=seed + i)", within="[0, 2147483647]")
     n_envs: int | None = param(
         None,
-        "environments that an evaluation plays in at once. auto: up to 64 of those that run in Rust, 8 of "
-        "Gymnasium's, as many as training of your own",
+        "environments that an evaluation steps at once. auto: up to 64 native ones, 8 of Gymnasium's, as "
+        "many as training of your own",
         within="[1, 65536]",
         null_word="auto",
     )
     reuse_env: bool = param(
         False,
-        "play in the environments of training, where others cannot live beside them; episodes under way "
-        "there go on where they can be saved, else they are lost",
+        "evaluate in the training environments, if others cannot exist beside them; running episodes "
+        "continue if their state can be saved, else they are lost",
     )
     max_steps: int | None = param(
         None,
-        "steps after which an episode of an evaluation is ended, and counted as it stands; null: as its "
-        "environment ends it",
+        "steps after which an evaluation episode is stopped and counted as it is; null: no limit besides "
+        "the environment's",
         within="[1, inf)",
     )
 
@@ -110,7 +110,7 @@ class CheckpointConfig:
     keep: int = param(2, "newest checkpoints kept (the best one besides)", within="[1, inf)")
     storage_timeout: float = param(
         300.0,
-        "seconds a disk that is full or fails is waited for before the run stops",
+        "seconds to wait for a full or failing disk before the run stops",
         within="[0, inf)",
     )
 
@@ -141,11 +141,11 @@ class StopConfig:
 class LabelConfig:
     """Labels of a run; they have no effect."""
 
-    name: str | None = param(None, "what you call the run, in listings and results", verbatim=True)
+    name: str | None = param(None, "your name for the run, in listings and results", verbatim=True)
     tags: tuple[str, ...] = param((), "words to find the run by: run.tags=[baseline,v2]")
     variant: str | None = param(
         None,
-        "files of one's own that the run was composed from, such as algo=ppo_big; null: rlox names them",
+        "your own option files that the run was composed from, such as algo=ppo_big; null: rlox names them",
         verbatim=True,
     )
 
@@ -158,17 +158,15 @@ class RunConfig:
     env: EnvConfig = param(doc="the environment", default_factory=EnvConfig)
     buffer: BufferConfig = param(doc="the buffer", default_factory=RolloutBufferConfig)
     logger: dict[str, Any] = param(doc="loggers besides jsonl, by name", default_factory=dict)
-    task: str | None = param(
-        None, "what text is about, with env=text: prompts, and what is right", choices=TASKS
-    )
+    task: str | None = param(None, "the task of env=text: its prompts and right answers", choices=TASKS)
     dataset: str | None = param(
         None,
-        "in place of a task a file of JSON lines with text, messages, prompt, completion, chosen, rejected",
+        "instead of a task: a JSON lines file with text, messages, prompt, completion, chosen, rejected",
         verbatim=True,
     )
     eval_dataset: str | None = param(
         None,
-        "such a file to evaluate by; null: a fifth of the rows of dataset, which are not learned from",
+        "such a file for evaluation; null: a fifth of the rows of dataset, which are not trained on",
         verbatim=True,
     )
     tokenizer: str | None = param(
@@ -185,13 +183,13 @@ class RunConfig:
     seed: int = param(0, "keys every random stream of the run", within="[0, 9007199254740991]")
     total_steps: int = param(
         100_000,
-        "where the run ends, in what the algorithm counts; rounded up to whole batches of it",
+        "length of the run, in the algorithm's unit; rounded up to whole batches",
         within="[1, inf)",
     )
     device: str = param(
         "auto",
-        "torch device: auto, cpu, cuda, cuda:N or mps; auto is CUDA where it is and images, wide layers or a "
-        "language model gain by it, else the CPU",
+        "torch device: auto, cpu, cuda, cuda:N or mps; auto: CUDA if available and useful (images, wide "
+        "layers, language models), else the CPU",
     )
     torch_threads: int = param(1, "torch intra-op threads; 1 is fastest for small nets", within="[1, 1024]")
     threads: int | None = param(
@@ -199,7 +197,7 @@ class RunConfig:
         "threads that share the data plane's long work; null: RLOX_THREADS, else all CPUs. Changes no result",
         within="[1, 1024]",
     )
-    init_from: str | None = param(None, "run or checkpoint folder whose weights to begin with", verbatim=True)
+    init_from: str | None = param(None, "run or checkpoint folder with the initial weights", verbatim=True)
     callbacks: tuple[Code, ...] = code("callbacks of your own as module:Name", many=True)
     run: LabelConfig = param(doc="labels", default_factory=LabelConfig)
     run_root: str = param("runs", "where run folders are made", verbatim=True)

@@ -33,10 +33,10 @@ class SACConfig(ActorCriticConfig):
     )
     target_entropy: float | None = param(
         None,
-        "entropy that a learned temperature aims at; null or auto: -dim(A), of choices 0.98 log|A|",
+        "target entropy of a learned temperature; null or auto: -dim(A), for Discrete actions 0.98 log|A|",
         within="(-inf, inf)",
         source="Haarnoja et al. 2018; Christodoulou 2019",
-        hint="null or auto: -dim(A) of vectors, 0.98 log|A| of choices",
+        hint="null or auto: -dim(A) for Box actions, 0.98 log|A| for Discrete ones",
         null_word="auto",
     )
     target_update_interval: int = param(

@@ -45,7 +45,7 @@ class EnvVarRef:
     def __init__(self, text: str, value: Any) -> None:
         if not is_reference(text):
             raise ConfigError(
-                f"{text}: a value of the environment is reached by a detour; write ${{oc.env:NAME}} itself"
+                f"{text}: an indirect reference to an environment variable; write ${{oc.env:NAME}} itself"
             )
         self.text = text
         self.value = value

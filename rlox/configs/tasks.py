@@ -32,9 +32,7 @@ def with_task(run: RunConfig) -> RunConfig:
     if run.dataset is not None:
         return _with_dataset(run, run.dataset, env_task)
     if run.eval_dataset is not None:
-        raise ConfigError(
-            f"eval_dataset={run.eval_dataset} is beside a dataset: set dataset, or leave it out"
-        )
+        raise ConfigError(f"eval_dataset={run.eval_dataset} without dataset: set dataset, or leave it out")
     if env_task is not None and env_task not in TASKS:
         raise ConfigError(
             f"env={run.env.id}: expected {TEXT}/ and one of {', '.join(TASKS)}{nearest(env_task, TASKS)}"
@@ -61,7 +59,7 @@ def require_task(run: RunConfig) -> None:
     """Raise `ConfigError` for a text run without a task or dataset."""
     if run.task is None and run.dataset is None:
         raise ConfigError(
-            f"missing key 'task': {run.algo.name} learns what a task is about; set "
+            f"missing key 'task': {run.algo.name} needs a text task or dataset; set "
             f"task={', '.join(TASKS[:-1])} or {TASKS[-1]}, or dataset=FILE"
         )
     for key in ("dataset", "eval_dataset"):
@@ -83,6 +81,7 @@ def _without_text(run: RunConfig) -> RunConfig:
     if settings:
         kinds = (n for n, kind in ALGO_CONFIGS.items() if issubclass(kind, TextAlgorithmConfig))
         raise ConfigError(
-            f"{settings[0]}: {run.algo.name} learns no text, {', '.join(kinds)} do; set algo or leave it out"
+            f"{settings[0]}: {run.algo.name} does not learn from text, {', '.join(kinds)} do; set algo "
+            "or leave it out"
         )
     return run

@@ -89,7 +89,7 @@ class DDPGConfig(DeterministicConfig):
     name: str = param("ddpg", "the algorithm", choices=("ddpg",))
     n_critics: int = param(
         1,
-        "critics, the lowest of which counts in targets",
+        "number of critics; targets use the lowest",
         within="[1, 64]",
         source="Lillicrap et al. 2016",
     )

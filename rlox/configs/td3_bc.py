@@ -24,6 +24,6 @@ class TD3BCConfig(TD3FieldsConfig, OfflineCriticsConfig):
     backend: str = backends.backend()
     standardize_obs: bool = param(
         True,
-        "standardise observations by the dataset's moments, also where the policy plays",
+        "standardise observations by the dataset's moments, also when the policy acts",
         source="Fujimoto & Gu 2021, eq. 6",
     )

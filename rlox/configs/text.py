@@ -50,7 +50,7 @@ class TextAlgorithmConfig(AlgorithmConfig):
     max_grad_norm: float = param(1.0, "global gradient-norm limit", within="(0, inf)", source="TRL")
     max_new_tokens: int | None = param(
         None,
-        "tokens of a completion at most; null: the longest answer of the task with its end, else 64",
+        "maximum tokens of a completion; null: the longest answer of the task with its end, else 64",
         within="[1, inf)",
     )
     eos_token_id: tuple[int, ...] = param(
@@ -59,35 +59,36 @@ class TextAlgorithmConfig(AlgorithmConfig):
         within="[0, inf)",
     )
     pad_token_id: int | None = param(
-        None, "the token behind an end; null: the task's, else 0", within="[0, inf)"
+        None, "token after the end of a completion; null: the task's, else 0", within="[0, inf)"
     )
     rewards: tuple[Code, ...] = code(
-        "what completions are worth. right: 1 of the task's answer, else 0; close: the part of it that is "
-        "right; or a function (completions, prompts) of your own, module:name; none: right, of a task",
+        "rewards of completions. right: 1 for the task's answer, else 0; close: the fraction of it that "
+        "is right; or a function (completions, prompts) of your own, module:name; none: right, with a "
+        "task",
         names=REWARDS,
         many=True,
     )
-    reward_weights: tuple[float, ...] = param((), "of algo.rewards; none: 1 each")
-    bf16: bool = param(False, "products in bfloat16; weights and the optimizer stay in float32")
+    reward_weights: tuple[float, ...] = param((), "weights of algo.rewards; none: 1 each")
+    bf16: bool = param(False, "matrix products in bfloat16; weights and the optimizer stay in float32")
     gradient_checkpointing: bool = param(
-        False, "compute layers a second time on the way back: less memory, more time"
+        False, "recompute layers in the backward pass: less memory, more time"
     )
     accumulate: int = param(
         1,
-        "parts that the rows of a step are cut into, whose gradients are added up: less memory, more time, "
-        "the same step up to rounding",
+        "gradient accumulation: parts that the rows of an optimizer step are split into; less memory, "
+        "more time, the same step up to rounding",
         within="[1, inf)",
     )
     packing: bool = param(
-        False, "sequences that are scored stand side by side, each seeing itself alone, not padded"
+        False, "pack scored sequences into shared rows instead of padding them; each attends only to itself"
     )
     lora_r: int | None = param(
         None,
-        "rank of adapters that learn in the place of the model (Hu et al. 2021); null: none",
+        "rank of LoRA adapters, which are trained instead of the model (Hu et al. 2021); null: none",
         within="[1, inf)",
     )
     lora_alpha: float = param(
-        32.0, "adapters count lora_alpha / lora_r times", within="(0, inf)", source="TRL"
+        32.0, "scale of adapters is lora_alpha / lora_r", within="(0, inf)", source="TRL"
     )
     lora_target_modules: tuple[str, ...] = param(
         (), "linear layers with adapters, by last names: [q_proj,v_proj]; none: all but the last"
@@ -127,13 +128,13 @@ class TextAlgorithmConfig(AlgorithmConfig):
             default = type(self).__dataclass_fields__[name].default
             if self.lora_r is None and getattr(self, name) != default:
                 raise ConfigError(
-                    f"algo.{name}={format_value(getattr(self, name))} is of adapters: set algo.lora_r, or "
-                    "leave it out"
+                    f"algo.{name}={format_value(getattr(self, name))} applies to adapters only: "
+                    "set algo.lora_r, or leave it out"
                 )
         if self.reward_weights and len(self.reward_weights) != len(self.rewards):
             raise ConfigError(
                 f"algo.reward_weights has {len(self.reward_weights)} numbers for {len(self.rewards)} of "
-                "algo.rewards, expected one of each"
+                "algo.rewards, expected one for each"
             )
 
 
@@ -141,27 +142,33 @@ class TextAlgorithmConfig(AlgorithmConfig):
 class GenerationConfig(TextAlgorithmConfig):
     """Algorithms that learn from completions of the model itself."""
 
-    temperature: float = param(1.0, "what logits are divided by", within="(0, inf)")
-    top_k: int | None = param(None, "only the k best tokens are drawn", within="[1, inf)")
+    temperature: float = param(1.0, "sampling temperature, which logits are divided by", within="(0, inf)")
+    top_k: int | None = param(None, "sample only from the k most likely tokens", within="[1, inf)")
     top_p: float | None = param(
-        None, "only the best tokens that together have this probability", within="(0, 1]"
+        None, "sample only from the most likely tokens with this total probability", within="(0, 1]"
     )
-    min_p: float | None = param(None, "only tokens this many times as probable as the best", within="[0, 1]")
+    min_p: float | None = param(
+        None,
+        "sample only from tokens at least this many times as likely as the most likely one",
+        within="[0, 1]",
+    )
     server: str | None = param(
         None,
-        "a generation server that writes completions, given the weights as they change; null: this process",
+        "generation server for completions, which gets the weights as they change; null: this process",
         choices=SERVERS,
     )
     server_url: str = param(
-        "http://127.0.0.1:8000", "where it is; weights go by a folder that both see", code="url"
+        "http://127.0.0.1:8000",
+        "address of the server; weights are passed through a folder that both can access",
+        code="url",
     )
-    server_model: str = param("default", "the name that it serves the model by (vllm)")
+    server_model: str = param("default", "name of the model on the server (vllm)")
     server_tolerance: float = param(
         1e-4,
-        "how far its log-probabilities may be from the model's; of bfloat16 about 0.05",
+        "allowed difference between log-probabilities of the server and the model; with bfloat16 about 0.05",
         within="(0, inf)",
     )
-    staleness: int = param(0, "how many updates old the weights of a server may be", within="[0, inf)")
+    staleness: int = param(0, "maximum age of the server's weights, in updates", within="[0, inf)")
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Raise `ConfigError` for server settings without a server, or unsupported ones with it."""
@@ -170,7 +177,8 @@ class GenerationConfig(TextAlgorithmConfig):
         for name, default in server_defaults.items():
             if self.server is None and getattr(self, name) != default:
                 raise ConfigError(
-                    f"algo.{name}={getattr(self, name)} is of a server: set algo.server, or leave it out"
+                    f"algo.{name}={getattr(self, name)} applies to a server only: set algo.server, "
+                    "or leave it out"
                 )
         filters = [n for n in ("top_k", "top_p", "min_p") if getattr(self, n) is not None]
         if self.server is not None and filters:
@@ -185,11 +193,11 @@ class GroupConfig(GenerationConfig):
     """Algorithms that compare completions of the same prompt."""
 
     group_size: int = param(4, "completions of each prompt", within="[2, inf)")
-    n_epochs: int = param(1, "how often a batch is gone through", within="[1, inf)")
-    minibatches: int = param(
-        1, "steps of the optimizer for each time a batch is gone through", within="[1, inf)"
+    n_epochs: int = param(1, "passes over each batch", within="[1, inf)")
+    minibatches: int = param(1, "optimizer steps in each pass over a batch", within="[1, inf)")
+    clip_eps: float = param(
+        0.2, "lower clipping range of ratios, below 1", within="[0, 1)", source="Shao et al. 2024"
     )
-    clip_eps: float = param(0.2, "how far below 1 ratios count", within="[0, 1)", source="Shao et al. 2024")
     mask_truncated: bool = param(
         False, "leave out completions that did not end (Yu et al. 2025, section 3.4)"
     )
@@ -209,5 +217,5 @@ class GroupConfig(GenerationConfig):
         if self.minibatches > self.batch_size * self.group_size:
             raise ConfigError(
                 f"algo.minibatches={self.minibatches} of {self.batch_size * self.group_size} completions, "
-                "expected at most as many"
+                "expected at most one for each completion"
             )

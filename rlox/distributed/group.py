@@ -149,5 +149,5 @@ def _group_errors() -> Iterator[None]:
     except RuntimeError as error:
         line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise GroupError(
-            f"a process that learns along is gone, or did not answer ({line:.160}); its own message says why"
+            f"another process of the group is gone, or did not answer ({line:.160}); its own message says why"
         ) from error

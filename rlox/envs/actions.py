@@ -72,14 +72,14 @@ class ActionCodec:
                 choice_offset += size
         if not choices and not box_offset:
             raise UnsupportedSpaceError(
-                f"{name} has action space {format_space(space)}, which has nothing to choose, expected one "
-                "number or choice at least; wrap it with gymnasium.wrappers.TransformAction"
+                f"{name} has action space {format_space(space)}, which has nothing to choose, expected at "
+                "least one number or choice; wrap it with gymnasium.wrappers.TransformAction"
             )
         require_width("action", space, sum(choices) + box_offset, name)
         if box_offset and max(choices, default=0) > MAX_EXACT_FLOAT32:
             raise UnsupportedSpaceError(
-                f"{name} has action space {format_space(space)} with {max(choices)} choices beside a Box, "
-                f"expected {MAX_EXACT_FLOAT32} at most, which float32 has exactly; wrap it with "
+                f"{name} has action space {format_space(space)} with {max(choices)} choices next to a Box, "
+                f"expected at most {MAX_EXACT_FLOAT32}, as float32 rounds larger integers; wrap it with "
                 "gymnasium.wrappers.TransformAction"
             )
         return cls(space, tuple(parts), choices, box_offset)
@@ -168,7 +168,7 @@ class ActionCodec:
             narrow = np.isfinite(high - low).all()
         if not narrow:
             raise UnsupportedSpaceError(
-                f"{algo} stretches [-1, 1] over the Box of actions, {name} has {format_space(self.space)}, "
+                f"{algo} scales [-1, 1] to the Box of actions, {name} has {format_space(self.space)}, "
                 f"whose width is not finite in {low.dtype}; wrap it with gymnasium.wrappers.RescaleAction"
             )
         return UnitCodec(self.space, self.parts, self.choices, self.box_dim, low, high)
@@ -190,9 +190,9 @@ class UnitCodec(ActionCodec):
             or not (np.abs(trained_bounds - env_bounds) <= tolerance).all()
         ):
             raise ConfigError(
-                f"its policy learned to act {_bounds_text(*trained_bounds)}, actions here are "
-                f"{self.bounds_text} and would be others; take an environment with its bounds, or train it "
-                "with these (env=..., or algo.act_high where there is none)"
+                f"its policy learned actions {_bounds_text(*trained_bounds)}, but those of the environment "
+                f"are {self.bounds_text}; take an environment with the bounds of the policy, or train it "
+                "with these (env=..., or algo.act_high without an environment)"
             )
 
     @property

@@ -42,11 +42,11 @@ class EnvOwner:
         self._require_open()
         if self._is_displaced:
             raise EnvError(
-                f"{self.name}: another run has begun episodes in the very object that this one steps, and "
-                "ended those under way; give each run an environment of its own, or what makes one "
-                "(lambda: MyEnv(), lambda num_envs: MyVectorEnv(num_envs))"
+                f"{self.name}: another run has begun episodes in the same object that this run steps, which "
+                "ended this run's episodes; give each run an environment of its own, or a callable that "
+                "makes one (lambda: MyEnv(), lambda num_envs: MyVectorEnv(num_envs))"
             )
 
     def _require_open(self) -> None:
         if self.closed:
-            raise EnvError(f"{self.name} is closed, expected open environments; make others")
+            raise EnvError(f"{self.name} is closed, expected open environments; make new ones")

@@ -18,7 +18,7 @@ __all__ = ["CHECK_HINT", "Closable", "close_or_warn", "encode_checked", "env_err
 
 log = logging.getLogger("rlox.envs")
 
-CHECK_HINT = "rlox check says all that is wrong with an environment"
+CHECK_HINT = "rlox check lists all problems of an environment"
 
 # Python's messages for unpacking a result of another length.
 _OTHER_LENGTH = re.compile(r"(?:not enough|too many) values to unpack|cannot unpack non-iterable .* object")

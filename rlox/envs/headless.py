@@ -35,8 +35,8 @@ def choose_mujoco_gl(entry_point: Any) -> None:
             os.environ["MUJOCO_GL"] = name
             return
     raise MissingExtraError(
-        "MuJoCo draws pictures on a display, of which there is none (DISPLAY is not set), or with EGL or "
-        "OSMesa, which are not installed: apt-get install libegl1 libgl1"
+        "MuJoCo renders on a display, but DISPLAY is not set, or with EGL or OSMesa, but neither is "
+        "installed: apt-get install libegl1 libgl1"
     )
 
 

@@ -38,11 +38,11 @@ def require_distinct_envs(envs: Sequence[Env], name: str, training_objects: Iter
     object_ids = [id(unwrapped_env) for env in envs for unwrapped_env in list_unwrapped(env)]
     if not set(map(id, training_objects)).isdisjoint(object_ids):
         raise EnvError(
-            f"{name}: what makes it gave the very object that training steps, expected another one; "
+            f"{name}: its factory returned the same object that training steps, expected another one; "
             f"{SHARED_ENV_REMEDY}"
         )
     if len(set(object_ids)) < len(object_ids):
         raise EnvError(
-            f"{name}: what makes it gave one object for several environments, which would share its state, "
+            f"{name}: its factory returned one object for several environments, which would share its state, "
             f"expected one for each; {SHARED_ENV_REMEDY}"
         )

@@ -136,11 +136,11 @@ def _reject_other_attribute(env_id: str, path: str, name: str) -> None:
             f"have {path} call gymnasium.register('{name}-v0', {name}) and give env={path}:{name}-v0"
         )
         raise ConfigError(
-            f"{description}: it is a class of single environments, which an id names: {id_hint}"
+            f"{description}: it is the class of a single environment, expected its registered id: {id_hint}"
         )
     raise ConfigError(
-        f"{description}: expected what makes a vectorised environment, def make(num_envs); single "
-        "environments are named by the id that the module registers (gymnasium.register)"
+        f"{description}: expected a function that makes a vectorised environment, def make(num_envs); for a "
+        "single environment give the id that the module registers (gymnasium.register)"
     )
 
 

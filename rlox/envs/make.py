@@ -77,7 +77,7 @@ def uses_native(config: EnvConfig) -> bool:
     if native and config.action_mask != "none":
         raise ConfigError(
             f"env.action_mask={config.action_mask}: {config.id} runs in Rust, where environments have no "
-            "masks; put them around it with env.wrappers, or set env.action_mask=none"
+            "masks; add them with a wrapper (env.wrappers), or set env.action_mask=none"
         )
     if config.precision != "f64" and not native:
         raise ConfigError(
@@ -108,7 +108,7 @@ def unwrapped_factory(
     if engine_factory is not None:
         if render_mode is not None:
             raise ConfigError(
-                f"{config.id} is stepped by an engine (env.backend={config.backend}) that draws nothing"
+                f"{config.id} is stepped by an engine (env.backend={config.backend}) that cannot render"
             )
         return lambda: SingleEngineEnv(lambda n_envs: engine_factory(n_envs, False), config.id)
     options = _make_arguments(config) if source is None else dict(config.kwargs)
@@ -124,7 +124,7 @@ def _make_arguments(config: EnvConfig) -> dict[str, Any]:
     arguments = dict(config.kwargs)
     for key in ("max_episode_steps", "repeat_action_probability"):
         if key in arguments and getattr(config, key) is not None:
-            raise ConfigError(f"env.{key} and env.kwargs.{key} say the same; leave one of them out")
+            raise ConfigError(f"env.{key} and env.kwargs.{key} set the same option; leave one of them out")
     if config.max_episode_steps is not None:
         arguments["max_episode_steps"] = config.max_episode_steps
     return arguments | ale_arguments(config) if is_ale(config.id) else arguments

@@ -67,7 +67,7 @@ class MaskForm:
         if not is_empty.any():
             return ""
         name = self.actions.names[int(is_empty.any(0).argmax())]
-        return f"allows nothing of {name}" if name else "allows no action"
+        return f"allows no value of {name}" if name else "allows no action"
 
 
 def _part_row(name: str, mask: Any, shape: tuple[int, ...]) -> NDArray[np.int8]:
@@ -84,11 +84,11 @@ def _zero_one_array(mask: Any, shape: tuple[int, ...]) -> NDArray[np.int8]:
     try:
         array = np.asarray(mask)
     except ValueError as error:
-        raise ValueError(f"is of lists of unequal lengths, {expected}") from error
+        raise ValueError(f"has lists of unequal lengths, {expected}") from error
     if array.shape != shape:
         raise ValueError(f"has shape {list(array.shape)}, {expected}")
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"is of {array.dtype}, {expected}")
+        raise ValueError(f"has dtype {array.dtype}, {expected}")
     is_invalid = (array != 0) & (array != 1)
     if is_invalid.any():
         raise ValueError(f"has {array[is_invalid][0]}, {expected}")

@@ -98,7 +98,8 @@ class MaskReader:
         self.size = self._form.size
         if not self.size:
             raise UnsupportedSpaceError(
-                f"env.action_mask={source}: masks are of choices, {name} has {format_space(action_space)}; "
+                f"env.action_mask={source}: masks need actions with choices, {name} has "
+                f"{format_space(action_space)}; "
                 "set env.action_mask=none"
             )
         self.mask_method: Callable[[], Any] | None = None
@@ -134,8 +135,8 @@ class MaskReader:
             return container[self.key]
         keys = ", ".join(map(repr, container)) if isinstance(container, Mapping) and container else "nothing"
         raise EnvError(
-            f"{label} tells no action mask: the {self.source} of {call} has {keys}, expected {self.key!r}; "
-            "name the key it has (env.action_mask_key), or where else the mask is (env.action_mask)"
+            f"{label} gives no action mask: the {self.source} of {call} has {keys}, expected {self.key!r}; "
+            "set env.action_mask_key to the key of the mask, or env.action_mask to where it is"
         )
 
     def check_mask(
@@ -152,8 +153,8 @@ class MaskReader:
             raise EnvError(f"{prefix} {error}") from error
         if empty := self._form.empty_message(rows):
             raise EnvError(
-                f"{prefix} {empty}, expected one choice at least wherever an action can follow; end the "
-                "episode (terminated) where there is none"
+                f"{prefix} {empty}, expected at least one choice whenever an action can follow; end the "
+                "episode (terminated) if there is none"
             )
         return rows
 
@@ -280,7 +281,7 @@ class MaskedCodec(ObservationCodec):
         except ValueError as error:
             raise ShapeError(f"{label} {error}") from error
         if empty := self.form.empty_message(rows):
-            raise ShapeError(f"{label} {empty}, expected one choice at least in each row")
+            raise ShapeError(f"{label} {empty}, expected at least one choice in each row")
         return {OBSERVATION: observation, MASK: rows}
 
     def _split_mask(self, observation: Any) -> tuple[Any, Any]:

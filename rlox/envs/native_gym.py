@@ -59,7 +59,7 @@ class NativeGymEnv(gym.Env[NDArray[np.float32], Any]):
         self, make: Callable[[str, int], SingleEnv], env_id: str, render_mode: str | None = None
     ) -> None:
         if render_mode is not None:
-            raise gym.error.UnsupportedMode(f"{env_id} is a native environment and draws nothing")
+            raise gym.error.UnsupportedMode(f"{env_id} is a native environment and cannot render")
         self.core = make(env_id, 0)
         self.render_mode = None
         self.observation_space = space_of_observations(self.core)

@@ -152,8 +152,8 @@ def observation_normalizer(codec: ObservationCodec, rule: str = RELATIVE) -> Obs
     """Make a new normalizer for the rows of `codec`; `ConfigError` if they hold images and no numbers."""
     if not codec.numeric_dim:
         raise ConfigError(
-            f"env.normalize_obs=true: these observations are images alone, {format_space(codec.space)}, "
-            "which networks divide by what their space allows; leave env.normalize_obs out"
+            f"env.normalize_obs=true: these observations are images only, {format_space(codec.space)}, "
+            "which networks divide by the upper bound of their space; leave env.normalize_obs out"
         )
     is_numeric = codec.numeric_dim == codec.dim
     return ObservationNormalizer(codec.dim, rule) if is_numeric else PartialNormalizer(codec, rule)

@@ -43,8 +43,8 @@ def _to_plain(space: spaces.Space[Any]) -> dict[str, Any]:
     if isinstance(space, spaces.Tuple):
         return {"type": "Tuple", "subspaces": [_to_plain(s) for s in space.spaces]}
     raise UnsupportedSpaceError(
-        f"a {type(space).__name__} has no form as text, expected Box, Discrete, MultiDiscrete, MultiBinary, "
-        "or a Dict or Tuple of them"
+        f"a {type(space).__name__} cannot be written as JSON, expected Box, Discrete, MultiDiscrete, "
+        "MultiBinary, or a Dict or Tuple of them"
     )
 
 
@@ -61,13 +61,13 @@ def space_from_json(text: str) -> spaces.Space[Any]:
         AssertionError,
         RecursionError,
     ) as error:
-        raise ShapeError(f"a space is not one: {text[:80]}: {error}") from error
+        raise ShapeError(f"not the JSON of a space: {text[:80]}: {error}") from error
 
 
 def _space(data: Mapping[str, Any], depth: int) -> spaces.Space[Any]:
     kind = data["type"]
     if depth > MAX_DEPTH:
-        raise ValueError(f"more than {MAX_DEPTH} inside one another")
+        raise ValueError(f"nested more than {MAX_DEPTH} deep")
     if kind == "Box":
         return _box(data)
     if kind == "Discrete":
@@ -81,7 +81,7 @@ def _space(data: Mapping[str, Any], depth: int) -> spaces.Space[Any]:
         return spaces.Dict({k: _space(s, depth + 1) for k, s in data["subspaces"].items()})
     if kind == "Tuple":
         return spaces.Tuple([_space(s, depth + 1) for s in data["subspaces"]])
-    raise ValueError(f"it is a {kind}")
+    raise ValueError(f"unknown type {kind}")
 
 
 def _box(data: Mapping[str, Any]) -> spaces.Box:

@@ -229,7 +229,7 @@ class ObservationCodec:
         `ShapeError` if names or lengths do not match the space.
         """
         raise ShapeError(
-            f"parts of shapes {shape_of(parts)} cannot be joined: {format_space(self.space)} has none"
+            f"parts of shapes {shape_of(parts)} cannot be joined: {format_space(self.space)} has no parts"
         )
 
     def pixel_view(self, rows: NDArray[Any]) -> NDArray[np.uint8]:
@@ -310,7 +310,7 @@ def _numeric(value: Any) -> NDArray[Any]:
     """Convert to a numeric array; `ValueError` for text, complex numbers and objects, which casts accept."""
     array = _as_unmasked_array(value)
     if array.dtype.kind not in NUMERIC_KINDS:
-        raise ValueError(f"it is of {array.dtype}, expected real numbers")
+        raise ValueError(f"it has dtype {array.dtype}, expected real numbers")
     return array
 
 

@@ -95,8 +95,8 @@ def _require_wraps(wrapped_env: Env, env: Env, label: str) -> None:
     wrapped_spec, env_spec = layer.spec, env.unwrapped.spec
     if layer is not env and wrapped_spec is not None and (env_spec is None or wrapped_spec.id != env_spec.id):
         raise ConfigError(
-            f"{label} gave {wrapped_spec.id}, which is not around the environment that it is called with, "
-            f"{type(env.unwrapped).__name__}; expected a wrapper of that one; to train in another, give "
+            f"{label} returned {wrapped_spec.id}, which does not wrap the environment passed to it, "
+            f"{type(env.unwrapped).__name__}; expected a wrapper of that one; to train in another, set "
             "that as the environment"
         )
 
@@ -164,15 +164,15 @@ def _shape_rewards(env: Env, reward_wrappers: Sequence[Callable[[Env], Env]]) ->
     while isinstance(layer, gym.Wrapper) and layer is not true_return:
         if isinstance(layer, NON_REWARD_WRAPPERS):
             raise ConfigError(
-                f"env.reward_wrappers: {type(layer).__name__} changes more than rewards, which evaluations "
-                "would not have; put it into env.wrappers"
+                f"env.reward_wrappers: {type(layer).__name__} changes more than rewards, and evaluations "
+                "leave reward wrappers out; put it into env.wrappers"
             )
         layer = layer.env
     for name in ("observation_space", "action_space"):
         if getattr(env, name) != getattr(true_return, name):
             raise ConfigError(
-                f"env.reward_wrappers change the {name}, which evaluations would not have; put what does "
-                "into env.wrappers"
+                f"env.reward_wrappers change the {name}, and evaluations leave reward wrappers out; put the "
+                "wrapper that does so into env.wrappers"
             )
     return TellTrueReturn(env, true_return)
 
@@ -244,8 +244,8 @@ def _named_wrapper(spec: Code, key: str, env_id: str) -> Callable[[Env], Env]:
             raise ConfigError(f"{key}: {name} does not fit {env_id}: {error or 'wrong space'}") from error
         if not isinstance(wrapped_env, gym.Env):
             raise ConfigError(
-                f"{key}: {name} gave a {type(wrapped_env).__name__}, expected a gymnasium.Env around the one "
-                "that it is called with"
+                f"{key}: {name} returned a {type(wrapped_env).__name__}, expected a gymnasium.Env that wraps "
+                "the one passed to it"
             )
         _require_wraps(wrapped_env, env, f"{key}: {name}")
         return wrapped_env

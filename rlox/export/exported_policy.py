@@ -217,7 +217,7 @@ def _require_same_outputs(policy: ExportedPolicy) -> None:
     outputs, actions = policy.run(golden.obs)
     if relative_difference(outputs, golden.outputs) > TOLERANCE:
         raise unsupported_export(
-            "hooks, or layers that do more than they say: it does not say what they give"
+            "hooks, or layers that do more: its outputs differ from those of its linear layers"
         )
     is_close = actions.shape == golden.actions.shape and (
         relative_difference(actions, golden.actions) <= TOLERANCE
@@ -225,7 +225,7 @@ def _require_same_outputs(policy: ExportedPolicy) -> None:
         else bool(_are_same_choices(outputs, actions, golden.actions, policy.first_choice))
     )
     if not is_close:
-        raise unsupported_export("methods of its own: it does not do what its network says")
+        raise unsupported_export("methods of its own: its actions differ from those of its network")
 
 
 def _are_same_choices(

@@ -33,7 +33,7 @@ __all__ = ["LinearLayers", "Network", "extract_network", "unsupported_export"]
 UNSUPPORTED_REASONS = {
     "UserPolicy": "methods of your own",
     "RecurrentActorCritic": "a memory",
-    "DecisionTransformerPolicy": "a memory, and is asked for a return",
+    "DecisionTransformerPolicy": "a memory, and needs a target return",
     "FactoredPolicy": "actions of several parts",
     "FactoredActor": "actions of several parts",
     "MaskedDiscretePolicy": "masks of actions",

@@ -111,8 +111,8 @@ def check_onnx(policy: ExportedPolicy, model: bytes) -> float:
         differences.append(relative_difference(actions, policy.golden.actions))
     if not max(differences) <= TOLERANCE:
         raise RloxError(
-            f"onnxruntime {onnxruntime.__version__} differs from the policy by {max(differences):.1e} of its "
-            f"size, expected {TOLERANCE:.0e} at most; format=safetensors does without it"
+            f"onnxruntime {onnxruntime.__version__} differs from the policy by {max(differences):.1e} "
+            f"(relative), expected {TOLERANCE:.0e} at most; format=safetensors does not need it"
         )
     return max(differences)
 

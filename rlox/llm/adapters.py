@@ -105,11 +105,11 @@ class TrainableWeights:
             return
         own_weights = self.weights()
         if unmatched := sorted(own_weights.keys() ^ weights.keys()):
-            raise ConfigError(f"{unmatched[0]} is on one side only: adapters of other layers")
+            raise ConfigError(f"{unmatched[0]} is on one side only: the adapters are in other layers")
         if not torch.equal(own_weights.pop(BASE_KEY), weights[BASE_KEY]):
             raise ConfigError(
-                "its adapters are of another model than this one, or count otherwise there (SHA-256; "
-                "algo.lora_alpha): give it that"
+                "its adapters are of another model than this one, or of another scaling (SHA-256; "
+                "algo.lora_alpha): load them into the model that they were trained with"
             )
         with torch.no_grad():
             for name, value in own_weights.items():

@@ -62,7 +62,7 @@ def require_turn_end(
     if generates and not eos_ids:
         raise ConfigError(f"{message}: no completion could end; {remedy}")
     warnings.warn(
-        f"{message}: a completion goes on behind its turn, up to algo.max_new_tokens; {remedy}",
+        f"{message}: a completion goes on after its turn, up to algo.max_new_tokens; {remedy}",
         UserWarning,
         stacklevel=2,
     )
@@ -77,7 +77,7 @@ def turn_requests(codec: Codec, messages: Messages, template: Mapping[str, Any])
     answer_indices = _assistant_indices(messages)
     if not answer_indices or answer_indices[0] == 0:
         raise ConfigError(
-            f"{SETTING}: the conversation {'begins with' if answer_indices else 'has nothing of'} the "
+            f"{SETTING}: the conversation {'begins with' if answer_indices else 'has no turn of'} the "
             f"assistant, and the chat template does not mark its turns ({{% generation %}})"
         )
     return [
@@ -115,8 +115,8 @@ def assistant_mask(full_ids: Ids, parts: Sequence[Ids]) -> NDArray[np.bool_]:
                 ids_before
             ) <= start < len(ids_with_answer):
                 raise ConfigError(
-                    f"{SETTING}: the chat template writes a turn otherwise where others follow, and does not "
-                    "mark the assistant's ({% generation %}): which tokens are the assistant's is not known"
+                    f"{SETTING}: the chat template writes a turn differently once others follow, and does "
+                    "not mark the assistant's turns ({% generation %}), so the assistant's tokens are unknown"
                 )
             mask[start : len(ids_with_answer)] = True
     if not mask.any():

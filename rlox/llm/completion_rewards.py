@@ -49,8 +49,8 @@ class AnswerReward:
         for prompt, row in zip(prompts, generated_tokens.cpu().token_rows(), strict=True):
             if prompt.answer is None:
                 raise ConfigError(
-                    "nobody knows the right answer of a prompt that is handed over, or of a row without a "
-                    "completion, or a text as answer: give a reward_fn (algo.rewards=[module:name])"
+                    "a prompt has no right answer: prompts given as tokens have none, nor do rows without a "
+                    "completion or a text as answer; give a reward_fn (algo.rewards=[module:name])"
                 )
             scores.append(self._score(prompt.ids.numpy(), row.numpy(), prompt.answer))
         return np.array(scores)[:, None]

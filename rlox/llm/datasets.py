@@ -73,12 +73,12 @@ class TextDataset:
             total_tokens = len(row.prompt.ids) + max_new_tokens if max_new_tokens else 0
             if max(row.max_tokens, total_tokens) > max_positions:
                 generation_text = (
-                    f", {max_new_tokens} of them to be written (algo.max_new_tokens)" if total_tokens else ""
+                    f", {max_new_tokens} of them to generate (algo.max_new_tokens)" if total_tokens else ""
                 )
                 raise ConfigError(
                     f"{self._place(row.line)} has {max(row.max_tokens, total_tokens)} "
-                    f"tokens{generation_text}, and the model positions for {max_positions}: leave it out or "
-                    "cut it"
+                    f"tokens{generation_text}, and the model has positions for {max_positions}: remove the "
+                    "row or shorten it"
                 )
 
     def require_answers(self) -> None:
@@ -86,8 +86,8 @@ class TextDataset:
         for row in self.rows:
             if row.prompt.answer is None:
                 raise ConfigError(
-                    f"{self._place(row.line)} says no right answer, which algo.rewards asks for: expected a "
-                    "column completion, or a text or whole number as answer"
+                    f"{self._place(row.line)} has no right answer, which algo.rewards needs: expected a "
+                    "column completion, or a text or whole number in a column answer"
                 )
 
     def require_same_columns(self, other: TextDataset) -> None:
@@ -213,7 +213,7 @@ class TextDataset:
                     assistant_mask(full_ids[0], other_ids)[-len(prompt.answer_ids) :].copy()
                 )
                 if not mask.any():
-                    raise ConfigError(f"{SETTING}: nothing of the answer is the assistant's")
+                    raise ConfigError(f"{SETTING}: no token of the answer is the assistant's")
                 prompt = prompt._replace(loss_mask=mask)
             return Row(number, prompt)
 
@@ -249,10 +249,10 @@ class DatasetPrompts:
         else:
             self._held_out = [row.prompt for row in held_out.rows]
         if not rows or not self._held_out:
-            missing_part = "held out" if rows else "left to learn from"
+            missing_part = "held out" if rows else "left for training"
             raise ConfigError(
-                f"dataset={dataset.path}: of its {len(dataset.rows)} rows none is {missing_part}, where a "
-                "fifth is held out by the prompts; set eval_dataset=FILE"
+                f"dataset={dataset.path}: of its {len(dataset.rows)} rows none is {missing_part} (a fifth is "
+                "held out, by the hash of the prompt); set eval_dataset=FILE"
             )
         self._rows, self._seed, self.text = rows, seed, codec
         # identifies the training rows

@@ -168,7 +168,7 @@ def _parse_prompts(prompts: Tensor | Sequence[Tensor], mask: Tensor | None) -> l
         shapes = [list(row.shape) for row in rows[:3]]
         raise ShapeError(f"prompts {shapes}: expected at least one, each of token ids [P] with P >= 1")
     if any(row.dtype.is_floating_point or row.dtype in NON_ID_DTYPES for row in rows):
-        raise ShapeError(f"prompts of {rows[0].dtype}: expected at least one, each of token ids")
+        raise ShapeError(f"prompts of {rows[0].dtype}: expected token ids, whole numbers")
     return rows
 
 
@@ -185,9 +185,7 @@ def _remove_padding(prompts: Tensor, mask: Tensor) -> list[Tensor]:
             "with padding before or behind each prompt"
         )
     if not bool((mask == mask_bool).all()):
-        raise ConfigError(
-            "attention_mask: expected 1 for tokens and 0 for padding, not what is added to attention"
-        )
+        raise ConfigError("attention_mask: expected 1 for tokens and 0 for padding, not an additive mask")
     return [row[row_mask] for row, row_mask in zip(prompts, mask_bool, strict=True)]
 
 
@@ -278,7 +276,7 @@ def _require_in_vocabulary(sampling: Sampling, vocabulary: int, model: str) -> N
     """Raise `ConfigError` for an EOS or padding token outside the model's vocabulary."""
     for name, token in (*(("eos", eos_id) for eos_id in sampling.eos), ("pad", sampling.pad)):
         if token >= vocabulary:
-            raise ConfigError(f"{name}={token}: {model} has {vocabulary} tokens, expected less")
+            raise ConfigError(f"{name}={token}: {model} has {vocabulary} tokens, expected a smaller id")
 
 
 def _sample_token(logits: Tensor, sampling: Sampling, uniforms: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -51,15 +51,15 @@ def read_row(line: bytes, place: str, is_first: bool = False) -> tuple[tuple[str
     kind = next((kind for kind in ROW_KINDS if tuple(sorted(kind)) == known_columns), None)
     if kind is None:
         column_text = ", ".join(map(str, row)) or "none" if isinstance(row, dict) else ""
-        description = f"columns {column_text:.80}" if isinstance(row, dict) else "no object"
+        description = f"has columns {column_text:.80}" if isinstance(row, dict) else "is no object"
         kinds = "; ".join(", ".join(names) for names in ROW_KINDS)
-        raise ConfigError(f"{place} has {description}, expected those of one of: {kinds}")
+        raise ConfigError(f"{place} {description}, expected an object with the columns of one of: {kinds}")
     for name in kind:
         _require_text(f"{place}: {name}", row[name], is_conversation=name == "messages")
     if len({isinstance(row[name], str) for name in kind}) > 1:
-        raise ConfigError(f"{place}: {', '.join(kind)} are texts and messages, expected one of both")
+        raise ConfigError(f"{place}: {', '.join(kind)} mix texts and messages, expected one kind")
     if reserved := next((name for name in RESERVED_COLUMNS if name in row), None):
-        raise ConfigError(f"{place}: a column {reserved}, which reward functions have: call it otherwise")
+        raise ConfigError(f"{place}: a column {reserved}, an argument of reward functions: rename the column")
     if kind == ("chosen", "rejected"):
         prompt = _common_prompt(place, row["chosen"], row["rejected"])
         answers = {name: row[name][len(prompt) :] for name in kind}
@@ -81,7 +81,7 @@ def _parse_line(line: bytes, place: str, is_first: bool) -> Any:
     else:
         is_too_deep = line.count(b"[") + line.count(b"{") > MAX_DEPTH and _is_deep(row)
     if is_too_deep:
-        raise ConfigError(f"{place} has lists or objects more than {MAX_DEPTH} deep in each other")
+        raise ConfigError(f"{place} has lists or objects nested more than {MAX_DEPTH} deep")
     return row
 
 
@@ -125,7 +125,7 @@ def template_arguments(row: Mapping[str, Any]) -> dict[str, Any]:
     tools, extra_arguments = row.get("tools"), row.get("chat_template_kwargs")
     tools = json.loads(tools) if isinstance(tools, str) and tools else tools
     if not isinstance(tools, list | None) or not isinstance(extra_arguments, dict | None):
-        raise ConfigError("tools or chat_template_kwargs: expected a list, and an object")
+        raise ConfigError("tools or chat_template_kwargs: expected a list and an object, respectively")
     return {**(extra_arguments or {}), **({"tools": tools} if tools else {})}
 
 
@@ -146,7 +146,7 @@ def _common_prompt(place: str, chosen: Any, rejected: Any) -> Any:
     if isinstance(prompt, str) and prompt.endswith(" "):
         prompt = prompt[:-1]
     if not prompt:
-        raise ConfigError(f"{place}: chosen and rejected begin with nothing that both have, a prompt")
+        raise ConfigError(f"{place}: chosen and rejected have no common beginning, expected a prompt")
     return prompt
 
 

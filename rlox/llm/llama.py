@@ -57,8 +57,8 @@ class LlamaSize:
         heads, n_kv_heads = self.num_attention_heads, self.num_key_value_heads
         if self.hidden_size % heads or (self.hidden_size // heads) % 2:
             raise ConfigError(
-                f"hidden_size={self.hidden_size} and num_attention_heads={heads}: expected heads of an even "
-                "width that fill it"
+                f"hidden_size={self.hidden_size} and num_attention_heads={heads}: expected hidden_size to be "
+                "the number of heads times an even width"
             )
         if heads % n_kv_heads:
             raise ConfigError(

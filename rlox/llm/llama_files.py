@@ -134,8 +134,8 @@ def adapter_hint(folder: Path) -> str:
     if not (Path(folder) / ADAPTER_FILE).is_file():
         return ""
     return (
-        f"; it has adapters ({ADAPTER_FILE}), no model: merge them into theirs (in peft merge_and_unload(), "
-        "then save_pretrained)"
+        f"; it has adapters ({ADAPTER_FILE}), no model: merge them into their base model (in peft "
+        "merge_and_unload(), then save_pretrained)"
     )
 
 
@@ -195,7 +195,7 @@ def _unsupported_settings(model_config: dict[str, Any]) -> str:
 
 def _parse_size(folder: Path, model_config: Any) -> LlamaSize:
     if not _is_llama(model_config):
-        raise CheckpointError(f"{folder / CONFIG_FILE} says no architectures=[{ARCHITECTURE}]")
+        raise CheckpointError(f"{folder / CONFIG_FILE}: expected architectures=[{ARCHITECTURE}]")
     if unsupported := _unsupported_settings(model_config):
         raise CheckpointError(
             f"{folder / CONFIG_FILE}: {unsupported}; such a model needs the package transformers"

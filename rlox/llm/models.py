@@ -133,7 +133,7 @@ class TextModel:
             )
         mask = mask.bool()
         if bool((mask[:, 1:] & ~mask[:, :-1]).any()):
-            raise ShapeError("mask: a token behind one that does not count, expected padding behind")
+            raise ShapeError("mask: a token after padding, expected padding at the end only")
         prompt_lengths = torch.tensor([len(prompt) for prompt in prompts], device=tokens.device)
         lengths_of_completions = mask.sum(1)
         if int(prompt_lengths.min()) < 1:
@@ -235,8 +235,8 @@ class TextModel:
         cache = getattr(output, "past_key_values", None)
         if cache is None:
             raise ConfigError(
-                f"{type(self.module).__name__} takes past_key_values and returned none: what was said before "
-                "would be forgotten"
+                f"{type(self.module).__name__} takes past_key_values and returned none: earlier tokens would "
+                "be lost"
             )
         return self.extract_logits(output, ids, 1)[:, -1], cache
 
@@ -285,4 +285,4 @@ def eval_mode(module: nn.Module) -> Iterator[None]:
 def require_finite_logits(logits: Tensor, model: nn.Module) -> None:
     """Raise `NonFiniteError` if no token can be sampled because logits are not finite."""
     if not bool(torch.isfinite(logits.amax(-1)).all()):
-        raise NonFiniteError(f"{type(model).__name__} says logits that are not finite")
+        raise NonFiniteError(f"{type(model).__name__} returned logits that are not finite")

@@ -144,7 +144,7 @@ class PackedScorer:
             del names[0]
         for window in (getattr(model_config, name, None) for name in names):
             if isinstance(window, int) and max_length > window:
-                raise self._refusal(f"sees {window} tokens back, and a sequence has {max_length}")
+                raise self._refusal(f"has a window of {window} tokens, and a sequence has {max_length}")
 
     def _check_isolation(
         self,

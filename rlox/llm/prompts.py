@@ -57,7 +57,7 @@ def split_answers(
     Prompt and answers have at least one token each.
     """
     if not len(ids):
-        raise ConfigError("no tokens, expected at least one of a prompt")
+        raise ConfigError("a prompt without a token, expected at least one")
     n_common = max(
         1, min([len(ids), *(common_prefix_length(ids, ids_with_answer) for ids_with_answer in full_ids)])
     )

@@ -130,8 +130,8 @@ def bind_arguments(
     for name in arguments:
         if name in RESERVED_COLUMNS:
             raise ConfigError(
-                f"{key}={label}: {name} is what reward functions are handed, and no argument; call the "
-                "argument otherwise"
+                f"{key}={label}: {name} is a reserved argument of reward functions, expected another name; "
+                "rename the argument"
             )
         if name not in accepted_names and not takes_kwargs:
             raise ConfigError(
@@ -154,8 +154,7 @@ def _parameters(label: str, function: RewardFunction) -> Sequence[inspect.Parame
             signature_parameters = list(inspect.signature(callable_object).parameters.values())
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"reward {label} does not say its parameters ({error}): {EXPECTED_FORMS}; write a function "
-            "around it"
+            f"reward {label} has no readable signature ({error}): {EXPECTED_FORMS}; wrap it in a function"
         ) from error
     return signature_parameters
 

@@ -66,7 +66,7 @@ def load_model(folder: Path) -> nn.Module:
     if is_llama(folder):
         return load_llama(folder).float()
     if not any(folder.glob("*.safetensors")):
-        raise CheckpointError(f"{folder} has no *.safetensors, and weights are taken from nothing else")
+        raise CheckpointError(f"{folder} has no *.safetensors, and weights are loaded from no other file")
     config = json.loads((folder / CONFIG_FILE).read_bytes())
     transformers = import_transformers(f"a model of {config.get('model_type', 'an unknown kind')}")
     try:
@@ -113,8 +113,7 @@ def _require_causal(module: nn.Module, folder: Path) -> None:
     module.eval()
     if depends_on_later_tokens(lambda ids: module(input_ids=ids).logits):
         raise CheckpointError(
-            f"{folder}: {type(module).__name__} sees tokens behind the one that it says, expected a "
-            "causal model"
+            f"{folder}: the logits of {type(module).__name__} depend on later tokens, expected a causal model"
         )
 
 

@@ -103,7 +103,7 @@ def _plugin_logger(entry: PluginEntry, plugin: Any, setting: str) -> LoggerSpec:
             logger_sink: Sink = plugin.sink(logger_config, run_dir, run)
         except ImportError as error:
             raise MissingExtraError(
-                f"{setting}: the plugin of {entry.source} lacks something: {error}"
+                f"{setting}: the plugin of {entry.source} lacks a package: {error}"
             ) from error
         return logger_sink
 

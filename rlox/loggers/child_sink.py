@@ -89,7 +89,7 @@ class ChildSink:
         if self._server is not None:
             require_answer(self.name, self._server)
         if self._is_abandoned:
-            raise StorageError(f"logger {self.name} is waited for no longer")
+            raise StorageError(f"logger {self.name} was abandoned")
         self._kill()
         self._process = subprocess.Popen(
             # a new session: Ctrl-C reaches only the run; -I: no import from the current folder

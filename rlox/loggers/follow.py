@@ -173,7 +173,7 @@ class Follower:
 
     def _on_failure(self, error: Exception) -> None:
         if self._error is None and not self._is_abandoned:  # an abandoned call has not failed
-            log.warning("logger %s: %s; it is tried again and catches up", self.name, error)
+            log.warning("logger %s: %s; it is retried and will catch up", self.name, error)
         self._error = error
 
     def _close(self) -> None:

@@ -122,7 +122,7 @@ class WandbSink:
                     raise
         self._sync_record.save(shift=shift + n_remote - rows)
         raise SinkBrokenError(
-            f"W&B takes no rows back here: {n_remote - rows} are there twice, the new ones behind"
+            f"W&B cannot remove rows here: {n_remote - rows} rows are there twice, the new ones last"
         )
 
     def _ensure_run(self) -> None:

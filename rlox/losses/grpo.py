@@ -216,7 +216,7 @@ def importance_weights(
         )
     if log_probs.dim() != 2 or not log_probs.shape == sampled_log_probs.shape == mask.shape:
         shapes = [list(tensor.shape) for tensor in (log_probs, sampled_log_probs, mask)]
-        raise ShapeError(f"log-probabilities and mask {shapes}: expected [B, T], the same of all")
+        raise ShapeError(f"log-probabilities and mask {shapes}: expected the same shape [B, T] for all")
     log_ratio = torch.where(mask.bool(), log_probs - sampled_log_probs, 0.0).nan_to_num(nan=0.0).detach()
     ratio = (log_ratio.sum(-1, keepdim=True) if correction.startswith("sequence") else log_ratio).exp()
     low, high = (
@@ -241,7 +241,7 @@ def _require_numbers(loss: GRPOLoss) -> None:
         if not is_valid:
             raise ConfigError(f"{name}={getattr(loss, name)}, expected a number {expected}")
     if loss.delta is not None and loss.loss_type == "cispo":
-        raise ConfigError(f"delta={loss.delta} is not of loss_type=cispo; leave it out")
+        raise ConfigError(f"delta={loss.delta} does not apply to loss_type=cispo; leave it out")
     if loss.delta is not None and loss.delta < 1.0 + high:
         raise ConfigError(
             f"delta={loss.delta:g} is below 1 + clip_eps_high = {1.0 + high:g}, up to which ratios count "
@@ -255,10 +255,10 @@ def _require_shapes(log_probs: Tensor, advantages: Tensor, *tensors: Tensor | No
     shape = log_probs.shape
     if log_probs.dim() != 2 or any(tensor is not None and tensor.shape != shape for tensor in same_shaped):
         shapes = [list(tensor.shape) for tensor in (log_probs, *same_shaped) if tensor is not None]
-        raise ShapeError(f"log-probabilities and mask {shapes}: expected [B, T], the same of all")
+        raise ShapeError(f"log-probabilities and mask {shapes}: expected the same shape [B, T] for all")
     if advantages.shape != shape[:1]:
         raise ShapeError(
-            f"advantages {list(advantages.shape)}, expected [{shape[0]}]: one of each completion"
+            f"advantages {list(advantages.shape)}, expected [{shape[0]}]: one for each completion"
         )
     if weights is not None and weights.shape not in (shape, (shape[0], 1)):
         raise ShapeError(f"weights {list(weights.shape)}, expected {list(shape)} or [{shape[0]}, 1]")

@@ -46,5 +46,5 @@ def _require_same_shapes(log_probs: Tensor, advantages: Tensor) -> None:
     if log_probs.shape != advantages.shape:
         raise ShapeError(
             f"log-probabilities {list(log_probs.shape)} and advantages {list(advantages.shape)}: expected "
-            "the same shape of both"
+            "the same shape for both"
         )

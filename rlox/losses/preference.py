@@ -70,10 +70,10 @@ class DPOLoss:
         if not 0.0 < self.beta < torch.inf:
             raise ConfigError(f"beta={self.beta}, expected a number > 0")
         if not 0.0 <= self.label_smoothing < 0.5:
-            raise ConfigError(f"label_smoothing={self.label_smoothing}, expected one in [0, 0.5)")
+            raise ConfigError(f"label_smoothing={self.label_smoothing}, expected a number in [0, 0.5)")
         if self.label_smoothing and self.loss_type not in ("sigmoid", "robust"):
             raise ConfigError(
-                f"label_smoothing={self.label_smoothing} is of sigmoid and robust, not of "
+                f"label_smoothing={self.label_smoothing} applies to sigmoid and robust, not to "
                 f"loss_type={self.loss_type}; leave it out"
             )
 
@@ -83,7 +83,7 @@ class DPOLoss:
         if any(len(shape) != 1 or shape != shapes[0] for shape in shapes):
             raise ShapeError(
                 f"log-probabilities, those of the reference and lengths, chosen and rejected, {shapes}: "
-                "expected [B] of all"
+                "expected the same shape [B] for all"
             )
         log_ratios = [values.log_probs - values.ref_log_probs for values in (chosen, rejected)]
         with torch.no_grad():

@@ -78,8 +78,8 @@ def _require_tokens(tokens: Tensor, vocab_size: int) -> None:
         low, high = (int(bound) for bound in tokens.aminmax())
         if low < 0 or high >= vocab_size:
             raise ConfigError(
-                f"token ids from {low} to {high}: expected some of the {vocab_size} that logits are of, from "
-                "0"
+                f"token ids from {low} to {high}: expected ids from 0 to {vocab_size - 1}, since the logits "
+                f"are of {vocab_size} tokens"
             )
 
 

@@ -99,7 +99,7 @@ def polyak_update(source: nn.Module, target: nn.Module, tau: float) -> None:
             raise ShapeError(
                 f"polyak_update: parameter {(source_parameter or target_parameter)[0]} is "
                 f"{_describe(source_parameter)} in the source and {_describe(target_parameter)} in the "
-                "target; make both by the same arguments"
+                "target; create both with the same arguments"
             )
     for (_, s), (_, t) in pairs:
         t.lerp_(s, float(tau))

@@ -57,7 +57,7 @@ def _check_numbers(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Fi
                 "not_finite",
                 "error",
                 f"{name} is NaN or infinite in {int(is_bad.sum()):,} rows, the first is row {first_row}; "
-                "such rows are refused by every algorithm: leave their episodes out",
+                "every algorithm refuses such rows: remove their episodes",
             )
 
 
@@ -75,8 +75,8 @@ def _check_next_obs(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[F
             "next_obs",
             "error",
             f"next_obs of {int(is_different.sum()):,} of {int(is_inside.sum()):,} rows inside episodes is "
-            f"not the obs of the row behind, the first is row {first_row}: an end of an episode is not "
-            "marked, or rows are in another order than they were played in",
+            f"not the obs of the next row, the first is row {first_row}: an end of an episode is not "
+            "marked, or the rows are not in time order",
         )
 
 
@@ -93,8 +93,7 @@ def _check_flags(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Find
         yield Finding(
             "both_ends",
             "warning",
-            f"{int(is_both.sum()):,} rows are terminated and truncated; they are learned from as "
-            "terminations",
+            f"{int(is_both.sum()):,} rows are both terminated and truncated; they count as terminations",
         )
 
 
@@ -121,7 +120,7 @@ def _check_time_limits(columns: Columns, metadata: Mapping[str, Any]) -> Iterato
         "time_limit",
         "error" if is_registered else "warning",
         f"{at_limit:,} of {len(terminated):,} terminations are at {limit:,} steps, {limit_text}: time limits "
-        "are marked as terminations, so that what comes behind them would count for nothing; mark them so, "
+        "are marked as terminations, so no value is bootstrapped there; mark them as truncations: "
         f"rlox dataset convert DATA to=OTHER time_limit={limit}",
     )
 
@@ -144,8 +143,8 @@ def _check_actions(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Fi
             yield Finding(
                 "negative_choice",
                 "error",
-                f"the actions are whole numbers from {min_choice} on, expected choices from 0: no "
-                "environment has such a one",
+                f"the smallest of the actions, which are whole numbers, is {min_choice}; expected choices "
+                "from 0",
             )
     first_action = column[:1].reshape(-1)
     masks = [(rows.reshape(len(rows), -1) == first_action).all(0) for _, (rows,) in iter_blocks(column)]
@@ -155,7 +154,7 @@ def _check_actions(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Fi
             "constant_action",
             "warning",
             f"number {int(constant_columns[0])} of the actions is {first_action[constant_columns[0]]:g} in "
-            "all rows: no other value of it can be learned from",
+            "all rows: nothing can be learned about other values",
         )
 
 
@@ -164,5 +163,5 @@ def _check_episodes(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[F
         yield Finding(
             "no_end",
             "warning",
-            "no episode ends: returns are not known, and rows that follow each other count as one episode",
+            "no episode ends: returns are unknown, and all rows count as one episode",
         )

@@ -159,7 +159,7 @@ class _CheckpointScores:
             with closing(self._load(folder)) as algorithm:
                 return _score(algorithm, self._settings)
         except NonFiniteError as error:
-            log.warning("passing over %s: %s", name, error)
+            log.warning("skipping %s: %s", name, error)
             return None
 
     def score_all(self) -> list[tuple[Path, float]]:
@@ -174,7 +174,7 @@ class _CheckpointScores:
             return folder, score
         if candidates := self.score_all():
             return max(candidates, key=lambda candidate: candidate[1])  # the first of equal ones
-        raise NonFiniteError(f"{self.run_dir} has no checkpoint with a score: each was passed over")
+        raise NonFiniteError(f"{self.run_dir} has no checkpoint with a finite score: all were skipped")
 
 
 def _algorithm_of(checkpoint: Path) -> str:
@@ -232,7 +232,7 @@ def _medium_checkpoint(checkpoint_scores: _CheckpointScores, scores: dict[str, f
     if expert_score <= random_score:
         raise ConfigError(
             f"{run_dir}: its best checkpoint scores {expert_score:.1f}, random actions {random_score:.1f}: "
-            "nothing was learned that a medium could be between; train for longer"
+            "nothing was learned, so there is no medium policy; train for longer"
         )
     threshold = random_score + MEDIUM_FRACTION * (expert_score - random_score)
     checkpoint, score = next(
@@ -241,9 +241,9 @@ def _medium_checkpoint(checkpoint_scores: _CheckpointScores, scores: dict[str, f
     if checkpoint.resolve().name == checkpoint_scores.best_checkpoint()[0].resolve().name:
         score_text = ", ".join(f"{score:.1f}" for _, score in checkpoint_scores.score_all())
         raise ConfigError(
-            f"{run_dir} has no checkpoint whose policy is medium: random actions score {random_score:.1f}, "
-            f"the best checkpoint {expert_score:.1f}, so that one before it from {threshold:.1f} on is "
-            f"expected; those that are there score {score_text}. Train with more of them: checkpoint.every=N "
+            f"{run_dir} has no checkpoint of medium quality: random actions score {random_score:.1f}, the "
+            f"best checkpoint {expert_score:.1f}; expected an earlier one with at least {threshold:.1f}. The "
+            f"checkpoints score {score_text}. Train with more checkpoints: checkpoint.every=N "
             "checkpoint.keep=1000"
         )
     scores["medium"] = score

@@ -277,7 +277,7 @@ def _check_columns(columns: Columns) -> Columns:
     lengths = {name: len(column) if column.ndim else 0 for name, column in arrays.items()}
     if len(set(lengths.values())) > 1 or not lengths["obs"]:
         lengths_text = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise ShapeError(f"rows of the dataset: {lengths_text}; expected as many of each, one at least")
+        raise ShapeError(f"rows of the dataset: {lengths_text}; expected equal numbers, at least 1")
     for name in FLAGS:
         if arrays[name].dtype != np.bool_:
             raise ConfigError(f"{name} of the dataset is {arrays[name].dtype}, expected bool")
@@ -326,8 +326,8 @@ def _value_bounds(rewards: Tensor, gamma: float) -> tuple[float, float]:
 def _require_fit(actor: BaseActor[Any], columns: Columns) -> None:
     if not isinstance(actor, StatelessActor):
         raise ConfigError(
-            "the policy acts by what came before, expected one that acts by what it sees: what it would do "
-            "in a row of a dataset is not known"
+            "the policy has a memory, expected one that acts by the observation alone: its action in a row "
+            "of a dataset is unknown"
         )
     obs, expected = _flatten(columns["obs"], np.float32), actor.observations.input_dim
     if actor.observations.images:
@@ -335,7 +335,7 @@ def _require_fit(actor: BaseActor[Any], columns: Columns) -> None:
     if actor.actions.kind == "factored":
         raise ConfigError("the policy has actions of several parts, expected one choice or one vector")
     if actor.observations.mask_dim:
-        raise ConfigError("the policy keeps to masks of actions, which no dataset has")
+        raise ConfigError("the policy needs action masks, which no dataset has")
     if obs.shape[1] != expected:
         raise ShapeError(f"the dataset has observations of {obs.shape[1]} numbers, the policy {expected}")
     require_valid_actions(columns["actions"], actor.actions, "the dataset", "the policy's environment")
@@ -345,8 +345,8 @@ def _require_fit(actor: BaseActor[Any], columns: Columns) -> None:
     episodes = int((columns["terminated"] | columns["truncated"]).sum())
     if episodes < MIN_EPISODES:
         raise ConfigError(
-            f"the dataset has {episodes} complete episodes, expected at least {MIN_EPISODES}: the interval "
-            "is of bootstraps of them"
+            f"the dataset has {episodes} complete episodes, expected at least {MIN_EPISODES} to bootstrap "
+            "the interval"
         )
 
 

@@ -80,7 +80,7 @@ def _episode_rows(buffer: Any, env: int, starts: NDArray[np.int64]) -> dict[str,
         rows = buffer.gather((positions * buffer.n_envs + env).astype(np.uint64))
         for name in names:
             if isinstance(rows[name], dict):
-                raise ConfigError("the buffer has goals apart from observations: no dataset has")
+                raise ConfigError("the buffer has goals separate from observations, which no dataset has")
             chunks[name].append(rows[name])
     if not chunks["rewards"]:
         return None

@@ -35,9 +35,7 @@ class FlatParameters:
         trainable = {n: p for n, p in module.named_parameters() if p.requires_grad}
         dtypes_and_devices = sorted({f"{p.dtype} on {p.device}" for p in trainable.values()})
         if not dtypes_and_devices:
-            raise ConfigError(
-                "the policy has no parameter that could learn; one at least needs requires_grad=True"
-            )
+            raise ConfigError("the policy has no trainable parameter; at least one needs requires_grad=True")
         if len(dtypes_and_devices) > 1:
             raise ConfigError(
                 "the policy's trainable parameters must share one dtype and device, got "
@@ -45,8 +43,8 @@ class FlatParameters:
             )
         if inference_names := [name for name, p in trainable.items() if p.is_inference()]:
             raise ConfigError(
-                f"{', '.join(inference_names)}: made under torch.inference_mode(), so that no gradient leads "
-                "there; make the policy outside of it"
+                f"{', '.join(inference_names)}: made under torch.inference_mode(), so they cannot have "
+                "gradients; make the policy outside of it"
             )
         self.parameters = list(trainable.values())
         self.layout = Layout((name, tuple(p.shape)) for name, p in trainable.items())
@@ -102,7 +100,7 @@ class FlatParameters:
             if expected_kind != kind:
                 raise ConfigError(
                     f"parameter {name} is {kind}, expected {expected_kind}, as when its learner was made; "
-                    "make the learner of the policy as it is to be"
+                    "change the policy before its learner is made"
                 )
             view.copy_(parameter.detach())
             parameter.data = view
@@ -111,7 +109,7 @@ class FlatParameters:
         """Record new addresses after the storage moved to other memory, as `share_memory` does."""
         if self._fixed_memory is not None:
             raise ConfigError(
-                "the policy's parameters went to other memory (share_memory), where the native engine does "
+                "the policy's parameters moved to other memory (share_memory), where the native engine does "
                 "not learn; make the run with algo.backend=torch"
             )
         self._record_addresses()
@@ -166,16 +164,16 @@ class FlatParameters:
         if new_names or removed_names:
             raise ConfigError(
                 f"{', '.join(dict.fromkeys([*new_names, *removed_names]))}: unfrozen, added, replaced or "
-                "taken out since the optimizer was made, which would not learn it; change layers before a "
-                "policy is given, or go on with a new learner that is given the policy as it is now"
+                "removed since the optimizer was made, which would not train it; change layers before the "
+                "policy is given, or make a new learner with the policy as it is now"
             )
         self._record_module()
 
     def _frozen_message(self) -> str:
         names = [n for n, p in zip(self.layout.slices, self.parameters, strict=True) if not p.requires_grad]
         return (
-            f"{', '.join(names)}: no gradient is wanted any more (requires_grad=False), but the optimizer "
-            "has it; freeze parameters before a learner is made, in the policy that it is given"
+            f"{', '.join(names)}: frozen (requires_grad=False) since the optimizer was made, which trains "
+            "it; freeze parameters of a policy before its learner is made"
         )
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:

@@ -130,7 +130,7 @@ def restore_moments(
         if parameter_moments.keys() != vectors.keys():
             raise CheckpointError(
                 f"the optimizer state of {name} is {_optimizer_text(parameter_moments)}, the optimizer here "
-                f"is {_optimizer_text(vectors)}; give the run the optimizer that it began with (of A2C: "
+                f"is {_optimizer_text(vectors)}; give the run the optimizer that it began with (in A2C: "
                 "algo.use_rms_prop)"
             )
     for key, vector in vectors.items():

@@ -62,7 +62,7 @@ def _probe(policy: ActorCritic, obs: Tensor, actions: ActionCodec) -> None:
     _require_matching_size(policy, actions)
     if isinstance(policy, DiscretePolicy) and policy.logits(obs).shape[-1] != policy.n_actions:
         raise ValueError(
-            f"logits gave {list(policy.logits(obs).shape)}, expected [B, {policy.n_actions}], one a choice"
+            f"logits gave {list(policy.logits(obs).shape)}, expected [B, {policy.n_actions}], one per choice"
         )
     value = policy.get_value(obs)
     action, log_prob = _require_pair("get_action_and_logprob", policy.get_action_and_logprob(obs))
@@ -76,7 +76,7 @@ def _probe(policy: ActorCritic, obs: Tensor, actions: ActionCodec) -> None:
         ("get_logprob_and_entropy", entropy, (row_shape, scalar_shape)),
     ):
         if _require_tensor(method, result).shape not in shapes:
-            raise ValueError(f"{method} gave {list(result.shape)}, expected one number a row, [B]")
+            raise ValueError(f"{method} gave {list(result.shape)}, expected one number per row, [B]")
     _require_action_batch("mode", policy.mode(obs), len(obs), actions)
 
 
@@ -247,7 +247,7 @@ def _extract_action(name: str, output: Any) -> Tensor:
         return _require_tensor(name, output)
     if isinstance(output, tuple | list) and len(output) > 1:
         return _require_tensor(name, output[0])
-    raise ConfigError(f"{name} gave a {type(output).__name__}, expected the action first, then its numbers")
+    raise ConfigError(f"{name} gave a {type(output).__name__}, expected a tuple that begins with the action")
 
 
 def _make_keyed_sampler(module: nn.Module, name: str, generator: torch.Generator) -> Sampler:

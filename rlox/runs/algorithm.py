@@ -373,7 +373,7 @@ class Algorithm(SB3Aliases):
         name = type(self).__name__
         raise TypeError(
             f"{name} cannot be pickled or copied: it holds environments; save(path) and "
-            f"{name}.from_checkpoint(path) make another one of it"
+            f"{name}.from_checkpoint(path) make a copy of it"
         )
 
     _last_update: Update = Update()

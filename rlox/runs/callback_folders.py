@@ -42,8 +42,8 @@ def require_no_foreign_checkpoints(callbacks: Iterable[Callback], config: RunCon
                 else ""
             )
             raise ConfigError(
-                f"{label}: {folder} is a checkpoint of another run ({difference_text}{suffix}), which this "
-                "one would replace; give each run a folder of its own, or delete that one"
+                f"{label}: {folder} is a checkpoint of another run ({difference_text}{suffix}), and this run "
+                "would replace it; give each run a folder of its own, or delete that checkpoint"
             )
 
 

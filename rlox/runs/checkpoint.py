@@ -378,7 +378,7 @@ def _read_verified(folder: Path, name: str, entry: tuple[int, str]) -> bytes:
     memory = available_memory() if name == "state.json" else None
     if memory is not None and JSON_IN_MEMORY * size > memory:
         raise CheckpointError(
-            f"{path} has {size} bytes, to read it may take {JSON_IN_MEMORY * size} bytes of memory and "
+            f"{path} has {size} bytes; reading it may take {JSON_IN_MEMORY * size} bytes of memory, "
             f"{memory} are available; free some"
         )
     data = path.read_bytes()

@@ -136,7 +136,7 @@ class CheckpointStore:
                 names = [read_manifest(folder).get("replay") for folder in step_folders(self.root)]
                 prune_replay(replay, [name for name in names if isinstance(name, str)])
             except CheckpointError as error:  # of an older save; nothing is removed
-                log.warning("%s is not tidied: %s", replay, error)
+                log.warning("old segments in %s are not removed: %s", replay, error)
 
 
 def replay_name(clock: Clock) -> str:

@@ -35,8 +35,8 @@ class ResumeStatus:
         """
         if self.has_closed_envs:
             raise RloxError(
-                f"{label} is closed, and its environments with it, so that it cannot train; call close() "
-                "when training is over, or go on with another one: save(path) and from_checkpoint(path)"
+                f"{label} and its environments are closed, so it cannot train; call close() after the last "
+                "train(), or continue in a new object: save(path) and from_checkpoint(path)"
             )
         if is_torch_run:
             require_no_autocast()
@@ -64,8 +64,8 @@ class ResumeStatus:
         self.training_lock.require_free(include_own_thread=is_training)
         if not self.is_update_complete:
             warnings.warn(
-                f"training was broken off in the middle of an update, at step {step:,}: a part of it is in "
-                "the weights; a checkpoint from before has none of it",
+                f"training was interrupted in the middle of an update, at step {step:,}: the weights have a "
+                "part of it; an earlier checkpoint has none of it",
                 UserWarning,
                 stacklevel=3,
             )

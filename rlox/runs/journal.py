@@ -122,7 +122,7 @@ def save_videos(run_dir: Path, episodes: Iterable[Episode]) -> None:
             path.parent.mkdir(exist_ok=True)
             replace_file(path, video)
         except (OSError, StorageError) as error:
-            log.warning("%s: a film of a training episode is lost: %s", path, error)
+            log.warning("%s: a video of a training episode was not written: %s", path, error)
 
 
 def resume_offsets(run_dir: Path, resume_checkpoint: Checkpoint, is_finished: bool) -> dict[str, int]:

@@ -14,15 +14,15 @@ __all__ = ["SB3Aliases"]
 LEARN_ARGUMENTS = {
     "progress_bar": "progress=True",
     "callback": "callbacks=... where the algorithm is made",
-    "log_interval": "the command line's: rlox train log.every=STEPS",
-    "tb_log_name": "the command line's: rlox train logger=tensorboard run.name=TEXT",
+    "log_interval": "a command-line setting: rlox train log.every=STEPS",
+    "tb_log_name": "a command-line setting: rlox train logger=tensorboard run.name=TEXT",
     "reset_num_timesteps": "nothing: totals count from the start; a new object begins anew",
 }
 # Attributes and methods of a model.
 MODEL_ATTRIBUTES = {
     "num_timesteps": "clock.env_steps",
-    "env": "env_id, its name; training steps copies of its own, evaluate() plays others",
-    "get_env": "env_id, its name; training steps copies of its own, evaluate() plays others",
+    "env": "env_id, its name; training and evaluate() step separate copies",
+    "get_env": "env_id, its name; training and evaluate() step separate copies",
     "set_env": "from_checkpoint(path, env=...), after save(path)",
     "logger": "logger=... where the algorithm is made; summary() has the last metrics",
     "set_logger": "logger=... where the algorithm is made",
@@ -74,8 +74,8 @@ class SB3Aliases(ABC):
                 if any(name in {field.name for field in fields(section)} for section in sections):
                     class_name = type(self).__name__
                     raise AttributeError(
-                        f"{class_name}.{name} cannot be set: learning goes by what {class_name} was made "
-                        f"with; give it there, {class_name}(..., {name}={value!r:.40}), or a schedule for "
-                        "what is to change"
+                        f"{class_name}.{name} cannot be set: learning uses the arguments that {class_name} "
+                        f"was made with; give it there, {class_name}(..., {name}={value!r:.40}), or give a "
+                        "schedule for a value that changes"
                     )
             object.__setattr__(self, name, value)

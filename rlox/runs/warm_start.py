@@ -91,7 +91,7 @@ def _require_same_shapes(
     algorithm_note = (
         ""
         if algorithms[0] == algorithms[1]
-        else f"a policy of {algorithms[0]} does not begin {algorithms[1]}: "
+        else f"a policy of {algorithms[0]} cannot initialise {algorithms[1]}: "
     )
     for name in [*current_weights, *saved_weights]:
         shapes = [list(w[name].shape) if name in w else "missing" for w in (saved_weights, current_weights)]
@@ -118,18 +118,18 @@ def _require_rewards(
         return
     if other_setting := _other_reward_setting(config.env):
         raise ConfigError(
-            f"its critics learned from rewards that only a factor changes, here is {other_setting}; leave it "
-            "out"
+            f"its critics learned from rewards that only a factor changes, but this run has {other_setting}; "
+            "leave it out"
         )
     if other_setting := _other_reward_setting(saved_config.env):
         raise ConfigError(
-            f"its critics learned with {other_setting}, which changes no reward of a dataset; train it "
-            "without"
+            f"its critics learned with {other_setting}, which does not apply to the rewards of a dataset; "
+            "train it without"
         )
     saved_factor, factor = _reward_factor(saved_config), _reward_factor(config)
     if saved_factor is None and not offline[1]:
         raise ConfigError(
-            "its critics learned from rewards of algo.scale_rewards=returns, which no environment pays; "
+            "its critics learned with algo.scale_rewards=returns, which does not apply to an environment; "
             "train with a number"
         )
     if (
@@ -138,13 +138,13 @@ def _require_rewards(
         and saved_checkpoint.state["source"]["digest"] != cast("DatasetSource", components.source).digest
     ):
         raise ConfigError(
-            "its critics learned from rewards of algo.scale_rewards=returns, which are others of this "
-            "dataset; train both with a number"
+            "its critics learned with algo.scale_rewards=returns, which gives other rewards for this dataset"
+            "; train both runs with a number"
         )
     if saved_factor != factor:
         key = "algo.scale_rewards" if offline[1] else "env.reward_scale"
         factor_text, value = (
-            ("those of returns", "returns") if saved_factor is None else (f"{saved_factor:g}",) * 2
+            ("the scale of returns", "returns") if saved_factor is None else (f"{saved_factor:g}",) * 2
         )
         raise ConfigError(f"its critics learned from {factor_text} times the rewards; set {key}={value}")
 
@@ -171,8 +171,8 @@ def _adopt_moments(saved_checkpoint: Checkpoint, config: RunConfig, components: 
     if isinstance(config.algo, OfflineAlgorithmConfig):
         if running_state is not None:
             raise ConfigError(
-                "its policy saw observations standardised by moments of its environment that went on, those "
-                "of a dataset stay; train it with env.normalize_obs=false"
+                "its policy was trained with running moments of its environment, but those of a dataset are "
+                "fixed; train it with env.normalize_obs=false"
             )
         cast("DatasetSource", components.source).adopt_moments(fixed_normalizer)
         return
@@ -183,15 +183,17 @@ def _adopt_moments(saved_checkpoint: Checkpoint, config: RunConfig, components: 
     )
     normalizer = components.actor.normalizer
     if moments is not None and not isinstance(normalizer, ObservationNormalizer):
-        raise ConfigError("its policy saw standardised observations; set env.normalize_obs=true")
+        raise ConfigError("its policy was trained on standardised observations; set env.normalize_obs=true")
     if moments is None and isinstance(normalizer, ObservationNormalizer):
-        raise ConfigError("its policy saw observations as they are; set env.normalize_obs=false")
+        raise ConfigError(
+            "its policy was trained on unstandardised observations; set env.normalize_obs=false"
+        )
     if moments is not None and isinstance(normalizer, ObservationNormalizer):
         normalizer.restore(moments)
         saved_rule, current_rule = normalizer.moments.rule, config.env.normalize_rule
         if saved_rule != current_rule:  # else rewards and observations would follow different rules
             raise ConfigError(
-                f"its policy saw observations standardised by the rule {saved_rule}, here is "
+                f"its policy was trained with env.normalize_rule={saved_rule}, this run has "
                 f"env.normalize_rule={current_rule}; set env.normalize_rule={saved_rule}"
             )
 

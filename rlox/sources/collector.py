@@ -120,7 +120,7 @@ class Collector:
         """Like `collect`, but the rollout stays on the CPU, in the arena's memory."""
         if isinstance(policy, NativePolicy):
             raise ConfigError(
-                f"a NativePolicy does not act in torch, as a {type(self).__name__} asks for; collect with a "
+                f"a NativePolicy does not act in torch, as a {type(self).__name__} requires; collect with a "
                 "NativeCollector"
             )
         import torch

@@ -100,17 +100,19 @@ class DatasetSource:
         if other_moments is None:
             if own_moments is not None:
                 raise ConfigError(
-                    "its policy saw observations as they are; set algo.standardize_obs=false (of a dataset "
-                    "in memory normalize=False)"
+                    "its policy was trained on unstandardised observations; set algo.standardize_obs=false "
+                    "(for a dataset in memory: normalize=False)"
                 )
         elif own_moments is None:
-            raise ConfigError("its policy saw standardised observations; set algo.standardize_obs=true")
+            raise ConfigError(
+                "its policy was trained on standardised observations; set algo.standardize_obs=true"
+            )
         elif self._standardizes_obs:
             self.normalizer.set_moments(*other_moments)
         elif not np.array_equal(other_moments, own_moments):
             raise ConfigError(
-                "its policy saw observations standardised by other moments than this dataset has, which "
-                "standardises by itself; make it with normalize=False and set algo.standardize_obs=true"
+                "its policy was trained with other moments than this dataset has, which standardises "
+                "observations itself; make it with normalize=False and set algo.standardize_obs=true"
             )
 
     def next(self, clock: Clock) -> tuple[Transitions, Progress]:
@@ -197,6 +199,6 @@ def _flat(column: NDArray[Any]) -> torch.Tensor:
 def _require_same_digest(saved_digest: str | None, digest: str | None) -> None:
     if saved_digest is not None and saved_digest != digest:
         raise CheckpointError(
-            f"the run learned from another dataset: its digest was {saved_digest}, that of the one here is "
-            f"{digest}"
+            f"the run learned from another dataset: its digest was {saved_digest}, this one has {digest}; "
+            "give the run its own dataset"
         )

@@ -140,7 +140,9 @@ def require_columns(columns: Mapping[str, Column], label: str) -> None:
     """Raise `ShapeError` unless these are the columns of a dataset."""
     if set(columns) != set(COLUMNS):
         unexpected_column = sorted(set(columns) ^ set(COLUMNS))[0]
-        raise ShapeError(f"{label}: columns {', '.join(COLUMNS)} are expected; '{unexpected_column}' is odd")
+        raise ShapeError(
+            f"{label}: columns {', '.join(COLUMNS)} are expected; '{unexpected_column}' is missing or unknown"
+        )
     for name, column in columns.items():
         if not column.ndim or 0 in column.shape[1:]:
             raise ShapeError(f"{label}: {name} has shape {column.shape}, expected rows of numbers")

@@ -84,7 +84,7 @@ class FileColumn:
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         first, last, step = rows.indices(len(self))
         if step != 1:
-            raise IndexError(f"{rows}: rows that follow each other are read, expected a step of 1")
+            raise IndexError(f"{rows}: only contiguous rows can be read, expected a step of 1")
         out = np.empty((max(0, last - first), *self.shape[1:]), self.dtype)
         if out.nbytes:
             self._file.read_into(out.reshape(-1).view(np.uint8), self._offset + first * self._row_bytes)

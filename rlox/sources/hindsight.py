@@ -96,11 +96,11 @@ class HindsightRelabeler:
         )
         if len(mismatched):
             raise EnvError(
-                f"buffer.hindsight: a step of {self.name} paid {rewards[mismatched[0]]:g}, and "
-                f"compute_reward gives {expected[mismatched[0]]:g} for the goal of that very step, expected "
-                "the same: rewards for other goals would be in other units; give what changes rewards, the "
-                "environment or a wrapper, a compute_reward(achieved_goal, desired_goal, info) that pays as "
-                "its steps do, without a look into info, or leave out buffer.hindsight"
+                f"buffer.hindsight: a step of {self.name} paid {rewards[mismatched[0]]:g}, but "
+                f"compute_reward gives {expected[mismatched[0]]:g} for the goal of that step; expected the "
+                "same, since compute_reward also gives the rewards for other goals. Give the environment or "
+                "the wrapper that changes rewards a compute_reward(achieved_goal, desired_goal, info) that "
+                "returns the rewards of its steps without reading info, or leave out buffer.hindsight"
             )
 
     def sample(self, buffer: ReplayBuffer, batch_size: int, count: int, gamma: float) -> dict[str, Any]:
@@ -243,4 +243,4 @@ def _call_rule(label: str, rule: Callable[..., Any], *goals: NDArray[Any]) -> ND
     try:
         return np.asarray(result)
     except (ValueError, TypeError, RuntimeError) as error:  # unequal lengths, or a tensor
-        raise EnvError(f"{label} returned what is no array: {one_line_message(error)}") from error
+        raise EnvError(f"{label} returned a value that is no array: {one_line_message(error)}") from error

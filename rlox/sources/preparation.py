@@ -70,8 +70,8 @@ def reward_factor(columns: Mapping[str, Any]) -> float:
     returns = complete_returns(columns)
     if are_equal(returns):
         raise ConfigError(
-            f"algo.scale_rewards=returns: the dataset has {len(returns)} complete episodes with no two "
-            "returns, expected at least two that differ; give a number, algo.scale_rewards=1"
+            f"algo.scale_rewards=returns: the dataset has {len(returns)} complete episodes without two "
+            "different returns, which give the scale; give a number, algo.scale_rewards=1"
         )
     return RETURN_RANGE / float(np.ptp(returns))
 

@@ -179,7 +179,7 @@ class ReplaySampler:
     def close(self) -> None:
         """Close the environment that computes rewards of goals."""
         if self.hindsight is not None:
-            close_or_warn(self.hindsight.env, "the environment that judges goals")
+            close_or_warn(self.hindsight.env, "the environment that rewards goals")
 
     def _update_priorities(self, indices: NDArray[np.uint64], errors: NDArray[Any]) -> None:
         config, buffer = self.config, self.buffer
@@ -281,9 +281,11 @@ def _rows_in_memory(config: ReplayConfig, row_bytes: int, n_envs: int) -> int:
     message = f"buffer.memory={config.memory} holds {rows:,} transitions of {row_bytes} bytes"
     if rows < n_envs:
         raise ConfigError(
-            f"{message}, one of each environment is needed: expected at least {n_envs * row_bytes} bytes"
+            f"{message}, but each environment needs one: expected at least {n_envs * row_bytes} bytes"
         )
     if rows > MAX_CAPACITY:
         largest = MAX_CAPACITY * row_bytes // 10**9
-        raise ConfigError(f"{message}, a buffer at most {MAX_CAPACITY:,}: expected at most {largest}GB")
+        raise ConfigError(
+            f"{message}, but a buffer holds at most {MAX_CAPACITY:,}: expected {largest}GB or less"
+        )
     return rows

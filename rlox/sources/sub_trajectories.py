@@ -62,7 +62,9 @@ class SubTrajectorySource(DatasetSource):
         columns = loaded.columns
         returns = complete_returns(columns)
         if not len(returns):
-            raise ConfigError("no episode of the dataset ends, so that no return is known to learn by")
+            raise ConfigError(
+                "no episode of the dataset ends, so there is no return to learn from; add complete episodes"
+            )
         self._target_return.dataset_return = float(returns.max())
         ends = np.flatnonzero(columns["terminated"] | columns["truncated"])
         lengths = np.diff(ends, prepend=-1)

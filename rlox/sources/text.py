@@ -94,8 +94,8 @@ class TextSource(ABC, Generic[B]):
         names = ("tokenizer",) if is_evaluation else ("dataset", "tokenizer", "whole")
         if digests and any(state.get(name) != digests.get(name) for name in names):
             raise CheckpointError(
-                "its dataset or tokenizer has changed since (another SHA-256), or eval_dataset came or went: "
-                "give the run what it had, or begin another one with init_from"
+                "its dataset or tokenizer has changed (another SHA-256), or eval_dataset was added or removed"
+                ": restore them, or start a new run with init_from"
             )
 
     def resume_warning(self, state: Mapping[str, Any]) -> str:
@@ -176,7 +176,11 @@ class GenerationSource(TextSource[GroupedCompletions]):
 
     def resume_warning(self, state: Mapping[str, Any]) -> str:
         """Say that a generation server's random state is not saved; empty for a local generator."""
-        return "" if self._generator.is_exact else "completions are a server's, which draws on as it is"
+        return (
+            ""
+            if self._generator.is_exact
+            else "completions come from a server, whose random state is not saved"
+        )
 
     def close(self) -> None:
         """Release the generator's resources."""

@@ -111,7 +111,7 @@ def bootstrap_ci(
     """Return the percentile-bootstrap interval of `statistic` over `scores` `[n]`."""
     values = parse_numbers(scores, "scores", "an array [n]").ravel()
     if values.size == 0:
-        raise ShapeError("bootstrap of no scores")
+        raise ShapeError("bootstrap of no scores, expected at least one")
     rng = np.random.default_rng(seed)
     require_bootstrap_arguments(rng, resamples, level)
     # one at a time: all resamples together need `resamples` times the memory of the scores

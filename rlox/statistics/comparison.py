@@ -166,7 +166,7 @@ def _walk_figures(node: Mapping[str, Any], path: str, seeds: int | None) -> Iter
 def _estimate(node: Mapping[str, Any], path: str, seeds: int | None) -> _Figure:
     kinds = [kind for kind in ESTIMATE_KEYS if kind in node]
     if len(kinds) != 1:
-        raise ConfigError(f"{path}: it has ci95 and {len(kinds)} of {', '.join(ESTIMATE_KEYS)}")
+        raise ConfigError(f"{path}: it has {len(kinds)} of {', '.join(ESTIMATE_KEYS)}, expected one")
     estimate = _number(node[kinds[0]], f"{path}/{kinds[0]}")
     scores = _scores(node["scores"], f"{path}/scores") if "scores" in node else None
     low, high = _parse_ends(node.get("ci95", (None, None)), f"{path}/ci95")

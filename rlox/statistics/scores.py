@@ -72,7 +72,7 @@ def match_tasks(x: Scores, y: Scores) -> tuple[Tasks, Tasks]:
     """Parse the scores of two systems on the same tasks, in the order of the first."""
     x_tasks, y_tasks = parse_scores(x, "x"), parse_scores(y, "y")
     if isinstance(x, Mapping) != isinstance(y, Mapping):
-        raise ShapeError("x and y: one is by the names of tasks and the other is not; give both alike")
+        raise ShapeError("x and y: one is a mapping by task and the other is not; give both in the same form")
     if set(x_tasks.names) == set(y_tasks.names):
         by_name = dict(zip(y_tasks.names, y_tasks.values, strict=True))
         return x_tasks, Tasks(
@@ -131,7 +131,7 @@ def _require_finite(tasks: Tasks, name: str) -> Tasks:
             run_index = int(invalid[0])
             raise NonFiniteError(
                 f"{name} of task {task!r}, run {run_index}: {values[run_index]}; expected finite numbers "
-                "(say what a failed run counts as, and that it does)"
+                "(give a failed run an explicit score, and report that)"
             )
     return tasks
 

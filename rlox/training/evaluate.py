@@ -178,9 +178,9 @@ class Evaluator:
         _require_seed_range(episodes, seed)
         if (video or render) and self.settings.reuse_env and not self._require_reusable().closed:
             raise ConfigError(
-                f"eval.reuse_env=true: {self.eval_env_factory.config.id} is not drawn in training, and "
-                "another one may not live beside it; end the training and use rlox evaluate RUN video=true, "
-                "or render=true"
+                f"eval.reuse_env=true: {self.eval_env_factory.config.id} is not rendered during training, "
+                "and no second one may be open beside it; end the training and use rlox evaluate RUN "
+                "video=true, or render=true"
             )
         frames: list[NDArray[np.uint8]] = []
         rate, observations = 30.0, self.actor.observations
@@ -252,7 +252,9 @@ class Evaluator:
         """Return the training environments; `ConfigError` if they cannot be lent or score differently."""
         config, vec = self.eval_env_factory.config, self.training_envs
         if not isinstance(vec, SyncGymVecEnv):
-            obstacle = "has none in training" if vec is None else f"is stepped by {type(vec).__name__}"
+            obstacle = (
+                "has no training environments" if vec is None else f"is stepped by {type(vec).__name__}"
+            )
             raise ConfigError(
                 f"eval.reuse_env=true: {config.id} {obstacle}, expected a Gymnasium environment in this "
                 "process (env.workers=sync); leave it out"
@@ -260,13 +262,13 @@ class Evaluator:
         for name in ("reward_wrappers", "reward_scale", "reward_clip", "record_every"):
             if getattr(config, name) != getattr(EnvConfig(), name):
                 raise ConfigError(
-                    f"eval.reuse_env=true and env.{name}: returns are those of environments without it; "
+                    f"eval.reuse_env=true and env.{name}: evaluations measure returns without it; "
                     "leave one of them out"
                 )
         if is_ale(config.id):
             raise ConfigError(
-                f"eval.reuse_env=true: {config.id} is another game in training, with lives for episodes; "
-                "leave it out"
+                f"eval.reuse_env=true: {config.id} differs in training, where by default a lost life ends "
+                "an episode; leave it out"
             )
         return vec
 

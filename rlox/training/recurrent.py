@@ -71,8 +71,8 @@ class RecurrentActor(BaseActor[RecurrentActorCritic]):
         array = np.asarray(state)
         if array.shape != initial_state.shape:
             raise ShapeError(
-                f"state has shape {array.shape}, expected {initial_state.shape}: what predict gave last for "
-                "as many observations, or None where episodes begin"
+                f"state has shape {array.shape}, expected {initial_state.shape}: the last result of predict "
+                "for as many observations, or None where episodes begin"
             )
         if not np.isfinite(array).all():
             raise NonFiniteError("the state is not finite; give what predict returned")

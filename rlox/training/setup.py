@@ -147,8 +147,8 @@ def resolve_env(env_id: EnvLike, default: EnvLike, options: dict[str, Any]) -> E
     """Return the environment that was given as `env_id` or as `env`, which is removed from `options`."""
     if isinstance(env_id, str) and env_id in _SB3_POLICIES:
         raise ConfigError(
-            f"'{env_id}' stands where the environment does: give that alone, e.g. PPO('CartPole-v1'); "
-            "the policy follows from its spaces, or is a module of your own: policy=..."
+            f"'{env_id}' is in the environment's place: give the environment alone, e.g. PPO('CartPole-v1'); "
+            "its spaces determine the policy, or pass a module of your own: policy=..."
         )
     env_option: EnvLike | None = options.pop("env", None)
     if env_option is None:
@@ -186,7 +186,7 @@ _FOREIGN_ARGUMENTS = {
     "lr": "learning_rate",
     "callback": "callbacks",
     "verbose": "train(total, progress=True)",
-    "tensorboard_log": "the command line's: rlox train logger=tensorboard",
+    "tensorboard_log": "a command-line setting: rlox train logger=tensorboard",
     "clip_range_vf": "clip_vloss",
     "action_noise": "exploration_noise, its standard deviation",
     "target_policy_noise": "target_noise",

@@ -11,8 +11,8 @@ from rlox.configs.params import param
 from rlox.errors import ConfigError
 
 PASSES = "processes one after another, each of which measures every case"
-ROUNDS = "rounds in a pass, in which what is compared takes turns"
-SAMPLE = "milliseconds of a sample, at least: what is timed is repeated until they are over"
+ROUNDS = "rounds in a pass; in each, the compared libraries take turns"
+SAMPLE = "least milliseconds of a sample: the timed work is repeated until they are over"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class BenchConfig:
 
     suite: SuiteConfig = param(doc="which cases", default_factory=SuiteConfig)
     baseline: str | None = param(
-        None, "an earlier bench.json: what became slower is named, exit code 1", verbatim=True
+        None, "an earlier bench.json: cases that became slower are named, exit code 1", verbatim=True
     )
     out: str = param("bench.json", "the file with everything measured", verbatim=True)
     summary: str | None = param(
@@ -73,7 +73,7 @@ class BenchConfig:
     )
     only: str | None = param(None, "only the cases that have this text in their name", verbatim=True)
     tolerance: float = param(
-        0.15, "the smallest share of time more that counts; more where noise is", within="(0, 10]"
+        0.15, "the smallest relative increase in time that counts; noise raises it", within="(0, 10]"
     )
     instructions: bool = param(True, "count instructions too, where valgrind is installed")
     cases: bool = param(False, "name the cases of the suite and measure none")

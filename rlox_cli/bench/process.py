@@ -78,7 +78,7 @@ def _run_process(
         if process.wait() != 0:
             stderr_file.seek(0)
             error_text = stderr_file.read()[-MAX_ERROR_LENGTH:].strip()
-            raise RloxError(f"the process that measures ended with {process.returncode}: {error_text}")
+            raise RloxError(f"the measuring process ended with {process.returncode}: {error_text}")
     finally:
         if process.poll() is None:
             process.kill()

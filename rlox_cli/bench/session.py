@@ -32,8 +32,8 @@ def run_bench(config: BenchConfig) -> int:
     baseline = read_baseline(Path(config.baseline)) if config.baseline else None
     if baseline and baseline.suite != config.suite.name:
         raise ConfigError(
-            f"baseline={config.baseline}: of suite={baseline.suite}, not {config.suite.name}; "
-            "a case is held against the same case only"
+            f"baseline={config.baseline}: it is of suite={baseline.suite}, not {config.suite.name}; "
+            "only the same cases can be compared"
         )
     if config.cases:
         print("\n".join(_case_names(config)))

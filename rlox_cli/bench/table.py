@@ -75,8 +75,8 @@ def _notes(record: BenchRecord, baseline: Baseline | None) -> list[str]:
         f"{machine.get('cpu')}, {machine.get('cores')} cores, load {machine.get('load')} at the start; "
         + ", ".join(f"{name} {version}" for name, version in record.versions.items())
         + ".",
-        "More is better beside a peer (its time over ours, 95% interval), less beside the yardstick "
-        "(our CPU time over its).",
+        "Higher is better for the ratio to a peer (its time over ours, 95% interval), lower for that to the "
+        "yardstick (our CPU time over its).",
     ]
     if record.absent:
         notes.append(f"Not installed, and so not measured: {', '.join(record.absent)}.")
@@ -120,7 +120,7 @@ def _outcome_lines(
 
 
 def _verdict_sentence(verdict: BaselineVerdict) -> str:
-    clock = "CPU time" if verdict.clock == "cpu" else "time of the clock"
+    clock = "CPU time" if verdict.clock == "cpu" else "wall time"
     text = (
         f"{clock} {verdict.old:.3g} -> {verdict.new:.3g} yardsticks, {verdict.time_ratio:.2f}x, "
         f"tolerance {1 + verdict.tolerance:.2f}x"

@@ -33,11 +33,11 @@ def _run(call: Call) -> int:
 
 COMMAND = Command(
     name="bench",
-    summary="speed beside other libraries, and what became slower",
+    summary="compare speed with other libraries and with an earlier run",
     description=(
-        "Measures a suite of cases beside other libraries and beside yardsticks, work that never changes.\n"
-        "With baseline=FILE, the out= of an earlier run on this kind of machine, what became slower\n"
-        "is named and the exit code is 1."
+        "Measures a suite of cases, and compares it with other libraries and with yardsticks, work that\n"
+        "never changes. With baseline=FILE, the out= of an earlier run on this kind of machine, it names\n"
+        "the cases that became slower; if there are any, it exits with 1."
     ),
     examples=(
         "rlox bench suite=ci",

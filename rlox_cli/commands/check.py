@@ -22,10 +22,10 @@ class CheckConfig:
 
     steps: int = param(
         1000,
-        "random steps of which every value is looked at; other parts take some hundred more",
+        "random steps whose values are all checked; other checks take some hundred more",
         within="[1, inf)",
     )
-    seed: int = param(0, "of the actions and of the resets", within="[0, 2147483647]")
+    seed: int = param(0, "seed of the actions and of the resets", within="[0, 2147483647]")
     json: bool = param(False, "one JSON object on standard output, for programs")
     env: EnvConfig = param(doc="the environment", default_factory=EnvConfig)
 
@@ -60,12 +60,12 @@ def _run(call: Call) -> int:
 
 COMMAND = Command(
     name="check",
-    summary="look for what is wrong with an environment",
+    summary="look for errors in an environment",
     description=(
-        "Plays an environment for some seconds, in a process of its own, and says what is wrong with it\n"
-        "and which algorithms take its spaces. Ends with 1 where there are errors; warnings are what works\n"
-        "and is probably not meant. env.n_envs, workers, precision and normalize_* play no part; with\n"
-        "env.backend=envpool or ale that engine's game is played."
+        "Plays an environment for some seconds, in a process of its own, and reports its errors and the\n"
+        "algorithms that take its spaces. Exits with 1 if there are errors; a warning is about something\n"
+        "that works but is probably unintended. env.n_envs, workers, precision and normalize_* have no\n"
+        "effect; with env.backend=envpool or ale that engine's game is played."
     ),
     examples=("rlox check env=my_pkg:MyEnv-v0",),
     schema=SCHEMA,

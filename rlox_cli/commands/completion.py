@@ -24,7 +24,7 @@ class CompletionConfig:
     shell: str = param(doc="the shell, also without shell=", choices=SHELLS)
     words: str | None = param(
         None,
-        "what was typed after rlox, a word a line: prints what the last may become, not the script",
+        "the words after rlox, one per line: prints completions of the last one, not the script",
         verbatim=True,
     )
 
@@ -70,7 +70,7 @@ def _print_completion(config: CompletionConfig) -> int:
 
 COMMAND = Command(
     name="completion",
-    summary="TAB in bash, zsh and fish: prints what the shell has to read",
+    summary="TAB completion in bash, zsh and fish: print a script for the shell",
     description=(
         "Prints a script by which TAB completes commands, keys, options, environments and run folders:\n"
         "  bash   source <(rlox completion bash), in ~/.bashrc\n"

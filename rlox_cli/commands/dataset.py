@@ -26,41 +26,41 @@ ACTIONS = ("make", "show", "check", "convert")
 class DatasetConfig:
     """Arguments of `rlox dataset`."""
 
-    what: str = param(doc="what is done, also without what=", choices=ACTIONS)
+    what: str = param(doc="the action, also without what=", choices=ACTIONS)
     path: str | None = param(
         None,
-        "folder or file of a dataset: what is shown, checked, converted or made, also without path=",
+        "folder or file of the dataset to make, show, check or convert, also without path=",
         verbatim=True,
     )
-    policy: str = param("random", "make: the run folder of what plays, or random", verbatim=True)
+    policy: str = param("random", "make: the run folder of the policy that plays, or random", verbatim=True)
     quality: str | None = param(
         None,
-        "make: expert is the run's best checkpoint; medium the first one past a third of the way from random "
-        "actions to it, or that one's replay buffer; full-replay the last one's buffer; null: expert of a "
-        "run, else random",
+        "make: expert plays the run's best checkpoint; medium the first one that scores at least a third of "
+        "the way from random actions to expert; medium-replay is the replay buffer of that one, full-replay "
+        "that of the last one; null: expert for a run, else random",
         choices=("random", "medium", "medium-replay", "full-replay", "expert"),
     )
-    steps: int = param(100_000, "make: transitions at least, of whole episodes", within="[1, inf)")
+    steps: int = param(100_000, "make: least number of transitions, in whole episodes", within="[1, inf)")
     seed: int = param(1_000_000, "make: episode i starts from reset(seed=seed + i)", within="[0, 2147483647]")
-    sampled: bool = param(True, "make: actions are sampled; false: the best ones")
-    episodes: int = param(20, "make: episodes that say how good a policy is", within="[1, inf)")
+    sampled: bool = param(True, "make: sample the actions; false: take the best ones")
+    episodes: int = param(20, "make: episodes by which a policy is scored", within="[1, inf)")
     overwrite: bool = param(False, "make, convert: replace the dataset that is there")
-    to: str | None = param(None, "convert: the folder or file that is written", verbatim=True)
+    to: str | None = param(None, "convert: the folder or file to write", verbatim=True)
     format: str | None = param(
         None,
-        "convert: what is written; null: by the end of its name, .npz, .parquet, .hdf5 (d4rl), else rlox",
+        "convert: format to write; null: by the suffix of to=, .npz, .parquet, .hdf5 (d4rl), else rlox",
         choices=FORMATS,
     )
     time_limit: int | None = param(
         None,
-        "show, check, convert: steps after which episodes were cut off, where a file does not say it or says "
-        "that they terminated",
+        "show, check, convert: steps after which episodes were truncated, for a file that does not say so or "
+        "marks them as terminated",
         within="[1, inf)",
     )
-    trust: bool = param(False, "make: import what the run folder names, module:Name")
+    trust: bool = param(False, "make: import the code that the run folder names, module:Name")
     json: bool = param(False, "show, check: JSON on standard output, for programs")
     env: EnvConfig = param(
-        doc="make: the environment, where policy=random; convert: what it is of, where a file does not say",
+        doc="make: the environment of policy=random; convert: that of a dataset whose file names none",
         default_factory=EnvConfig,
     )
 
@@ -77,12 +77,11 @@ def check(composed: DictConfig) -> DatasetConfig:
 
     config = make(DatasetConfig, validate.checked_data(composed, SCHEMA))
     if config.path is None:
-        verb = "is written" if config.what == "make" else f"is to {config.what}"
-        raise ConfigError(f"missing key 'path': name the folder of the dataset that {verb}")
+        raise ConfigError(f"missing key 'path': name the folder of the dataset to {config.what}")
     if config.what == "convert" and config.to is None:
-        raise ConfigError("missing key 'to': name what is written, to=FOLDER or to=FILE.npz")
+        raise ConfigError("missing key 'to': name the output, to=FOLDER or to=FILE.npz")
     if config.policy == "random" and config.quality not in (None, "random"):
-        raise ConfigError(f"quality={config.quality} is that of a trained policy; name its run: policy=RUN")
+        raise ConfigError(f"quality={config.quality} needs a trained policy; name its run: policy=RUN")
     return config
 
 
@@ -152,11 +151,11 @@ COMMAND = Command(
     name="dataset",
     summary="make, show, check and convert datasets for offline learning",
     description=(
-        "make plays a policy, or takes a run's replay buffer, and writes a folder with where it comes from:\n"
+        "make plays a policy, or takes a run's replay buffer, and writes a folder that states its origin:\n"
         "scores of random actions and of the policy, returns with their interval, how episodes ended.\n"
-        "show says what is in a dataset, check what is wrong with it; check ends with 1 where there are\n"
-        "errors, among them time limits that are marked as terminations. They and convert read Minari, HDF5\n"
-        "as D4RL has it, npz and Parquet (the extra datasets), which convert writes, too."
+        "show describes a dataset. check looks for errors in it, such as time limits that are marked as\n"
+        "terminations, and exits with 1 if there are any. show, check and convert also read Minari, D4RL's\n"
+        "HDF5, npz and Parquet (the extra datasets); convert writes these, too."
     ),
     examples=(
         "rlox dataset make data/pendulum policy=runs/Pendulum-v1/sac/NAME quality=medium-replay",

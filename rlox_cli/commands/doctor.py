@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class DoctorConfig:
     """Arguments of `rlox doctor`."""
 
-    run_root: str = param("runs", "where runs would be made: is there room?", verbatim=True)
+    run_root: str = param("runs", "the folder for runs, whose free space is checked", verbatim=True)
 
 
 SCHEMA = Schema("doctor", DoctorConfig, primary="doctor")
@@ -46,10 +46,10 @@ def _run(call: Call) -> int:
 
 COMMAND = Command(
     name="doctor",
-    summary="look whether everything rlox needs is here and works",
+    summary="check that everything rlox needs is installed and works",
     description=(
-        "Looks at the machine, the packages, the extras, the GPU and the native code, and says what to\n"
-        "install. Ends with 1 where something that rlox needs is broken."
+        "Checks the machine, the packages, the extras, the GPU and the native code, and says what to\n"
+        "install. Exits with 1 if something that rlox needs is broken."
     ),
     examples=("rlox doctor",),
     schema=SCHEMA,

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 class PlayedEnvConfig:
     """Settings in which the environment may differ from that of the run."""
 
-    id: str | None = param(None, "another environment, or the run's own again where it names code")
+    id: str | None = param(
+        None, "another environment, or the run's own, repeated to import its code without trust=true"
+    )
     kwargs: dict[str, Any] = param(
         doc="arguments of the environment, over those of the run: env.kwargs.g=9.8",
         default_factory=dict,
@@ -41,9 +43,11 @@ class FQEConfig:
 
     gamma: float | None = param(None, "discount factor; null: the run's algo.gamma, or 0.99", within="[0, 1]")
     updates: int = param(20_000, "gradient steps", within="[1, inf)")
-    members: int = param(20, "bootstraps of the episodes, for the interval; it needs 19", within="[19, 1024]")
+    members: int = param(
+        20, "bootstrap resamples of the episodes, for the interval, which needs 19", within="[19, 1024]"
+    )
     learning_rate: float = param(1e-3, "Adam step size", within="(0, inf)")
-    net_arch: tuple[int, ...] = param((64, 64), "hidden layer widths of each Q", within="[1, 65536]")
+    net_arch: tuple[int, ...] = param((64, 64), "hidden layer widths of each Q-network", within="[1, 65536]")
 
 
 @dataclass(frozen=True)
@@ -56,42 +60,44 @@ class EvaluateConfig:
     seed: int = param(100_000, "episode i starts from reset(seed=seed + i)", within="[0, 2147483647]")
     n_envs: int | None = param(
         None,
-        "environments that are played in at once; null: as the run's eval.n_envs",
+        "environments that are played at once; null: the run's eval.n_envs",
         within="[1, 65536]",
     )
     max_steps: int | None = param(
         None,
-        "steps after which an episode is ended, and counted as it stands; null: as the run's eval.max_steps",
+        "steps after which an episode is cut off, and counted as it is; null: the run's eval.max_steps",
         within="[1, inf)",
     )
     deterministic: bool = param(
         True,
-        "the best actions; false: sampled ones, keyed by the seed, others with another n_envs",
+        "take the best actions; false: sample them by the seed, differently for each n_envs",
     )
     target_return: float | None = param(
         None,
-        "what a decision transformer is asked for, in place of the run's",
+        "target return of a decision transformer, in place of the run's",
         within="(-inf, inf)",
     )
     best_of: int | None = param(
         None,
-        "of a model of text: the best by reward of so many drawn completions of each prompt",
+        "language models: sample so many completions per prompt, and take the one of highest reward",
         within="[2, 65536]",
     )
-    video: bool = param(False, "also film the first episode, as mp4 under videos/")
+    video: bool = param(False, "also record the first episode, as mp4 under videos/")
     render: bool = param(False, "show the episodes in a window while they are played")
     device: str | None = param(None, "cpu, cuda, cuda:N or mps, in place of the run's torch device")
-    trust: bool = param(False, "import what the run folder names, module:Name, not repeated here")
+    trust: bool = param(
+        False, "import the code that the run folder names, module:Name, and that is not repeated here"
+    )
     method: str = param(
         "episodes",
-        "episodes are played, or fqe: fitted Q evaluation says from a dataset what the policy is worth",
+        "episodes: play episodes; fqe: estimate the policy's value from a dataset, by fitted Q evaluation",
         choices=("episodes", "fqe"),
     )
-    model: str | None = param(None, "where the model of a run on text is now", verbatim=True)
-    tokenizer: str | None = param(None, "where its tokenizer is now", verbatim=True)
-    dataset: str | None = param(None, "where the dataset of text is now", verbatim=True)
+    model: str | None = param(None, "present path of the model, for a run on text", verbatim=True)
+    tokenizer: str | None = param(None, "present path of its tokenizer", verbatim=True)
+    dataset: str | None = param(None, "present path of the text dataset", verbatim=True)
     eval_dataset: str | None = param(
-        None, "a file of text to evaluate by, in place of rows that are held out", verbatim=True
+        None, "a text file to evaluate on, in place of rows that are held out", verbatim=True
     )
     env: PlayedEnvConfig = param(doc="the environment", default_factory=PlayedEnvConfig)
     buffer: DataConfig = param(doc="the dataset", default_factory=DataConfig)
@@ -118,8 +124,8 @@ def check(composed: DictConfig) -> EvaluateConfig:
     _require_method(config)
     if not config.deterministic and (config.video or config.render):
         raise ConfigError(
-            "deterministic=false goes with neither video=true nor render=true: what is sampled depends on "
-            "how many episodes are played at a time"
+            "deterministic=false cannot be combined with video=true or render=true: the sampled actions "
+            "depend on how many episodes are played at a time"
         )
     return config
 
@@ -129,7 +135,7 @@ def _require_method(config: EvaluateConfig) -> None:
     if config.method == "episodes":
         if config.buffer.path is not None or config.fqe != FQEConfig():
             raise ConfigError(
-                "buffer.path and fqe.* are of fitted Q evaluation: give method=fqe, or leave them out"
+                "buffer.path and fqe.* need fitted Q evaluation: give method=fqe, or leave them out"
             )
         return
     if config.buffer.path is None:
@@ -188,7 +194,7 @@ COMMAND = Command(
     description=(
         "Plays the policy of each RUN and writes every return to RUN/eval/<checkpoint>.json, and to a\n"
         "file of its own for each checkpoint, seed, number of episodes and way to play. Every RUN is\n"
-        "looked at before one is played. One that then fails is told, and the next is played."
+        "checked before any is played. If one then fails, its error is printed and the next is played."
     ),
     examples=(
         "rlox evaluate runs/CartPole-v1/ppo/NAME episodes=100",

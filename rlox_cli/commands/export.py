@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class ExportConfig:
     """Arguments of `rlox export`."""
 
-    run: str = param(doc="the run folder whose policy it is, also without run=", verbatim=True)
+    run: str = param(doc="the run folder of the policy, also without run=", verbatim=True)
     checkpoint: str = param("last", "last, best or the name of a checkpoint, e.g. step-000000100352")
     format: str = param(
         "safetensors",
@@ -27,9 +27,9 @@ class ExportConfig:
         choices=("safetensors", "onnx", "all"),
     )
     out: str | None = param(None, "the folder of policy.safetensors; without it RUN/export", verbatim=True)
-    model: str | None = param(None, "where the model of a run on text is now", verbatim=True)
-    tokenizer: str | None = param(None, "where its tokenizer is now", verbatim=True)
-    trust: bool = param(False, "import what the run folder names, module:Name")
+    model: str | None = param(None, "present path of the model, for a run on text", verbatim=True)
+    tokenizer: str | None = param(None, "present path of its tokenizer", verbatim=True)
+    trust: bool = param(False, "import the code that the run folder names, module:Name")
 
 
 SCHEMA = Schema("export", ExportConfig, primary="export")
@@ -58,12 +58,12 @@ def _run(call: Call) -> int:
 
 COMMAND = Command(
     name="export",
-    summary="the policy of a run as a file without Python",
+    summary="write the policy of a run to a file that needs no Python",
     description=(
         "Writes the deterministic policy of RUN, its normaliser and the bounds of its actions to\n"
-        "RUN/export/policy.safetensors, which Rust reads and plays, or as ONNX. Each is checked by\n"
-        "observations whose actions it has with it; what such a file cannot express is refused. A language\n"
-        "model becomes a folder that transformers loads, adapters one that peft does."
+        "RUN/export/policy.safetensors, which Rust reads and plays, or as ONNX. Each file contains\n"
+        "observations with their actions, and is checked by them; a policy that it cannot express is\n"
+        "refused. A language model becomes a folder that transformers loads, adapters one that peft loads."
     ),
     examples=(
         "rlox export runs/CartPole-v1/ppo/NAME",

@@ -41,11 +41,11 @@ FILTER_KEYS = tuple(f.name for f in fields(RunFilter))
 class ListConfig:
     """Arguments of `rlox list`."""
 
-    what: str = param(doc="what is listed, also without what=", choices=KINDS)
+    what: str = param(doc="what to list, also without what=", choices=KINDS)
     contains: str | None = param(
-        None, "only what has this text in its name, also without contains=", verbatim=True
+        None, "only entries with this text in their name, also without contains=", verbatim=True
     )
-    run_root: str = param("runs", "where runs are looked for, at any depth", verbatim=True)
+    run_root: str = param("runs", "the folder that is searched for runs, at any depth", verbatim=True)
     only: RunFilter = param(doc="which runs", default_factory=RunFilter)
 
 
@@ -60,7 +60,7 @@ def check(composed: DictConfig) -> ListConfig:
     config = make(ListConfig, validate.checked_data(composed, SCHEMA))
     for name in FILTER_KEYS if config.what != "runs" else ():
         if (value := getattr(config.only, name)) is not None:
-            raise ConfigError(f"{name}={value} is of runs; leave it out, or rlox list runs")
+            raise ConfigError(f"{name}={value} applies only to runs; leave it out, or use rlox list runs")
     return config
 
 
@@ -84,11 +84,10 @@ def _run(call: Call) -> int:
 
 COMMAND = Command(
     name="list",
-    summary="what there is to choose from, and the runs there are",
+    summary="list the options to choose from, and the runs",
     description=(
         "Lists environments, algorithms, buffers, loggers, presets and plugins, with a line on each, or\n"
-        "runs: when each began, whether it is done or going on, how far it is, and its score; the newest\n"
-        "is last."
+        "runs, with the start, state, progress and score of each; the newest is last."
     ),
     examples=(
         "rlox list runs",

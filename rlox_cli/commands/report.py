@@ -28,7 +28,7 @@ class ReportConfig:
     """Arguments of `rlox report`."""
 
     runs: tuple[str, ...] = param(
-        doc="run folders, sweep folders, folders of them, logs of others; also without runs="
+        doc="run folders, sweep folders, folders of these, other programs' logs; also without runs="
     )
     baseline: dict[str, Any] = param(
         doc="runs to compare with, by name: baseline.SB3=FOLDER, or {path, env, algo, pattern, ...}",
@@ -36,26 +36,26 @@ class ReportConfig:
     )
     out: str | None = param(
         None,
-        "where it is written; without it report/ in the one folder that is given",
+        "the output folder; null: report/, in the given folder if there is only one",
         verbatim=True,
     )
-    title: str | None = param(None, "what the page is called", verbatim=True)
+    title: str | None = param(None, "title of the page", verbatim=True)
     expected: str | None = param(
-        None, "a file of figures that are expected: each agrees or differs", verbatim=True
+        None, "a file of expected figures, with which those found are compared", verbatim=True
     )
-    strict: bool = param(False, "exit code 1 where a figure differs from the expected one")
+    strict: bool = param(False, "exit code 1 if an expected figure differs or is missing")
     normalize: str = param(
         "minmax",
-        "how scores of several tasks are put on one scale: by each task's lowest and highest run",
+        "scale of scores over several tasks; minmax: 0 and 1 are each task's lowest and highest run",
         choices=("minmax", "none"),
     )
     ranges: dict[str, Any] = param(
-        doc="what is 0 and what is 1 on a task instead: 'ranges.CartPole-v1=[0,500]'",
+        doc="scores that are 0 and 1 on a task instead: 'ranges.CartPole-v1=[0,500]'",
         default_factory=dict,
     )
     resamples: int = param(2000, "bootstrap resamples of each interval", within="[100, 1000000]")
-    seed: int = param(0, "of the bootstrap", within="[0, 2147483647]")
-    formats: tuple[str, ...] = param(FORMATS, "of the figures beside the page: png, pdf, svg")
+    seed: int = param(0, "seed of the bootstrap", within="[0, 2147483647]")
+    formats: tuple[str, ...] = param(FORMATS, "formats of the figures beside the page: png, pdf, svg")
 
 
 SCHEMA = Schema("report", ReportConfig, primary="report")
@@ -68,13 +68,13 @@ def check(composed: DictConfig) -> ReportConfig:
 
     config = make(ReportConfig, validate.checked_data(composed, SCHEMA))
     if not config.runs:
-        raise ConfigError("runs=[]: name what is reported: rlox report RUN ...")
+        raise ConfigError("runs=[]: name the runs to report: rlox report RUN ...")
     if unknown := [name for name in config.formats if name not in FORMATS]:
         raise ConfigError(f"formats: {unknown[0]}: expected some of {', '.join(FORMATS)}")
     for task, bounds in config.ranges.items():
         _require_range(task, bounds)
     if config.strict and config.expected is None:
-        raise ConfigError("strict=true: there is nothing to differ from; give expected=FILE")
+        raise ConfigError("strict=true needs expected figures; give expected=FILE")
     return config
 
 
@@ -132,9 +132,9 @@ def _run(call: Call) -> int:
 
 COMMAND = Command(
     name="report",
-    summary="a page, figures and tables of runs, from their logs",
+    summary="write a page, figures and tables of runs, from their logs",
     description=(
-        "Reads the logs of runs, of rlox or of others, and writes report.html, which needs no network,\n"
+        "Reads the logs of runs, of rlox or other programs, and writes report.html, which needs no network,\n"
         "and figures, tables and report.json beside it. Nothing is trained or played."
     ),
     examples=(

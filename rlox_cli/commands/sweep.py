@@ -31,7 +31,7 @@ COMMAND = Command(
     description=(
         "Trains one agent per combination: seed=0,1,2 or 'seed=range(0,5)'. Jobs already done are\n"
         "skipped when the same folder is given again: hydra.sweep.dir=runs/sweeps/NAME. With search=ALGO\n"
-        "values are chosen by Optuna, from what is written interval(a,b), range(a,b) or a,b,c."
+        "Optuna chooses the values, from interval(a,b), range(a,b) or a,b,c."
     ),
     examples=(
         "rlox sweep env=CartPole-v1,Acrobot-v1 'seed=range(0,5)'",

@@ -42,7 +42,7 @@ class SyncConfig:
 
     run: str = param(doc="the run folder, also without run=", verbatim=True)
     timeout: float = param(
-        300.0, "seconds after which what is left stays for another time", within="(0, inf)"
+        300.0, "seconds after which the remaining rows are left for another call", within="(0, inf)"
     )
     wandb: WandbTarget = param(doc="Weights & Biases", default_factory=WandbTarget)
     mlflow: MlflowTarget = param(doc="MLflow", default_factory=MlflowTarget)

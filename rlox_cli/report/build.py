@@ -57,7 +57,7 @@ def _read_all(config: ReportConfig) -> list[Run]:
         source = parse_baseline(label, setting)
         source_runs = list(_read(source))
         if not source_runs:
-            raise ConfigError(f"baseline.{label}={source.path}: no runs there, nor logs of others")
+            raise ConfigError(f"baseline.{label}={source.path}: no runs there, nor logs of other programs")
         runs |= {(label, *_run_key(run)): run for run in source_runs}
     return list(runs.values())
 
@@ -90,8 +90,8 @@ def _read_unstarted(sweep_dir: Path, kind: str) -> Iterator[Run]:
     jobs = list(unstarted_jobs(sweep_dir, set()))
     if not jobs:
         raise ConfigError(
-            f"{sweep_dir}: the folder of a {kind} of which no run has begun; go on with it: the same rlox "
-            f"sweep command with hydra.sweep.dir={sweep_dir}"
+            f"{sweep_dir}: no run of this {kind} has started; go on with the same rlox sweep command and "
+            f"hydra.sweep.dir={sweep_dir}"
         )
     yield from jobs
 
@@ -120,7 +120,7 @@ def _require_output_dir(out: Path) -> None:
         if path.is_dir():
             return
         if path.exists() or path.is_symlink():
-            raise StorageError(f"{out} cannot be written: {path} is no folder; give out=FOLDER")
+            raise StorageError(f"{out} cannot be written: {path} is not a folder; give out=FOLDER")
 
 
 def _make_dirs(out: Path) -> None:

@@ -125,9 +125,9 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
         for v in verdicts
     ]
     caption = (
-        f"Found minus expected with its {LEVEL} interval, from the scores of both where the file has "
-        "them: a figure differs where the interval does not hold 0. Of a hundred figures that are the "
-        "same about one is said to differ."
+        f"Found minus expected with its {LEVEL} interval, from the scores of both if the file has them. A "
+        "figure differs if the interval does not contain 0. Of a hundred equal figures about one differs by "
+        "chance."
     )
     columns = (
         "figure", "expected [95% CI]", "found [95% CI]", f"difference [{LEVEL} CI]", "verdict", "because",
@@ -141,7 +141,7 @@ def verdict_counts_text(verdicts: Sequence[Verdict]) -> str:
     text_parts = f"{counts['agrees']} of {len(verdicts)} expected figures agree"
     if count := counts["differs"]:
         text_parts += f", {count} differ{'s' * (count == 1)}"
-    return text_parts + (f", of {counts['unknown']} nothing can be said" if counts["unknown"] else "")
+    return text_parts + (f", {counts['unknown']} unknown" if counts["unknown"] else "")
 
 
 def verdict_line(verdict: Verdict) -> str:

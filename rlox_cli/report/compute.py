@@ -30,7 +30,7 @@ from rlox_cli.report.tables import IntervalEstimate
 from rlox_cli.run_folder import slug
 from rlox_cli.summary import format_number
 
-EVALUATION = "evaluations on the way"
+EVALUATION = "evaluations during training"
 CURVE_POINTS = 100  # points of a curve over runs
 PROFILE_POINTS = 101
 MAX_SHOWN_METHODS = 12  # methods in the figures
@@ -282,7 +282,7 @@ def _make_scale(study: Study, normalize: str, ranges: Mapping[str, Any]) -> Scal
     tasks = sorted({cell.task for cell in study.cells if cell.counted_runs})
     for name in ranges:
         if slug(name) not in map(slug, tasks):
-            raise ConfigError(f"ranges.{name}: no run is of that task{nearest(name, tasks)}")
+            raise ConfigError(f"ranges.{name}: no run has that task{nearest(name, tasks)}")
     ranges_by_task = {task: given_ranges[slug(task)] for task in tasks if slug(task) in given_ranges}
     if normalize == "none" and ranges_by_task and len(ranges_by_task) < len(tasks):
         missing_task = next(task for task in tasks if task not in ranges_by_task)

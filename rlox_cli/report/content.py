@@ -69,7 +69,7 @@ def curve_figure(results: Results, style_indices: dict[str, int]) -> Figure:
         for curves in results.curves
     ]
     caption = (
-        "Lines: the IQM over runs at each step; bands: its interval. An evaluation on the way is played "
+        "Lines: the IQM over runs at each step; bands: its interval. An evaluation during training is played "
         "without exploration in environments of its own; a training return is the mean of the last 100 "
         "episodes while learning. A run that ended early keeps its last value. "
         f"{INTERVAL} {_band_counts_text(band for c in results.curves for band in c.bands)}"
@@ -89,8 +89,8 @@ def measure_figure(results: Results, style_indices: dict[str, int]) -> Figure:
         for curves in results.measures
     ]
     caption = (
-        "Lines: the IQM over runs of what updates logged, without intervals. Losses of different algorithms "
-        f"are different things. {_band_counts_text(b for c in results.measures for b in c.bands)}"
+        "Lines: the IQM over runs of the metrics of updates, without intervals. Losses of different "
+        f"algorithms cannot be compared. {_band_counts_text(b for c in results.measures for b in c.bands)}"
     )
     if len(panels) > MAX_PANELS:
         caption += f" The first {MAX_PANELS} of {len(panels)} are shown; metrics.jsonl has all."
@@ -131,7 +131,7 @@ def profile_figure(results: Results, style_indices: dict[str, int]) -> Figure:
         if s.method in style_indices
     ]  # fmt: skip
     caption = (
-        "How large a part of the runs of a method scores above each threshold: higher is better, and a line "
+        "The fraction of a method's runs that score above each threshold: higher is better, and a line "
         f"that is nowhere below another's is better throughout. Scale: {results.scale}. {INTERVAL} "
         + _run_counts_text((s.method, s.runs) for s in results.profile if s.method in style_indices)
     )
@@ -151,9 +151,9 @@ def improvement_table(results: Results) -> Table:
         [b.x, b.y, b.tasks, b.runs, b.other_runs, b.estimate] for b in results.improvements
     ]
     caption = (
-        "How likely a run of X has a higher score than a run of Y on the same task, ties counted half, as a "
-        f"mean over the tasks that both have. 0.5 is even: where the interval has it, neither is shown to be "
-        f"better. {INTERVAL}"
+        "The probability that a run of X has a higher score than a run of Y on the same task (ties count "
+        f"half), as a mean over the tasks that both have. 0.5 is even: if the interval contains it, neither "
+        f"is shown to be better. {INTERVAL}"
     )
     return Table(
         "improvement",
@@ -210,7 +210,7 @@ def time_table(results: Results) -> Table:
         "per second [slowest, fastest]", "counting",
     )  # fmt: skip
     caption = (
-        "Seconds of the clock as means over n runs: collecting experience, updating, evaluating, the rest "
+        "Wall-clock seconds as means over n runs: collecting experience, updating, evaluating, the rest "
         "(logs, checkpoints). Steps per second are those of the whole run; in brackets the slowest and the "
         "fastest run, which is no confidence interval. Runs that shared a machine slowed one another."
     )
@@ -224,7 +224,7 @@ def time_figure(results: Results, style_indices: dict[str, int]) -> Figure:
         task_times = [t for t in results.times if t.task == task and t.method in style_indices]
         bars = [Bar(f"{t.method} (n = {t.n}){_speed_text(t)}", t.parts) for t in task_times]
         panels.append(Panel(task, "seconds", bars=bars))
-    caption = "Seconds of the clock as means over n runs, as in the table below."
+    caption = "Wall-clock seconds as means over n runs, as in the table below."
     return Figure("time", "Where the time goes", caption, [p for p in panels if p.bars])
 
 
@@ -269,7 +269,7 @@ def left_out_table(study: Study) -> Table:
         for run in study.left_out
     ]
     columns = ("job", "algorithm", "task", "seed", "status", "step", "reason")
-    caption = "Jobs that failed, were killed or pruned, or are going on. Their scores are in no table."
+    caption = "Jobs that failed, were killed or pruned, or are still running. Their scores are in no table."
     return Table("left_out", "Jobs that are not counted", caption, columns, rows)
 
 
@@ -304,10 +304,10 @@ def provenance_table(study: Study, only_common: bool) -> Table:
             omitted_text = [f"and {len(distinct) - 5} more"] if len(distinct) > 5 else []
             rows.append([key, distinct[0] if only_common else "; ".join([*counts_text, *omitted_text])])
     if only_common:
-        caption = f"The same in all {len(provenances)} runs that say where they come from."
-        caption = caption if len(provenances) > 1 else "As the run says it."
+        caption = f"The same in all {len(provenances)} runs with provenance."
+        caption = caption if len(provenances) > 1 else "The provenance of the run."
         return Table("provenance", "The same in all runs", caption, ("what", "value"), rows)
-    caption = "In brackets how many runs have the value."
+    caption = "In brackets: the number of runs with the value."
     return Table("provenance_differs", "What differs among runs", caption, ("what", "values"), rows)
 
 

@@ -179,7 +179,7 @@ def _read_columns(series: Series, columns: list[str], values: Any, value_column:
     """Return the series with the returns from its columns: `value_column` if given, else the known names."""
     if value_column and value_column not in columns:
         raise ConfigError(
-            f"{series.path}: no '{value_column}' in run '{series.name[:80]}', which has "
+            f"{series.path}: no column '{value_column}' in run '{series.name[:80]}', which has "
             f"{', '.join(columns[:8]) or 'nothing'}"
         )
     evaluation_column = None if value_column else _find_column(columns, EVALUATION_COLUMNS)
@@ -188,7 +188,7 @@ def _read_columns(series: Series, columns: list[str], values: Any, value_column:
     )
     if training_column is None and evaluation_column is None:
         raise ConfigError(
-            f"{series.path}: no returns that are known among {', '.join(columns[:8]) or 'nothing'}; "
+            f"{series.path}: no known column of returns among {', '.join(columns[:8]) or 'nothing'}; "
             f"name them with baseline.NAME={{path: {series.path}, value: COLUMN}}"
         )
     points = values(training_column) if training_column else {}

@@ -111,7 +111,7 @@ def _body(page: Page, panels: dict[str, Any]) -> Iterator[str]:
         f'<li><a href="#{section.key}">{_escape(section.title)}</a></li>' for section in page.sections
     )
     yield f'<nav aria-label="Sections"><div><ul>{links}</ul>'
-    yield '<button id="theme" type="button" title="Light, dark, or as the system has it">Theme</button>'
+    yield '<button id="theme" type="button" title="Light, dark, or the theme of the system">Theme</button>'
     yield "</div></nav><main>"
     yield (
         "<noscript><p>Figures on this page are drawn by a script. They are also in the folder "

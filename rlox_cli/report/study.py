@@ -78,8 +78,8 @@ class Study:
         tasks = {method: sorted(self.scores_by_task(method)) for method in self.methods}
         if len({tuple(own_tasks) for own_tasks in tasks.values() if own_tasks}) > 1:
             yield (
-                "Methods were not run on the same tasks. What is said over all tasks is said of each "
-                "method's own tasks; pairs are compared on the tasks that both have."
+                "Methods were not run on the same tasks. Statistics over all tasks are over each method's "
+                "own tasks; pairs are compared on the tasks that both have."
             )
         if damaged_files := [f"{run.name}/{name}" for run in self.runs for name in run.damaged_files]:
             file_word, verb = ("file", "was") if len(damaged_files) == 1 else ("files", "were")
@@ -206,14 +206,14 @@ def _few_seeds(cells: Sequence[Cell]) -> Iterator[str]:
         yield "No run has a score yet: there is nothing to compare."
     elif max(sizes) == 1:
         yield (
-            "One run of each method and task: there are no intervals, profiles and probabilities. A "
+            "One run of each method and task: there are no intervals, profiles or probabilities. A "
             "difference between methods may be chance."
         )
     elif min(sizes) < 10:
         count_text = f"{min(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
         yield (
             f"{count_text} runs of each method and task. Intervals from fewer than 10 runs are too narrow: "
-            "what is called 95% covers the truth about 73 times of 100 with 3 runs, and 88 times with 5."
+            "a 95% interval covers the true value about 73 times in 100 with 3 runs, and 88 times with 5."
         )
 
 
@@ -227,6 +227,6 @@ def _repeated_seeds(cells: Sequence[Cell]) -> Iterator[str]:
     if repeated:
         omitted_text = f" and {len(repeated) - 3} more" if len(repeated) > 3 else ""
         yield (
-            f"Seeds that are there more than once: {', '.join(repeated[:3])}{omitted_text}. Runs with the "
+            f"Seeds that occur more than once: {', '.join(repeated[:3])}{omitted_text}. Runs with the "
             "same seed are not independent, and intervals are too narrow."
         )

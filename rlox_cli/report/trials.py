@@ -121,8 +121,8 @@ def _values_table(key: str, title: str, trials: Sequence[Trial], keys: Sequence[
     rows.sort(key=lambda row: -abs(row[1]) if isinstance(row[1], float) else 1.0)
     caption = (
         f"Rank correlation (Spearman) of a key's value with the score over {len(trials)} trials: 1 or -1 "
-        "where the score only rises or only falls with the value, near 0 where it does neither; none of keys "
-        "that are no numbers. It does not see a best value in the middle: look at the figures."
+        "where the score only rises or only falls with the value, near 0 where it does neither; none for "
+        "keys that are not numbers. It cannot show a best value in the middle: look at the figures."
     )
     columns = ("key", "rank correlation with the score", f"value in the best trial ({best.number})")
     return Table(f"{key}_values", title, caption, columns, rows)

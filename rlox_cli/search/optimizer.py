@@ -42,7 +42,7 @@ def require_optuna() -> None:
     if tuple(map(int, version.split(".")[:2])) < MIN_VERSION:
         minimum = ".".join(map(str, MIN_VERSION))
         raise MissingExtraError(
-            f"a search needs optuna >= {minimum}, there is {version}: {install_command('optuna')}"
+            f"a search needs optuna >= {minimum}, {version} is installed: {install_command('optuna')}"
         )
 
 

@@ -38,7 +38,7 @@ def refuse_search_options(args: Iterable[str]) -> None:
     """Raise `ConfigError` if a single run is given arguments that only a search takes."""
     for arg in search_arguments(args):
         if arg != f"{SEARCH}=null":
-            raise ConfigError(f"{arg}: one run searches nothing; to search: rlox sweep {arg}")
+            raise ConfigError(f"{arg}: a single run cannot search; to search: rlox sweep {arg}")
 
 
 def expand_call(call: Call) -> list[str]:

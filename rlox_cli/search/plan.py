@@ -161,7 +161,7 @@ def _require_matching_space(
     if not missing_keys or space == algo or space not in ALGO.registry:
         return
     has_own_space = algo in group_options(SEARCH, VariantSource.current_folders)
-    hint = f"search={algo} is the one of {algo}" if has_own_space else f"no space of {algo} is there"
+    hint = f"search={algo} is the one of {algo}" if has_own_space else f"there is no space of {algo}"
     raise ConfigError(
         f"{SEARCH}={space} is the space of {space}, and {ALGO.name}={algo} has no {missing_keys[0]}: {hint}"
     )

@@ -134,11 +134,11 @@ def _read_seeds(override: Override) -> tuple[int, ...]:
         values = [override.value()]
     if not values or not all(type(value) is int for value in values):
         raise ConfigError(
-            f"{override.input_line}: a seed is not searched; each trial is the mean of those that are "
-            "listed, e.g. seed=0,1,2"
+            f"{override.input_line}: seeds are not searched; a trial's score is the mean over those "
+            "that are listed, e.g. seed=0,1,2"
         )
     if len(set(values)) < len(values):
-        raise ConfigError(f"{override.input_line}: a seed is there twice")
+        raise ConfigError(f"{override.input_line}: a seed is listed twice")
     return tuple(values)
 
 
@@ -177,14 +177,14 @@ def _read_range(sweep: RangeSweep, base: Dimension, is_log: bool) -> Dimension:
     """Read a range; as in Hydra, its stop is exclusive."""
     source_text = base.source_text
     if sweep.step == 0:
-        raise ConfigError(f"{source_text}: a step of 0 goes nowhere")
+        raise ConfigError(f"{source_text}: the step must not be 0")
     values: Sequence[float] = sorted(sweep.range())
     if not values:
-        raise ConfigError(f"{source_text}: the range is empty; its stop is not part of it")
+        raise ConfigError(f"{source_text}: the range is empty; its stop is exclusive")
     is_integer = all(isinstance(value, int) for value in values)
     step = abs(sweep.step)
     if is_log and not (is_integer and step == 1):
-        raise ConfigError(f"{source_text}: on a log scale there are no steps; use interval(low,high)")
+        raise ConfigError(f"{source_text}: a log scale takes no step; use interval(low,high)")
     _require_order(values[0], values[-1], source_text, is_log)
     return replace(
         base,
@@ -200,7 +200,7 @@ def _require_order(low: float, high: float, source_text: str, is_log: bool) -> N
     if low > high:
         raise ConfigError(f"{source_text}: the interval is empty: {low} is above {high}")
     if is_log and low <= 0:
-        raise ConfigError(f"{source_text}: a log scale begins above 0")
+        raise ConfigError(f"{source_text}: a log scale needs values above 0")
 
 
 def _is_log(sweep: Any, source_text: str) -> bool:

@@ -230,7 +230,7 @@ class OptunaSweeper(Sweeper):
     def _warn_if_never_pruned(self) -> None:
         if self.plan.options.pruner != "none" and not self.plan.base.eval.every:
             print(
-                "no trial will be pruned: that needs evaluations on the way, eval.every=N",
+                "no trial will be pruned: that needs evaluations during training, eval.every=N",
                 flush=True,
             )
 
@@ -277,8 +277,8 @@ def require_same_search(study: Any, plan: SearchPlan) -> None:
     if differing_keys:
         raise ConfigError(
             f"the study '{study.study_name}' is of another search: {', '.join(differing_keys[:4])} "
-            f"{'differs' if len(differing_keys) == 1 else 'differ'}\n  give it as it was, or another folder: "
-            "hydra.sweep.dir=FOLDER"
+            f"{'differs' if len(differing_keys) == 1 else 'differ'}\n  give the earlier values, or another "
+            "folder: hydra.sweep.dir=FOLDER"
         )
 
 

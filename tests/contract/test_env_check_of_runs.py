@@ -199,7 +199,7 @@ def test_a_mask_that_may_be_passed_over_need_not_be_asked_for() -> None:
     [
         (Line, "method", r"action_masks\(\) is not there after a reset, .*env.action_mask=method"),
         (Line, "info", r"'action_mask' is not there in the info after a reset, .*=info says"),
-        (TellsOnReset, "info", r"after step 1 of episode .* is not told, but was before"),
+        (TellsOnReset, "info", r"after step 1 of episode .* is missing, but was given"),
     ],
 )
 def test_a_mask_that_is_missing_is_not_said_to_have_been_there(kind: Any, place: str, said: str) -> None:
@@ -209,7 +209,7 @@ def test_a_mask_that_is_missing_is_not_said_to_have_been_there(kind: Any, place:
 
 
 def test_a_mask_of_actions_without_choices_is_for_whoever_asked() -> None:
-    with pytest.raises(UnsupportedSpaceError, match=r"env.action_mask=info: masks are of choices"):
+    with pytest.raises(UnsupportedSpaceError, match=r"env.action_mask=info: masks need actions"):
         check_config(EnvConfig("Pendulum-v1", action_mask="info"), 20, 0)
 
 

@@ -285,7 +285,7 @@ def more_rows_than_are_said(archive: zipfile.ZipFile) -> None:
     archive.writestr("rewards.npy", npy(np.zeros(N, "f4")) + b"\0" * 8)
 
 
-@npz("two arrays of one name")
+@npz("two arrays of the same name")
 def two_of_one_name(archive: zipfile.ZipFile) -> None:
     archive.writestr("rewards.npy", npy(np.zeros(N, "f4")))
     archive.writestr("rewards", npy(np.ones(N, "f4")))
@@ -341,7 +341,7 @@ def minari(message: str) -> Callable[[Callable[[dict[str, Any], Any, Path], None
     return add
 
 
-@minari("has no observation_space, and no environment is made")
+@minari("has no observation_space, expected one: rlox makes no environment")
 def an_environment_to_be_asked(metadata: dict[str, Any], file: Any, folder: Path) -> None:
     del metadata["observation_space"]
     metadata["env_spec"] = json.dumps(
@@ -349,7 +349,7 @@ def an_environment_to_be_asked(metadata: dict[str, Any], file: Any, folder: Path
     )
 
 
-@minari("a space is not one")
+@minari("not the JSON of a space")
 def an_unknown_space(metadata: dict[str, Any], file: Any, folder: Path) -> None:
     metadata["observation_space"] = '{"type": "os.system"}'
 
@@ -361,7 +361,7 @@ def a_box_of_a_terabyte(metadata: dict[str, Any], file: Any, folder: Path) -> No
     )
 
 
-@minari("inside one another|recursion")
+@minari("nested more than|recursion")
 def spaces_without_end(metadata: dict[str, Any], file: Any, folder: Path) -> None:
     metadata["observation_space"] = '{"type": "Tuple", "subspaces": [' * 500 + "]}" * 500
 

@@ -269,7 +269,7 @@ def test_a_column_that_is_one_number_is_refused(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("parts", ["[1]", "3", "null", '"x"'])
 @pytest.mark.parametrize("kind", ["Dict", "Tuple"])
 def test_a_space_whose_parts_are_no_spaces_is_refused(kind: str, parts: str) -> None:
-    with pytest.raises(ShapeError, match=r"^a space is not one: "):
+    with pytest.raises(ShapeError, match=r"^not the JSON of a space: "):
         space_from_json(f'{{"type": "{kind}", "subspaces": {parts}}}')
 
 

@@ -74,7 +74,7 @@ OWN = {
         header(obs={"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}) + b"\0" * 4,
         "columns of BF16",
     ),
-    "other columns": (header(evil=F32) + b"\0" * 4, "is odd"),
+    "other columns": (header(evil=F32) + b"\0" * 4, "is missing or unknown"),
     "a pickle": (pickle.dumps(RunsCommand()), "is not a dataset"),
 }
 

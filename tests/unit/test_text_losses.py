@@ -154,11 +154,11 @@ def test_metrics_of_grpo_losses_count_unmasked_tokens_only() -> None:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"advantages": GAINS.unsqueeze(1)}, r"advantages \[3, 1\], expected \[3\]: one of each"),
+        ({"advantages": GAINS.unsqueeze(1)}, r"advantages \[3, 1\], expected \[3\]: one for each"),
         ({"advantages": GAINS[:1]}, r"advantages \[1\], expected \[3\]"),
         ({"mask": MASK[:, :1]}, r"mask \[\[3, 4\], \[3, 4\], \[3, 1\]"),
-        ({"old_log_probs": log_probs()[:1]}, r"expected \[B, T\], the same of all"),
-        ({"ref_log_probs": log_probs()[:, :1]}, r"expected \[B, T\], the same of all"),
+        ({"old_log_probs": log_probs()[:1]}, r"expected the same shape \[B, T\] for all"),
+        ({"ref_log_probs": log_probs()[:, :1]}, r"expected the same shape \[B, T\] for all"),
         ({"weights": torch.ones(3)}, r"weights \[3\], expected \[3, 4\] or \[3, 1\]"),
     ],
 )
@@ -183,7 +183,7 @@ def test_grpo_and_rloo_losses_refuse_shapes_that_need_broadcasting(
         ({"delta": 1.1}, r"delta=1.1 is below 1 \+ clip_eps_high = 1.2, .*at least 1.2, or none"),
         ({"delta": 1.2, "clip_eps_high": 0.3}, r"delta=1.2 is below 1 \+ clip_eps_high = 1.3"),
         ({"kl_coef": -0.1}, r"kl_coef=-0.1, expected a number >= 0"),
-        ({"delta": 2.0, "loss_type": "cispo"}, r"delta=2.0 is not of loss_type=cispo"),
+        ({"delta": 2.0, "loss_type": "cispo"}, r"delta=2.0 does not apply to loss_type=cispo"),
     ],
 )
 def test_grpo_losses_refuse_coefficients_out_of_range(given: dict[str, Any], told: str) -> None:
@@ -291,10 +291,10 @@ def test_robust_dpo_is_in_the_mean_what_pairs_without_noise_give() -> None:
     [
         ({"loss_type": "dpo"}, "loss_type=dpo, expected one of sigmoid, ipo, hinge, robust"),
         ({"beta": 0.0}, r"beta=0.0, expected a number > 0"),
-        ({"label_smoothing": 0.5}, r"label_smoothing=0.5, expected one in \[0, 0.5\)"),
+        ({"label_smoothing": 0.5}, r"label_smoothing=0.5, expected a number in \[0, 0.5\)"),
         (
             {"label_smoothing": 0.1, "loss_type": "ipo"},
-            "is of sigmoid and robust, not of loss_type=ipo",
+            "applies to sigmoid and robust, not to loss_type=ipo",
         ),
     ],
 )

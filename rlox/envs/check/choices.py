@@ -91,8 +91,8 @@ def _report_refusal(subject: Subject, action: Any, error: BaseException, has_acc
     if isinstance(subject.action_space, spaces.Box):
         subject.report.stop(
             "bounds-refused",
-            f"{label}, at the end of its action_space, raises {error_text}, expected an observation: "
-            "policies are clipped to the bounds, which belong to a Box; take them, or make the Box smaller",
+            f"{label}, at a bound of its action_space, raises {error_text}, expected an observation: "
+            "policies are clipped to the bounds, which belong to a Box; accept them, or make the Box smaller",
         )
     if not has_accepted:
         subject.report.stop(
@@ -103,5 +103,5 @@ def _report_refusal(subject: Subject, action: Any, error: BaseException, has_acc
     subject.report.stop(
         "choice-refused",
         f"{label} raises {error_text}, and other choices do not, expected an observation for every choice of "
-        f"{short_repr(subject.action_space)}; make the space smaller, or tell what is allowed by a mask",
+        f"{short_repr(subject.action_space)}; make the space smaller, or give an action mask",
     )

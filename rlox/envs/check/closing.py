@@ -40,7 +40,7 @@ def check_closing(subject: Subject, env: Any) -> None:
         subject.report.error(
             "close-once",
             f"a second close() raises {describe_error(error)}, expected that it does nothing: several parts "
-            "of a run close what they hold; keep in mind that it is closed",
+            "of a run may close it; remember in the environment that it is closed",
         )
         return
     _check_leaks(subject)
@@ -55,7 +55,7 @@ def _check_leaks(subject: Subject) -> None:
     increases = _increases(before, _resource_counts())
     for resource, code, remedy in (
         ("processes", "leaves-processes", "terminate and join them in close()"),
-        ("threads", "leaves-threads", "tell them to end and join them in close()"),
+        ("threads", "leaves-threads", "signal them to stop and join them in close()"),
         ("open files", "leaves-files", "close them in close(), or read them within `with`"),
     ):
         if increases.get(resource, 0) >= ROUNDS:

@@ -31,7 +31,7 @@ def check_declarations(subject: Subject) -> None:
     if not isinstance(env, gym.Env):
         subject.report.stop(
             "no-environment",
-            f"what is made is a {type(env).__name__}, expected a gymnasium.Env; derive its class from "
+            f"its factory returned a {type(env).__name__}, expected a gymnasium.Env; derive its class from "
             "gymnasium.Env",
         )
     for name in ("observation_space", "action_space"):
@@ -98,7 +98,7 @@ def _check_box(report: Report, box: spaces.Box, label: str) -> None:
         report.warning(
             "actions-whole",
             f"{label} are a Box of {box.dtype}, expected float32: policies of a Box give real numbers, "
-            "which are rounded to whole ones; use MultiDiscrete, or Discrete",
+            "which are rounded to integers; use MultiDiscrete, or Discrete",
         )
     elif not bounded:
         report.warning(
@@ -142,8 +142,8 @@ def _check_observations(subject: Subject, space: Any) -> None:
         if is_image and box.dtype.kind == "f" and box.high.max() == 255:
             subject.report.warning(
                 "image-float",
-                f"its pictures {box.shape} are {box.dtype} from {box.low.min():g} to 255, expected uint8, "
-                "which takes a quarter of the memory and is known for a picture; return "
+                f"its images {box.shape} are {box.dtype} from {box.low.min():g} to 255, expected uint8, "
+                "which takes a quarter of the memory and is recognised as an image; return "
                 ".astype(np.uint8), or scale them to [0, 1]",
             )
     if size >= subject.limits.large_observation:
@@ -172,7 +172,7 @@ def _compare_copies(subject: Subject, env: gym.Env[Any, Any]) -> None:
     if list_unwrapped(other)[0] is list_unwrapped(env)[0]:
         subject.report.stop(
             "copies-same",
-            f"what makes it gave the same {type(list_unwrapped(env)[0]).__name__} twice, expected another "
+            f"its factory returned the same {type(list_unwrapped(env)[0]).__name__} twice, expected another "
             "object each time: n_envs of them run side by side, and evaluations beside training; make a new "
             "one in each call: lambda: MyEnv()",
         )

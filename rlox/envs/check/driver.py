@@ -137,8 +137,8 @@ class EnvDriver:
         except self.subject.env_exceptions as error:
             self.subject.report.stop(
                 "mask-fails",
-                f"{label} raises {describe_error(error)}, expected a mask: it is asked for after each reset "
-                "and each step that an action follows; answer there too",
+                f"{label} raises {describe_error(error)}, expected a mask: a run reads it after each reset "
+                "and each step that an action follows; return one there too",
             )
 
     def _reset_failed(self, error: BaseException, call: str, is_midway: bool) -> Any:

@@ -53,8 +53,8 @@ class EpisodeEndCheck:
         if info.get("TimeLimit.truncated") and step.terminated and not step.truncated:
             self.subject.report.warning(
                 "limit-in-info",
-                f"step {t} tells a time limit by terminated=True and info['TimeLimit.truncated'], as Gym "
-                "did, expected terminated=False, truncated=True: else its last state counts as worth 0",
+                f"step {t} reports a time limit by terminated=True and info['TimeLimit.truncated'], as Gym "
+                "did, expected terminated=False, truncated=True: otherwise its last state counts as worth 0",
             )
 
     def _check_success(self, success: Any, t: int) -> None:
@@ -74,8 +74,8 @@ class EpisodeEndCheck:
             report.warning(
                 "restarts-itself",
                 f"the last observation of each of {len(episodes)} episodes is its first one, expected the "
-                "state that ended it: does step call reset? Leave that to whoever steps it (by design, such "
-                "as a way home, it is no mistake)",
+                "state that ended it: does step call reset? Leave that to the caller (it is no mistake if "
+                "the task leads back to the start)",
             )
         if self.limit is not None:
             self._check_limit(self.limit)
@@ -93,9 +93,9 @@ class EpisodeEndCheck:
         if limit > 1 and len(at_limit) > 1 and all(e.terminated for e in at_limit):
             report.warning(
                 "limit-terminates",
-                f"all {len(at_limit)} episodes that reached the time limit of {limit} steps tell "
-                "terminated=True, expected truncated=True alone: else the value of the last state counts "
-                "as 0; leave the limit to max_episode_steps",
+                f"all {len(at_limit)} episodes that reached the time limit of {limit} steps report "
+                "terminated=True, expected truncated=True alone: otherwise the value of the last state "
+                "counts as 0; leave the limit to max_episode_steps",
             )
         truncated_lengths = [e.length for e in self.episodes if e.truncated and not e.terminated]
         if len(truncated_lengths) > 1 and len(set(truncated_lengths)) == 1 and truncated_lengths[0] < limit:
@@ -108,6 +108,6 @@ class EpisodeEndCheck:
             report.warning(
                 "limit-not-kept",
                 f"an episode went on for {self.longest} steps, expected an end at {limit}, the "
-                "max_episode_steps of its spec, which nothing keeps; make it with gymnasium.make, or wrap it "
-                "with gymnasium.wrappers.TimeLimit",
+                "max_episode_steps of its spec, which nothing enforces; make it with gymnasium.make, or "
+                "wrap it with gymnasium.wrappers.TimeLimit",
             )

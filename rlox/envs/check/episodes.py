@@ -175,7 +175,7 @@ class _CheckedDriver:
             self.report.error(
                 "action-changed",
                 f"{self.driver.last_call} changed the action that it was given from {short_repr(action)} to "
-                f"{short_repr(handed_action)}, expected it untouched: rlox hands over a copy, other "
+                f"{short_repr(handed_action)}, expected it unchanged: rlox passes a copy, but other "
                 "libraries learn from it afterwards; work on a copy (np.clip without out=, action = action * "
                 "2 rather than action *= 2)",
             )

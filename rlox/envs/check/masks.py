@@ -39,8 +39,8 @@ class MaskLocation:
         """Raise `UnsupportedSpaceError`, like a run, if these actions have no choices to mask."""
         if mask_form(space) is None:
             raise UnsupportedSpaceError(
-                f"env.action_mask={self.source}: masks are of choices, it has {format_space(space)}; set "
-                "env.action_mask=none"
+                f"env.action_mask={self.source}: masks need actions with choices, it has "
+                f"{format_space(space)}; set env.action_mask=none"
             )
 
     def mask(self, env: Any, observation: Any, info: Any) -> Any:
@@ -61,7 +61,7 @@ class MaskLocation:
         location = {"info": " in the info", "observation": " in the observation"}.get(self.source, "")
         reason = f"as env.action_mask={self.source} says" if is_configured else "as its name promises"
         return (
-            f"{self.label} is not there{location} after a reset, expected one, {reason}; tell it after each "
+            f"{self.label} is not there{location} after a reset, expected one, {reason}; give it after each "
             "reset and step" + (", or leave env.action_mask out" if is_configured else "")
         )
 
@@ -70,8 +70,8 @@ class MaskLocation:
         label = self.label
         if mask is None:
             return "mask-missing", (
-                f"{label} is not told, but was before, expected one after each reset and step that an action "
-                "follows; tell it there too"
+                f"{label} is missing, but was given before, expected one after each reset and step that an "
+                "action follows; give it there too"
             )
         if not isinstance(space, spaces.Discrete):
             return _find_parts_problem(mask, space, label)
@@ -87,8 +87,8 @@ class MaskLocation:
             )
         if not array.any():
             return "mask-empty", (
-                f"{label} allows no action, expected one at least where an action can follow; end the "
-                "episode (terminated) where there is none"
+                f"{label} allows no action, expected at least one whenever an action can follow; end the "
+                "episode (terminated) if there is none"
             )
         return None
 
@@ -129,8 +129,8 @@ def _find_parts_problem(mask: Any, space: Any, label: str) -> tuple[str, str] | 
         return "mask-length", f"{label} {error}; count the values of each choice of the action_space"
     if empty := form.empty_message(row):
         return "mask-empty", (
-            f"{label} {empty}, expected one choice at least where an action can follow; end the episode "
-            "(terminated) where there is none"
+            f"{label} {empty}, expected at least one choice whenever an action can follow; end the episode "
+            "(terminated) if there is none"
         )
     return None
 

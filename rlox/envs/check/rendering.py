@@ -42,9 +42,8 @@ def _check_frame(subject: Subject) -> None:
         if env.render_mode != RGB_MODE:
             subject.report.warning(
                 "render-mode-lost",
-                f"made with render_mode={RGB_MODE!r} it says render_mode={env.render_mode!r}, expected the "
-                "one that was asked for, without which wrappers do not film; set self.render_mode = "
-                "render_mode",
+                f"made with render_mode={RGB_MODE!r} it has render_mode={env.render_mode!r}, expected the "
+                "requested one, without which wrappers record no videos; set self.render_mode = render_mode",
             )
             return
         env.reset(seed=subject.seeds(1)[0])
@@ -67,7 +66,7 @@ def _check_array(subject: Subject, frame: Any) -> None:
         subject.report.warning(
             "render-nothing",
             f"render() in the mode {RGB_MODE!r} gives None, expected a frame [height, width, 3] of uint8; "
-            "return the array, also where a window is shown besides",
+            "return the array, even if a window is shown too",
         )
         return
     is_array = isinstance(frame, np.ndarray)

@@ -48,8 +48,8 @@ def _compare(subject: Subject, first: EnvDriver, second: EnvDriver) -> None:
         if not is_equal(tuple(step[:4]), tuple(other[:4])):
             subject.report.error(
                 "state-lost",
-                f"{first.last_call} leads elsewhere in a copy that load_state put into the state of "
-                "save_state, expected the same: a resumed run goes on from there; save all that step changes",
+                f"{first.last_call} gives another result in a copy restored by load_state from save_state, "
+                "expected the same: a resumed run continues from there; save everything that step changes",
             )
             return
         if not first.is_running:

@@ -124,7 +124,7 @@ def _repeatable_trace(subject: Subject, seed: int) -> list[TraceStep] | None:
         return first
     subject.report.error(
         "reset-keeps-state",
-        f"after some episodes reset(seed={seed}) and the same actions lead elsewhere ({first[at].label}) "
+        f"after some episodes reset(seed={seed}) and the same actions give other results ({first[at].label}) "
         "than in a new copy, expected the same; set everything that step changes in reset",
     )
     return None

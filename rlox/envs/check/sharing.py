@@ -61,8 +61,8 @@ def check_sharing(subject: Subject, reference: Sequence[TraceStep]) -> None:
         if at is not None:
             subject.report.error(
                 "action-kept",
-                f"{reference[at].label} depends on the array of an earlier action, which was written over "
-                "since, expected its numbers to be kept: whoever steps it uses the array again; keep a copy: "
+                f"{reference[at].label} depends on the array of an earlier action, which was overwritten "
+                "since, expected its old numbers: the caller may reuse the array; keep a copy: "
                 "self.last = action.copy()",
             )
     close_quietly(driver.env)
@@ -100,7 +100,7 @@ def _check_beside_copy(
     try:
         at = first_difference(reference, trace(driver, seed, actions, second.step))
         if at is not None:
-            problem = f"{reference[at].label} is another one while a second copy is played"
+            problem = f"{reference[at].label} changes while a second copy is played"
     except StopCheck:
         finding_text = subject_beside.report.findings[-1].message.partition(", expected")[0]
         problem = f"{finding_text}, only while a second copy is played"
@@ -113,13 +113,13 @@ def _check_beside_copy(
     if subject.instance is None:
         subject.report.error(
             "instances-share",
-            f"{problem}, expected that copies know nothing of one another: n_envs of them run side by side; "
+            f"{problem}, expected copies that do not affect one another: n_envs of them run side by side; "
             "look for attributes of the class, module variables and mutable default arguments",
         )
     else:
         subject.report.warning(
             "copy-shares",
-            f"{problem} that copy.deepcopy made, expected copies to be apart: an instance becomes n_envs "
+            f"{problem} that copy.deepcopy made, expected independent copies: an instance becomes n_envs "
             "that way; look at its __deepcopy__, or pass a callable that makes it: lambda: MyEnv()",
         )
 

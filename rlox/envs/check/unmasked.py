@@ -45,9 +45,9 @@ def _is_refused(subject: Subject, driver: EnvDriver, action: Any) -> bool:
         mask = subject.mask_location
         subject.report.error(
             "mask-unused",
-            f"it tells masks, by {mask.label}: {driver.last_call}, with action {short_repr(action)}, which "
-            f"is forbidden, raises {describe_error(error)}, expected that a run keeps to them; set "
-            f"env.action_mask={mask.source}, or take such an action as one that does nothing",
+            f"it gives masks, by {mask.label}: {driver.last_call}, with action {short_repr(action)}, which "
+            f"is forbidden, raises {describe_error(error)}, expected a run that uses the masks; set "
+            f"env.action_mask={mask.source}, or let such an action do nothing",
         )
         return True
     return False

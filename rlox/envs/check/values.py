@@ -40,8 +40,8 @@ def find_mismatch(space: Any, value: Any, part: str = "") -> Mismatch | None:
     return Mismatch(
         "observation-outside",
         part,
-        f"is {short_repr(value)}, which {short_repr(space)} does not contain, expected the like of what "
-        "observation_space.sample() gives; compare the two",
+        f"is {short_repr(value)}, which {short_repr(space)} does not contain, expected a value like those of "
+        "observation_space.sample(); compare the two",
     )
 
 
@@ -106,8 +106,8 @@ def _not_finite(value: Any, part: str) -> Mismatch:
     return Mismatch(
         "observation-infinite",
         part,
-        f"has an infinite number at {at}, expected a finite one, as no network takes it; use a large number "
-        "or a part that says that there is none",
+        f"has an infinite number at {at}, expected a finite one, as no network accepts it; use a large "
+        "number, or a further part that says that there is no value",
     )
 
 
@@ -179,7 +179,7 @@ def _check_multi_binary(space: spaces.MultiBinary, value: Any, part: str) -> Mis
             "observation-binary",
             part,
             f"is {short_repr(value)}, expected 0 and 1 of its MultiBinary; compare with > 0, or use "
-            "MultiDiscrete for what is counted",
+            "MultiDiscrete for counts",
         )
     return None
 

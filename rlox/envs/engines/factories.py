@@ -143,7 +143,7 @@ def _user_engine(env: Vector, config: EnvConfig, n_envs: int, training: bool) ->
     if not training:
         raise ConfigError(
             f"{config.id}: an evaluation needs an environment of its own, and a vectorised one cannot be "
-            "copied; pass what makes it instead: PPO(lambda num_envs: MyVectorEnv(num_envs))"
+            "copied; pass a callable that makes it instead: PPO(lambda num_envs: MyVectorEnv(num_envs))"
         )
     if config.kwargs:
         raise ConfigError(f"env.kwargs={config.kwargs} need an id or a factory, got an environment")

@@ -32,7 +32,7 @@ class EngineMasks:
         if source == "method" and mode is AutoresetMode.SAME_STEP:
             raise ConfigError(
                 f"env.action_mask=method: {name} resets in the step that ends an episode (SAME_STEP), so "
-                "that action_masks() tells nothing of the last state of a truncated one; set "
+                "action_masks() gives no mask for the last state of a truncated one; set "
                 "env.action_mask=info or observation, or use another autoreset_mode"
             )
         spaces = env.single_observation_space, env.single_action_space
@@ -93,7 +93,7 @@ class EngineMasks:
         if not isinstance(raw_masks, np.ndarray) or raw_masks.shape[:1] != (self._n,):
             raise EnvError(
                 f"the action mask of {reader.name}, {reader.location(call)}, is {_describe(raw_masks)}, "
-                f"expected [{self._n}, {reader.size}] of 0 and 1: one of each environment"
+                f"expected [{self._n}, {reader.size}] of 0 and 1: one mask per environment"
             )
         return raw_masks
 

@@ -114,7 +114,7 @@ def _pool_arguments(config: EnvConfig, training: bool) -> dict[str, Any]:
         return {} if limit is None else {"max_episode_steps": limit}
     _require_preprocessing(config)
     if not atari.max_pool and atari.frame_skip > 1:
-        raise ConfigError("env.atari.max_pool=false: EnvPool always takes the brighter of two frames")
+        raise ConfigError("env.atari.max_pool=false: EnvPool always takes the maximum of two frames")
     return {
         "max_episode_steps": -(-(limit or MAX_FRAMES) // atari.frame_skip),
         "noop_max": max(atari.noop_max, 1),
@@ -133,7 +133,8 @@ def make_ale(config: EnvConfig, n_envs: int, training: bool) -> gym.vector.Vecto
     """Make the engine of `env.backend=ale`: the games of `ale_py.vector_env.AtariVectorEnv`."""
     if not is_ale(config.id):
         raise ConfigError(
-            f"env.backend=ale plays Atari games, env=ALE/Pong-v5 for one; {config.id} is none; use auto"
+            f"env.backend=ale plays Atari games only, such as env=ALE/Pong-v5, got {config.id}; "
+            "use env.backend=auto"
         )
     _require_preprocessing(config)
     engine = _module("ale_py", config)

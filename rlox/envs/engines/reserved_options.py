@@ -21,9 +21,9 @@ _RESERVED = {
     "env_seed": "seed",
     "max_episode_steps": "env.max_episode_steps",
     "batch_size": _ALL_AT_ONCE,
-    "env_type": "rlox reads Gymnasium's kind",
-    "gym_reset_return_info": "rlox reads Gymnasium's kind",
-    "autoreset_mode": "rlox reads NEXT_STEP",
+    "env_type": "rlox always uses Gymnasium's API",
+    "gym_reset_return_info": "rlox always uses Gymnasium's API",
+    "autoreset_mode": "rlox always uses NEXT_STEP",
 }
 
 # Of engines of games in addition: EnvPool's names, and ALE's where they differ.

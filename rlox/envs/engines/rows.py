@@ -27,9 +27,9 @@ def require_numbers(name: str, part: str, values: Any, n_envs: int) -> NDArray[A
     except ValueError as error:
         raise EnvError(f"{name} gave {part} of unequal lengths, expected [{n_envs}]") from error
     except (TypeError, RuntimeError) as error:  # raised by a tensor
-        raise EnvError(f"{name} gave {part} that are no array: {error}") from error
+        raise EnvError(f"{name} gave {part} that are not an array: {error}") from error
     if is_masked(values):
-        raise EnvError(f"{name} gave {part} of which some are masked, expected [{n_envs}] numbers")
+        raise EnvError(f"{name} gave {part} with masked entries, expected [{n_envs}] numbers")
     if array.shape != (n_envs,) or array.dtype.kind not in NUMERIC_KINDS:
         raise EnvError(
             f"{name} gave {part} of shape {array.shape} and {array.dtype}, expected [{n_envs}] numbers"

@@ -29,7 +29,7 @@ class SingleEnvSettingError(ConfigError):
         self.keys = tuple(keys)
         is_one = len(keys) == 1
         label = f"env.backend={config.backend}" if pool else f"{config.id}, a vectorised environment,"
-        self._problem = f"{label} has no {', '.join(keys)}, which {'is' if is_one else 'are'} put around"
+        self._problem = f"{label} does not support {', '.join(keys)}, which {'wraps' if is_one else 'wrap'}"
         self._alternative = "use env.backend=gymnasium" if pool else "use gymnasium.wrappers.vector"
         out = f"leave {'it' if is_one else 'them'} out"
         super().__init__(f"{self._problem} single environments; {out}, or {self._alternative}")

@@ -239,8 +239,8 @@ class VectorEngine(EnvOwner):
             return select_info(infos, i, self.n_envs)
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise EnvError(
-                f"{self.name} gave infos from which that of environment {i} cannot be taken, expected a "
-                f"dict of arrays with a row each of {self.n_envs}: {error}"
+                f"{self.name} gave infos without a readable entry for environment {i}, expected a dict of "
+                f"arrays with a row for each of {self.n_envs} environments: {error}"
             ) from error
 
     def _game_flags(self, infos: Mapping[str, Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -218,7 +218,7 @@ class SupervisedVecEnv:
                     f"{failure.detail}; failed {times} times without a finished episode in between, "
                     f"expected at most env.max_restarts={self.max_restarts}\n{failure.trace}"
                 )
-            log.warning("%s; begins anew", failure.detail)
+            log.warning("%s; restarting", failure.detail)
 
     def _process_resets(self, replies: Mapping[int, StepReply | Failure]) -> list[Failure]:
         """Return the failures of resets, and store the infos of the others."""

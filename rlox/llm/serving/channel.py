@@ -93,7 +93,7 @@ class Channel:
         except httpx.TimeoutException as error:
             raise _RequestError(f"did not answer within {self.timeout:g} s", True) from error
         except httpx.HTTPError as error:
-            raise _RequestError(f"cannot be asked: {str(error) or type(error).__name__}", True) from error
+            raise _RequestError(f"cannot be reached: {str(error) or type(error).__name__}", True) from error
         if reply.status_code != 200:
             text = data.decode(errors="replace").strip()[:MAX_ERROR_TEXT]
             can_retry = reply.status_code in RETRY_STATUSES

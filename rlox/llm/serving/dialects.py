@@ -101,7 +101,7 @@ class VLLM(Dialect):
             self.channel.post("/collective_rpc", reload_body, reads_reply=False)
             # the prefix cache still has keys and values of the old weights
             if not _get_field(self.channel.post("/reset_prefix_cache", {}), "success", bool):
-                raise GenerationError(f"{self.channel.url} keeps what it knew of prompts before")
+                raise GenerationError(f"{self.channel.url} did not reset its prefix cache of the old weights")
 
 
 class SGLang(Dialect):
@@ -129,8 +129,8 @@ class SGLang(Dialect):
             )
             if ids != logged_ids:
                 raise GenerationError(
-                    f"{self.channel.url} says {len(ids)} tokens and log-probabilities of {len(logged_ids)} "
-                    "others"
+                    f"{self.channel.url} returned {len(ids)} tokens, and log-probabilities of "
+                    f"{len(logged_ids)} others"
                 )
             reason = _get_field(_get_field(meta, "finish_reason", Mapping), "type", str)
             completions.append(
@@ -184,8 +184,8 @@ class TGI(Dialect):
     def load(self, folder: Path) -> None:
         """Raise `ConfigError`: the server cannot load weights."""
         raise ConfigError(
-            "a server of text-generation-inference keeps its weights: start it again with "
-            f"{folder}, or take vllm or sglang"
+            "a server of text-generation-inference cannot load new weights: start it again with "
+            f"{folder}, or use vllm or sglang"
         )
 
 

@@ -112,7 +112,7 @@ class GenerationServer:
         """
         folder = Path(folder).absolute()
         if not any(folder.glob("*.safetensors")):
-            raise ConfigError(f"{folder} has no *.safetensors, and weights are taken from nothing else")
+            raise ConfigError(f"{folder} has no *.safetensors, and weights are loaded from no other file")
         self.version, self.weights_owner = None, None
         self._dialect.load(folder)
         self.check(model, prompt, sampling)
@@ -144,8 +144,8 @@ class GenerationServer:
             raise GenerationError(
                 f"{self.channel.url} has other weights than the model that learns: a log-probability differs "
                 f"by {largest_difference:.4g}, expected at most {self.tolerance:g}. It may have answered "
-                "without loading them, or says what was before the temperature (vLLM: --logprobs-mode "
-                "processed_logprobs)"
+                "without loading them, or it returns log-probabilities before the temperature (vLLM: "
+                "start it with --logprobs-mode processed_logprobs)"
             )
         return largest_difference
 
@@ -164,11 +164,11 @@ class GenerationServer:
         tokens, log_probs = completion.tokens, completion.log_probs
         url, n_tokens = self.channel.url, len(tokens)
         if not all(isinstance(t, int) and not isinstance(t, bool) and t >= 0 for t in tokens):
-            raise GenerationError(f"{url} says tokens {tokens[:8]}, expected ids")
+            raise GenerationError(f"{url} returned tokens {tokens[:8]}, expected token ids")
         if len(log_probs) != n_tokens or not all(_is_log_probability(value) for value in log_probs):
             raise GenerationError(
-                f"{url} says {n_tokens} tokens and log-probabilities {log_probs[:4]}, expected one <= 0 for "
-                "each"
+                f"{url} returned {n_tokens} tokens and log-probabilities {log_probs[:4]}, expected one <= 0 "
+                "for each token"
             )
         has_eos = bool(tokens) and tokens[-1] in sampling.eos
         has_early_eos = any(token in sampling.eos for token in tokens[:-1])
@@ -179,7 +179,7 @@ class GenerationServer:
             )
         if not has_eos and (n_tokens < sampling.max_new_tokens or not completion.is_truncated):
             raise GenerationError(
-                f"{url} wrote {n_tokens} tokens without an end, and says that it was "
+                f"{url} wrote {n_tokens} tokens without an end, and reports the completion as "
                 f"{'cut off' if completion.is_truncated else 'done'}: some were lost"
             )
         return completion

@@ -45,8 +45,8 @@ def write_dataset(blocks: Iterable[ColumnBlock], metadata: Mapping[str, Any], fo
         digest = digest_of(columns)
         if metadata.get("digest") not in (None, digest):
             raise CheckpointError(
-                f"the rows have digest {digest}, {metadata['digest']} is written beside them: the file was "
-                "damaged or changed since rlox wrote it; if that is meant, take 'rlox' out of its metadata"
+                f"the rows have digest {digest}, their metadata {metadata['digest']}: the file was damaged "
+                "or changed since rlox wrote it; if that is intended, remove 'rlox' from its metadata"
             )
         _write_safetensors(columns, scratch / DATA_FILE)
         rows = len(columns["rewards"])

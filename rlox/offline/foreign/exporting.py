@@ -34,7 +34,7 @@ def export_dataset(dataset: Dataset, path: Path | str, format_name: str) -> None
     """
     writers = {"d4rl": _write_d4rl, "minari": _write_minari, "npz": _write_npz, "parquet": _write_parquet}
     if format_name not in writers:
-        raise ConfigError(f"format {format_name!r} is not written, expected one of {', '.join(writers)}")
+        raise ConfigError(f"format {format_name!r} cannot be written, expected one of {', '.join(writers)}")
     if not isinstance(dataset, Dataset):
         raise ConfigError(
             f"dataset is a {type(dataset).__name__}, expected what read_dataset or convert_dataset returns"
@@ -55,7 +55,7 @@ def _require_replaceable(path: Path, format_name: str) -> None:
     if not path.exists():
         return
     if path.is_dir() != (format_name == "minari") or (path.is_dir() and detect_format(path) != format_name):
-        raise ConfigError(f"{path} is there and no {format_name}; choose another name")
+        raise ConfigError(f"{path} exists and is no {format_name} dataset; choose another name")
     # a folder is replaced as a whole, and other programs have a metadata.json too
     files = {str(p.relative_to(path)) for p in path.rglob("*")} if path.is_dir() else set[str]()
     if other_files := files - {"data", *(f"data/{name}" for name in MINARI_FILES)}:
@@ -197,7 +197,7 @@ def _space_of_column(column: Any, name: str) -> spaces.Space[Any]:
         return spaces.Box(-np.inf, np.inf, (width,))
     if name == "obs":
         raise ConfigError(
-            "the observations are rows of bytes whose images are not known to be one Box; Minari keeps spaces"
+            "the observations are bytes, and the dataset records no single Box of them, which Minari needs"
         )
     counts = np.zeros(width, np.int64)
     for _, (rows,) in iter_blocks(column):
@@ -217,7 +217,7 @@ def _episodes(
         obs, next_obs = columns["obs"][rows], columns["next_obs"][rows]
         if not np.array_equal(obs[1:], next_obs[:-1]):
             raise ConfigError(
-                f"in episode {number} next_obs is not the obs of the row behind, which Minari cannot hold; "
+                f"in episode {number} next_obs is not the obs of the next row, which Minari cannot hold; "
                 "rlox dataset check says where"
             )
         yield {

@@ -68,7 +68,8 @@ class HDF5Group:
         filters = {creation_list.get_filter(i)[0] for i in range(creation_list.get_nfilters())}
         if filters - ALLOWED_FILTERS:
             raise DamagedFileError(
-                f"{label} is compressed by filter {min(filters - ALLOWED_FILTERS)}, a plugin's"
+                f"{label} is compressed by filter {min(filters - ALLOWED_FILTERS)}, a plugin's; expected one "
+                "of HDF5 itself or LZF"
             )
         if dataset.shape is None or dataset.dtype.subdtype is not None:
             raise DamagedFileError(f"{label} is {dataset.dtype} of {dataset.shape}, expected rows of numbers")

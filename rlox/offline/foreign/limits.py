@@ -34,8 +34,8 @@ def require_column(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], stor
         raise DamagedFileError(f"{name} has shape {shape}: a row of more than {MAX_ROW_BYTES >> 20} MiB")
     if dtype.itemsize * prod(shape) > MAX_COMPRESSION * max(stored, 0):
         raise DamagedFileError(
-            f"{name} is said to be {dtype.itemsize * prod(shape):,} bytes, of which {stored:,} are there: "
-            "more than any compression gives"
+            f"{name} declares {dtype.itemsize * prod(shape):,} bytes, and {stored:,} are stored: more than "
+            "any compression gives"
         )
 
 

@@ -37,7 +37,7 @@ def read_minari(path: Path) -> tuple[dict[str, Any], Iterator[ColumnBlock]]:
     for name, text in space_texts.items():
         if not isinstance(text, str):
             raise DamagedFileError(
-                f"{path}: metadata.json has no {name}, and no environment is made to ask it"
+                f"{path}: metadata.json has no {name}, expected one: rlox makes no environment to find it"
             )
     observation, action = (space_from_json(str(text)) for text in space_texts.values())
     codecs = ObservationCodec.of(observation, str(path)), ActionCodec.of(action, str(path))
@@ -49,8 +49,8 @@ def read_minari(path: Path) -> tuple[dict[str, Any], Iterator[ColumnBlock]]:
     names = [name for name in root.names() if name.startswith("episode_")]
     if metadata.get("total_episodes", len(names)) != len(names):
         raise DamagedFileError(
-            f"{path} has {len(names)} episodes, metadata.json says {metadata['total_episodes']}: it was not "
-            "written to its end"
+            f"{path} has {len(names)} episodes, metadata.json says {metadata['total_episodes']}: the dataset "
+            "is incomplete"
         )
     return metadata_kept, _episodes(root, names, *codecs)
 

@@ -91,7 +91,7 @@ class _ReaderPipe:
         raise_if_expired()
         if time.monotonic() - started > READ_TIMEOUT:
             raise CheckpointError(
-                f"{self._path}: its reader has made nothing of it for {READ_TIMEOUT:.0f} s; it is damaged"
+                f"{self._path}: its reader made no progress for {READ_TIMEOUT:.0f} s; the file is damaged"
             )
 
     def _raise_ended(self) -> None:
@@ -100,7 +100,7 @@ class _ReaderPipe:
             self._poll([])
             self._check_timeout(started)
         code = self._process.wait()
-        last_line = self._stderr.decode(errors="replace").strip().splitlines()[-1:] or ["nothing was said"]
+        last_line = self._stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
         cause = f"signal {-code}" if code < 0 else f"exit code {code}"
         raise CheckpointError(
             f"{self._path} ended the process that read it ({cause}: {last_line[0]}); the file is damaged"
@@ -111,8 +111,8 @@ def _read_frame(pipe: _ReaderPipe, path: Path, metadata: dict[str, Any]) -> Colu
     """Read the next block; empty for a metadata frame, None after the last block."""
     size = int.from_bytes(pipe.read(8), "little")
     if size > 2 * MAX_TEXT_BYTES:
-        raise CheckpointError(f"{path}: its reader says {size:,} bytes of header")
-    header = parse_json(bytes(pipe.read(size)), f"what the reader of {path} says")
+        raise CheckpointError(f"{path}: its reader sent a header of {size:,} bytes")
+    header = parse_json(bytes(pipe.read(size)), f"the header from the reader of {path}")
     if "error" in header:
         kinds = {"MissingExtraError": MissingExtraError, "ConfigError": ConfigError}
         raise kinds.get(str(header.get("kind")), CheckpointError)(str(header["error"]))
@@ -126,7 +126,7 @@ def _read_frame(pipe: _ReaderPipe, path: Path, metadata: dict[str, Any]) -> Colu
     except CheckpointError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: its reader says what is no block of rows: {error}") from error
+        raise CheckpointError(f"{path}: its reader sent an invalid block of rows: {error}") from error
 
 
 def _read_array(pipe: _ReaderPipe, path: Path, name: str, dtype: str, shape: list[int]) -> Any:
@@ -140,5 +140,5 @@ def _read_array(pipe: _ReaderPipe, path: Path, name: str, dtype: str, shape: lis
         or row > MAX_ROW_BYTES
         or need > MAX_FRAME_BYTES
     ):
-        raise CheckpointError(f"{path}: its reader says {name} is {dtype} of {shape}")
+        raise CheckpointError(f"{path}: its reader sent an invalid column: {name} is {dtype} of {shape}")
     return np.frombuffer(pipe.read(need), kind).reshape(sizes)

@@ -37,7 +37,7 @@ def read_d4rl(path: Path) -> FileContents:
     """Read D4RL's HDF5, with columns in the root group (Fu et al. 2020, arXiv:2004.07219)."""
     root = open_hdf5(path)
     if "episode_0" in root:
-        raise ConfigError(f"{path} is a file of Minari; name its folder, that with data/metadata.json")
+        raise ConfigError(f"{path} is a file of Minari; give its folder, the one with data/metadata.json")
     names = match_columns(root.names(), str(path))
     columns = {column: root.column(name) for column, name in names.items()}
     note = root.text(NOTE_KEY)
@@ -53,7 +53,7 @@ def read_npz(path: Path) -> FileContents:
     except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as error:
         raise DamagedFileError(f"{path} is no npz: {error}") from error
     if len(members) != len(archive.infolist()):
-        raise DamagedFileError(f"{path} has two arrays of one name")
+        raise DamagedFileError(f"{path} has two arrays of the same name")
     metadata: dict[str, Any] = {}
     if NOTE_KEY in members:
         if members[NOTE_KEY].file_size > MAX_TEXT_BYTES:
@@ -143,7 +143,7 @@ def read_parquet(path: Path) -> FileContents:
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     total = sum(group.total_byte_size for group in groups)
     if total > 1100 * size or footer.num_rows < 0:
-        raise DamagedFileError(f"{path} is said to be {total:,} bytes, of which {size:,} are there")
+        raise DamagedFileError(f"{path} declares {total:,} bytes, and {size:,} are stored")
     if any(group.total_byte_size > 1 << 30 for group in groups):
         raise DamagedFileError(f"{path} has row groups of more than 1 GiB; write it with smaller ones")
 
@@ -201,7 +201,7 @@ def _slice_columns(columns: Mapping[str, Any], read: Callable[[Any, slice], Any]
     rows = lengths["rewards"]
     mismatched = next((name for name, n in lengths.items() if n != rows), None)
     if mismatched is not None:
-        raise DamagedFileError(f"{mismatched} has {lengths[mismatched]:,} rows beside {rows:,} rewards")
+        raise DamagedFileError(f"{mismatched} has {lengths[mismatched]:,} rows for {rows:,} rewards")
     row_bytes = sum(c.dtype.itemsize * int(np.prod(c.shape[1:])) for c in columns.values())
     at_once = rows_at_once(row_bytes)
     for start in range(0, rows, at_once):

@@ -48,8 +48,8 @@ def _check_columns(
             metadata[DERIVED_KEY] = True
         if "truncated" not in block and time_limit is None:
             raise ConfigError(
-                f"{source_name} has no timeouts: where episodes were cut off is not known; give "
-                "time_limit=N, the steps after which they were, or more than any episode has where none was"
+                f"{source_name} has no timeouts, so truncated episodes are unknown; give time_limit=N, the "
+                "steps after which episodes were truncated, or more than any episode has if none was"
             )
         yield _cast_columns(block, source_name)
 

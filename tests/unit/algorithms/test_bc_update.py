@@ -247,7 +247,7 @@ def test_a_dataset_of_another_environment_is_refused_unless_none_is_played(tmp_p
     write = {"gone": "MountainCar-v0", "same": "CartPole-v1", "unknown": "<lambda>"}
     for folder, env in write.items():
         write_dataset(replace(read, about={**read.about, "env": env}), tmp_path / folder)
-    with pytest.raises(ConfigError, match="gone is of env=MountainCar-v0, the run's is CartPole-v1"):
+    with pytest.raises(ConfigError, match="gone is from env=MountainCar-v0, the run's is CartPole-v1"):
         BC(tmp_path / "gone", env_id="CartPole-v1")
     BC(tmp_path / "gone", **CHOICES)
     BC(tmp_path / "same", env_id="gymnasium.envs:CartPole-v1")
@@ -275,7 +275,7 @@ def test_settings_of_environments_that_it_takes_no_steps_in_are_refused(
 
 @pytest.mark.parametrize("sizes", [CHOICES, {"env_id": "CartPole-v1"}])
 def test_a_squared_error_of_choices_is_refused(sizes: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"algo\.loss=mse is the error of vectors"):
+    with pytest.raises(ConfigError, match=r"algo\.loss=mse needs actions that are vectors"):
         BC(CARTPOLE, **sizes, loss="mse")
 
 

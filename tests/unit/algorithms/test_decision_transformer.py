@@ -328,7 +328,7 @@ def test_a_decision_transformer_collects_exactly_its_target_return_over_steps() 
 def test_a_decision_transformer_refuses_datasets_and_spaces_it_cannot_learn() -> None:
     with pytest.raises(ConfigError, match=r"algo\.max_timesteps=9: an episode .* set algo\.max_time"):
         DecisionTransformer(PENDULUM, env_id="Pendulum-v1", max_timesteps=9, **SMALL)
-    with pytest.raises(ConfigError, match="the heads divide the width, expected a multiple of 3"):
+    with pytest.raises(ConfigError, match=r"expected algo\.hidden to be a multiple of 3"):
         DecisionTransformer(PENDULUM, env_id="Pendulum-v1", n_heads=3, **SMALL)
     obs, no = np.zeros((8, 1), np.float32), np.zeros(8, bool)
     endless = OfflineDatasetBuffer(obs, obs, np.zeros(8, np.int64), np.zeros(8), no, no)

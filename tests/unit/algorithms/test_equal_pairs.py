@@ -60,7 +60,7 @@ def test_equal_pairs_of_a_file_are_counted_and_the_first_is_named_by_its_line(
     tmp_path: Path,
 ) -> None:
     path = write_pairs(tmp_path, equal_rows=[4, 7, 11])
-    told = f"dataset={path}: of 3 of 20 rows chosen and rejected are the same tokens (the first is line 5)"
+    told = f"dataset={path}: chosen and rejected are the same tokens in 3 of 20 rows (the first is line 5)"
     with pytest.warns(UserWarning, match=re.escape(told)):
         DPO("tiny", dataset=path)
     with warnings.catch_warnings():
@@ -70,6 +70,6 @@ def test_equal_pairs_of_a_file_are_counted_and_the_first_is_named_by_its_line(
 
 def test_a_file_of_equal_pairs_alone_is_refused(tmp_path: Path) -> None:
     path = write_pairs(tmp_path, equal_rows=range(20))
-    told = f"dataset={path}: of 20 of 20 rows chosen and rejected are the same tokens, so that there is"
+    told = f"dataset={path}: chosen and rejected are the same tokens in 20 of 20 rows, so there is"
     with pytest.raises(ConfigError, match=re.escape(told)):
         DPO("tiny", dataset=path)

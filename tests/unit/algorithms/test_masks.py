@@ -303,7 +303,7 @@ def test_a_recording_has_what_is_seen_without_the_masks() -> None:
     algorithm = made(PPO)
     dataset = record(algorithm, 3, env=lambda: make_masked("info"))
     assert dataset.columns["obs"].shape[1:] == dataset.columns["next_obs"].shape[1:] == (6,)
-    with pytest.raises(ConfigError, match="bc keeps to no masks"):
+    with pytest.raises(ConfigError, match="bc does not support action masks"):
         BC(env_id=lambda: make_masked("info"), action_mask="info")
 
 

@@ -102,7 +102,7 @@ def test_actions_beyond_their_bounds_are_refused_by_number(kind: Any) -> None:
     given["actions"][7, 1] = 3.5
     with pytest.raises(
         ShapeError,
-        match=r"has 3\.5 as number 1 of action 7, expected one from -3 to 3; set act_high",
+        match=r"has 3\.5 as number 1 of action 7, expected a number from -3 to 3; set act_high",
     ):
         kind(OfflineDatasetBuffer(**given), act_high=3.0, **SIZES)
     given["actions"][7, 1] = 3.0 * (1 + 1e-7)  # rounding
@@ -110,7 +110,7 @@ def test_actions_beyond_their_bounds_are_refused_by_number(kind: Any) -> None:
 
 
 def test_an_environment_says_itself_what_bounds_its_actions() -> None:
-    with pytest.raises(ConfigError, match=r"act_high=3: the environment says itself.* from -2 to 2;"):
+    with pytest.raises(ConfigError, match=r"act_high=3: .* actions have other bounds.* -2 to 2;"):
         TD3BC(PENDULUM, env_id="Pendulum-v1", act_high=3.0)
     for agreeing in (None, 2.0):
         batch, _ = batch_of(TD3BC(PENDULUM, env_id="Pendulum-v1", act_high=agreeing))
@@ -130,9 +130,9 @@ def test_bounds_that_a_policy_learned_with_are_those_of_an_environment_it_is_giv
     alone, right = kind.from_checkpoint(tmp_path / "2", replay=False), {"env_id": "Pendulum-v1"}
     played = kind.from_checkpoint(tmp_path / "2", replay=False, **right)
     assert played.predict(given["obs"][0]) == alone.predict(given["obs"][0])
-    with pytest.raises(CheckpointError, match=r"learned to act from -1 to 1, .* are from -2 to 2"):
+    with pytest.raises(CheckpointError, match=r"learned actions from -1 to 1, .* are from -2 to 2"):
         kind.from_checkpoint(tmp_path / "1", replay=False, **right)
-    with pytest.raises(ConfigError, match=r"init_from=.*learned to act from -1 to 1, .* -2 to 2"):
+    with pytest.raises(ConfigError, match=r"init_from=.*learned actions from -1 to 1, .* -2 to 2"):
         kind(PENDULUM, init_from=tmp_path / "1", **plain, **right)
     kind(PENDULUM, init_from=tmp_path / "2", **plain, **right)
 
@@ -158,11 +158,11 @@ def test_rewards_are_multiplied_by_what_is_given_or_by_the_returns_of_complete_e
 def test_returns_that_are_all_alike_cannot_scale() -> None:
     given = columns()
     for rewards in (np.zeros(60, np.float32), np.ones(60, np.float32)):
-        with pytest.raises(ConfigError, match=r"2 complete episodes with no two returns"):
+        with pytest.raises(ConfigError, match=r"2 complete episodes without two different returns"):
             reward_factor({**given, "rewards": rewards})
     ends = np.arange(20_000) % 20 == 19
     alike = np.where(ends, 100.0, 1e-5).astype(np.float32)  # a long file rounds sums that run on
-    with pytest.raises(ConfigError, match=r"1000 complete episodes with no two returns"):
+    with pytest.raises(ConfigError, match=r"1000 complete episodes without two different returns"):
         reward_factor({"rewards": alike, "terminated": ends, "truncated": np.zeros_like(ends)})
     no = np.zeros(60, bool)
     with pytest.raises(ConfigError, match=r"0 complete episodes"):
@@ -196,5 +196,6 @@ def test_td3_bc_and_iql_refuse_discrete_actions_by_name(name: str) -> None:
 
 
 def test_settings_of_environments_name_what_is_meant_of_a_dataset() -> None:
-    with pytest.raises(ConfigError, match=r"env\.normalize_obs=true.*algo\.standardize_obs is what"):
+    remedy = r"env\.normalize_obs=true.*for the dataset set algo\.standardize_obs"
+    with pytest.raises(ConfigError, match=remedy):
         TD3BC(PENDULUM, env_id="Pendulum-v1", env_backend="auto", normalize_obs=True)

@@ -255,13 +255,13 @@ def test_the_target_entropy_is_minus_the_dimensions_or_98_percent_of_the_most_th
     ("env", "said", "most"), [("CartPole-v1", 0.7, "0.693"), ("Pendulum-v1", 0.75, "0.693")]
 )
 def test_a_target_entropy_above_the_uniform_policys_is_refused(env: str, said: float, most: str):
-    with pytest.raises(ConfigError, match=rf"algo\.target_entropy={said}: .* has {most}; give less"):
+    with pytest.raises(ConfigError, match=rf"algo\.target_entropy={said}: .* has {most}; set it lower"):
         SAC(env, target_entropy=said)
 
 
 @pytest.mark.parametrize("given", ["automatic", "Auto", "-1 ", ""])
 def test_a_target_entropy_that_is_no_number_is_refused(given: str) -> None:
-    told = f"algo.target_entropy={given!r}: expected a number; null or auto: -dim(A) of vectors"
+    told = f"algo.target_entropy={given!r}: expected a number; null or auto: -dim(A) for Box actions"
     with pytest.raises(ConfigError, match=f"^{re.escape(told)}"):
         SAC("Pendulum-v1", target_entropy=given)
     with pytest.raises(ConfigError, match=r"^algo\.target_entropy=nan: expected a value in"):

@@ -117,8 +117,8 @@ def test_a_run_with_objects_goes_on_bit_for_bit_when_they_are_given_again(tmp_pa
             {"model": TinyLM()},
             "algo.rewards[0]=<low>: an object, which is not saved; give it again",
         ),
-        ({"env_id": "CartPole-v1"}, "env=CartPole-v1: grpo learns text; leave it out"),
-        ({"env": "text/copy"}, "env=text/copy: grpo learns text; leave it out"),
+        ({"env_id": "CartPole-v1"}, "env=CartPole-v1: grpo learns from text, without an environment; leave"),
+        ({"env": "text/copy"}, "env=text/copy: grpo learns from text, without an environment; leave"),
     ],
 )
 def test_a_checkpoint_says_which_object_it_needs(given: Any, said: str, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_reference_of_the_users_own_is_given_again_and_no_other(tmp_path: Path
     with pytest.raises(CheckpointError, match="leave ref_model out"):
         GRPO.from_checkpoint(tmp_path / "own", TinyLM(), TinyLM(), low)
     SFT(TinyLM()).save(tmp_path / "none")
-    with pytest.raises(ConfigError, match="ref_model is given, and sft has none"):
+    with pytest.raises(ConfigError, match="ref_model is given, but sft uses none"):
         SFT.from_checkpoint(tmp_path / "none", TinyLM(), TinyLM())
 
 
@@ -182,7 +182,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
         "reward <failing> fails: KeyError: 'no such word'",
     ),
     "no reward": (lambda: GRPO(TinyLM()), ConfigError, "grpo needs rewards: give it a reward_fn"),
-    "no model": (lambda: GRPO(), ConfigError, "missing key 'task': grpo learns what a task"),
+    "no model": (lambda: GRPO(), ConfigError, "missing key 'task': grpo needs a text task"),
     "the model as its reference": (
         lambda: (lambda model: GRPO(model, model, low))(TinyLM()),
         ConfigError,
@@ -196,17 +196,17 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
     "prompts of nobody's task": (
         lambda: GRPO(task="copy").train(PROMPTS),
         ConfigError,
-        "nobody knows the right answer of a prompt that is handed over",
+        "a prompt has no right answer: prompts given as tokens have none",
     ),
     "nothing held out": (
         lambda: GRPO(TinyLM(), None, low).evaluate(10),
         ConfigError,
-        "grpo has no prompts that are held out: give evaluate() prompts",
+        "grpo has no held-out prompts: give evaluate() prompts",
     ),
     "nothing says what it is worth": (
         lambda: DPO(TinyLM()).evaluate(PROMPTS),
         ConfigError,
-        "nothing says what a completion is worth",
+        "completions have no reward",
     ),
     "no reward at all": (
         lambda: GRPO(TinyLM(), None, lambda c, p: [None] * len(c)).evaluate(PROMPTS),
@@ -246,7 +246,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
     "log-probabilities of others": (
         lambda: DPO(TinyLM()).compute_loss(PROMPTS, PROMPTS, PROMPTS, (torch.zeros(2), torch.zeros(3))),
         ShapeError,
-        "ref_log_probs [[2], [3]]: expected two of [3]",
+        "ref_log_probs have shapes [[2], [3]], expected two of [3]",
     ),
     "pairs without an answer": (
         lambda: DPO(TinyLM()).train(10),
@@ -276,7 +276,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
     "smoothing of hinge": (
         lambda: DPO(TinyLM(), loss_type="hinge", label_smoothing=0.1),
         ConfigError,
-        "algo.label_smoothing=0.1 is of algo.loss_type=sigmoid and robust",
+        "algo.label_smoothing=0.1 applies to algo.loss_type=sigmoid and robust only",
     ),
     "weights of others": (
         lambda: GRPO(TinyLM(), None, low, reward_weights=(1.0, 2.0)),
@@ -286,7 +286,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
     "rewards by both names": (
         lambda: GRPO(TinyLM(), None, low, rewards=("close",)),
         ConfigError,
-        "rewards=('close',) and a function: one argument for both",
+        "rewards=('close',) and a function are both given",
     ),
     "a word for a reward function": (
         lambda: GRPO(TinyLM(), None, "low"),
@@ -306,17 +306,17 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
     "half of the model as its reference": (
         lambda: (lambda model: GRPO(model, nn.Sequential(model), low))(TinyLM()),
         ConfigError,
-        "ref_model is the model that learns, or has weights of it",
+        "ref_model is the model that learns, or shares weights with it",
     ),
     "epochs of a number of prompts": (
         lambda: GRPO(task="copy").train(8, n_epochs=3),
         ConfigError,
-        "n_epochs=3 is of prompts that are given, and 8 says how many",
+        "n_epochs=3 applies to given prompts, and 8 is a number of",
     ),
     "a seed of prompts that are given": (
         lambda: GRPO(TinyLM(), None, low).evaluate(PROMPTS, seed=3),
         ConfigError,
-        "evaluate(prompts) takes nothing else",
+        "evaluate(prompts) takes no other arguments",
     ),
     "masks of actions": (
         lambda: GRPO(TinyLM(), None, low).predict(PROMPTS, action_masks=[1]),
@@ -341,7 +341,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
     "an end of another vocabulary": (
         lambda: GRPO(TinyLM(), None, low, eos_token_id=(20,)).train_step(PROMPTS),
         ConfigError,
-        "eos=20: TinyLM has 9 tokens, expected less",
+        "eos=20: TinyLM has 9 tokens, expected a smaller id",
     ),
     "the best of none": (
         lambda: SFT(task="copy").best_of(0, 4),

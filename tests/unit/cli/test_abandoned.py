@@ -89,7 +89,7 @@ def test_before_the_first_checkpoint_the_run_starts_again(cli: Cli, monkeypatch:
         patch.setattr(PPOLearner, "_terms", sending(PPOLearner, "_terms", 3))
         stopped = cli("train", *PPO, *TORCH, "checkpoint.every=1000000", "hydra.run.dir=run")
     assert stopped.code == 143
-    assert "there is no checkpoint yet; 128 steps and what was under way are made again" in stopped.err
+    assert "there is no checkpoint yet; 128 steps and the interrupted work will be repeated" in stopped.err
     again = cli("resume", "run")
     assert again.code == 0, again.err
     assert "the run starts again" in again.out

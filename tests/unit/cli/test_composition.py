@@ -318,7 +318,7 @@ def test_one_training_is_not_made_of_an_experiment_of_several(
     monkeypatch.setenv("RLOX_CONF_PATH", str(tmp_path / "own"))
     refused = cli("train", f"exp={exp}")
     assert refused.code == 2
-    assert "by hydra.sweeper.params of a configuration file" in refused.err
+    assert "hydra.sweeper.params in a configuration file asks for several jobs" in refused.err
     assert "to run them: rlox sweep, with the same arguments" in refused.err
     assert not (tmp_path / "runs").exists()
 

@@ -85,13 +85,13 @@ WRONG = {
     "another kind": (("convert", "data", "to=empty", "format=minari"), "to=empty is there already"),
     "an ending of nothing": (
         ("convert", "data", "to=x.csv"),
-        "its ending is none of .npz, .parquet, .hdf5",
+        "its suffix is none of .npz, .parquet, .hdf5",
     ),
     "two formats": (
         ("convert", "data", "to=x.npz", "format=d4rl"),
-        "the name says npz; give one of them",
+        "the suffix means npz; change either",
     ),
-    "itself": (("convert", "data", "to=./data", "overwrite=true"), "to=data is what is read"),
+    "itself": (("convert", "data", "to=./data", "overwrite=true"), "to=data is the dataset that is read"),
     "among other files": (("convert", "data", "to=full"), "is a folder with other files (a.txt)"),
     "a folder to overwrite": (
         ("convert", "data", "to=empty", "format=minari", "overwrite=true"),
@@ -189,7 +189,7 @@ def test_a_run_needs_no_environment_where_the_dataset_says_its_spaces(cli: Any, 
     about = Path("data") / DOCUMENT_FILE
     about.write_text(json.dumps(json.loads(about.read_text()) | {"action_space": None}))
     asked = cli(*line, "buffer.path=data")
-    assert "or at buffer.path a dataset that says observation_space and action_space" in asked.err
+    assert "or at buffer.path a dataset that records observation_space and action_space" in asked.err
 
 
 def test_bounds_of_actions_are_those_of_the_datasets_space(tmp_path: Path) -> None:
@@ -199,10 +199,10 @@ def test_bounds_of_actions_are_those_of_the_datasets_space(tmp_path: Path) -> No
     algorithm.train(2)
     bounds: Any = algorithm.components.actor.actions
     assert (bounds.low.tolist(), bounds.high.tolist()) == ([-2.0, -2.0], [5.0, 5.0])
-    with pytest.raises(ConfigError, match=r"algo\.act_high=1: the environment says itself"):
+    with pytest.raises(ConfigError, match=r"algo\.act_high=1: the environment's actions have other bounds"):
         IQL(tmp_path, act_high=1.0)
     dataset(tmp_path, {"observation_space": "{", "action_space": "{"})
-    with pytest.raises(ShapeError, match="a space is not one"):
+    with pytest.raises(ShapeError, match="not the JSON of a space"):
         IQL(tmp_path)
 
 
@@ -231,7 +231,7 @@ def test_a_decision_transformer_is_asked_for_another_return(cli: Any, made: Path
     assert cli(*line, "algo=bc", "hydra.run.dir=bc", "algo.net_arch=[8]").code == 0
     refused = cli("evaluate", "bc", "target_return=1")
     assert refused.code == 2
-    assert "target_return=1: bc cannot be asked for a return, decision_transformer can" in refused.err
+    assert "target_return=1: bc takes no target return, decision_transformer does" in refused.err
     of_fqe = cli("evaluate", "dt", "method=fqe", "buffer.path=data", "target_return=1")
     assert "method=fqe plays no episodes: leave target_return out" in of_fqe.err
 

@@ -33,7 +33,7 @@ def test_a_healthy_machine_ends_with_0_in_80_columns(cli: Cli, install: Install)
     assert lines(result.out, "numpy") == [f"  numpy        {np.__version__}"]
     assert lines(result.out, "cores")[0].endswith(f"for this process, of {os.cpu_count()}")
     assert "20,000 CartPoles step as they should" in result.out
-    assert "engine       learns what torch would" in result.out
+    assert "engine       its updates match torch's" in result.out
     assert "algo.ppo: ignored: rlox has a ppo of its own" in result.out
     assert result.out.endswith("\nall that rlox needs is here and works\n")
 
@@ -137,7 +137,7 @@ def test_the_memory_and_cores_of_a_control_group_count(tmp_path: Path) -> None:
     (group / "memory.max").write_text("1048576\n")
     (group / "cpu.max").write_text("150000 100000\n")
     assert memory_limit(tmp_path) == 1 << 20
-    assert diagnosis._quota(tmp_path) == "; its control group has the time of 1.5"
+    assert diagnosis._quota(tmp_path) == "; its control group limits it to the time of 1.5"
 
 
 def test_rlox_doctor_lists_a_requirement_that_two_packages_share_once(

@@ -47,7 +47,7 @@ def test_a_refused_env_key_names_the_tuned_preset_that_set_it(cli: Cli, tmp_path
     refused = cli(*given, env)
     assert refused.code == 2
     assert (
-        "has no env.action_repeat, which is put around single environments; env.action_repeat came "
+        "does not support env.action_repeat, which wraps single environments; env.action_repeat came "
         "with the tuned preset ppo/make_counting: leave it out with tuned=null, or use"
     ) in " ".join(refused.err.split())
     typed = cli(*given, env, "env.action_repeat=3")

@@ -159,8 +159,8 @@ def test_sampled_episodes_are_neither_filmed_nor_shown(cli: Cli, trained: Path) 
         result = cli("evaluate", str(trained), "deterministic=false", more)
         assert (result.code, result.err) == (
             2,
-            "rlox evaluate: deterministic=false goes with neither video=true nor render=true: what is "
-            "sampled depends on how many episodes are played at a time\n",
+            "rlox evaluate: deterministic=false cannot be combined with video=true or render=true: the "
+            "sampled actions depend on how many episodes are played at a time\n",
         )
 
 
@@ -233,7 +233,7 @@ def test_no_run_is_played_before_all_that_are_named_can_be(cli: Cli, trained: Pa
     for line, told in (
         ((), "mine:Wrapper"),
         (("checkpoint=step-000000000001",), "step-000000000001"),
-        (("target_return=5",), "ppo cannot be asked for a return"),
+        (("target_return=5",), "ppo takes no target return"),
         (("best_of=2",), "ppo writes no text"),
     ):
         refused = cli("evaluate", str(trained), str(other), "episodes=2", *line)

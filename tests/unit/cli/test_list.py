@@ -216,7 +216,7 @@ def test_a_filter_that_no_run_meets_is_named_and_a_wrong_one_is_refused(cli: Cli
     assert "state=broken: expected one of running, done, failed" in wrong.err
     elsewhere = cli("list", "env", "algo=ppo")
     assert elsewhere.code == 2
-    assert "algo=ppo is of runs; leave it out, or rlox list runs" in elsewhere.err
+    assert "algo=ppo applies only to runs; leave it out, or use rlox list runs" in elsewhere.err
 
 
 def test_each_algorithm_is_listed_with_a_line_of_its_own(cli: Cli) -> None:

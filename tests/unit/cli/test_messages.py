@@ -21,7 +21,7 @@ TRAIN = {
         "Hydra's flags: rlox train --hydra-help"
     ),
     ("+exp=classic_control",): (
-        "+exp=classic_control: one is chosen already; to take its place: exp=classic_control"
+        "+exp=classic_control: another option is chosen already; to replace it: exp=classic_control"
     ),
     ("sed@seeds=1",): "unknown key 'sed'; did you mean 'seed'?",
     ("env=Unheard-v0",): (
@@ -38,7 +38,7 @@ TRAIN = {
         "'helpers.masked_envs:DoorsByMethod-v0'?"
     ),
     ("algo.gamma=interval(0.9,0.99)", "-m"): (
-        "an interval has no list of values: a search draws from it, e.g. search=auto"
+        "an interval is not a list of values: only a search draws from it, e.g. search=auto"
     ),
     ("hydra/launcher=rq", "-m"): (
         "hydra/launcher=rq needs a package that is not installed: pip install hydra-rq-launcher"
@@ -153,9 +153,9 @@ def test_a_number_of_threads_that_would_be_passed_over_is_refused(
             ("sweep", "--cfg", "job", "seed=0,1"),
             "seed=0,1: --cfg shows one configuration; give one",
         ),
-        (("train", "-c", "job", "-p", "nope"), "-p nope: nothing there; there are "),
-        (("train", "-c", "hydra", "-p", "env"), "-p env: nothing there; there are hydra\n"),
-        (("train", "-c", "job", "-p", "env.idd"), "-p env.idd: nothing there; there are "),
+        (("train", "-c", "job", "-p", "nope"), "-p nope: no such package, expected one of "),
+        (("train", "-c", "hydra", "-p", "env"), "-p env: no such package, expected one of hydra\n"),
+        (("train", "-c", "job", "-p", "env.idd"), "-p env.idd: no such package, expected one of "),
     ],
 )
 def test_values_that_would_be_dropped_and_packages_that_are_not_there_are_refused(
@@ -183,14 +183,14 @@ def test_a_value_behind_a_single_one_counts_and_a_package_that_is_there_is_shown
     [
         ("algo/big.yaml", b"gamma: 0.5\n", "algo=big", "is built on no algorithm"),
         ("exp/e.yaml", b"", "exp=e", "has no line '# @package _global_'"),
-        ("exp/l.yaml", b"seed: 3 # \xff\n", "exp=l", "is no text in UTF-8"),
+        ("exp/l.yaml", b"seed: 3 # \xff\n", "exp=l", "is not text in UTF-8"),
         ("exp/k.yaml", b"seed: 3\n", "exp=k", "has no line '# @package _global_'"),
-        ("exp/w.yaml", b"# @package _global_\nseed: 3 # \xff\n", "exp=w", "is no text in UTF-8"),
+        ("exp/w.yaml", b"# @package _global_\nseed: 3 # \xff\n", "exp=w", "is not text in UTF-8"),
         (
             "tuned/ppo/w.yaml",
             b"# @package _global_\n# \xff\n",
             "tuned=ppo/w",
-            "is no text in UTF-8",
+            "is not text in UTF-8",
         ),
     ],
 )

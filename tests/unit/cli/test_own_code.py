@@ -120,8 +120,8 @@ def test_a_wrapper_that_cannot_be_saved_makes_a_run_start_new_episodes(cli: Cli)
         ),
         (
             f"env.reward_wrappers=[{OWN}:no_env]",
-            f"env.reward_wrappers: {OWN}:no_env gave a int, expected a gymnasium.Env around the one that "
-            "it is called with",
+            f"env.reward_wrappers: {OWN}:no_env returned a int, expected a gymnasium.Env that wraps the "
+            "one passed to it",
         ),
         (
             f"env.wrappers=[{{name:{OWN}:TenthReward,parts:2}}]",
@@ -226,8 +226,8 @@ BROKEN = {
         ),
         (
             f"env.reward_wrappers=[{OWN}:OpaqueWrapper]",
-            "env.reward_wrappers: OpaqueWrapper changes more than rewards, which evaluations would not have; "
-            "put it into env.wrappers",
+            "env.reward_wrappers: OpaqueWrapper changes more than rewards, and evaluations leave reward "
+            "wrappers out; put it into env.wrappers",
         ),
     ],
 )  # fmt: skip
@@ -264,7 +264,9 @@ def test_an_environment_that_never_ends_is_warned_of_before_it_is_evaluated(
     finally:
         gym.registry.pop("Endless-v0")
     ended = cli("train", *TINY, endless, "env.max_episode_steps=63")
-    assert ended.err == (f"{told}something around CartPole-v1 keeps its limit of 63 from ending them\n")
+    assert ended.err == (
+        f"{told}something around CartPole-v1 prevents its limit of 63 steps from ending episodes\n"
+    )
 
 
 def test_a_limit_that_no_environment_has_reached_is_waited_for(

@@ -270,7 +270,7 @@ def test_files_of_two_plugins_or_of_rlox_are_not_mixed_up(cli: Cli, install: Ins
             f"{name}/__init__.py": MARKED,
         }
         install(name, {f"conf.{name}": f"{name}.conf"}, files)
-    assert_explained(cli("train", "exp=mine"), "exp/mine.yaml: one 1.0 and two 1.0 both bring it", tmp_path)
+    assert_explained(cli("train", "exp=mine"), "exp/mine.yaml: one 1.0 and two 1.0 both have it", tmp_path)
     assert "\nseed: 2\n" in "\n" + cli("train", "exp=of_two", "--cfg", "job").out
     assert "seed: 99" not in cli("train", "exp=classic_control", "--cfg", "job").out
 

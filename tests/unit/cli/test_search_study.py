@@ -157,7 +157,7 @@ def test_two_searches_at_once_on_one_study_are_refused(tmp_path: Path) -> None:
         optimizer(tmp_path / "b", options).fail_abandoned()
 
 
-@pytest.mark.parametrize(("there", "said"), [("2.10.1", "there is 2.10.1"), (None, "needs the")])
+@pytest.mark.parametrize(("there", "said"), [("2.10.1", "2.10.1 is installed"), (None, "needs the")])
 def test_an_optuna_that_is_missing_or_too_old_is_told_with_the_install_line(
     monkeypatch: pytest.MonkeyPatch, there: str | None, said: str
 ) -> None:

@@ -95,7 +95,7 @@ def test_a_detour_to_the_environment_is_refused(cli: Cli, asked: str) -> None:
     ended = cli("train", *TINY, "env=Locked-v0", ASKED[0], f'env.kwargs.more="{asked}"')
     assert (ended.code, ended.err) == (
         2,
-        f"rlox train: {asked}: a value of the environment is reached by a detour; write "
+        f"rlox train: {asked}: an indirect reference to an environment variable; write "
         "${oc.env:NAME} itself\n",
     )
 

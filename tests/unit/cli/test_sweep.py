@@ -307,8 +307,8 @@ def test_jobs_that_learn_longer_than_others_for_the_same_total_are_told() -> Non
 
     (line,) = length_warnings([run(256), run(1024), run(2048)])
     assert line == (
-        "total_steps=10000 is 10,240 to 16,384 steps, as the sizes of batches differ and totals are rounded "
-        "up to whole ones; total_steps=16384 is the same for all"
+        "total_steps=10000 is 10,240 to 16,384 steps, because batch sizes differ and totals are rounded "
+        "up to whole batches; total_steps=16384 is the same for all"
     )
     (far,) = length_warnings([run(250), run(1023)])
     assert "is the same for all" not in far

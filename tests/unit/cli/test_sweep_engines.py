@@ -210,7 +210,7 @@ def test_a_preempted_slurm_job_is_saved_queued_again_and_ends_as_one_that_never_
         )
         assert done.returncode == 0, done.stdout + done.stderr
         out[place] = done.stdout
-    assert out["slurm"].count("its time was up: it is begun anew where it was") == 2
+    assert out["slurm"].count("it was preempted or reached its time limit: it is resubmitted") == 2
     told = sorted(path.name.removeprefix("told-") for path in tmp_path.glob("told-*"))
     states = (slurm / "log").read_text().splitlines()
     assert len(told) == 2
@@ -283,7 +283,7 @@ def test_settings_that_cannot_be_kept_are_refused(
 def test_a_cluster_of_rays_has_the_cpus_that_it_has(cli: Cli, tmp_path: Path) -> None:
     at = ("hydra/launcher=ray", "hydra.launcher.ray.init.address=elsewhere:6379")
     result = cli("sweep", "seed=1,2", *at, "hydra.launcher.ray.init.num_cpus=4")
-    says = "hydra.launcher.ray.init.num_cpus=4: the cluster at elsewhere:6379 has what it has"
+    says = "hydra.launcher.ray.init.num_cpus=4: the cluster at elsewhere:6379 sets its own"
     assert_explained(result, says, tmp_path)
 
 
@@ -292,7 +292,7 @@ def test_without_slurm_its_launcher_says_what_is_missing(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     result = cli("sweep", "seed=1,2", "hydra/launcher=submitit_slurm")
-    assert_explained(result, "hydra/launcher=submitit_slurm: there is no sbatch here", tmp_path)
+    assert_explained(result, "hydra/launcher=submitit_slurm: sbatch is not installed here", tmp_path)
 
 
 @pytest.mark.parametrize("module", ["joblib", "ray", "submitit"])

@@ -65,7 +65,7 @@ def test_done_is_done_with_other_loggers_and_what_goes_on_keeps_its_own(cli: Cli
     assert cli("sweep", *TINY, "seed=1,2", "logger=csv", PLACE).code == 0
     again = cli("sweep", *TINY, "seed=1,2", "logger=tensorboard", "threads=2", PLACE)
     assert "2 of 2 jobs done, 2 of them before" in again.out
-    kept = "2 jobs done before keep the loggers of then (csv); logger=tensorboard is for jobs that"
+    kept = "2 finished jobs keep their loggers (csv); logger=tensorboard applies to new jobs only"
     assert again.out.count(kept) == 1
     (first, second) = sorted((tmp_path / "sweep").glob("[0-9]*"))
     status = read_status(second) | {"status": "killed"}
@@ -82,11 +82,11 @@ def test_done_is_done_with_other_loggers_and_what_goes_on_keeps_its_own(cli: Cli
     ("had", "asked", "said"),
     [
         (["wandb"], {}, ""),
-        ([], {"wandb": {"name": "wandb"}}, "(none); logger=wandb is for jobs that begin"),
+        ([], {"wandb": {"name": "wandb"}}, "(none); logger=wandb applies to new jobs only"),
         (
             ["wandb"],
             {"wandb": {"name": "wandb", "mode": "online"}, "csv": {"name": "csv"}},
-            "(wandb); logger=csv is for jobs that begin; to send their rows there too: rlox sync RUN "
+            "(wandb); logger=csv applies to new jobs only; to send their rows there too: rlox sync RUN "
             "wandb.mode=online",
         ),
         (
@@ -103,7 +103,7 @@ def test_loggers_that_jobs_done_before_do_not_get_are_said_in_one_line(
     (tmp_path / "config.yaml").write_text(plain_yaml.dump(to_plain(before)))
     outcome = {"identity": "it", "status": "skipped", "message": "", "folder": str(tmp_path)}
     line = kept_loggers_message([outcome], {"it": make_run({"logger": asked})})
-    expected = f"1 job done before keeps the loggers of then {said}" if said else ""
+    expected = f"1 finished job keeps its loggers {said}" if said else ""
     assert line == expected
     assert kept_loggers_message([outcome | {"message": "busy"}], {"it": make_run({"logger": asked})}) == ""
 

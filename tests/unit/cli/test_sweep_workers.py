@@ -97,7 +97,7 @@ def test_jobs_side_by_side_end_as_one_after_another(cli: Cli, tmp_path: Path) ->
     [
         (
             ("train", "sweep.workers=2"),
-            "rlox train: sweep.workers=2: one run has no use for workers; for several: rlox sweep, "
+            "rlox train: sweep.workers=2: a single run has no workers; for several runs: rlox sweep, "
             "or rlox train -m\n",
         ),
         (
@@ -108,8 +108,8 @@ def test_jobs_side_by_side_end_as_one_after_another(cli: Cli, tmp_path: Path) ->
         *(
             (
                 ("train", key),
-                f"rlox train: {key}: a key of several runs, which one run has no use for; its folder is "
-                "hydra.run.dir=FOLDER, several runs are made by rlox sweep, or rlox train -m\n",
+                f"rlox train: {key}: this key is for several runs: rlox sweep, or rlox train -m; the folder "
+                "of one run is hydra.run.dir=FOLDER\n",
             )
             for key in (
                 "hydra/launcher=joblib",
@@ -121,7 +121,7 @@ def test_jobs_side_by_side_end_as_one_after_another(cli: Cli, tmp_path: Path) ->
         *(
             (
                 (*command, "seed=1,2", "hydra.run.dir=x"),
-                f"rlox {command[0]}: hydra.run.dir=x: the folder of one run; of a sweep: "
+                f"rlox {command[0]}: hydra.run.dir=x: this is the folder of one run; for a sweep: "
                 "hydra.sweep.dir=FOLDER\n",
             )
             for command in (("sweep",), ("train", "-m"))
@@ -151,7 +151,7 @@ def test_misspelled_worker_options_get_a_hint_at_sweep_workers(cli: Cli, tmp_pat
 @pytest.mark.parametrize("command", ["train", "sweep"])
 def test_the_help_of_train_and_sweep_describes_sweep_workers(cli: Cli, command: str) -> None:
     out = " ".join(cli(command, "--help").out.split())
-    assert "sweep.workers=1 processes that do jobs side by side, on this machine; in [1, 1024]" in out
+    assert "sweep.workers=1 processes that run jobs in parallel on this machine; in [1, 1024]" in out
 
 
 def test_sweep_workers_is_not_a_key_of_a_jobs_config(cli: Cli) -> None:
@@ -241,7 +241,7 @@ def test_a_worker_that_is_killed_takes_only_its_job_with_it(
     ended = crew_of(2, Signals(), 5).run(tasks(1, 3, 2, 3, 5))
     shown = capsys.readouterr()
     assert [ended[n]["status"] for n in range(5)] == ["done", "killed", "done", "killed", "done"]
-    assert ended[1]["message"] == "its process was ended by SIGKILL (perhaps for want of memory)"
+    assert ended[1]["message"] == "its process was ended by SIGKILL (perhaps out of memory)"
     assert shown.out.splitlines().count("[2/5] started seed=3") == 1
     assert "[5/5] done" in shown.out.splitlines()
     assert shown.err.splitlines().count("[1/5] a word aside") == 1

@@ -64,7 +64,7 @@ def test_another_run_begins_with_the_weights_of_one_and_is_held_to_them(cli: Cli
     assert all((there[name] == held[name]).all() for name in there)
     other = cli("train", *given, "task=arithmetic", "init_from=begin")
     assert other.code == 2
-    assert "a policy of sft does not begin grpo: model.embed_tokens.weight is [11, 64]" in other.err
+    assert "a policy of sft cannot initialise grpo: model.embed_tokens.weight is [11, 64]" in other.err
 
 
 def test_a_task_is_named_by_its_environment_too(cli: Cli, tmp_path: Path) -> None:
@@ -92,19 +92,19 @@ def test_completions_come_from_a_server_that_is_given_the_weights(cli: Cli, tmp_
 
 
 REFUSED = {
-    "algo=grpo env=text/copy algo.server_model=tiny": "algo.server_model=tiny is of a server: set",
+    "algo=grpo env=text/copy algo.server_model=tiny": "algo.server_model=tiny applies to a server only: set",
     "algo=grpo env=text/copy algo.server=vllm algo.top_k=3": "algo.top_k with algo.server: log-prob",
-    "algo=rloo env=text/copy algo.staleness=2": "algo.staleness=2 is of a server: set algo.server",
+    "algo=rloo env=text/copy algo.staleness=2": "algo.staleness=2 applies to a server only: set",
     "algo=grpo env=text/copy algo.server=vllm algo.staleness=2": "algo.staleness=2 without algo.corr",
     "algo=grpo env=text/copy algo.server=vlm": "algo.server=vlm: expected one of vllm, sglang",
     "algo=grpo": "env=CartPole-v1: grpo learns from text; set env=text and task=arithmetic",
-    "algo=sft env=text": "missing key 'task': sft learns what a task is about; set task=arithmetic",
+    "algo=sft env=text": "missing key 'task': sft needs a text task or dataset; set task=arithmetic",
     "algo=grpo task=copy": "env=CartPole-v1: grpo learns from text; set env=text",
     "algo=sft env=text/sums": "env=text/sums: ",
     "algo=sft env=text/copy task=format": "env=text/copy and task=format: leave one of them out",
     "algo=sft env=text/copy env.kwargs={a:1}": "env.kwargs={'a': 1}: sft learns from text",
-    "algo=ppo env=text task=copy": "task=copy: ppo learns no text, sft, grpo, rloo, dpo, online",
-    "model=tiny": "model=tiny: ppo learns no text",
+    "algo=ppo env=text task=copy": "task=copy: ppo does not learn from text, sft, grpo, rloo, dpo, online",
+    "model=tiny": "model=tiny: ppo does not learn from text",
     "algo=sft env=text task=sums": "task=sums: expected one of arithmetic, copy, format",
     "algo=sft env=text task=copy env.n_envs=4": "env.n_envs=4: sft learns from text, expected 1",
     "algo=sft env=text task=copy model=nowhere": "model=nowhere: expected tiny, or a folder with",

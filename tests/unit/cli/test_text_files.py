@@ -91,7 +91,7 @@ def test_a_run_goes_on_with_its_file_wherever_it_is_and_with_no_other(cli: Cli, 
         out.write('{"prompt": "a", "chosen": "b", "rejected": "c"}\n')
     other = cli("resume", "run", "total_steps=48")
     assert other.code != 0
-    assert "its dataset or tokenizer has changed since (another SHA-256)" in other.err
+    assert "its dataset or tokenizer has changed (another SHA-256)" in other.err
 
 
 def test_a_task_is_learned_by_a_model_with_a_tokenizer(cli: Cli, files: Path) -> None:
@@ -227,7 +227,7 @@ def test_evaluate_resume_and_export_accept_moved_models_and_datasets(cli: Cli, f
     assert cli("resume", "run", *now, "total_steps=24").code == 0
     assert cli("export", "run", "model=away").code == 0
     changed = cli("evaluate", "run", "model=away", "dataset=five.jsonl")
-    assert "its dataset or tokenizer has changed since" in changed.err
+    assert "its dataset or tokenizer has changed" in changed.err
 
 
 def test_a_reward_is_given_its_arguments(cli: Cli, files: Path) -> None:
@@ -248,24 +248,24 @@ REFUSED = {
     "algo=dpo env=text dataset=pairs.jsonl eval_dataset=sums.jsonl": (
         "eval_dataset=sums.jsonl has no column chosen, and the dataset has prompt, chosen, rejected"
     ),
-    "env=text dataset=pairs.jsonl algo.rewards=[right]": "line 1 says no right answer, which algo.rew",
+    "env=text dataset=pairs.jsonl algo.rewards=[right]": "line 1 has no right answer, which algo.rew",
     "env=text dataset=sums.jsonl model=nowhere": "model=nowhere: expected tiny, or a folder with config",
     "env=text dataset=nowhere.jsonl": "dataset=nowhere.jsonl: there is no such file, expected one of",
     "algo=grpo env=text dataset=chats.jsonl model=model algo.rewards=[rewarding:same]": (
         "its rows are whole texts; expected a column prompt"
     ),
-    "env=text dataset=chat.jsonl model=bare": "model=bare has no tokenizer beside it; set tokenizer=",
+    "env=text dataset=chat.jsonl model=bare": "model=bare comes without a tokenizer; set tokenizer=",
     "algo=grpo env=text dataset=sums.jsonl model=model algo.rewards=[close] algo.max_new_tokens=126": (
-        "126 of them to be written (algo.max_new_tokens), and the model positions for 128"
+        "126 of them to generate (algo.max_new_tokens), and the model has positions for 128"
     ),
     "env=text/copy dataset=chat.jsonl": "dataset=chat.jsonl and env=text/copy: leave one of them out",
     "env=text task=copy dataset=chat.jsonl": "dataset=chat.jsonl and task=copy: leave one of them out",
-    "env=text/copy eval_dataset=chat.jsonl": "eval_dataset=chat.jsonl is beside a dataset",
+    "env=text/copy eval_dataset=chat.jsonl": "eval_dataset=chat.jsonl without dataset",
     "env=text dataset=chat.jsonl": "line 1: a conversation needs a tokenizer with a chat template",
     "env=text dataset=sums.jsonl": "these prompts have no answers to learn: expected a column text,",
     "env=text dataset=pairs.jsonl tokenizer=no": "tokenizer=no: expected a folder with tokenizer.json",
     "env=text/copy model=model tokenizer=other": "model=model has 321 tokens, its tokenizer 400",
-    "algo=ppo env=CartPole-v1 dataset=a": "dataset=a: ppo learns no text",
+    "algo=ppo env=CartPole-v1 dataset=a": "dataset=a: ppo does not learn from text",
     "algo=grpo env=text dataset=sums.jsonl": "grpo needs rewards: give it a reward_fn (algo.rewards=",
     "algo=dpo env=text dataset=sums.jsonl": "these prompts have no pairs to learn: expected columns",
     "algo=grpo env=text dataset=sums.jsonl algo.rewards=[wanting:wants]": "asks for colour, and there",

@@ -104,8 +104,8 @@ def test_files_that_build_on_one_another_are_named(cli: Cli, own: Path) -> None:
     result = cli("train", "--config-dir", str(own), "algo=round")
     assert (result.code, result.err) == (
         2,
-        "rlox train: configuration files build on one another in a circle; look at the defaults of "
-        "those that are chosen: algo=round\n",
+        "rlox train: configuration files include one another in a cycle; check the defaults lists "
+        "of the chosen options: algo=round\n",
     )
 
 

@@ -14,11 +14,11 @@ from rlox.configs.advice import advice
 ROLLOUT = "algo.n_steps=32 x env.n_envs=4 = 128 transitions"
 TOLD = {
     ("stop.score=475", "eval.every=0"): (
-        "stop.score=475 has no effect: no evaluation is made on the way (eval.every=0); "
+        "stop.score=475 has no effect: no evaluation runs before the end (eval.every=0); "
         "e.g. eval.every=25"
     ),
     ("stop.score=475", "eval.every=256"): (
-        "stop.score=475 has no effect: no evaluation is made on the way (eval.every=256 is not below "
+        "stop.score=475 has no effect: no evaluation runs before the end (eval.every=256 is not below "
         "total_steps); e.g. eval.every=25"
     ),
     ("algo.batch_size=48",): (
@@ -33,8 +33,8 @@ TOLD = {
         f"algo.batch_size=129 is more than a rollout has, {ROLLOUT}: all are one minibatch"
     ),
     ("env.step_timeout=3", "env.worker_envs=2"): (
-        "env.step_timeout=3.0, env.worker_envs=2: no effect without subprocesses; env.workers=subprocess "
-        "has them"
+        "env.step_timeout=3.0, env.worker_envs=2: no effect without subprocesses; set "
+        "env.workers=subprocess"
     ),
     ("total_steps=50",): (
         "total_steps=50 is rounded up to 128, as rollouts of 128 are never cut; lower algo.n_steps "

@@ -128,8 +128,7 @@ def test_ppo_refuses_anneal_lr_together_with_a_learning_rate_schedule() -> None:
     with pytest.raises(ConfigError) as raised:
         PPO(learning_rate="lin_3e-4", anneal_lr=True)
     assert str(raised.value) == (
-        "algo.anneal_lr=true and algo.learning_rate=lin_3e-4: both say how it changes; "
-        "leave algo.anneal_lr out"
+        "algo.anneal_lr=true and algo.learning_rate=lin_3e-4: both set its schedule; leave algo.anneal_lr out"
     )
 
 

@@ -69,7 +69,7 @@ def test_an_initial_deviation_is_refused_where_actions_are_choices(kind: Any) ->
 
 def test_an_initial_deviation_is_of_the_numbers_beside_choices() -> None:
     PPO(env_id("DictMixed"), log_std_init=-1.0, net_arch=(4,))
-    with pytest.raises(ConfigError, match="choices without a deviation; leave it out, or set it to 0"):
+    with pytest.raises(ConfigError, match="which have no standard deviation; leave it out, or set it to 0"):
         PPO(env_id("MultiDiscrete"), log_std_init=-1.0, net_arch=(4,))
 
 

@@ -55,7 +55,7 @@ def test_a_process_group_refuses_uneven_batches_and_a_lone_process_keeps_all() -
 
 def test_processes_that_begin_with_different_weights_say_so(learned: dict[str, Any]) -> None:
     for who in ("first", "second"):
-        assert "the weights that learn are not the same in all processes" in learned[who][1]["apart"]
+        assert "the trainable weights are not the same in all processes" in learned[who][1]["apart"]
 
 
 @pytest.mark.parametrize("case", CASES)

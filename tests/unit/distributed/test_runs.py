@@ -63,7 +63,7 @@ def test_a_run_of_two_processes_is_one_and_goes_on_exactly_after_one_of_them_was
     broken[1].send_signal(signal.SIGKILL)
     first, second = wait_all(broken)
     assert (first[0], second[0]) == (1, -signal.SIGKILL)
-    assert "a process that learns along is gone, or did not answer" in first[2]
+    assert "another process of the group is gone, or did not answer" in first[2]
     assert "to go on: rlox resume" in first[2]
     status = json.loads((tmp_path / "broken" / "status.json").read_text())
     assert status["status"] == "failed"

@@ -137,11 +137,11 @@ def test_several_boxes_are_one_vector_in_minus_one_to_one_for_who_acts_there() -
         (spaces.Dict(), r"^env has action space Dict\(\), which has nothing to choose"),
         (
             spaces.Box(0, 1, (0,)),
-            "which has nothing to choose, expected one number or choice at lea",
+            "which has nothing to choose, expected at least one number or choi",
         ),
         (
             spaces.Dict({"far": spaces.Discrete(2**24 + 1), "by": spaces.Box(0, 1, (1,))}),
-            r"with 16777217 choices beside a Box, expected 16777216 at most",
+            r"with 16777217 choices next to a Box, expected at most 16777216",
         ),
     ],
 )

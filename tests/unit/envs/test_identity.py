@@ -59,18 +59,18 @@ def with_time_limit(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
 @pytest.mark.parametrize("workers", ["sync", pytest.param("subprocess", marks=pytest.mark.slow)])
 def test_two_copies_refuse_to_be_one_object(wrap: Callable[[Any], gym.Env[Any, Any]], workers: str) -> None:
     env = Dice()
-    with pytest.raises(EnvError, match=r"gave one object for several environments, .* make a new one"):
+    with pytest.raises(EnvError, match=r"returned one object for several environments, .* make a new one"):
         GymVecEnv(lambda: wrap(env), 2, workers=workers, worker_envs=2)
 
 
 def test_two_copies_of_an_environment_that_is_copied_as_itself_are_refused() -> None:
-    with pytest.raises(EnvError, match="gave one object for several environments"):
+    with pytest.raises(EnvError, match="returned one object for several environments"):
         GymVecEnv(SelfCopyingEnv(), 2)
 
 
 def test_two_places_of_an_evaluation_refuse_to_be_one_object() -> None:
     env = Dice()
-    with pytest.raises(EnvError, match="gave one object for several environments"):
+    with pytest.raises(EnvError, match="returned one object for several environments"):
         EvalEnvFactory(EnvConfig("dice"), lambda: with_time_limit(env)).open(3, 0, OBS_CODEC)
 
 
@@ -84,9 +84,9 @@ def test_an_evaluation_refuses_the_object_that_training_steps_and_leaves_it_open
     env = CloseCounter()
     algorithm = PPO(lambda: env, n_envs=1, seed=1, **SMALL_PPO)
     algorithm.train(16)
-    with pytest.raises(EnvError, match=r"very object that training steps, .* make a new one"):
+    with pytest.raises(EnvError, match=r"same object that training steps, .* make a new one"):
         algorithm.evaluate(2)
-    with pytest.raises(EnvError, match="very object that training steps"):
+    with pytest.raises(EnvError, match="same object that training steps"):
         record(algorithm, episodes=1, env=lambda: with_time_limit(env))
     assert env.n_closed == 0
 
@@ -94,7 +94,7 @@ def test_an_evaluation_refuses_the_object_that_training_steps_and_leaves_it_open
 def test_a_run_whose_evaluations_would_step_trainings_object_is_refused_before_it_trains() -> None:
     env = CloseCounter()
     algorithm = PPO(lambda: env, n_envs=1, seed=1, **SMALL_PPO)
-    with pytest.raises(EnvError, match=r"very object that training steps(.|\n)*reuse_env=true"):
+    with pytest.raises(EnvError, match=r"same object that training steps(.|\n)*reuse_env=true"):
         get_evaluator(algorithm).require_envs_fit()
     assert env.n_closed == 0
 
@@ -195,10 +195,10 @@ def test_an_evaluation_refuses_the_engine_that_training_steps_and_its_environmen
     maker: Callable[[], Any],
 ) -> None:
     algorithm = PPO(maker(), n_envs=1, seed=1, **SMALL_PPO)
-    with pytest.raises(EnvError, match="very object that training steps"):
+    with pytest.raises(EnvError, match="same object that training steps"):
         algorithm.evaluate(1)
 
 
 def test_an_engine_that_steps_one_object_in_several_places_is_refused() -> None:
-    with pytest.raises(EnvError, match="gave one object for several environments"):
+    with pytest.raises(EnvError, match="returned one object for several environments"):
         PPO(make_shared_env_engine(), n_envs=2, seed=1, **SMALL_PPO)

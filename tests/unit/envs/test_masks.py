@@ -146,15 +146,15 @@ class FixedMask(Masked):
 @pytest.mark.parametrize(
     ("mask", "told"),
     [
-        (None, "the info of step has 'other', expected 'action_mask'; name the key it has"),
+        (None, "the info of step has 'other', expected 'action_mask'; set env.action_mask_key"),
         ([0] * 6, "'action_mask' in the info of step, allows no action"),
         ([1] * 5, r"has shape [5], expected [6] of 0 and 1"),
         ([[1] * 6], r"has shape [1, 6], expected [6]"),
         ([1, 0, 2, 0, 0, 0], "has 2, expected [6] of 0 and 1"),
         ([1, 0, 0.5, 0, 0, 0], "has 0.5, expected"),
         ([1, 0, np.nan, 0, 0, 0], "has nan, expected"),
-        (["a"] * 6, "is of <U1, expected"),
-        ([1, [1, 0], 0], "is of lists of unequal lengths, expected"),
+        (["a"] * 6, "has dtype <U1, expected"),
+        ([1, [1, 0], 0], "has lists of unequal lengths, expected"),
         (np.ma.array([1] * 6, mask=[1, 0, 0, 0, 0, 0]), "is a masked array: some of it is masked"),
         ([1, 0, np.ma.masked, 0, 0, 0], "is a masked array: some of it is masked"),
     ],
@@ -191,9 +191,9 @@ def test_environments_that_tell_no_mask_are_refused_before_they_are_stepped() ->
         make_vec_env(options("info"), "method")
     with pytest.raises(UnsupportedSpaceError, match="doors has no part 'action_mask'"):
         make_vec_env(options("info"), "observation")
-    with pytest.raises(UnsupportedSpaceError, match="masks are of choices, doors has Box"):
+    with pytest.raises(UnsupportedSpaceError, match="masks need actions with choices, doors has Box"):
         make_vec_env(MixedBounds, "info")
-    with pytest.raises(EnvError, match="doors tells no action mask: the info of reset has nothing"):
+    with pytest.raises(EnvError, match="doors gives no action mask: the info of reset has nothing"):
         make_vec_env(AlwaysTruncates, "info").reset_into(np.zeros((2, 3), np.float32))
 
 
@@ -209,12 +209,12 @@ def test_environments_in_rust_have_no_masks(backend: str) -> None:
     ("tree", "told"),
     [
         ({"env": {"action_mask": "infos"}}, "env.action_mask=infos: expected one of none, info"),
-        ({"env": {"action_mask_key": "legal"}}, "no mask is looked for by name"),
-        ({"env": {"action_mask": "method", "action_mask_key": "x"}}, "no mask is looked for by"),
-        ({"algo": {"name": "bc"}, "env": {"action_mask": "info"}}, "bc keeps to no masks"),
+        ({"env": {"action_mask_key": "legal"}}, "it has no effect with"),
+        ({"env": {"action_mask": "method", "action_mask_key": "x"}}, "it has no effect with"),
+        ({"algo": {"name": "bc"}, "env": {"action_mask": "info"}}, "bc does not support action masks"),
         (
             {"algo": {"name": "a2c", "policy": "m:Net"}, "env": {"action_mask": "info"}},
-            "a policy of your own keeps to no masks",
+            "a policy of your own does not support action masks",
         ),
         (
             {

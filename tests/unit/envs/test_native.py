@@ -116,5 +116,5 @@ def test_an_adapter_is_saved_and_restored_exactly() -> None:
 
 
 def test_an_adapter_refuses_to_render() -> None:
-    with pytest.raises(gym.error.UnsupportedMode, match="draws nothing"):
+    with pytest.raises(gym.error.UnsupportedMode, match="cannot render"):
         NativeGymEnv(SingleEnv, "CartPole-v1", render_mode="rgb_array")

@@ -44,12 +44,12 @@ def add_batch_axis(obs: Any) -> Any:
 @pytest.mark.parametrize(
     ("space", "seen", "told"),
     [
-        (BOX, np.array(["3.5"]), "it is of <U3, expected real numbers"),
-        (BOX, ["3.5"], "it is of <U3, expected real numbers"),
-        (BOX, np.array([1 + 2j]), "it is of complex128, expected real numbers"),
+        (BOX, np.array(["3.5"]), "it has dtype <U3, expected real numbers"),
+        (BOX, ["3.5"], "it has dtype <U3, expected real numbers"),
+        (BOX, np.array([1 + 2j]), "it has dtype complex128, expected real numbers"),
         (BOX, np.array(["2026-01-01"], "M8[D]"), "expected real numbers"),
-        (BOX, np.array([None]), "it is of object, expected real numbers"),
-        (spaces.Discrete(3), np.array(1 + 0j), "it is of complex128, expected real numbers"),
+        (BOX, np.array([None]), "it has dtype object, expected real numbers"),
+        (spaces.Discrete(3), np.array(1 + 0j), "it has dtype complex128, expected real numbers"),
         (BINARY, np.array([7, -3]), "not all of it is 0 or 1"),
         (BINARY, np.array([0.5, 1.0]), "not all of it is 0 or 1"),
         (BOX, np.ma.array([1.0], mask=True, dtype=np.float32), "some of it is masked"),
@@ -66,7 +66,7 @@ def add_batch_axis(obs: Any) -> Any:
             "'kind': some of it is masked",
         ),
         (DICT_SPACE, {"flags": [0, 2], "speed": [1.0]}, "'flags': not all of it is 0 or 1"),
-        (DICT_SPACE, {"flags": [0, 1], "speed": ["1.0"]}, "'speed': it is of <U3"),
+        (DICT_SPACE, {"flags": [0, 1], "speed": ["1.0"]}, "'speed': it has dtype <U3"),
     ],
 )
 def test_an_observation_that_is_no_number_is_refused_alone_and_in_a_batch(
@@ -111,7 +111,7 @@ def type_name(value: Any) -> str:
     return type(value).__name__
 
 
-HINT = "; rlox check says all that is wrong with an environment"
+HINT = "; rlox check lists all problems of an environment"
 INVALID_REWARDS = [
     "1.0", b"1.0", np.str_("1.0"), np.array("1.0"), 1j, None, np.array([1.0]), [1.0], (1.0,), {},
     torch.ones(1), torch.tensor(1.0, requires_grad=True), np.timedelta64(5), np.ma.masked,
@@ -215,9 +215,9 @@ FALSE_FLAG = np.zeros(1, np.bool_)
         ((np.ones(1, "m8[s]"), FALSE_FLAG, FALSE_FLAG), "rewards of shape .* and timedelta64"),
         (
             (np.ma.array([1.0], mask=True), FALSE_FLAG, FALSE_FLAG),
-            "rewards of which some are masked",
+            "rewards with masked entries",
         ),
-        ((torch.ones(1, requires_grad=True), FALSE_FLAG, FALSE_FLAG), "rewards that are no array"),
+        ((torch.ones(1, requires_grad=True), FALSE_FLAG, FALSE_FLAG), "rewards that are not an array"),
     ],
 )
 def test_an_engine_is_refused_whose_rewards_or_flags_are_of_a_wrong_kind(given: Any, told: str) -> None:

@@ -25,8 +25,9 @@ def register_envs() -> Iterator[None]:
 @pytest.mark.usefixtures("register_envs")
 def test_a_class_of_environments_names_the_ids_that_it_is_registered_by() -> None:
     told = (
-        r"env=helpers\.envs:Countdown: helpers\.envs\.Countdown is there but takes no num_envs: it is a "
-        r"class of single environments, which an id names: env=helpers\.envs:Down-v0, env=.*:DownFar-v0$"
+        r"env=helpers\.envs:Countdown: helpers\.envs\.Countdown is there but takes no num_envs: it is the "
+        r"class of a single environment, expected its registered id: "
+        r"env=helpers\.envs:Down-v0, env=.*:DownFar-v0$"
     )
     with pytest.raises(ConfigError, match=told):
         find_spec("helpers.envs:Countdown")

@@ -47,8 +47,8 @@ def config(backend: str, env_id: str = "ALE/Pong-v5", **kwargs: Any) -> EnvConfi
         ("batch_size", "an engine steps all of its environments at once"),
         ("gray_scale", "gray frames"),
         ("grayscale", "gray frames"),
-        ("autoreset_mode", "rlox reads NEXT_STEP"),
-        ("env_type", "rlox reads Gymnasium's kind"),
+        ("autoreset_mode", "rlox always uses NEXT_STEP"),
+        ("env_type", "rlox always uses Gymnasium's API"),
     ],
 )
 def test_an_option_that_a_key_says_is_refused_with_that_key(backend: str, option: str, told: str) -> None:

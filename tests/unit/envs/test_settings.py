@@ -256,7 +256,7 @@ def test_make_vec_refuses_env_settings_that_do_not_fit_by_name(
 
 def test_max_episode_steps_in_both_the_config_and_kwargs_is_an_error() -> None:
     config = EnvConfig("Pendulum-v1", max_episode_steps=5, kwargs={"max_episode_steps": 9})
-    with pytest.raises(ConfigError, match="say the same; leave one of them out"):
+    with pytest.raises(ConfigError, match="set the same option; leave one of them out"):
         wrapped_factory(config)()
 
 

@@ -34,7 +34,7 @@ def test_a_run_whose_object_another_run_has_begun_episodes_in_does_not_go_on(kin
     second.train(rollout)
     second.train(2 * rollout)
     at = first.clock.now
-    with pytest.raises(EnvError, match="another run has begun episodes in the very object"):
+    with pytest.raises(EnvError, match="another run has begun episodes in the same object"):
         first.train(2 * rollout)
     assert first.clock.now == at
 
@@ -51,7 +51,7 @@ def test_runs_may_have_an_object_one_after_the_other(kind: str) -> None:
 def test_a_closed_algorithm_refuses_to_train_and_still_plays_and_saves(tmp_path: Any) -> None:
     run = make_ppo(Dice)
     run.close()
-    with pytest.raises(RloxError, match=r"^PPO is closed, and its environments with it"):
+    with pytest.raises(RloxError, match=r"^PPO and its environments are closed"):
         run.train(64)
     run.save(tmp_path / "saved")
     assert len(run.evaluate(2).returns) == 2

@@ -232,7 +232,7 @@ def test_box_actions_reach_the_engine_within_their_bounds() -> None:
 def test_a_ready_engine_trains_and_says_why_it_cannot_be_evaluated() -> None:
     ppo = PPO(make_cartpoles(4), n_envs=4, n_steps=16, n_epochs=1)
     ppo.train(total_timesteps=64)
-    with pytest.raises(ConfigError, match="pass what makes it instead"):
+    with pytest.raises(ConfigError, match="pass a callable that makes it instead"):
         ppo.evaluate(1, seed=0)
     ppo.close()
     with pytest.raises(ConfigError, match="has 4 environments; give n_envs=4"):
@@ -333,7 +333,7 @@ def fewer(num_envs: int) -> Any:
             make_counting,
             {"action_repeat": 2},
             ConfigError,
-            "has no env.action_repeat, which is put around single environments; leave it out",
+            "does not support env.action_repeat, which wraps single environments; leave it out",
         ),
         (make_counting, {"max_episode_steps": 2}, ConfigError, "has no env.max_episode_steps"),
         (make_counting, {"workers": "subprocess"}, ConfigError, "has no env.workers"),

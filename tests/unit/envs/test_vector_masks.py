@@ -179,16 +179,16 @@ def test_a_mask_that_is_written_over_later_is_that_of_its_own_step() -> None:
 
 
 WRONG = [
-    (np.ones(3), r"is of shape [3], expected [2, 3] of 0 and 1: one of each environment"),
+    (np.ones(3), r"is of shape [3], expected [2, 3] of 0 and 1: one mask per environment"),
     (np.ones((3, 3)), r"is of shape [3, 3], expected [2, 3]"),
     (None, "is a NoneType, expected [2, 3]"),
     ([[1, 1, 1]], "is a list of 1, expected [2, 3]"),
     (np.ones((2, 2)), "doors (copy 0), {}, has shape [2], expected [3]"),
     (np.array([[1, 0, 1], [2, 0, 0]]), "doors (copy 1), {}, has 2, expected [3] of 0 and 1"),
     (np.array([[1, 0, 1], [np.nan, 0, 0]]), "doors (copy 1), {}, has nan, expected [3]"),
-    (np.array([["a"] * 3] * 2), "doors (copy 0), {}, is of <U1, expected [3]"),
-    (np.array([[1, 0, 1], [0, 0, 0]]), "doors (copy 1), {}, allows no action, expected one"),
-    ([[1, 0, 1], [1, [1], 0]], "doors (copy 1), {}, is of lists of unequal lengths"),
+    (np.array([["a"] * 3] * 2), "doors (copy 0), {}, has dtype <U1, expected [3]"),
+    (np.array([[1, 0, 1], [0, 0, 0]]), "doors (copy 1), {}, allows no action, expected at"),
+    ([[1, 0, 1], [1, [1], 0]], "doors (copy 1), {}, has lists of unequal lengths"),
 ]
 WHERE = {
     "info": "'action_mask' in the info of reset",
@@ -209,9 +209,9 @@ def test_a_mask_of_an_engine_that_is_none_names_the_copy_and_the_place(
 
 def test_a_copy_without_a_mask_is_named() -> None:
     some = {"action_mask": np.array(BOTH), "_action_mask": np.array([True, False]), "x": [1, 2]}
-    with pytest.raises(EnvError, match=r"doors \(copy 1\) tells no action mask: the info of reset has"):
+    with pytest.raises(EnvError, match=r"doors \(copy 1\) gives no action mask: the info of reset has"):
         begun(some)
-    with pytest.raises(EnvError, match="doors tells no action mask: the info of reset has 'x', expected"):
+    with pytest.raises(EnvError, match="doors gives no action mask: the info of reset has 'x', expected"):
         begun({"x": np.zeros(2)})
 
 
@@ -233,7 +233,7 @@ AT_ONCE = partial(make_doors, mask_source="method", mode=AutoresetMode.SAME_STEP
             lambda num_envs: SyncVectorEnv([MixedBounds] * num_envs),
             "info",
             UnsupportedSpaceError,
-            "of choices",
+            "with choices",
         ),
     ],
 )
@@ -262,5 +262,5 @@ def test_an_engine_without_masks_in_its_infos_names_where_it_looked() -> None:
     def make(num_envs: int) -> SyncVectorEnv:
         return SyncVectorEnv([AlwaysTruncates] * num_envs)
 
-    with pytest.raises(EnvError, match="tells no action mask: the info of reset has nothing"):
+    with pytest.raises(EnvError, match="gives no action mask: the info of reset has nothing"):
         vec_of(make, "info").reset_into(np.zeros((3, 3), np.float32))

@@ -56,7 +56,7 @@ def step_until_ended(part: str, value: Any, mode: AutoresetMode = AutoresetMode.
         ("rewards", lambda given: [[1.0], []], r"rewards of unequal lengths, expected \[4\]"),
         ("terminated", lambda given: given[:1], r"'terminated' of shape \(1,\) and bool"),
         ("truncated", lambda given: False, r"'truncated' of shape \(\) and bool"),
-        ("infos", lambda given: None, "infos from which that of environment 0 cannot be taken"),
+        ("infos", lambda given: None, "infos without a readable entry for environment 0"),
         ("all", lambda given: tuple(given[:4]), "a tuple of 4 in step, expected a tuple of 5"),
         ("all", lambda given: None, "a NoneType in step, expected a tuple of 5"),
     ],
@@ -89,7 +89,7 @@ def listed(infos: dict[str, Any]) -> dict[str, Any]:
     [
         (absent, r"environment 1, whose last observation is not in 'final_obs' of shape \(4,\)"),
         (too_few, r"environment 2, whose last observation is not in 'final_obs' of shape \(2,\)"),
-        (listed, "infos from which that of environment 0 cannot be taken"),
+        (listed, "infos without a readable entry for environment 0"),
     ],
 )
 def test_a_last_observation_or_info_that_is_absent_is_told(value: Any, told: str) -> None:

@@ -100,7 +100,7 @@ def test_a_hook_and_a_method_that_the_layers_do_not_show_are_noticed() -> None:
         build_exported_policy(hooked)
     changed = PPO("CartPole-v1", n_envs=1, net_arch=(4,))
     changed.policy.mode = lambda obs: changed.policy.actor(obs).argmin(-1)  # type: ignore[method-assign]
-    with pytest.raises(ConfigError, match="does not do what its network says"):
+    with pytest.raises(ConfigError, match="its actions differ from those of its network"):
         build_exported_policy(changed)
 
 

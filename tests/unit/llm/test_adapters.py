@@ -112,7 +112,7 @@ def test_adapters_that_count_otherwise_or_are_there_already_are_refused(base: Pa
     sft = SFT(str(base), task="copy", lora_r=2)
     sft.save(tmp_path / "saved")
     other = SFT(str(base), task="copy", lora_r=2, lora_alpha=4.0)
-    with pytest.raises(ConfigError, match=r"or count otherwise there \(SHA-256; algo.lora_alpha\)"):
+    with pytest.raises(ConfigError, match=r"or of another scaling \(SHA-256; algo.lora_alpha\)"):
         other.load_initial_weights(str(tmp_path / "saved"))
     with pytest.raises(ConfigError, match="Llama has adapters already, which learn; leave it out"):
         SFT(sft.policy, lora_r=2)
@@ -188,7 +188,7 @@ def test_a_server_is_given_adapters_alone(base: Path) -> None:
     ("given", "told"),
     [
         ({"lora_r": 0}, r"lora_r=0: expected a value in \[1, inf\)"),
-        ({"lora_alpha": 4.0}, r"algo.lora_alpha=4.0 is of adapters: set algo.lora_r"),
+        ({"lora_alpha": 4.0}, r"algo.lora_alpha=4.0 applies to adapters only: set algo.lora_r"),
         (
             {"lora_r": 2, "lora_target_modules": ("query",)},
             r"Llama has no linear layer query, expected some of down_proj, gate_proj, k_proj, lm_head",
@@ -212,7 +212,7 @@ def test_adapters_in_a_tied_head_are_warned_of(tmp_path: Path) -> None:
 
 def test_a_folder_of_adapters_is_no_model_and_says_how_it_becomes_one(base: Path, tmp_path: Path) -> None:
     SFT(str(base), task="copy", lora_r=2).save_pretrained(tmp_path / "adapters")
-    told = r"it has adapters \(adapter_config.json\), no model: merge them into theirs"
+    told = r"it has adapters \(adapter_config.json\), no model: merge them into their base"
     with pytest.raises(ConfigError, match=f"model=.*adapters: expected tiny, or a folder .*{told}"):
         SFT(tmp_path / "adapters", task="copy")
     with pytest.raises(CheckpointError, match=told):

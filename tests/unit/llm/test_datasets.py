@@ -85,8 +85,8 @@ def test_a_conversation_is_cut_where_its_template_begins_the_answer(tmp_path: Pa
 
 WRONG = {
     "{": "line 2 is no JSON",
-    "[1]": "line 2 has no object, expected those of one of: messages; text; prompt, completion;",
-    '{"completion": "a"}': "line 2 has columns completion, expected those of one of",
+    "[1]": "line 2 is no object, expected an object with the columns of one of: messages; text; prompt,",
+    '{"completion": "a"}': "line 2 has columns completion, expected an object with the columns of one of",
     '{"prompt": "a", "completion": "b"}': "line 2 has columns prompt, completion, and lines before it",
     '{"prompt": ""}': "line 2: prompt is empty, expected a text",
     '{"prompt": "a", "answer": "b", "prompt": "c"}': "line 2 has the key 'prompt' twice, expected once",
@@ -110,7 +110,7 @@ def test_a_text_dataset_names_the_number_of_a_malformed_line(line: str, tmp_path
 def test_a_line_with_lists_deep_in_each_other_is_refused_by_its_number(depth: int, tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
     path.write_text(f'{{"prompt": "a"}}\n{{"prompt": "b", "more": {depth * "[" + depth * "]"}}}\n')
-    with pytest.raises(ConfigError, match="line 2 has lists or objects more than 100 deep in each"):
+    with pytest.raises(ConfigError, match="line 2 has lists or objects nested more than 100 deep"):
         TextDataset(path, ByteCodec())
     path.write_text(f'{{"prompt": "b", "more": {90 * "[" + 90 * "]"}, "wide": [{"[]," * 200}[]]}}')
     assert len(TextDataset(path, ByteCodec()).rows) == 1
@@ -143,7 +143,7 @@ def test_a_text_dataset_refuses_missing_empty_and_too_long_rows_by_name(
     rows = written(tmp_path / "two.jsonl", {"prompt": "ab"}, {"prompt": "abcd"})
     dataset = TextDataset(rows, ByteCodec())
     dataset.require_positions(7, 3)
-    with pytest.raises(ConfigError, match=r"line 2 has 7 tokens, 3 of them to be written .* positions for 6"):
+    with pytest.raises(ConfigError, match=r"line 2 has 7 tokens, 3 of them to generate .* positions for 6"):
         dataset.require_positions(6, 3)
     refused = {"prompt": SKY, "tools": "[", "completion": BLUE}
     with pytest.raises(ConfigError, match="line 1"):
@@ -278,7 +278,7 @@ def test_conversations_that_ask_the_same_are_on_one_side(codec: Tokenizer, tmp_p
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        ({"prompt": "a", "texts": 1}, "a column texts, which reward functions have: call it"),
+        ({"prompt": "a", "texts": 1}, "a column texts, an argument of reward functions: rename"),
         ({"prompt": SKY, "chat_template_kwargs": 3}, "tools or chat_template_kwargs: expected a"),
         ({"prompt": SKY, "tools": {"a": 1}}, "tools or chat_template_kwargs: expected a list"),
         ({"prompt": "a\udc80"}, "line 1: "),

@@ -314,7 +314,7 @@ def test_generation_refuses_invalid_prompts_uniforms_logits_and_tokens() -> None
     with pytest.raises(ShapeError, match=r"uniforms \[4, 3\], expected \[4, 9\]"):
         generate_completions(model, PROMPTS, HOW, numbers(4, 3))
     for wrong in ([], [torch.zeros(0, dtype=torch.long)], [torch.zeros(3)]):
-        with pytest.raises(ShapeError, match="expected at least one, each of token ids"):
+        with pytest.raises(ShapeError, match=r"expected .*token ids"):
             generate_completions(model, wrong, HOW, numbers(len(wrong), 9))
     with pytest.raises(ConfigError, match=r"a sequence of 65 tokens, expected at most .*=64"):
         generate_completions(model, [torch.ones(60, dtype=torch.long)], replace(HOW, eos=()), numbers(1, 9))
@@ -322,11 +322,11 @@ def test_generation_refuses_invalid_prompts_uniforms_logits_and_tokens() -> None
         with pytest.raises(ConfigError, match=r"uniforms: expected numbers in \[0, 1\)"):
             generate_completions(model, PROMPTS, HOW, torch.full((4, 9), wrong_number))
     nan = TextModel(Fixed(torch.tensor([0.0, torch.nan])))
-    with pytest.raises(NonFiniteError, match="Fixed says logits that are not finite"):
+    with pytest.raises(NonFiniteError, match="Fixed returned logits that are not finite"):
         generate_completions(nan, [torch.tensor([0])], replace(HOW, eos=(), pad=0), numbers(1, 9))
     two = TextModel(Fixed(torch.zeros(2)))
     for wrong_token in ({"eos": (1, 2), "pad": 0}, {"eos": (), "pad": 2}):
-        with pytest.raises(ConfigError, match="=2: Fixed has 2 tokens, expected less"):
+        with pytest.raises(ConfigError, match="=2: Fixed has 2 tokens, expected a smaller id"):
             generate_completions(two, [torch.tensor([0])], replace(HOW, **wrong_token), numbers(1, 9))
 
 

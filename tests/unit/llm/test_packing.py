@@ -108,7 +108,7 @@ def test_a_model_that_sees_a_window_packs_what_is_within_it_and_nothing_longer()
     model, plain = TextModel(windowed(), packing=True), TextModel(windowed())
     given = (short, tokens, mask)
     assert torch.allclose(model.completion_log_probs(*given), plain.completion_log_probs(*given), atol=1e-5)
-    with pytest.raises(ConfigError, match="sees 8 tokens back, and a sequence has 15; leave it out"):
+    with pytest.raises(ConfigError, match="has a window of 8 tokens, and a sequence has 15; leave it out"):
         scored(model)
 
 

@@ -263,7 +263,7 @@ SIGNATURES: dict[str, tuple[Any, Expected]] = {
         CallableReward,
         "reward f is a class, expected a function, or an object with __call__",
     ),
-    "a builtin": (max, "reward f does not say its parameters"),
+    "a builtin": (max, "reward f has no readable signature"),
 }
 
 
@@ -356,7 +356,7 @@ def test_a_reward_function_that_changes_a_column_leaves_the_dataset_as_it_is() -
 
 @pytest.mark.parametrize("name", ["completions", "prompts", "texts"])
 def test_a_configured_argument_has_no_name_of_what_all_functions_are_handed(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"algo.rewards=f: {name} is what reward functions are"):
+    with pytest.raises(ConfigError, match=f"algo.rewards=f: {name} is a reserved argument"):
         bind_arguments("f", kwargs_reward, {name: 5}, "algo.rewards")
 
 

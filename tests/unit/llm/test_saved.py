@@ -45,7 +45,7 @@ def changed(folder: Path, **more: Any) -> None:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"architectures": ["GPT2LMHeadModel"]}, r"says no architectures=\[LlamaForCausalLM\]"),
+        ({"architectures": ["GPT2LMHeadModel"]}, r"expected architectures=\[LlamaForCausalLM\]"),
         ({"hidden_act": "gelu"}, "hidden_act=gelu; such a model needs the package transformers"),
         ({"attention_bias": True}, "attention_bias=True; such a model needs"),
         ({"rope_scaling": {"factor": 2.0}}, "rope_scaling=.*; such a model needs"),
@@ -113,7 +113,7 @@ def test_json_that_is_nested_too_deeply_is_no_model_and_has_no_ends(tmp_path: Pa
     [
         (
             {"hidden_size": 18},
-            r"hidden_size=18 and num_attention_heads=2: expected heads of an even",
+            r"hidden_size=18 and num_attention_heads=2: expected hidden_size to be",
         ),
         (
             {"num_attention_heads": 3, "hidden_size": 18, "num_key_value_heads": 2},

@@ -93,7 +93,7 @@ def test_a_server_that_keeps_what_it_knew_of_prompts_is_not_fresh(tmp_path: Path
     with (
         fake_generation("vllm", llama(), "keeps its cache") as fake,
         asked(fake, "vllm") as server,
-        pytest.raises(GenerationError, match="keeps what it knew of prompts before"),
+        pytest.raises(GenerationError, match="did not reset its prefix cache"),
     ):
         server.load(tmp_path, 1, TextModel(llama()), PROMPTS[0], HOW)
     assert server.version is None
@@ -296,7 +296,7 @@ def test_a_server_that_is_not_there_is_named() -> None:
         port = free.getsockname()[1]
     with GenerationServer("vllm", f"http://127.0.0.1:{port}", retries=1) as server:
         server.channel.retry_delay = 0.01
-        with pytest.raises(GenerationError, match=rf"127\.0\.0\.1:{port}/v1/completions cannot be asked"):
+        with pytest.raises(GenerationError, match=rf"127\.0\.0\.1:{port}/v1/completions cannot be reached"):
             server.generate(PROMPTS, 1, HOW, [0, 0, 0])
 
 
@@ -319,7 +319,7 @@ def test_a_server_that_does_not_load_says_why(tmp_path: Path) -> None:
     ):
         server.load(tmp_path, *args)
     with fake_generation("tgi", llama()) as fake, asked(fake, "tgi") as server:
-        with pytest.raises(ConfigError, match="keeps its weights: start it again with"):
+        with pytest.raises(ConfigError, match="cannot load new weights: start it again with"):
             server.load(tmp_path, *args)
         with pytest.raises(ConfigError, match=r"has no \*\.safetensors"):
             server.load(tmp_path / "nothing", *args)

@@ -156,9 +156,9 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "a template that changes turns": (
         CHANGING,
         {"messages": TALK},
-        "the chat template writes a turn otherwise where others follow, and does not mark",
+        "the chat template writes a turn differently once others follow, and does not mark",
     ),
-    "no assistant": (CHAT, {"messages": TALK[:2]}, "the conversation has nothing of the assistant"),
+    "no assistant": (CHAT, {"messages": TALK[:2]}, "the conversation has no turn of the assistant"),
     "the assistant first": (CHAT, {"messages": TALK[2:]}, "the conversation begins with the assis"),
     "no mark": (MARKED, {"messages": TALK[:2]}, "marks no token as the assistant's"),
 }
@@ -200,7 +200,7 @@ def test_the_loss_of_the_assistants_tokens_is_their_mean(tmp_path: Path) -> None
 
 
 def test_a_run_without_a_file_of_conversations_learns_no_assistant_alone() -> None:
-    with pytest.raises(ConfigError, match=r"assistant_only_loss=true is of conversations in a file"):
+    with pytest.raises(ConfigError, match=r"assistant_only_loss=true needs conversations in a file"):
         SFT(task="copy", assistant_only_loss=True)
 
 

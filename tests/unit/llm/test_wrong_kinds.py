@@ -66,7 +66,7 @@ def compute_dpo_loss(*change: int) -> Any:
     return DPOLoss()(CompletionLogProbs(*columns[:3]), CompletionLogProbs(*columns[3:]))
 
 
-SAME_SHAPE_ERROR, TOKEN_IDS_ERROR = r"expected \[B, T\], the same of all", "expected token ids"
+SAME_SHAPE_ERROR, TOKEN_IDS_ERROR = r"expected the same shape \[B, T\] for all", "expected token ids"
 CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "old log-probabilities of completions": (
         lambda: rloo_loss(ONES, COLUMN, ROWS, MASK, 0.2),
@@ -83,10 +83,14 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: importance_weights(ONES, ONES, MASK[:, :1], "token_mask"), SAME_SHAPE_ERROR,
     ),
     **{
-        f"part {i} of pairs is a column": (partial(compute_dpo_loss, i), r"\[3, 1\].*expected \[B\] of all")
+        f"part {i} of pairs is a column": (
+            partial(compute_dpo_loss, i), r"\[3, 1\].*expected the same shape \[B\] for all",
+        )
         for i in range(6)
     },
-    "fewer chosen": (partial(compute_dpo_loss, 10, 1), r"\[\[1\], \[3\].*expected \[B\] of all"),
+    "fewer chosen": (
+        partial(compute_dpo_loss, 10, 1), r"\[\[1\], \[3\].*expected the same shape \[B\] for all",
+    ),
     "advantages in a column": (
         lambda: clipped_surrogate(ROWS, COLUMN, 0.2), r"\[3\] and advantages \[3, 1\]",
     ),
@@ -95,7 +99,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "tokens with a point": (lambda: token_log_probs(LOGITS, ONES), TOKEN_IDS_ERROR),
     "tokens of another vocabulary": (
-        lambda: token_log_probs(LOGITS, IDS + 5), "token ids from 5 to 13: expected some of the 9",
+        lambda: token_log_probs(LOGITS, IDS + 5), "token ids from 5 to 13: expected ids from 0 to 8",
     ),
     "tokens that are left out elsewhere": (
         lambda: token_log_probs(LOGITS, IDS.masked_fill(IDS == 3, -100)), "token ids from -100",
@@ -149,7 +153,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "what is added to attention": (
         lambda: generate_completions(TextModel(TinyLM()), IDS, GREEDY, None, (1.0 - ONES) - 1e9),
-        "expected 1 for tokens and 0 for padding, not what is added",
+        "expected 1 for tokens and 0 for padding, not an additive mask",
     ),
     "a list for uniforms": (
         lambda: generate_completions(TextModel(TinyLM()), IDS, Sampling(), [0.5]),  # type: ignore[arg-type]
@@ -171,7 +175,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "a sequence": (lambda: TextModel(TinyLM()).log_probs(IDS[0]), r"ids \[4\] .*expected \[B, L\]"),
     "a mask with holes": (
         lambda: TextModel(TinyLM()).completion_log_probs(list(IDS), IDS, MASK_WITH_HOLES),
-        "a token behind one that does not count",
+        "a token after padding, expected padding at the end only",
     ),
     "one completion": (
         lambda: TextModel(TinyLM()).completion_log_probs(list(IDS), ROWS.long(), MASK[:, 0]),

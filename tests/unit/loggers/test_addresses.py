@@ -65,7 +65,7 @@ def test_a_password_in_an_address_is_refused_unless_the_process_has_it(
 def test_an_address_in_a_run_folder_is_refused_and_so_is_another_variable() -> None:
     data = to_plain(run_with(None))
     data["logger"]["mlflow"]["tracking_uri"] = "http://evil.example"
-    with pytest.raises(ConfigError, match=r"none is taken from there"):
+    with pytest.raises(ConfigError, match=r"which is not used from there"):
         validate.saved_config(data)
     data["logger"]["mlflow"]["tracking_uri"] = "http://${oc.env:AWS_SECRET_ACCESS_KEY}.evil.example"
     with pytest.raises(ConfigError, match="expected an address"):

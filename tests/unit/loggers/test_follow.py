@@ -149,7 +149,7 @@ def test_a_transient_error_is_told_once_and_caught_up(
     assert sink.steps == [1, 2]
     assert sink.opened == [0, 0, 0, 0]
     assert [r.getMessage() for r in caplog.records] == [
-        "logger memory: reset by peer; it is tried again and catches up"
+        "logger memory: reset by peer; it is retried and will catch up"
     ]
 
 

@@ -191,9 +191,9 @@ def test_the_channels_of_a_stack_of_gray_frames_are_its_frames(shape: tuple[int,
 
 
 def test_an_image_too_small_for_a_network_is_refused_with_those_that_take_it() -> None:
-    with pytest.raises(ConfigError, match=r"nature takes images from 36x36 on, world has 35x40; set algo.encoder=auto, impala, small or mlp"):  # fmt: skip # noqa: E501
+    with pytest.raises(ConfigError, match=r"nature needs images of at least 36x36, world has 35x40; set algo.encoder=auto, impala, small or mlp"):  # fmt: skip # noqa: E501
         chosen((35, 40, 3), encoder="nature")
-    with pytest.raises(ConfigError, match=r"small takes images from 4x4 on, world has 3x3; set algo.encoder=auto, impala or mlp"):  # fmt: skip # noqa: E501
+    with pytest.raises(ConfigError, match=r"small needs images of at least 4x4, world has 3x3; set algo.encoder=auto, impala or mlp"):  # fmt: skip # noqa: E501
         chosen((3, 3, 1), encoder="small")
 
 
@@ -210,7 +210,7 @@ def test_keys_of_images_are_refused_where_there_is_none(options: dict[str, Any])
 
 def test_features_that_no_network_makes_are_refused() -> None:
     for options, shape in (({"encoder": "mlp"}, (8, 8, 3)), ({}, (3, 3, 1))):
-        with pytest.raises(ConfigError, match=r"algo.encoder_features=8: of the images of world the pixels"):
+        with pytest.raises(ConfigError, match=r"algo.encoder_features=8: the images of world are flattened"):
             chosen(shape, encoder_features=8, **options)
     parts = spaces.Dict({"small": image((3, 3, 1)), "large": image((8, 8, 3))})
     make_encoder_spec(PPOConfig(encoder_features=8), ObservationCodec.of(parts))

@@ -216,7 +216,7 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "lengths": (
         {"actions": np.zeros((9, 1))},
         CheckpointError,
-        "actions has 9 rows beside 10 rewards",
+        "actions has 9 rows for 10 rewards",
     ),
     "flags": ({"terminals": np.full(10, 2)}, CheckpointError, "terminated has 2, expected 0 or 1"),
     "large": ({"rewards": np.full(10, 1e300)}, CheckpointError, "beyond float32"),
@@ -264,7 +264,7 @@ def test_a_reader_that_dies_or_hangs_is_an_error_that_names_the_file(
         text = json.dumps(said).encode()
         lie = f"import os; os.write(1, {len(text).to_bytes(8, 'little') + text!r})"
         monkeypatch.setattr(reader_client, "READER_COMMAND", (sys.executable, "-c", lie))
-        with pytest.raises(CheckpointError, match="its reader says"):
+        with pytest.raises(CheckpointError, match="its reader sent an invalid"):
             convert_dataset(path, tmp_path / "c")
     # with the limits of a real reader, which may write no file
     limits = "from rlox.offline.foreign.reader_process import apply_limits; apply_limits(); "
@@ -276,7 +276,7 @@ def test_a_reader_that_dies_or_hangs_is_an_error_that_names_the_file(
         reader_client, "READER_COMMAND", (sys.executable, "-c", "import time; time.sleep(60)")
     )
     monkeypatch.setattr(reader_client, "READ_TIMEOUT", 0.6)
-    with pytest.raises(CheckpointError, match="has made nothing of it"):
+    with pytest.raises(CheckpointError, match="its reader made no progress"):
         convert_dataset(path, tmp_path / "b")
 
 
@@ -287,7 +287,7 @@ def test_a_reader_that_ends_what_it_sends_and_not_itself_is_not_waited_for(
     silent = "import os, time; os.close(1); time.sleep(60)"
     monkeypatch.setattr(reader_client, "READER_COMMAND", (sys.executable, "-c", silent))
     monkeypatch.setattr(reader_client, "READ_TIMEOUT", 0.6)
-    with pytest.raises(CheckpointError, match="has made nothing of it"):
+    with pytest.raises(CheckpointError, match="its reader made no progress"):
         convert_dataset(path, tmp_path / "a")
 
 
@@ -340,7 +340,7 @@ def test_paths_may_be_texts_and_other_things_are_refused(tmp_path: Path) -> None
     found = convert_dataset(str(npz(tmp_path / "x.npz", **raw())), str(tmp_path / "a"))
     export_dataset(found, str(tmp_path / "y.parquet"), "parquet")
     assert detect_format(tmp_path / "y.parquet") == "parquet"
-    with pytest.raises(ConfigError, match="format 'csv' is not written, expected one of d4rl"):
+    with pytest.raises(ConfigError, match="format 'csv' cannot be written, expected one of d4rl"):
         export_dataset(found, tmp_path / "y.csv", "csv")
     with pytest.raises(ConfigError, match="dataset is a str, expected"):
         export_dataset("a", tmp_path / "y.npz", "npz")  # type: ignore[arg-type]

@@ -182,7 +182,7 @@ def test_fitted_q_refuses_columns_that_are_no_dataset() -> None:
         (
             {"rewards": whole["rewards"][1:]},
             ShapeError,
-            "rows of the dataset: obs .* as many of each",
+            "rows of the dataset: obs .* expected equal numbers",
         ),
         (
             {"terminated": whole["terminated"] * 1.0},

@@ -144,7 +144,7 @@ def test_a_run_without_a_medium_checkpoint_says_which_it_has(
     scores = {100: 1.0, 200: 2.0, 300: 90.0, 400: 80.0}
     monkeypatch.setattr(collect, "_random_score", lambda config, how: 0.0)
     monkeypatch.setattr(collect, "_score", lambda algorithm, how: scores[algorithm.clock.env_steps])
-    told = r"random actions score 0\.0, the best checkpoint 90\.0, .* from 30\.0 .*1\.0, 2\.0, 90\.0, 80\.0"
+    told = r"random actions score 0\.0, the best checkpoint 90\.0; .* 30\.0\. .*1\.0, 2\.0, 90\.0, 80\.0"
     with pytest.raises(ConfigError, match=told):
         make_run_dataset(run, "medium", SHORT_PLAY)
     assert make_run_dataset(run, "expert", SHORT_PLAY).about["checkpoint"] == "step-000000000300"
@@ -304,8 +304,8 @@ def test_a_checkpoint_without_a_finite_score_is_passed_over_with_a_warning(
     assert made.about["checkpoint"] == "step-000000000300"
     assert made.about["scores"] == {"random": 0.0, "expert": 90.0}
     assert told == [("step-000000000200", 40.0), ("step-000000000300", 90.0)]
-    assert caplog.text.count("passing over step-") == 2
-    assert "passing over step-000000000400: a checkpoint of sac has no score: 2 of 2" in caplog.text
+    assert caplog.text.count("skipping step-") == 2
+    assert "skipping step-000000000400: a checkpoint of sac has no score: 2 of 2" in caplog.text
     assert make_run_dataset(run, "medium", how).about["checkpoint"] == "step-000000000200"
 
 
@@ -313,7 +313,7 @@ def test_a_run_none_of_whose_checkpoints_has_a_finite_score_is_refused(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patch_scores(dict.fromkeys((100, 200, 300, 400), math.nan), monkeypatch)
-    with pytest.raises(NonFiniteError, match="has no checkpoint with a score: each was passed over"):
+    with pytest.raises(NonFiniteError, match="has no checkpoint with a finite score: all were skipped"):
         make_run_dataset(run, "expert", SHORT_PLAY)
 
 

@@ -15,7 +15,7 @@ from rlox.errors import ConfigError
 from rlox.policies import DiscretePolicy
 
 SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 8}
-NOT_TRAINED_ERROR = "unfrozen, added, replaced or taken out since the optimizer was made"
+NOT_TRAINED_ERROR = "unfrozen, added, replaced or removed since the optimizer was made"
 
 
 def unfreeze_layer(policy: Any) -> str:

@@ -248,5 +248,5 @@ def test_a_built_in_policy_of_other_actions_is_refused_at_once(policy: Any, spac
 def test_a_last_layer_with_other_logits_than_choices_is_refused() -> None:
     policy = DiscretePolicy(OBS_DIM, N_ACTIONS)
     policy.actor[-1] = nn.Linear(64, 3)
-    with pytest.raises(ConfigError, match=r"logits gave \[2, 3\], expected \[B, 2\], one a choice"):
+    with pytest.raises(ConfigError, match=r"logits gave \[2, 3\], expected \[B, 2\], one per choice"):
         PPO(make_recorder()[0], policy=policy)

@@ -113,7 +113,7 @@ def test_methods_that_somebody_calls_and_those_of_other_events_are_kept(callback
 
 
 def test_a_hook_of_loggers_is_refused_in_a_callback_that_is_none() -> None:
-    with pytest.raises(ConfigError, match=r"defines on_train_step, .* give it as logger="):
+    with pytest.raises(ConfigError, match=r"defines on_train_step, .* pass it as logger="):
         make_callbacks(make_callback("on_train_step"))
     logger = type("Log", (LoggerCallback,), {"on_training_step": lambda self, step, metrics: None})
     with pytest.raises(ConfigError, match=r"^logger: a Log defines on_training_step, which nothing"):
@@ -173,7 +173,7 @@ LOST_STATES: dict[str, tuple[Callable[[], Any], str]] = {
     "a state in its place": (hide_state, "state of a Callback is no method, and hides state() of Callback"),
     "a state of no callback": (
         lambda: make_duck_callback("state", "restore"),
-        "a Half has state() and restore(), which are of a Callback",
+        "a Half has state() and restore(), which are called for a Callback",
     ),
     "one twice": (
         lambda: [EarlyStoppingCallback()] * 2,

@@ -112,8 +112,8 @@ def test_the_habit_of_naming_a_policy_first_is_answered() -> None:
     with pytest.raises(ConfigError) as refused:
         PPO("MlpPolicy", "CartPole-v1")  # type: ignore[arg-type]
     assert str(refused.value) == (
-        "'MlpPolicy' stands where the environment does: give that alone, e.g. PPO('CartPole-v1'); "
-        "the policy follows from its spaces, or is a module of your own: policy=..."
+        "'MlpPolicy' is in the environment's place: give the environment alone, e.g. PPO('CartPole-v1'); "
+        "its spaces determine the policy, or pass a module of your own: policy=..."
     )
 
 
@@ -122,7 +122,7 @@ def test_the_habit_of_naming_a_policy_first_is_answered() -> None:
     [
         ({"progress_bar": True}, "progress=True"),
         ({"callback": None}, "callbacks=... where the algorithm is made"),
-        ({"log_interval": 4}, "the command line's: rlox train log.every=STEPS"),
+        ({"log_interval": 4}, "a command-line setting: rlox train log.every=STEPS"),
     ],
 )
 def test_the_habits_of_learning_are_answered(argument: dict[str, Any], meant: str) -> None:
@@ -213,7 +213,7 @@ def test_the_repr_of_an_algorithm_shows_its_environment_seed_engine_and_progress
 def test_pickling_and_copying_are_refused_with_what_to_do_instead(attempt: Any) -> None:
     told = (
         "PPO cannot be pickled or copied: it holds environments; save(path) and "
-        "PPO.from_checkpoint(path) make another one of it"
+        "PPO.from_checkpoint(path) make a copy of it"
     )
     with pytest.raises(TypeError, match=f"^{re.escape(told)}$"):
         attempt(PPO(**SMALL))
@@ -260,7 +260,7 @@ def test_a_policy_for_other_actions_is_refused_before_training(env: str, said: s
 
 def test_a_policy_in_which_nothing_may_learn_is_refused() -> None:
     policy = DiscretePolicy(obs_dim=4, n_actions=2).requires_grad_(False)
-    with pytest.raises(ConfigError, match="no parameter that could learn"):
+    with pytest.raises(ConfigError, match="no trainable parameter"):
         PPO(policy=policy)
 
 

@@ -170,7 +170,7 @@ APART: dict[str, tuple[Any, dict[str, Any], Any, dict[str, Any], str]] = {
     ),
     "by the returns of another dataset": (
         IQL, {"scale_rewards": "returns"}, IQL, {"scale_rewards": "returns", "seed": 5},
-        "others of this dataset",
+        "other rewards for this dataset",
     ),
 }  # fmt: skip
 

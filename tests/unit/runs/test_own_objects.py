@@ -189,7 +189,7 @@ def test_saving_after_an_interrupted_update_warns_the_user(tmp_path: Path, callb
     algorithm.learner._terms = broken
     with pytest.raises((StopIteration, RuntimeError)):
         algorithm.train(256)
-    with pytest.warns(UserWarning, match="broken off in the middle of an update, at step 64: a part of"):
+    with pytest.warns(UserWarning, match="interrupted in the middle of an update, at step 64: the weights"):
         algorithm.save(tmp_path / "half")
 
 
@@ -219,8 +219,8 @@ def test_a_callback_stops_training_by_whatever_is_false(told: Any) -> None:
         ),
         (
             {"reward_wrappers": [NarrowObs]},
-            "env.reward_wrappers change the observation_space, which evaluations would not have; put what "
-            "does into env.wrappers",
+            "env.reward_wrappers change the observation_space, and evaluations leave reward wrappers "
+            "out; put the wrapper that does so into env.wrappers",
         ),
         ({"policy_kwargs": {}}, "unknown argument 'policy_kwargs' for ppo; here that is net_arch, "
                                 "critic_net_arch and activation"),
@@ -270,7 +270,7 @@ def test_a_class_of_a_policy_of_rlox_is_refused_in_place_of_an_instance(
 
 
 def test_settings_of_networks_beside_an_own_policy_are_warned_of() -> None:
-    told = "algo.net_arch, algo.activation: no effect beside a policy of your own"
+    told = "algo.net_arch, algo.activation: no effect with a policy of your own"
     with pytest.warns(UserWarning, match=f"^{told}$"):
         PPO("CartPole-v1", policy=small_net, net_arch=(7,), activation="relu", **SMALL)
 

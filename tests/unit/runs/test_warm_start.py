@@ -100,7 +100,7 @@ def test_a_run_that_was_begun_so_goes_on_without_the_folder(saved: Path, tmp_pat
         ),
         (
             {"normalize_obs": False},
-            "its policy saw standardised observations; set env.normalize_obs=true",
+            "its policy was trained on standardised observations; set env.normalize_obs=true",
         ),
     ],
 )
@@ -114,7 +114,7 @@ def test_init_from_refuses_other_network_shapes_and_settings_by_name(
 
 def test_observations_that_were_not_standardised_are_not_now(tmp_path: Path) -> None:
     PPO("CartPole-v1", **SMALL).save(tmp_path / "plain")
-    with pytest.raises(ConfigError, match=r"as they are; set env.normalize_obs=false$"):
+    with pytest.raises(ConfigError, match=r"unstandardised observations; set env.normalize_obs=false$"):
         PPO("CartPole-v1", normalize_obs=True, init_from=tmp_path / "plain", **SMALL)
 
 
@@ -124,7 +124,7 @@ def test_init_from_refuses_moments_of_another_rule_than_the_runs(
 ) -> None:
     options = {"normalize_obs": True, "normalize_reward": True, **SMALL}
     PPO("CartPole-v1", normalize_rule=there, **options).save(tmp_path / "a")
-    told = rf"by the rule {there}, here is env\.normalize_rule={here}; set env\.normalize_rule={there}$"
+    told = rf"{there}, this run has env\.normalize_rule={here}; set env\.normalize_rule={there}$"
     with pytest.raises(ConfigError, match=told):
         PPO("CartPole-v1", normalize_rule=here, init_from=tmp_path / "a", **options)
     begun = PPO("CartPole-v1", normalize_rule=there, init_from=tmp_path / "a", **options)

@@ -149,7 +149,7 @@ def replace_env(env: Any) -> Any:
 
 
 def test_a_wrapper_that_gives_another_environment_is_refused_by_name() -> None:
-    told = r"env.wrappers: <replace_env> gave Pendulum-v1, which is not around .*, CartPoleEnv"
+    told = r"env.wrappers: <replace_env> returned Pendulum-v1, which does not wrap .*, CartPoleEnv"
     with pytest.raises(ConfigError, match=told):
         PPO("CartPole-v1", wrappers=[replace_env], n_envs=1)
 

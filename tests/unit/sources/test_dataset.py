@@ -125,7 +125,7 @@ def test_a_written_dataset_is_read_back_as_it_was(tmp_path: Path) -> None:
         ({"rewards": np.zeros(N)}, "rewards is float64, expected float32"),
         ({"obs": np.zeros((N, 2, 2), np.float32)}, r"obs has shape \(50, 2, 2\)"),
         ({"actions": np.zeros(N - 1, np.int64)}, r"actions has shape \(49,\) beside 50 rewards"),
-        ({"priorities": np.zeros(N, np.float32)}, "'priorities' is odd"),
+        ({"priorities": np.zeros(N, np.float32)}, "'priorities' is missing or unknown"),
         (
             {"next_obs": np.zeros_like(columns()["obs"], np.uint8)},
             "next_obs has dtype uint8, expected that of obs, float32",

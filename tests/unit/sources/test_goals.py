@@ -51,7 +51,7 @@ def test_the_environment_that_judges_goals_is_refused_with_a_remedy_where_no_oth
         alive.append(BitFlipping(N))
         return alive[0]
 
-    refused = r"asks one more .* beside the 1 of training.*already in use\n.*buffer\.hindsight=null"
+    refused = r"needs one more .* besides the 1 of training.*already in use\n.*buffer\.hindsight=null"
     with pytest.raises(EnvError, match=refused):
         DQN(lonely, n_envs=1, hindsight="future")
 
@@ -250,7 +250,7 @@ def test_rules_of_a_wrapper_judge_the_goals_of_what_it_is_around(key: str) -> No
 def test_a_step_that_pays_otherwise_than_compute_reward_is_refused_with_both_numbers(
     key: str,
 ) -> None:
-    told = r"a step of .* paid -8, and compute_reward gives -1 for the goal of that very step"
+    told = r"a step of .* paid -8, but compute_reward gives -1 for the goal of that step"
     with pytest.raises(EnvError, match=told):
         sample_batch(make_dqn(**{key: [ExtraCost]}))
 
@@ -334,12 +334,12 @@ INVALID_ANSWERS = [
     ),
     (lambda achieved, desired: "False", "'False' for a goal, expected a {wanted}"),
     (lambda achieved, desired: None, "None for a goal, expected a {wanted}"),
-    (ragged_rewards, "what is no array"),
+    (ragged_rewards, "a value that is no array"),
     (
         lambda achieved, desired: np.ma.array(np.ones(len(achieved)), mask=achieved[:, 0] == 0),
         "a masked array: some of it is masked",
     ),
-    (lambda achieved, desired: torch.zeros(len(achieved), requires_grad=True), "what is no array"),
+    (lambda achieved, desired: torch.zeros(len(achieved), requires_grad=True), "a value that is no array"),
 ]
 
 

@@ -155,7 +155,7 @@ def test_numbers_beside_images_are_standardised_and_the_images_are_not() -> None
     mean, var = normalizer.moments.mean, normalizer.moments.var
     expected = (codec.numeric_view(before) - mean) / np.sqrt(var)
     np.testing.assert_allclose(codec.numeric_view(rows), expected, rtol=1e-5)
-    with pytest.raises(ConfigError, match=r"normalize_obs=true: .* images alone"):
+    with pytest.raises(ConfigError, match=r"normalize_obs=true: .* images only"):
         PPO(lambda: Samples(image((7, 7, 3)), spaces.Discrete(2)), normalize_obs=True)
 
 

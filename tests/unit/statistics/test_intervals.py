@@ -243,7 +243,7 @@ def test_systems_of_different_tasks_are_not_compared() -> None:
             of(x, y, rng=make_generator())
         with pytest.raises(ShapeError, match="x has 3 tasks and y 2"):
             of(SCORES, SCORES[:, :2], rng=make_generator())
-        with pytest.raises(ShapeError, match="by the names of tasks and the other is not"):
+        with pytest.raises(ShapeError, match="one is a mapping by task and the other is not"):
             of(x, SCORES[:, :2], rng=make_generator())
 
 

@@ -117,7 +117,7 @@ def test_columns_names_and_kinds_are_given_where_the_file_has_others(tmp_path: P
         ({"path": "t.csv", "kind": "x"}, "evaluation, training"),
         ({"path": "t.csv", "pattern": "("}, "no regular expression"),
         ({"path": "t.csv", "pattern": "a"}, "groups such as"),
-        ({"path": "t.csv", "value": "Z", "env": "E-v0"}, "no 'Z'"),
+        ({"path": "t.csv", "value": "Z", "env": "E-v0"}, "no column 'Z'"),
         ({"path": "t.csv", "steps": "Z"}, "no column of steps among step, return"),
         ("t.csv", "env: CartPole-v1"),
         (3, "expected a path"),

@@ -123,7 +123,7 @@ def test_curves_are_the_iqm_over_seeds_at_each_step(page: ReportPage) -> None:
         assert lines[algo]["y"] == pytest.approx([final / 2, final], rel=1e-4)
         assert lines[algo]["text"] == "n = 5"
         assert all(low <= final <= high for low, high in lines[algo]["customdata"][1:])
-    assert "CartPole-v1: evaluations on the way" in page.text
+    assert "CartPole-v1: evaluations during training" in page.text
 
 
 def test_the_time_table_of_a_report_shows_the_seconds_of_the_results(page: ReportPage) -> None:
@@ -139,7 +139,7 @@ def test_one_run_has_no_interval_and_the_page_says_so(tmp_path: Path) -> None:
     assert page.tables["table-scores"].column("IQM [95% CI]") == ["42.00"]
     assert "One run of each method and task" in page.text
     assert "Performance profile" not in page.text
-    assert "CartPole-v1: training return" in page.text, "there are no evaluations on the way"
+    assert "CartPole-v1: training return" in page.text, "there are no evaluations during training"
 
 
 def test_a_method_is_named_by_the_setting_in_which_it_differs(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_search_or_sweep_of_which_no_run_has_begun_is_told_as_that(
 ) -> None:
     (tmp_path / left).write_text("")
     (tmp_path / "summary.csv").write_text(",".join(COLUMNS) + "\n")
-    with pytest.raises(ConfigError, match=f"the folder of a {kind} of which no run has begun"):
+    with pytest.raises(ConfigError, match=f"no run of this {kind} has started"):
         written(tmp_path)
     assert not (tmp_path / "report").exists()
 
