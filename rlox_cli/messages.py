@@ -155,6 +155,11 @@ def unknown_flag(flag: str, value: str | None, names: Sequence[str]) -> ConfigEr
     return ConfigError(f"{flag}: settings are written without dashes: {known[0]}={value or '...'}")
 
 
+def as_typed(text: str) -> str:
+    """Return a text of Hydra with keys of `env.kwargs` as users type them, without the `++` of `overrides`."""
+    return re.sub(r"\+\+(?=env\.kwargs[.=])", "", text)
+
+
 def from_hydra(
     error: BaseException,
     names: Sequence[str],
@@ -172,7 +177,7 @@ def from_hydra(
         return malformed_override(error)
     if isinstance(error, YAMLError):
         return yaml_error(error)
-    text = "\n".join(str(e) for e in _cause_chain(error) if str(e))
+    text = as_typed("\n".join(str(e) for e in _cause_chain(error) if str(e)))
     if match := re.search(r"Could not (?:find|load) '([^'/]+)/([^']+)'", text):
         return unknown_option(match[1], match[2], options(match[1]))
     if match := re.search(r"Could not override '([^'@]+)", text):
@@ -225,7 +230,7 @@ def require_readable(override: str) -> None:
 
 def malformed_override(error: OverrideParseException) -> ConfigError:
     """Return the error for an override that Hydra's grammar rejects."""
-    override = error.override
+    override = as_typed(error.override)
     if "=" not in override and not override.startswith("~"):
         return ConfigError(f"'{override}' is not an override, expected key=value, e.g. env=CartPole-v1")
     detail = _without_links(str(error.message)).splitlines()[0]

@@ -47,6 +47,13 @@ TRAIN = {
         "hydra/launcher=submitit_slrm: no such option; did you mean 'submitit_slurm'?"
     ),
     ("seed=0,1,2",): ("seed=0,1,2 has several values\n  to run each of them: rlox sweep … seed=0,1,2"),
+    ("env.kwargs.x=1,2",): (
+        "env.kwargs.x=1,2 has several values\n  to run each of them: rlox sweep … env.kwargs.x=1,2"
+    ),
+    ("env.kwargs.x=[1",): (
+        "cannot read the override 'env.kwargs.x=[1': no viable alternative at input '[1'\n"
+        "  brackets must close; values with spaces or special characters need quotes: 'key=\"a value\"'"
+    ),
 }
 
 
