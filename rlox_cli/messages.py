@@ -156,7 +156,7 @@ def unknown_flag(flag: str, value: str | None, names: Sequence[str]) -> ConfigEr
 
 
 def as_typed(text: str) -> str:
-    """Return a text of Hydra with keys of `env.kwargs` as users type them, without the `++` of `overrides`."""
+    """Return a text of Hydra with keys of `env.kwargs` as typed, without the `++` that `overrides` adds."""
     return re.sub(r"\+\+(?=env\.kwargs[.=])", "", text)
 
 
