@@ -23,15 +23,15 @@ class A2CConfig(OnPolicyConfig):
     n_steps: int = param(5, "rollout length per environment", within="[1, inf)", source="SB3")
     learning_rate: Schedule = schedule(7e-4, "step size", within="(0, inf)", source="SB3")
     gae_lambda: float = param(
-        1.0, "GAE trace decay; 1: returns of up to n_steps", within="[0, 1]", source="SB3"
+        1.0, "lambda of GAE; 1: discounted returns to the end of the rollout", within="[0, 1]", source="SB3"
     )
     normalize_advantages: bool = param(
-        False, "standardise advantages within each rollout; rollouts of 40 are too small for it"
+        False, "standardise advantages within each rollout; 5 steps x 8 environments are too few rows for it"
     )
-    use_rms_prop: bool = param(True, "RMSprop with decay 0.99, as torch has it; false: Adam")
+    use_rms_prop: bool = param(True, "torch's RMSprop with alpha=0.99; false: Adam")
     rms_prop_eps: float = param(1e-5, "epsilon of RMSprop", within="(0, inf)", source="SB3")
     rms_prop_tf_like: bool = param(
-        False, "epsilon inside the root and a mean square from 1, as TensorFlow has it"
+        False, "as TensorFlow: epsilon inside the square root, running mean of squares starts at 1"
     )
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
@@ -39,6 +39,7 @@ class A2CConfig(OnPolicyConfig):
         super().check(env, buffer)
         if self.rms_prop_tf_like and not self.use_rms_prop:
             raise ConfigError(
-                "algo.rms_prop_tf_like=true and algo.use_rms_prop=false contradict each other: Adam is "
-                "used; set algo.use_rms_prop=true or leave algo.rms_prop_tf_like out"
+                "algo.rms_prop_tf_like=true and algo.use_rms_prop=false contradict each other: false means "
+                "Adam, which has no such option; set algo.use_rms_prop=true or leave "
+                "algo.rms_prop_tf_like out"
             )

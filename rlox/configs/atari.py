@@ -21,7 +21,7 @@ class AtariConfig:
     """The preprocessing of `ALE/*` ids; each step can be changed or left out."""
 
     preprocess: bool = param(
-        True, "false: the environment as it is registered, RGB [210, 160, 3], without any of these"
+        True, "false: the environment as it is registered, RGB [210, 160, 3], without the steps below"
     )
     noop_max: int = param(
         30,
@@ -37,7 +37,7 @@ class AtariConfig:
     stack: int = param(4, "frames in an observation, newest last", within="[1, 64]", source=_DQN)
     fire_reset: bool = param(
         True,
-        "a game that has FIRE gets it at the start and after a lost life",
+        "press FIRE at the start and after a lost life, in games that have this action",
         source="OpenAI Baselines, FireResetEnv",
     )
     life_loss: bool = param(

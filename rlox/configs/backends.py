@@ -1,4 +1,4 @@
-"""The field that selects the engine of an algorithm's updates."""
+"""The field that selects the library that computes an algorithm's updates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def backend() -> Any:
     """Return the `backend` field of algorithms that have a native and a torch implementation."""
     return param(
         "auto",
-        "engine of the update. native: Rust, for MLPs of vectors on the CPU; auto: native where it was "
-        "measured to be faster",
+        "library that computes the updates. native: Rust, for MLPs of vector observations on the CPU; "
+        "auto: native where it was measured to be faster",
         choices=("auto", "torch", "native"),
     )

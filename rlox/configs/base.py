@@ -81,7 +81,7 @@ class AlgorithmConfig:
 
     @property
     def has_schedule(self) -> bool:
-        """Whether a value depends on the fraction of the run that is over: a larger total stretches it."""
+        """Whether a value depends on the fraction of the run that is over, and so on the run's length."""
         return any(
             getattr(self, f.name) is True
             if f.metadata.get("anneals")
@@ -98,7 +98,7 @@ class AlgorithmConfig:
         return value * remaining if anneal and getattr(self, anneal) else value
 
     def initial(self, field: str) -> float:
-        """Return the initial value; 0 for a callable that was not given again, which only training needs."""
+        """Return the initial value; 0 for a callable that was not given again: only training needs it."""
         return self.at(field, 1.0) if is_known(getattr(self, field)) else 0.0
 
     def policy_mismatch(self, other: AlgorithmConfig) -> str:
@@ -131,7 +131,7 @@ class AlgorithmConfig:
         return 1
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """Raise `ConfigError` for fields that contradict each other, the environment's or the buffer's."""
+        """Raise `ConfigError` for fields that contradict each other, the environment or the buffer."""
 
     def reject_unused(self) -> None:
         """Raise `ConfigError` for a value of a field that the algorithm does not use (`drops`)."""

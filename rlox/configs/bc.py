@@ -16,7 +16,8 @@ class BCConfig(OfflineNetworksConfig):
     name: str = param("bc", "the algorithm", choices=("bc",))
     loss: str = param(
         "nll",
-        "loss for Box actions. nll: likelihood of a Gaussian with learned deviations; mse: error of its mean",
+        "loss for Box actions. nll: negative log-likelihood of a Gaussian with learned standard deviations; "
+        "mse: squared error of its mean",
         choices=("nll", "mse"),
     )
     backend: str = backends.backend()

@@ -49,14 +49,14 @@ class ReplayConfig(BufferConfig):
 
     capacity: int | None = param(
         None,
-        "transitions held over all environments, rounded down to a multiple of env.n_envs; null: "
+        "transitions held for all environments together, rounded down to a multiple of env.n_envs; null: "
         f"{DEFAULT_CAPACITY:,}, or what buffer.memory holds",
         within=f"[1, {MAX_CAPACITY}]",
         source="SB3",
     )
     memory: str | None = param(
         None,
-        "in place of capacity: bytes for transitions, e.g. 512MiB, 8GB or 4e9",
+        "memory for transitions in bytes, in place of capacity, e.g. 512MiB, 8GB or 4e9",
         instead_of="capacity",
     )
 
@@ -99,7 +99,7 @@ class UniformConfig(ReplayConfig):
     )
     hindsight_k: int = param(
         HINDSIGHT_K,
-        "transitions with a replaced goal for each with its own",
+        "number of transitions with a replaced goal for each transition with its own goal",
         within="[1, 1024]",
         source="Andrychowicz et al. 2017",
     )
@@ -124,11 +124,13 @@ class PrioritizedConfig(ReplayConfig):
     )
     beta: float = param(
         0.4,
-        "importance exponent at the start",
+        "exponent of the importance weights at the start",
         within="[0, 1]",
         source="Schaul et al. 2016, table 3",
     )
-    beta_final: float = param(1.0, "importance exponent at the end, reached linearly", within="[0, 1]")
+    beta_final: float = param(
+        1.0, "exponent of the importance weights at the end, reached linearly", within="[0, 1]"
+    )
     priority_eps: float = param(
         1e-6, "constant added to every absolute error", within="(0, inf)", source="OpenAI Baselines"
     )

@@ -15,7 +15,7 @@ from rlox.errors import ConfigError
 
 @dataclass(frozen=True)
 class CQLConfig(OfflineCriticsConfig):
-    """Vector actions use soft actor-critic, discrete ones double DQN, as in the paper."""
+    """Box actions use soft actor-critic, Discrete actions double DQN, as in the paper."""
 
     action_kinds: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
 
@@ -28,24 +28,27 @@ class CQLConfig(OfflineCriticsConfig):
     )
     cql_alpha: float = param(
         5.0,
-        "weight of log sum_a exp Q(s, a) - Q(s, a of the dataset); with auto_alpha the initial one",
+        "weight of log sum_a exp Q(s, a) - Q(s, a of the dataset); with auto_alpha the initial weight",
         within="[0, inf)",
         source="Kumar et al. 2020, authors' code",
     )
     n_random_actions: int = param(
         10,
-        "sampled actions that estimate the sum (Box actions): this many each from the uniform "
-        "distribution, from the policy, and from the policy in the next state",
+        "sampled actions that estimate the sum (Box actions): this many from the uniform distribution, as "
+        "many from the policy, and as many from the policy in the next state",
         within="[1, inf)",
         source="Kumar et al. 2020, authors' code",
     )
     auto_alpha: bool = param(False, "learn cql_alpha so that the penalty stays below cql_target_value")
     cql_target_value: float = param(
-        -1.0, "tau of the learned weight", within="(-inf, inf)", only_with="auto_alpha"
+        -1.0,
+        "tau of the paper: the limit of the penalty for auto_alpha",
+        within="(-inf, inf)",
+        only_with="auto_alpha",
     )
     ent_coef: float = param(
         1.0,
-        "entropy temperature (Box actions); with auto_entropy the initial one",
+        "entropy temperature (Box actions); with auto_entropy the initial temperature",
         within="(0, inf)",
     )
     auto_entropy: bool = param(True, "learn the entropy temperature")
@@ -67,7 +70,7 @@ class CQLConfig(OfflineCriticsConfig):
         return self.auto_entropy, self.ent_coef
 
     def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
-        """Return the widths of actor (means and deviations) and critics; for Discrete only of critics."""
+        """Return the widths of actor (means and standard deviations) and critics; if Discrete, of critics."""
         actor, critic = self.hidden_widths
         if discrete:
             return [(obs_dim, *actor, actions)] * self.n_critics

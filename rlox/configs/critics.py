@@ -43,7 +43,7 @@ class CriticsConfig(AlgorithmConfig):
         None, "hidden layer widths of the critics; null: as net_arch", within="[1, 65536]"
     )
     max_grad_norm: float | None = param(
-        None, "limit of the gradient norm of actor and critics, each; null: none", within="(0, inf)"
+        None, "gradient-norm limit, separately for actor and critics; null: no limit", within="(0, inf)"
     )
 
     @property
@@ -53,7 +53,7 @@ class CriticsConfig(AlgorithmConfig):
         return self.net_arch, self.net_arch if critic is None else critic
 
     def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
-        """Return the widths of the actor and of each critic of an observation and a vector."""
+        """Return the widths of the actor, and of each critic, which takes an observation and an action."""
         actor, critic = self.hidden_widths
         return [(obs_dim, *actor, actions), *[(obs_dim + actions, *critic, 1)] * self.n_critics]
 
@@ -65,6 +65,6 @@ class CriticsConfig(AlgorithmConfig):
             may_be_empty = encoder in CONVOLUTIONS and not getattr(self, "use_sde", False)
             if not widths and not may_be_empty:
                 raise ConfigError(
-                    f"algo.{name} is empty, expected at least one hidden width, e.g. [256,256]; there may be "
-                    "none behind images, where algo.encoder is named and gSDE is not used"
+                    f"algo.{name} is empty, expected at least one hidden width, e.g. [256,256]; it may be "
+                    "empty only after an image encoder that algo.encoder names, if gSDE is not used"
                 )

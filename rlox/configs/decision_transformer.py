@@ -43,10 +43,10 @@ class DecisionTransformerConfig(OfflineAlgorithmConfig):
     )
     max_grad_norm: float = param(0.25, "global gradient-norm limit", within="(0, inf)", source=SOURCE)
     return_scale: float = param(
-        1e-3, "factor that returns to go are multiplied by", within="(0, inf)", source=SOURCE
+        1e-3, "factor by which returns to go are multiplied", within="(0, inf)", source=SOURCE
     )
     target_return: float | None = param(
-        None, "the return to aim at; null: the highest of the dataset", within="(-inf, inf)"
+        None, "the return to aim at; null: the highest return of the dataset", within="(-inf, inf)"
     )
     act_high: float | None = param(
         None,
@@ -59,8 +59,8 @@ class DecisionTransformerConfig(OfflineAlgorithmConfig):
     )  # fmt: skip
     standardize_obs: bool = param(
         True,
-        "standardise observations by the dataset's moments, also when the policy acts",
-        source="Chen et al. 2021, authors' code, with 1e-6 beside the deviation; 1e-3: Fujimoto & Gu 2021",
+        "standardise observations by the dataset's mean and std, also when the policy acts",
+        source="Chen et al. 2021, authors' code, with 1e-6 added to the std; 1e-3: Fujimoto & Gu 2021",
     )
 
     def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
@@ -71,7 +71,7 @@ class DecisionTransformerConfig(OfflineAlgorithmConfig):
         return [*block * self.n_layers, *embeddings]
 
     def policy_mismatch(self, other: AlgorithmConfig) -> str:
-        """Return why weights do not fit: other heads, another return scale or another context length."""
+        """Return why weights do not fit: another number of heads, return scale or context length."""
         names = ("n_heads", "return_scale", "context_length")
         return self.first_difference(other, *names) or super().policy_mismatch(other)
 

@@ -46,32 +46,37 @@ class DQNConfig(OffPolicyConfig):
     )
     tau: float = param(
         1.0,
-        "how far a copy moves the target network; 1: all the way",
+        "Polyak coefficient of a copy to the target network; 1: a full copy",
         within="(0, 1]",
         source="SB3",
     )
     exploration_fraction: float = param(
         0.1,
-        "part of total_steps over which epsilon falls; without noisy",
+        "fraction of total_steps over which epsilon falls; has no effect with noisy",
         within="(0, 1]",
         source="SB3",
     )
     exploration_initial_eps: float = param(
-        1.0, "epsilon at the start; without noisy", within="[0, 1]", source="Mnih et al. 2015"
+        1.0, "epsilon at the start; has no effect with noisy", within="[0, 1]", source="Mnih et al. 2015"
     )
     exploration_final_eps: float = param(
-        0.05, "epsilon at the end; without noisy", within="[0, 1]", source="SB3"
+        0.05, "epsilon at the end; has no effect with noisy", within="[0, 1]", source="SB3"
     )
     exploration_eps: Schedule | None = schedule(
         None,
-        "in place of these three: epsilon as a schedule, e.g. [[0,1],[0.1,0.1],[1,0.01]]",
+        "epsilon as a schedule, e.g. [[0,1],[0.1,0.1],[1,0.01]], in place of exploration_fraction and the "
+        "two epsilons",
         within="[0, 1]",
         instead_of=EPSILON_FIELDS,
     )
     double_dqn: bool = param(
-        False, "the online network chooses the target's action", source="van Hasselt et al. 2016"
+        False,
+        "double Q-learning: the online network chooses the target's action",
+        source="van Hasselt et al. 2016",
     )
-    dueling: bool = param(False, "separate streams for value and advantage", source="Wang et al. 2016")
+    dueling: bool = param(
+        False, "dueling network: separate outputs for value and advantages", source="Wang et al. 2016"
+    )
     noisy: bool = param(
         False,
         "all linear layers have learned noise, which explores in place of epsilon",
@@ -80,7 +85,7 @@ class DQNConfig(OffPolicyConfig):
     )
     noisy_sigma: float = param(
         0.5,
-        "initial noise scale, times 1 / sqrt(inputs of the layer); with noisy",
+        "initial noise scale, times 1 / sqrt(inputs of the layer); has an effect only with noisy",
         within="[0, inf)",
         source="Fortunato et al. 2018, section 3.2",
     )
@@ -115,7 +120,7 @@ class DQNConfig(OffPolicyConfig):
     )
     loss: str = param(
         "huber",
-        "loss of the temporal-difference error; huber is linear beyond 1; with distribution=none",
+        "loss of the temporal-difference error; huber is linear where |error| > 1; with distribution=none",
         choices=("huber", "mse"),
     )
     adam_eps: float = param(1e-8, "Adam's epsilon", within="(0, inf)", source="SB3, torch")
@@ -125,7 +130,7 @@ class DQNConfig(OffPolicyConfig):
     net_arch: tuple[int, ...] = param((64, 64), "hidden layer widths", within="[1, 65536]", source="SB3")
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """Raise `ConfigError` for two kinds of exploration, or settings of a component that is off."""
+        """Raise `ConfigError` for two kinds of exploration, or for settings of a component that is off."""
         super().check(env, buffer)
         default = {f.name: f.default for f in fields(self)}
         changed = [name for name in EPSILON_FIELDS if getattr(self, name) != default[name]]
@@ -166,7 +171,7 @@ class DQNConfig(OffPolicyConfig):
         return {"none": 1, "categorical": self.n_atoms, "quantile": self.n_quantiles}[self.distribution]
 
     def layer_widths(self, obs_dim: int, actions: int, discrete: bool = True) -> list[tuple[int, ...]]:
-        """Return the widths of the network; noisy layers count twice, for their deviations."""
+        """Return the widths of the network; noisy layers count twice, for their learned noise scales."""
         return [(obs_dim, *self.net_arch, actions * self.outputs_per_action)] * (2 if self.noisy else 1)
 
     def native_obstacle(self, discrete: bool, has_masks: bool) -> str:

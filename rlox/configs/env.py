@@ -51,21 +51,21 @@ class EnvConfig:
     )
     max_restarts: int = param(
         5,
-        "how often in a row an environment in a subprocess may fail, without finishing an episode in "
-        "between, before the run stops",
+        "how many times in a row an environment in a subprocess may fail before the run stops; a finished "
+        "episode resets the count",
         within="[0, inf)",
     )
     worker_envs: int | None = param(
         None,
-        "environments per subprocess; null: as many subprocesses as CPUs. If a subprocess dies or hangs, "
-        "all its episodes are lost",
+        "environments per subprocess; null: divided among as many subprocesses as CPUs. If a subprocess "
+        "dies or hangs, all its episodes are lost",
         within="[1, 1048576]",
     )
     seeding: str = param(
         KEYED,
-        "seeds that the copies are reset with. keyed: numbers below 2^31 that differ over copies, "
-        "restarts and the seeds of runs; offset: seed + i for copy i at first, as in Stable-Baselines3 "
-        "(the gymnasium backend is used). Runs from before this key existed have long",
+        "seeds that the copies are reset with. keyed: numbers below 2^31, different for each copy, restart "
+        "and seed of the run; offset: seed + i for copy i at first, as in Stable-Baselines3 "
+        "(the gymnasium backend is used); long: only in runs from before this key existed",
         choices=(KEYED, "offset"),
         besides=(LEGACY,),
     )
@@ -87,7 +87,7 @@ class EnvConfig:
         within="[0, 1)",
         source="Machado et al. 2018, section 5.2",
     )
-    obs_keys: tuple[str, ...] = param((), "parts of Dict observations to keep; none named: all of them")
+    obs_keys: tuple[str, ...] = param((), "parts of Dict observations to keep; without names: all of them")
     kwargs: dict[str, Any] = param(
         doc="keyword arguments for gymnasium.make (the gymnasium backend is used)",
         default_factory=dict,
@@ -116,14 +116,14 @@ class EnvConfig:
     )
     record_every: int = param(
         0,
-        "record a video of every so many episodes of the first environment, into videos/; 0: none. Needs "
-        "the extra video",
+        "record a video of every N-th episode of the first environment, into videos/; 0: none. Needs the "
+        "extra video",
         within="[0, inf)",
     )
     atari: AtariConfig = param(doc="the preprocessing of ALE ids", default_factory=AtariConfig)
     action_mask: str = param(
         "none",
-        "source of the mask of allowed actions, [n] of 0 and 1 (for each choice). info: the info of "
+        "source of the mask of allowed actions, [n] of 0 and 1 (for each action). info: the info of "
         "reset and steps; method: action_masks(); observation: a part of a Dict, hidden from the policy",
         choices=("none", "info", "method", "observation"),
         source="Huang and Ontanon 2020",
@@ -131,15 +131,16 @@ class EnvConfig:
     action_mask_key: str = param(
         "action_mask", "the name of the mask in the info, or of that part of the observation"
     )
-    normalize_obs: bool = param(False, "standardise observations by running moments, clipped to +-10")
+    normalize_obs: bool = param(False, "standardise observations by running mean and std, clipped to +-10")
     normalize_reward: bool = param(
-        False, "divide rewards by the running std of the discounted return, clipped to +-10"
+        False, "divide rewards by the running std of discounted returns, clipped to +-10"
     )
     normalize_rule: str = param(
         "relative",
-        "how both are standardised. relative: the moments begin with the first rows, and only what is "
-        "constant in float32 is not divided, so that units play no part; sb3: Stable-Baselines3's prior "
-        "(mean 0, variance 1, weight 1e-4) and epsilon (1e-8), as presets of rl-zoo3 have it",
+        "the rule of normalize_obs and normalize_reward. relative: the first rows give the first mean and "
+        "variance, and only components that are constant in float32 are not divided, so units play no part; "
+        "sb3: Stable-Baselines3's start (mean 0, variance 1, weight 1e-4) and epsilon (1e-8), as in presets "
+        "of rl-zoo3",
         choices=("relative", "sb3"),
     )
 

@@ -28,7 +28,9 @@ class GRPOConfig(GroupConfig):
         0.1, "weight of KL to the reference model; 0: no reference model", within="[0, inf)"
     )
     kl_estimator: str = param("k3", "how KL is estimated", choices=("k1", "k2", "k3"), source="Schulman 2020")
-    kl_correction: bool = param(True, "weigh KL by the ratio, so that its gradient is KL's", source="TRL")
+    kl_correction: bool = param(
+        True, "multiply the KL estimate by the ratio, so that its gradient is that of KL", source="TRL"
+    )
     clip_eps_high: float | None = param(
         None, "upper clipping range of ratios, above 1; null: as algo.clip_eps", within="[0, inf)"
     )
@@ -37,7 +39,7 @@ class GRPOConfig(GroupConfig):
     )
     scale_rewards: str = param(
         "group",
-        "deviation that advantages are divided by: of each group, of the batch, or none",
+        "standard deviation that advantages are divided by: of each group, of the batch, or none",
         choices=("group", "batch", "none"),
     )
     aggregation: str = param(
@@ -47,7 +49,7 @@ class GRPOConfig(GroupConfig):
     )
     correction: str | None = param(
         None,
-        "importance correction of completions that another program generated",
+        "importance weights for completions that another program generated",
         choices=("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
         source="Yao et al. 2025",
     )

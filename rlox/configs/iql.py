@@ -19,18 +19,18 @@ class IQLConfig(OfflineCriticsConfig):
     name: str = param("iql", "the algorithm", choices=("iql",))
     expectile: float = param(
         0.7,
-        "tau: which expectile of the action values the state value is; 0.5: their mean",
+        "tau: the state value is this expectile of the action values; 0.5: their mean",
         within="(0, 1)",
         source="Kostrikov et al. 2022",
     )
     temperature: float = param(
         3.0,
-        "beta: the policy clones actions weighted by exp(beta advantage); 0: all alike",
+        "beta: the policy clones actions weighted by exp(beta advantage); 0: equal weights",
         within="[0, inf)",
         source="Kostrikov et al. 2022",
     )
     max_weight: float = param(
-        100.0, "limit of that weight", within="(0, inf)", source="Kostrikov et al. 2022"
+        100.0, "limit of the weight exp(beta advantage)", within="(0, inf)", source="Kostrikov et al. 2022"
     )
     backend: str = backends.backend()
     cosine_actor: bool = param(

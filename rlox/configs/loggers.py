@@ -67,7 +67,7 @@ class WandbConfig:
         choices=("offline", "online"),
     )
     project: str = param("rlox", "the project of the run")
-    entity: str | None = param(None, "user or team; null: the key's own")
+    entity: str | None = param(None, "user or team; null: that of the API key")
     group: str | None = param(None, "the group of the run in the project")
     checkpoints: bool = param(False, "also send the newest and the best checkpoint, once at the end")
 
@@ -80,7 +80,7 @@ class MlflowConfig:
     experiment: str = param("rlox", "the experiment that the run belongs to")
     tracking_uri: str | None = param(
         None,
-        "address of a server or store, written down nowhere: config.yaml asks for MLFLOW_TRACKING_URI; "
+        "address of a server or store; no file contains it, config.yaml refers to MLFLOW_TRACKING_URI; "
         "null: a store in the run folder",
     )
     checkpoints: bool = param(False, "also send the newest and the best checkpoint, once at the end")

@@ -48,14 +48,14 @@ class OffPolicyConfig(AlgorithmConfig):
     )
     replay_ratio: float | None = param(
         None,
-        "in place of gradient_steps: batches for each environment step",
+        "batches for each environment step, in place of gradient_steps",
         within="(0, inf)",
         instead_of="gradient_steps",
     )
     n_step: int = param(
-        1, "rewards summed before bootstrapping, fewer where an episode ends", within="[1, 1024]"
+        1, "number of rewards summed before bootstrapping, fewer where an episode ends", within="[1, 1024]"
     )
-    prioritized: bool | None = param(None, "true: the same as buffer=prioritized; null: as the buffer says")
+    prioritized: bool | None = param(None, "true: the same as buffer=prioritized; null: decided by buffer")
     net_arch: tuple[int, ...] = param((256, 256), "hidden layer widths", within="[1, 65536]", source="SB3")
     encoder: str = encoders.encoder()
     encoder_features: int | None = encoders.features()

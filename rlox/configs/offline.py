@@ -51,18 +51,20 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
         False, "learning rate falls linearly to 0 over total_steps", anneals="learning_rate"
     )
     standardize_obs: bool = param(
-        False, "standardise observations by the dataset's moments, also when the policy acts"
+        False, "standardise observations by the dataset's mean and std, also when the policy acts"
     )
     obs_dim: int | None = param(
         None, "length of an observation; null: from the environment", within="[1, inf)"
     )
     act_dim: int | None = param(
-        None, "length of an action, or number of choices; null: from the environment", within="[1, inf)"
+        None,
+        "length of an action, or number of discrete actions; null: from the environment",
+        within="[1, inf)",
     )
     continuous: bool | None = param(
-        None, "whether actions are vectors, not choices; null: from the environment"
+        None, "whether actions are continuous, not discrete; null: from the environment"
     )
-    backend: str = param("torch", "engine of the update", choices=("torch",))
+    backend: str = param("torch", "library that computes the updates", choices=("torch",))
 
     # The number of networks with their own encoder for observations.
     n_encoders: ClassVar[int] = 1
@@ -99,7 +101,7 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
 
 @dataclass(frozen=True)
 class OfflineNetworksConfig(OfflineAlgorithmConfig):
-    """Offline algorithms with MLPs, behind encoders for images."""
+    """Offline algorithms with MLPs, which follow the encoders of images."""
 
     net_arch: tuple[int, ...] = param((256, 256), "hidden layer widths", within="[1, 65536]")
     encoder: str = encoders.encoder()

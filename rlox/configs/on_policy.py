@@ -29,14 +29,14 @@ class OnPolicyConfig(AlgorithmConfig):
         False, "learning rate falls linearly to 0 over total_steps", anneals="learning_rate"
     )
     gamma: float = param(0.99, "discount factor", within="[0, 1]", source="SB3")
-    gae_lambda: float = param(0.95, "GAE trace decay", within="[0, 1]", source="SB3")
+    gae_lambda: float = param(0.95, "lambda of GAE", within="[0, 1]", source="SB3")
     normalize_advantages: bool = param(True, "standardise advantages within each minibatch")
     vf_coef: float = param(0.5, "weight of the value loss (plain MSE, no 1/2)", within="[0, inf)")
     ent_coef: Schedule = schedule(0.0, "weight of the entropy bonus", within="[0, inf)", source="SB3")
     max_grad_norm: float = param(0.5, "global gradient-norm limit", within="(0, inf)")
     net_arch: tuple[int, ...] = param(
         (64, 64),
-        "hidden layer widths, actor and critic each",
+        "widths of the hidden layers, in actor and critic",
         within="[1, 65536]",
         hint="those of the critic alone are algo.critic_net_arch",
     )
@@ -48,24 +48,26 @@ class OnPolicyConfig(AlgorithmConfig):
     encoder_features: int | None = encoders.features()
     image_channels: str = encoders.channels()
     share_encoder: bool = param(
-        True, "actor and critic train one encoder; false: each its own", source="SB3; CleanRL"
+        True, "actor and critic train one encoder; false: each has its own", source="SB3; CleanRL"
     )
     activation: str = param("tanh", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
-    ortho_init: bool = param(True, "orthogonal initialisation (gain sqrt 2; heads 0.01 and 1)")
+    ortho_init: bool = param(
+        True, "orthogonal weights; gain: hidden sqrt 2, last of the actor 0.01, of the critic 1"
+    )
     log_std_init: float = param(0.0, "initial log standard deviation (Box actions)", within="[-20, 2]")
     use_sde: bool = param(
         False, "state-dependent exploration, gSDE (Box actions)", source="Raffin et al. 2021"
     )
     sde_sample_freq: int = param(
         -1,
-        "steps between new gSDE noise matrices; -1: once a rollout",
+        "steps between new gSDE noise matrices; -1: once per rollout",
         within="[-1, inf)",
         only_with="use_sde",
     )
     backend: str = param(
         "auto",
-        "engine of rollouts and updates. native: Rust, for the built-in policies of vectors on the CPU; "
-        "auto: native where it was measured to be faster",
+        "library that computes rollouts and updates. native: Rust, for the built-in policies of vector "
+        "observations on the CPU; auto: native where it was measured to be faster",
         choices=("auto", "torch", "native"),
     )
 
@@ -104,8 +106,8 @@ class OnPolicyConfig(AlgorithmConfig):
         for name, widths in zip(("net_arch", "critic_net_arch"), self.hidden_widths, strict=True):
             if not widths and (self.use_sde or self.encoder not in encoders.CONVOLUTIONS):
                 raise ConfigError(
-                    f"algo.{name} is empty, expected at least one hidden width, e.g. [64,64]; there may be "
-                    "none behind images, where algo.encoder is named"
+                    f"algo.{name} is empty, expected at least one hidden width, e.g. [64,64]; it may be "
+                    "empty only after an image encoder that algo.encoder names"
                 )
         if self.policy is not None and env.action_mask != "none":
             raise ConfigError(
@@ -119,4 +121,4 @@ class OnPolicyConfig(AlgorithmConfig):
             )
         self.reject_without_switch({"use_sde": "gSDE"})
         if self.sde_sample_freq == 0:
-            raise ConfigError("algo.sde_sample_freq is 0, expected -1 (once a rollout) or at least 1")
+            raise ConfigError("algo.sde_sample_freq is 0, expected -1 (once per rollout) or at least 1")

@@ -37,7 +37,7 @@ def param(
 ) -> Any:
     """Declare a config field.
 
-    `within` is an interval such as `"(0, 1]"`; `besides` lists values outside of it that are also allowed.
+    `within` is an interval such as `"(0, 1]"`; `besides` lists allowed values outside of it.
     `choices` lists the allowed values. `instead_of` names fields that set the same thing in another way; only
     one of them may be given. `only_with` names the switch without which the field has no effect. `source` is
     the origin of the default (paper, table, library). `verbatim` allows any text, such as a path, also on

@@ -54,9 +54,7 @@ class PPOConfig(OnPolicyConfig):
         rows, size = self.batch_steps(env.n_envs), self.batch_size
         rollout_text = f"algo.n_steps={self.n_steps} x env.n_envs={env.n_envs} = {rows:,} transitions"
         if size > rows:
-            return [
-                f"algo.batch_size={size:,} is more than a rollout has, {rollout_text}: all are one minibatch"
-            ]
+            return [f"algo.batch_size={size:,} is larger than a rollout, {rollout_text}: it is one minibatch"]
         if remainder := rows % size:
             distances = range(1, min(size // 2, DIVISOR_SEARCH_RANGE) + 1)
             candidates = (n for distance in distances for n in (size - distance, size + distance))

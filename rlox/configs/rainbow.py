@@ -25,7 +25,7 @@ class RainbowConfig(DQNConfig):
     learning_rate: Schedule = schedule(
         6.25e-5, "Adam step size", within="(0, inf)", source="Hessel et al. 2018, table 1"
     )
-    backend: str = param("torch", "engine of the update", choices=("torch",))
+    backend: str = param("torch", "library that computes the updates", choices=("torch",))
     adam_eps: float = param(1.5e-4, "Adam's epsilon", within="(0, inf)", source="Hessel et al. 2018, table 1")
     learning_starts: int = param(
         20_000,
@@ -41,14 +41,18 @@ class RainbowConfig(DQNConfig):
     )
     n_step: int = param(
         3,
-        "rewards summed before bootstrapping, fewer where an episode ends",
+        "number of rewards summed before bootstrapping, fewer where an episode ends",
         within="[1, 1024]",
         source="Hessel et al. 2018, table 1",
     )
     double_dqn: bool = param(
-        True, "the online network chooses the target's action", source="van Hasselt et al. 2016"
+        True,
+        "double Q-learning: the online network chooses the target's action",
+        source="van Hasselt et al. 2016",
     )
-    dueling: bool = param(True, "separate streams for value and advantage", source="Wang et al. 2016")
+    dueling: bool = param(
+        True, "dueling network: separate outputs for value and advantages", source="Wang et al. 2016"
+    )
     noisy: bool = param(
         True,
         "all linear layers have learned noise, which explores in place of epsilon",

@@ -15,11 +15,11 @@ class RLOOConfig(GroupConfig):
     name: str = param("rloo", "the algorithm", choices=("rloo",))
     kl_coef: float = param(
         0.05,
-        "KL penalty: a completion's loss of reward per nat of log-ratio to the reference model; 0: no "
+        "KL penalty: reward that a completion loses per nat of log-ratio to the reference model; 0: no "
         "reference model",
         within="[0, inf)",
         source="TRL",
     )
     normalize_advantages: bool = param(
-        False, "advantages of a batch have mean 0 and deviation 1", source="TRL"
+        False, "advantages of a batch have mean 0 and standard deviation 1", source="TRL"
     )

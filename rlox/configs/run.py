@@ -84,15 +84,15 @@ class EvalConfig:
     seed: int = param(100_000, "episode i starts from reset(seed=seed + i)", within="[0, 2147483647]")
     n_envs: int | None = param(
         None,
-        "environments that an evaluation steps at once. auto: up to 64 native ones, 8 of Gymnasium's, as "
-        "many as training of your own",
+        "environments that an evaluation steps at once. auto: up to 64 native environments, 8 of Gymnasium, "
+        "or of your own vectorised ones as many as training has",
         within="[1, 65536]",
         null_word="auto",
     )
     reuse_env: bool = param(
         False,
-        "evaluate in the training environments, if others cannot exist beside them; running episodes "
-        "continue if their state can be saved, else they are lost",
+        "evaluate in the training environments, where a second set cannot exist; running episodes "
+        "continue afterwards if their state can be saved, else they are lost",
     )
     max_steps: int | None = param(
         None,
@@ -107,7 +107,7 @@ class CheckpointConfig:
     """When the run is saved and how many checkpoints are kept."""
 
     every: int = param(50_000, "steps between checkpoints", within="[1, inf)")
-    keep: int = param(2, "newest checkpoints kept (the best one besides)", within="[1, inf)")
+    keep: int = param(2, "number of newest checkpoints to keep; the best one is kept too", within="[1, inf)")
     storage_timeout: float = param(
         300.0,
         "seconds to wait for a full or failing disk before the run stops",
@@ -131,8 +131,8 @@ class StopConfig:
     )
     minutes: float | None = param(
         None,
-        "stop after the first rollout and update that end after this many minutes, evaluations included; "
-        "the final evaluation may take a tenth of the minutes more, at least 10 s",
+        "stop at the end of the first update after this many minutes, evaluations included; the final "
+        "evaluation may take a tenth of the minutes more, at least 10 s",
         within="(0, inf)",
     )
 
@@ -166,7 +166,7 @@ class RunConfig:
     )
     eval_dataset: str | None = param(
         None,
-        "such a file for evaluation; null: a fifth of the rows of dataset, which are not trained on",
+        "a file as for dataset, for evaluation; null: a fifth of the rows of dataset, not trained on",
         verbatim=True,
     )
     tokenizer: str | None = param(
@@ -180,7 +180,7 @@ class RunConfig:
         "null: tiny",
         verbatim=True,
     )
-    seed: int = param(0, "keys every random stream of the run", within="[0, 9007199254740991]")
+    seed: int = param(0, "seed of every random stream of the run", within="[0, 9007199254740991]")
     total_steps: int = param(
         100_000,
         "length of the run, in the algorithm's unit; rounded up to whole batches",
@@ -194,7 +194,7 @@ class RunConfig:
     torch_threads: int = param(1, "torch intra-op threads; 1 is fastest for small nets", within="[1, 1024]")
     threads: int | None = param(
         None,
-        "threads that share the data plane's long work; null: RLOX_THREADS, else all CPUs. Changes no result",
+        "threads for long work in Rust; null: RLOX_THREADS, else all CPUs. Results do not depend on it",
         within="[1, 1024]",
     )
     init_from: str | None = param(None, "run or checkpoint folder with the initial weights", verbatim=True)

@@ -28,7 +28,7 @@ class SACConfig(ActorCriticConfig):
     )
     ent_coef: str = param(
         "auto",
-        "entropy temperature alpha: auto learns it from 1, auto_0.1 from 0.1, a number keeps it",
+        "entropy temperature alpha: auto learns it from 1 on, auto_0.1 from 0.1 on; a number is fixed",
         source="SB3",
     )
     target_entropy: float | None = param(
@@ -53,7 +53,7 @@ class SACConfig(ActorCriticConfig):
     )
     log_std_init: float = param(
         -3.0,
-        "initial log standard deviation under gSDE",
+        "initial log standard deviation of gSDE",
         within="[-20, 2]",
         only_with="use_sde",
         source="SB3",
@@ -67,7 +67,7 @@ class SACConfig(ActorCriticConfig):
         return False, float(self.ent_coef)
 
     def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
-        """Return the widths of the actor (means and deviations) and critics; other widths if Discrete."""
+        """Return the widths of the actor (means and standard deviations) and critics; others if Discrete."""
         if not discrete:
             (_, *hidden, _), *critics = super().layer_widths(obs_dim, actions)
             return [(obs_dim, *hidden, 2 * actions), *critics]

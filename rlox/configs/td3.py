@@ -54,7 +54,7 @@ class TD3FieldsConfig(AlgorithmConfig):
 
     policy_delay: int = param(
         2,
-        "updates of the critics for each of the actor and of the target networks",
+        "critic updates for each update of the actor and the target networks",
         within="[1, inf)",
         source="Fujimoto et al. 2018",
     )
@@ -64,7 +64,12 @@ class TD3FieldsConfig(AlgorithmConfig):
         within="[0, inf)",
         source="Fujimoto et al. 2018",
     )
-    noise_clip: float = param(0.5, "limit of that noise", within="[0, inf)", source="Fujimoto et al. 2018")
+    noise_clip: float = param(
+        0.5,
+        "limit of the noise on the target's action",
+        within="[0, inf)",
+        source="Fujimoto et al. 2018",
+    )
 
     @property
     def td3_settings(self) -> TD3Settings:

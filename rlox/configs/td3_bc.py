@@ -17,13 +17,13 @@ class TD3BCConfig(TD3FieldsConfig, OfflineCriticsConfig):
     name: str = param("td3_bc", "the algorithm", choices=("td3_bc",))
     alpha: float = param(
         2.5,
-        "weight of the critic beside the squared error of the dataset's actions; 0: cloning alone",
+        "weight of the critic relative to the squared error of the dataset's actions; 0: only cloning",
         within="[0, inf)",
         source="Fujimoto & Gu 2021, table 3",
     )
     backend: str = backends.backend()
     standardize_obs: bool = param(
         True,
-        "standardise observations by the dataset's moments, also when the policy acts",
+        "standardise observations by the dataset's mean and std, also when the policy acts",
         source="Fujimoto & Gu 2021, eq. 6",
     )

@@ -59,7 +59,7 @@ class TextAlgorithmConfig(AlgorithmConfig):
         within="[0, inf)",
     )
     pad_token_id: int | None = param(
-        None, "token after the end of a completion; null: the task's, else 0", within="[0, inf)"
+        None, "padding token after the end of a completion; null: the task's, else 0", within="[0, inf)"
     )
     rewards: tuple[Code, ...] = code(
         "rewards of completions. right: 1 for the task's answer, else 0; close: the fraction of it that "
@@ -69,7 +69,7 @@ class TextAlgorithmConfig(AlgorithmConfig):
         many=True,
     )
     reward_weights: tuple[float, ...] = param((), "weights of algo.rewards; none: 1 each")
-    bf16: bool = param(False, "matrix products in bfloat16; weights and the optimizer stay in float32")
+    bf16: bool = param(False, "matrix multiplications in bfloat16; weights and the optimizer stay in float32")
     gradient_checkpointing: bool = param(
         False, "recompute layers in the backward pass: less memory, more time"
     )
@@ -80,7 +80,7 @@ class TextAlgorithmConfig(AlgorithmConfig):
         within="[1, inf)",
     )
     packing: bool = param(
-        False, "pack scored sequences into shared rows instead of padding them; each attends only to itself"
+        False, "several sequences in one row instead of padding; each attends only to itself"
     )
     lora_r: int | None = param(
         None,
@@ -88,12 +88,12 @@ class TextAlgorithmConfig(AlgorithmConfig):
         within="[1, inf)",
     )
     lora_alpha: float = param(
-        32.0, "scale of adapters is lora_alpha / lora_r", within="(0, inf)", source="TRL"
+        32.0, "the adapters' output is scaled by lora_alpha / lora_r", within="(0, inf)", source="TRL"
     )
     lora_target_modules: tuple[str, ...] = param(
-        (), "linear layers with adapters, by last names: [q_proj,v_proj]; none: all but the last"
+        (), "linear layers with adapters, by the end of their names: [q_proj,v_proj]; none: all but the last"
     )
-    backend: str = param("torch", "engine of the update", choices=("torch",))
+    backend: str = param("torch", "library that computes the updates", choices=("torch",))
 
     def batch_layout(self, total: int) -> tuple[set[int], int]:
         """Return the prompts per batch in a run of `total`, as a set, and the optimizer steps per batch."""

@@ -1,4 +1,4 @@
-"""Environment ids: look-ups in Gymnasium's registry that do not build an environment."""
+"""Find and register Gymnasium ids without building an environment."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ __all__ = [
     "vector_factory",
 ]
 
-MAX_IDS_SHOWN = 10  # ids of a module in a message
+MAX_IDS_SHOWN = 10  # a message lists at most this many ids of a module
 
-# Ids that separate packages register, by prefix: (module, package, extra).
+# Prefix of ids -> module that registers them, package to install, rlox extra.
 _PACKAGES = {
     "ALE/": ("ale_py", "ale-py", "atari"),
     "BabyAI-": ("minigrid", "minigrid", "minigrid"),
@@ -40,13 +40,14 @@ _PACKAGES = {
 
 
 def env_ids() -> list[str]:
-    """Every registered Gymnasium id."""
+    """Return every registered Gymnasium id, sorted."""
     return sorted(gym.registry)
 
 
 def find_spec(env_id: str) -> Any:
-    """Return the Gymnasium spec of `env_id`. `module:Id-v0` first imports the module and registers the native
-    environments that it offers.
+    """Return the Gymnasium spec of `env_id`.
+
+    For `module:Id-v0`, first import the module and register its native environments.
 
     Raises `UnknownNameError` with the nearest ids, or `MissingExtraError` with the package to install.
     """
@@ -68,9 +69,10 @@ def find_spec(env_id: str) -> Any:
 
 @cache
 def plugin_module(env_id: str) -> ModuleType | None:
-    """Import and return the plugin module that offers an id which Gymnasium does not know by itself.
+    """Import and return the module of the plugin that adds this id.
 
-    The module registers the id on import, or offers it natively; `ConfigError` if it does neither.
+    None if Gymnasium already has the id or no plugin adds it. The module registers the id on import or has a
+    native environment of that name; `ConfigError` if it does neither.
     """
     setting = f"env={env_id}"
     entry = None if env_id in gym.registry else find_entry("env", env_id, setting)
@@ -85,7 +87,7 @@ def plugin_module(env_id: str) -> ModuleType | None:
 
 
 def describe_registered_ids(module: str) -> str:
-    """List the ids that a module or package has registered so far, for messages; empty if there are none."""
+    """Return `; MODULE registers A, B` for a message, or an empty text if it has registered no id so far."""
     entry_modules = {
         name: entry_point.partition(":")[0]
         if isinstance(entry_point, str)
@@ -100,9 +102,9 @@ def describe_registered_ids(module: str) -> str:
 
 
 def vector_factory(env_id: str) -> Callable[..., Any] | None:
-    """Return the callable that `module:make_vec` names if it has an argument `num_envs`, else `None`.
+    """Import what `module:name` names; return it if it is a callable with an argument `num_envs`, else None.
 
-    A name that the module registers, or offers natively, as an id is treated as that id.
+    None also if `name` is a registered id: the id wins.
     """
     path, _, name = env_id.rpartition(":")
     if not path or not name.isidentifier():
@@ -127,20 +129,21 @@ def _reject_other_attribute(env_id: str, path: str, name: str) -> None:
     if name not in vars(module):
         return
     attribute = vars(module)[name]
-    problem = "takes no num_envs" if callable(attribute) else f"is of type {type(attribute).__name__}"
-    description = f"env={env_id}: {path}.{name} is there but {problem}"
+    problem = "has no argument num_envs" if callable(attribute) else f"is of type {type(attribute).__name__}"
+    description = f"env={env_id}: {path}.{name} exists, but {problem}"
     if isinstance(attribute, type) and issubclass(attribute, gym.Env):
         entry_points = (attribute, f"{path}:{name}", f"{attribute.__module__}:{name}")
         ids = sorted(key for key, spec in gym.registry.items() if spec.entry_point in entry_points)
         id_hint = ", ".join(f"env={path}:{key}" for key in ids) or (
-            f"have {path} call gymnasium.register('{name}-v0', {name}) and give env={path}:{name}-v0"
+            f"add gymnasium.register('{name}-v0', {name}) to {path} and pass env={path}:{name}-v0"
         )
         raise ConfigError(
-            f"{description}: it is the class of a single environment, expected its registered id: {id_hint}"
+            f"{description}: it is the class of a single environment; pass its registered id instead: "
+            f"{id_hint}"
         )
     raise ConfigError(
         f"{description}: expected a function that makes a vectorised environment, def make(num_envs); for a "
-        "single environment give the id that the module registers (gymnasium.register)"
+        "single environment pass the id that the module registers (gymnasium.register)"
     )
 
 
@@ -154,6 +157,6 @@ def _register_package(name: str) -> None:
             f"env={name} needs the package {package}, which is not installed: {install_command(extra)}"
         )
     imported_module = importlib.import_module(module)
-    if module == "ale_py":  # ale_py prints a greeting for each game otherwise
+    if module == "ale_py":  # without this, ale_py prints a banner for each game
         imported_module.ALEInterface.setLoggerMode(imported_module.LoggerMode.Error)
     gym.register_envs(imported_module)

@@ -62,7 +62,7 @@ _EXTRAS = {"box2d": "box2d", "minigrid": "minigrid", "mujoco": "mujoco", "pygame
 
 
 def uses_native(config: EnvConfig) -> bool:
-    """Whether this configuration runs in Rust; an explicit `native` that cannot is an error.
+    """Whether this configuration runs in Rust; `ConfigError` for an explicit `native` that cannot.
 
     Wrappers and settings that change how an environment is made need Gymnasium.
     """
@@ -102,7 +102,7 @@ def unwrapped_factory(
 ) -> EnvFactory:
     """Return a callable that makes one fresh environment with the configured arguments and time limit.
 
-    A native environment (`NativeGymEnv`) also keeps its own limit, so a longer one is an error.
+    A native environment (`NativeGymEnv`) also keeps its own limit; `ConfigError` for a longer one.
     """
     engine_factory = engine_factory_for(config, source)
     if engine_factory is not None:

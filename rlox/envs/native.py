@@ -1,4 +1,4 @@
-"""Environments that run in Rust, behind the `VectorEnv` interface."""
+"""Environments that run in Rust, with the `VectorEnv` interface."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def native_env_class(env_id: str) -> type[VecEnv] | None:
     """Return the class that steps `env_id` in Rust: rlox's own, that of the module in `module:Id-v0`, or that
     of a plugin.
 
-    A module offers native environments through its own `VecEnv`, `SingleEnv` and `native_env_ids()`. None if
+    A module has native environments if it defines `VecEnv`, `SingleEnv` and `native_env_ids()`. None if
     the id runs in Gymnasium only.
     """
     path, _, name = env_id.rpartition(":")

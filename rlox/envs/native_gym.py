@@ -1,7 +1,7 @@
 """Native environments as Gymnasium environments, for evaluations and other uses.
 
-Gymnasium does not know ids that only a native module offers. They are registered here under the same id, so
-that `gymnasium.make` finds them.
+Gymnasium does not know ids of environments that only a native module has. They are registered here under
+the same id, so that `gymnasium.make` finds them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["NativeGymEnv", "native_ids", "register", "space_of_actions", "space_
 
 
 def native_ids(module: ModuleType) -> list[str]:
-    """Return the ids that a module offers natively: those of its `native_env_ids()`, or none."""
+    """Return the ids of a module's native environments: those of its `native_env_ids()`, or none."""
     offered = vars(module).get("native_env_ids")
     return list(offered()) if offered is not None and "VecEnv" in vars(module) else []
 
@@ -49,7 +49,7 @@ def space_of_actions(core: NativeEnv) -> gym.Space[Any]:
 class NativeGymEnv(gym.Env[NDArray[np.float32], Any]):
     """One native environment; `reset(seed=s)` starts the first episode of its seed s.
 
-    `make(env_id, seed)` is the `SingleEnv` of the module that offers the id. The time limit is the
+    `make(env_id, seed)` is the `SingleEnv` of the module that has the id. The time limit is the
     environment's own. It does not render.
     """
 

@@ -1,18 +1,21 @@
-"""Running standardisation of observations and rewards; its moments are part of the run's state.
+"""Running standardisation of observations and rewards.
 
-Moments follow Chan et al. 1983 (parallel merge), with one merge per environment step. Observations become
-`clip((x - mean) / std, -10, 10)`. Rewards are divided by the standard deviation of the discounted return,
-without subtracting a mean; the return restarts at the end of an episode. `env.normalize_rule` sets the
-initial moments and the standard deviation of a number that hardly varies:
+The running moments (mean and variance) are saved with the run. They are computed as in Chan et al. 1983
+(parallel merge), with one merge per environment step. Observations become
+`clip((x - mean) / std, -10, 10)`. Each environment has a running discounted return, which begins again at 0
+after an episode. Rewards are divided by the standard deviation of these returns; no mean is subtracted.
+`env.normalize_rule` decides with which moments the run starts, and by what a nearly constant component is
+divided:
 
-- `relative`: starts with the first rows. A number whose standard deviation is below `2**-23` of its mean,
-  the precision of float32, counts as constant and has the deviation 1. So `a x + b` is standardised as
-  `x` is.
-- `sb3`: the rule of Stable-Baselines3. Starts with mean 0 and variance 1, weighted as `1e-4` rows; the
-  deviation is `sqrt(var + 1e-8)`. Numbers that vary by less than 1e-4 stay near 0.
+- `relative`: the first rows give the first moments. A component whose standard deviation is below `2**-23`
+  of its mean, the precision of float32, counts as constant and is divided by 1. So scaling or shifting an
+  observation does not change its standardised value.
+- `sb3`: the rule of Stable-Baselines3. The moments start with mean 0 and variance 1, with the weight of
+  0.0001 of a row. The divisor is `sqrt(var + 1e-8)`, so components that vary by less than 1e-4 stay near 0.
 
-A policy that learned from a dataset uses the dataset's moments, which are fixed, and clips nothing. If its
-training continues in an environment, the moments are updated, but still nothing is clipped.
+A policy that learned from a dataset uses the dataset's moments and clips nothing. These moments stay fixed
+while it learns from the dataset. If training continues in an environment, they are updated; still nothing
+is clipped.
 """
 
 from __future__ import annotations
@@ -43,8 +46,8 @@ __all__ = [
 RELATIVE, SB3 = "relative", "sb3"
 CLIP = 10.0
 EPSILON = 1e-8  # used by `sb3`
-FLOAT32_PRECISION = 2.0**-23  # relative
-MIN_STD = 1e-6  # as in `OfflineDatasetBuffer`
+FLOAT32_PRECISION = 2.0**-23  # used by `relative`
+MIN_STD = 1e-6  # `FixedNormalizer` only centres below it, as `OfflineDatasetBuffer` does
 
 
 class Normalizer(Protocol):
@@ -57,8 +60,8 @@ class Normalizer(Protocol):
 class RunningMoments:
     """Mean and population variance of all rows so far, per dimension, in float64.
 
-    `rlox.RunningStatsVec` is faster (8 rows in 3 us, here 17) but has no prior. The prior is part of saved
-    runs and of Stable-Baselines3's rule.
+    `rlox.RunningStatsVec` is faster (8 rows take it 3 us, this class 17 us) but cannot start from given
+    moments, which saved runs and Stable-Baselines3's rule need.
 
     Parameters
     ----------
@@ -74,7 +77,7 @@ class RunningMoments:
 
     @property
     def std(self) -> NDArray[np.float64]:
-        """The divisor of each number, in the shape of a row."""
+        """The divisor of each component, in the shape of a row: by the rule, its standard deviation or 1."""
         if self.rule == SB3:
             return np.sqrt(self.var + EPSILON)
         varies = self.var > np.square(FLOAT32_PRECISION * self.mean)
@@ -92,12 +95,12 @@ class RunningMoments:
         self.count = total
 
     def state(self) -> dict[str, Any]:
-        """Return count, mean and variance, and the rule unless it is `sb3`, the default of older states."""
+        """Return count, mean and variance, and the rule; `sb3` is left out, as older states have no rule."""
         rule = {} if self.rule == SB3 else {"rule": self.rule}
         return {"count": self.count, "mean": self.mean.copy(), "var": self.var.copy()} | rule
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()` with its rule, because the policy learned with these numbers."""
+        """Continue from `state()` with the rule saved there, because the policy learned with that rule."""
         self.rule = str(state.get("rule", SB3))
         self.count = float(state["count"])
         self.mean = np.array(state["mean"], np.float64).reshape(self.mean.shape)
@@ -109,7 +112,7 @@ class ObservationNormalizer:
 
     def __init__(self, dim: int, rule: str = RELATIVE) -> None:
         self.moments = RunningMoments((dim,), rule)
-        self.clips = True  # False for a policy that learned from a dataset, without clipping
+        self.clips = True  # False: the policy learned from a dataset that was not clipped
 
     def update(self, obs: NDArray[np.float32]) -> None:
         """Update the moments with raw rows `[n, dim]`."""
@@ -133,27 +136,27 @@ class ObservationNormalizer:
 
 
 class PartialNormalizer(ObservationNormalizer):
-    """Standardises the numbers of a row; images and an action mask at the end stay unchanged."""
+    """Standardises the numeric part of a row; bytes of images and an action mask stay unchanged."""
 
     def __init__(self, codec: ObservationCodec, rule: str = RELATIVE) -> None:
         super().__init__(codec.numeric_dim, rule)
         self._numeric_view = codec.numeric_view
 
     def update(self, obs: NDArray[Any]) -> None:
-        """Update the moments with the numbers of raw rows `[n, dim]`."""
+        """Update the moments with the numeric part of raw rows `[n, dim]`."""
         super().update(self._numeric_view(obs))
 
     def apply(self, obs: NDArray[Any]) -> None:
-        """Standardise the numbers of rows `[n, dim]` in place with the current moments."""
+        """Standardise the numeric part of rows `[n, dim]` in place with the current moments."""
         super().apply(self._numeric_view(obs))
 
 
 def observation_normalizer(codec: ObservationCodec, rule: str = RELATIVE) -> ObservationNormalizer:
-    """Make a new normalizer for the rows of `codec`; `ConfigError` if they hold images and no numbers."""
+    """Make a new normalizer for the rows of `codec`; `ConfigError` if they hold only images."""
     if not codec.numeric_dim:
         raise ConfigError(
-            f"env.normalize_obs=true: these observations are images only, {format_space(codec.space)}, "
-            "which networks divide by the upper bound of their space; leave env.normalize_obs out"
+            f"env.normalize_obs=true: these observations are images only, {format_space(codec.space)}; "
+            "networks already divide images by the space's upper bound; leave env.normalize_obs out"
         )
     is_numeric = codec.numeric_dim == codec.dim
     return ObservationNormalizer(codec.dim, rule) if is_numeric else PartialNormalizer(codec, rule)
@@ -162,15 +165,15 @@ def observation_normalizer(codec: ObservationCodec, rule: str = RELATIVE) -> Obs
 class FixedNormalizer:
     """Standardises observation rows in place with given moments; without moments, rows stay unchanged.
 
-    `(x - mean) / std`, as in `OfflineDatasetBuffer(normalize=True)`: numbers with a standard deviation below
-    1e-6 are only centred.
+    `(x - mean) / std`, as in `OfflineDatasetBuffer(normalize=True)`: components with a standard deviation
+    below 1e-6 are only centred.
     """
 
     def __init__(self) -> None:
         self.moments: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def set_moments(self, mean: Any, std: Any) -> None:
-        """Set the mean and standard deviation of each number of an observation, `[dim]` each."""
+        """Set the mean and standard deviation of each component of an observation, `[dim]` each."""
         self.moments = np.array(mean, np.float64).ravel(), np.array(std, np.float64).ravel()
 
     def apply(self, obs: NDArray[np.float32]) -> None:
@@ -181,7 +184,7 @@ class FixedNormalizer:
 
     @property
     def scale(self) -> NDArray[np.float64]:
-        """The divisors `[dim]`; requires moments."""
+        """The divisors `[dim]`; moments must be set."""
         assert self.moments is not None
         _, std = self.moments
         scale: NDArray[np.float64] = np.where(std < MIN_STD, 1.0, std)
@@ -195,16 +198,17 @@ class FixedNormalizer:
         return {"obs_mean": mean.copy(), "obs_std": std.copy()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state that contains the entries of `state()`; other entries are ignored."""
+        """Continue from the entries of `state()`, which may be part of a larger state."""
         self.moments = None
         if "obs_mean" in state:
             self.set_moments(state["obs_mean"], state["obs_std"])
 
 
 class RewardNormalizer:
-    """Scales rewards by the running standard deviation of each environment's discounted return.
+    """Scales rewards by one running standard deviation of the discounted returns of all environments.
 
-    `apply` scales stored rewards, which are discounted sums over `n_step` steps.
+    `scale` updates the moments with new rewards. `apply` scales stored rewards, which are discounted sums
+    over `n_step` steps, and updates nothing.
     """
 
     def __init__(self, n_envs: int, gamma: float, n_step: int = 1, rule: str = RELATIVE) -> None:
@@ -219,9 +223,10 @@ class RewardNormalizer:
         dones: NDArray[np.bool_],
         invalid_envs: NDArray[np.int64] | None = None,
     ) -> NDArray[np.float64]:
-        """Update the moments with raw rewards `[n]` and return them scaled; `dones` restarts the returns.
+        """Add raw rewards `[n]` to the running returns, update the moments, and return the scaled rewards.
 
-        Rewards of `invalid_envs` do not count.
+        Where `dones`, the running return then becomes 0. Environments in `invalid_envs` made no transition;
+        they do not count in the moments.
         """
         self.returns = self.returns * self.gamma + rewards
         valid_returns = (
@@ -236,7 +241,7 @@ class RewardNormalizer:
         return scaled
 
     def apply(self, rewards: NDArray[np.float32]) -> None:
-        """Scale raw sums in place with the current moments, without updating them."""
+        """Scale raw n-step sums in place with the current moments, without updating the moments."""
         np.clip(rewards / self.moments.std, -self.limit, self.limit, out=rewards)
 
     def state(self) -> dict[str, Any]:

@@ -26,9 +26,9 @@ class Seeding:
 
     Rules:
 
-    - `keyed`: copy i has (b + (k * n_envs + i) * a) mod 2^31 at its start number k, with b and an odd a from
-      the run's stream. So all starts of a run differ, and runs with neighbouring seeds share seeds only by
-      chance.
+    - `keyed`: at its start number k, copy i gets the seed (b + (k * n_envs + i) * a) mod 2^31. The numbers b
+      and a, which is odd, are drawn from the run's stream. So all starts of a run differ, and runs with
+      neighbouring seeds share seeds only by chance.
     - `offset`: seed + i at the first start, as in Stable-Baselines3; `keyed` afterwards. `ConfigError` if a
       copy's seed is not below 2^31, because some environments would not receive the requested seed.
     - `long`, of runs from before there were rules: seed + i, then 63-bit keys.

@@ -197,7 +197,7 @@ class ObservationCodec:
         if type(array) is not np.ndarray or array.dtype is not FLOAT:  # fast path for the usual type
             array = _numeric(observation)
         shape = array.shape
-        if shape != self.shape:  # the same count of numbers in another shape is an error
+        if shape != self.shape:  # the same count of numbers in another shape is rejected
             _require_shape(shape, self.space)
         numbers[:] = array if len(shape) == 1 else array.reshape(-1)
 

@@ -87,7 +87,7 @@ def make_wrapper(config: EnvConfig, training: bool) -> Callable[[Env], Env]:
 def _require_wraps(wrapped_env: Env, env: Env, label: str) -> None:
     """Raise `ConfigError` if a wrapper returned another environment, which training would step instead.
 
-    An object that is not a `gymnasium.Wrapper` may hold `env` anywhere, so there only another id is an error.
+    An object that is not a `gymnasium.Wrapper` may hold `env` anywhere, so there only another id is rejected.
     """
     layer = wrapped_env
     while isinstance(layer, gym.Wrapper) and layer is not env:

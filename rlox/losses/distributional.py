@@ -26,7 +26,7 @@ def project_atoms(
     the episode terminated, so all mass is at r. `probabilities` are `[B, N]`.
 
     The result is deterministic. On a CPU masses are added in order. On a GPU scattered additions have no
-    order, so a dense product is used there.
+    order, so a dense matrix multiplication is used there.
     """
     n = probabilities.shape[-1]
     spacing = (v_max - v_min) / (n - 1)
@@ -48,7 +48,7 @@ def _project_sparse(positions: Tensor, masses: Tensor) -> Tensor:
 
 
 def _project_dense(positions: Tensor, masses: Tensor) -> Tensor:
-    """Compute the same as a product of the atoms' shares with the masses, in N x N steps per row."""
+    """Compute the same by multiplying a matrix of shares with the masses, in N x N steps per row."""
     index = torch.arange(masses.shape[-1], device=positions.device, dtype=positions.dtype)
     distances = (positions.unsqueeze(-2) - index.unsqueeze(-1)).abs_()  # [B, i, j]
     weights = distances.neg_().add_(1.0).clamp_(min=0.0)

@@ -17,7 +17,7 @@ LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0  # as in the authors' code
 
 
 class BoundedGaussianPolicy(nn.Module):
-    """Vectors from Normal(tanh(net(s)), std), with one deviation per dimension, the same in all states.
+    """Actions from Normal(tanh(net(s)), std); each dimension has one standard deviation for all states.
 
     The density is that of the unbounded Gaussian; only its mean is in [-1, 1].
 
@@ -39,7 +39,7 @@ class BoundedGaussianPolicy(nn.Module):
         return inference_function(self.net)(obs).tanh()
 
     def std(self) -> Tensor:
-        """Return the deviation of each dimension, `[act_dim]`."""
+        """Return the standard deviation of each dimension, `[act_dim]`."""
         return self.log_std.clamp(LOG_STD_MIN, LOG_STD_MAX).exp()
 
     def trace(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:

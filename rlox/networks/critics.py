@@ -1,4 +1,4 @@
-"""Q(s, a) of action vectors, and the update of target networks."""
+"""Q(s, a) of continuous actions, and the update of target networks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ActionValues", "QNetwork", "polyak_update", "q_values"]
 
 
 class QNetwork(nn.Module):
-    """Q(s, a) of a vector `a`: an MLP of the concatenated observation and action.
+    """Q(s, a) of a continuous action: an MLP of the concatenated observation and action.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class QNetwork(nn.Module):
 
 
 def q_values(critics: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
-    """Return Q_i(s, a) of several critics: `[B, obs_dim]`, vectors `[B, act_dim]` -> `[members, B]`."""
+    """Return Q_i(s, a) of several critics: `[B, obs_dim]`, `[B, act_dim]` -> `[members, B]`."""
     values: Tensor = critics(torch.cat([obs, actions], -1))
     return values.squeeze(-1)
 

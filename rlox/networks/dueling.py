@@ -1,4 +1,4 @@
-"""Dueling networks: value and advantage in separate streams (Wang et al. 2016)."""
+"""Dueling networks: value and advantages from separate last layers (Wang et al. 2016)."""
 
 from __future__ import annotations
 

@@ -299,7 +299,7 @@ class EncodedEnsemble(EnsembleMLP):
         return Graph(lambda rows: self(rows, members), x, self.parameters())
 
     def trace_vectors(self, obs: Tensor, actions: Tensor, members: int | None = None) -> Traced:
-        """Trace rows `[B, dim]` with vectors `[B, act_dim]`; `back` returns the gradient of the vectors."""
+        """Trace rows `[B, dim]` with actions `[B, act_dim]`; `back` returns the gradient of the actions."""
         ensemble_forward = super().forward
         return Graph(
             lambda action_tensor: ensemble_forward(

@@ -20,8 +20,8 @@ class EnsembleMLP(nn.Module):
     """`members` MLPs `sizes[0] -> ... -> sizes[-1]`, each as made by `mlp`, without shared parameters.
 
     Weights of layer i are `weights[i]` `[members, out, in]` and `biases[i]` `[members, out]`, so that a
-    layer of all members is one batched product: with small networks a call costs more than its
-    arithmetic.
+    layer of all members is one batched matrix multiplication: with small networks a call costs more than
+    its arithmetic.
     """
 
     def __init__(self, members: int, sizes: Sequence[int], activation: str = "relu") -> None:

@@ -1,7 +1,7 @@
 """Linear layers with activations between them, and their hand-written gradients.
 
-They compute the same products as torch, but write each gradient directly into the optimizer's memory; the
-tests compare them with torch's autograd.
+They compute the same matrix multiplications as torch, but write each gradient directly into the optimizer's
+memory; the tests compare them with torch's autograd.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NARROW, LARGE = 16, 4096
 
 
 def times(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return the product a b of matrices, or of batches: `[..., n, k]` and `[..., k, m]` give `[..., n, m]`.
+    """Return the matrix product a b, also of batches: `[..., n, k]` and `[..., k, m]` give `[..., n, m]`.
 
     MKL vectorises along the columns of a result, so with few columns most of a vector register is empty:
     with 256x256 and 4 columns the transposed product is five times as fast. MKL handles a single column

@@ -108,7 +108,7 @@ class SquashedSDEPolicy(nn.Module):
 
     u = mean(s) + theta(s) @ E with the last hidden layer theta and E_ij ~ Normal(0, std_ij), so that u
     is Normal(mean, sqrt(theta^2 @ std^2)); the mean is clipped to [-2, 2]. Gradients flow through theta
-    in the deviation too, as in Stable-Baselines3's SAC.
+    in the standard deviation too, as in Stable-Baselines3's SAC.
     """
 
     def __init__(

@@ -72,13 +72,13 @@ class Graph(Traced):
 
     def back(self, gradient: Tensor) -> Tensor:
         """Return the gradient of the input, by autograd."""
-        require_gradient("what the network says has", self._out)
+        require_gradient("the network's output has", self._out)
         found: Tensor | None
         (found,) = torch.autograd.grad(self._out, self._x, gradient, allow_unused=True)
         if found is None:
             raise ConfigError(
-                "nothing can be learned: no gradient leads from what the network says to what it was given; "
-                "the network must not detach it"
+                "nothing can be learned: no gradient leads from the network's output to its input; "
+                "the network must not detach the input"
             )
         return found
 
@@ -165,12 +165,12 @@ def way_back(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> C
             if gradient is not None and out.requires_grad
         ]
         if not pairs:
-            raise _missing_gradient_error("what the network says has")
+            raise _missing_gradient_error("the network's output has")
         outs, slopes = zip(*pairs, strict=True)
         found = torch.autograd.grad(outs, parameters, slopes, allow_unused=True)
         if parameters and all(gradient is None for gradient in found):
             raise ConfigError(
-                "nothing can be learned: what the network says depends on none of its parameters; "
+                "nothing can be learned: the network's output depends on none of its parameters; "
                 f"{REGISTRATION_REMEDY}"
             )
         torch._foreach_copy_(

@@ -1,4 +1,4 @@
-"""A causal transformer: blocks of attention to earlier tokens, as in GPT-2 (Radford et al. 2019)."""
+"""A causal transformer in the layout of GPT-2 (Radford et al. 2019, layer norms first), with ReLU."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from torch.nn import functional
 
 __all__ = ["CausalTransformer"]
 
-INIT_STD = 0.02  # deviation of initial weights, as in GPT-2
+INIT_STD = 0.02  # standard deviation of initial weights, as in GPT-2
 
 
 class CausalTransformer(nn.Module):
-    """Maps tokens `[B, T, width]` to outputs `[B, T, width]` that depend on the tokens up to each.
+    """Maps embeddings `tokens` `[B, T, width]` to outputs `[B, T, width]`; output t depends on tokens 0 to t.
 
     Parameters
     ----------
-    width : of a token
-    n_layers, n_heads : blocks, and heads of attention in each
-    dropout : dropout probability in the attention and in the outputs of blocks
+    width : size of an embedding
+    n_layers : number of blocks
+    n_heads : number of attention heads in each block
+    dropout : dropout probability of attention weights and of each residual branch
     """
 
     def __init__(self, width: int, n_layers: int, n_heads: int, dropout: float) -> None:
@@ -31,7 +32,7 @@ class CausalTransformer(nn.Module):
                 nn.init.zeros_(module.bias)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Compute the blocks in order, then a layer norm."""
+        """Apply the blocks in order, then a layer norm."""
         for block in self.blocks:
             tokens = block(tokens)
         out: Tensor = self.norm(tokens)

@@ -135,7 +135,7 @@ def _registered_time_limit(metadata: Mapping[str, Any]) -> int | None:
 
 
 def _check_actions(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check for negative choices, and for actions that are constant over all rows."""
+    """Check for negative discrete actions, and for action components that are constant over all rows."""
     column = columns["actions"]
     if column.dtype.kind == "i":
         min_choice = min(int(rows.min()) for _, (rows,) in iter_blocks(column))

@@ -34,7 +34,7 @@ __all__ = ["PlaySettings", "make_random_dataset", "make_run_dataset"]
 
 log = logging.getLogger("rlox.offline")
 
-MEDIUM_FRACTION = 1.0 / 3.0  # lower end of medium, as a fraction of the way from random to expert
+MEDIUM_FRACTION = 1.0 / 3.0  # lowest score of medium: this part of the way from random to expert
 SCORING_SEED = 500_000  # episode i of a score starts from reset(seed=SCORING_SEED + i)
 
 

@@ -32,7 +32,7 @@ from rlox.training.finite import require_finite
 __all__ = ["FQEEstimate", "FQESettings", "fitted_q_evaluation"]
 
 ROWS_AT_ONCE = 4096  # rows in one call of the policy
-CONFIDENCE_LEVEL = 0.9  # of the interval
+CONFIDENCE_LEVEL = 0.9  # of `FQEEstimate.ci90`
 MEMORY_COPIES = 6  # copies of observations and actions that are held during preparation
 MIN_EPISODES = 5  # minimum number of complete episodes
 
@@ -49,13 +49,15 @@ class FQESettings:
     Attributes
     ----------
     gamma : discount factor
-    updates, batch_size : gradient steps, and transitions in each
+    updates : number of gradient steps
+    batch_size : transitions in each gradient step
     learning_rate : learning rate of Adam
-    tau : Polyak coefficient of the target network; `updates` x `tau` is about the horizon in steps over which
-        values have propagated, and has to be several times 1 / (1 - gamma)
+    tau : Polyak coefficient of the target network. Values propagate over about `updates` x `tau` steps; that
+        must be several times 1 / (1 - gamma)
     net_arch : hidden widths of each Q network
-    members : Q functions fitted to bootstraps of the episodes, in addition to the one fitted to all
-    seed : seed of initial weights, batches and bootstraps
+    members : number of Q functions that are fitted to resampled sets of episodes, in addition to the one that
+        is fitted to all episodes
+    seed : seed of initial weights, batches and resampled episodes
     """
 
     gamma: float = 0.99
@@ -89,10 +91,10 @@ class FQEEstimate:
     Attributes
     ----------
     value : estimate from all episodes
-    ci90 : the 5% and 95% quantiles of the bootstrap estimates
-    members : the bootstrap estimates `[members]`
+    ci90 : the 5% and 95% quantiles of the estimates from resampled episodes
+    members : the estimates from resampled episodes, one for each of `FQESettings.members`
     loss : mean squared error over the last tenth of the updates, in squared rewards
-    earlier_value : the value when a fifth of the updates was left
+    earlier_value : the estimate after four fifths of the updates
     """
 
     value: float
@@ -114,12 +116,14 @@ def fitted_q_evaluation(
     settings: FQESettings,
     on_progress: Callable[[int], None] = lambda updates: None,
 ) -> FQEEstimate:
-    """Estimate the value of the deterministic actions of `actor` at the dataset's initial states.
+    """Estimate the value of `actor`'s deterministic actions at the first states of the dataset's episodes.
 
-    Q, with layer normalisation, regresses r + gamma (1 - terminated) Qbar(s', mu(s')), clipped to the range
-    of possible values; truncations bootstrap. The estimate is the mean of Q(s0, mu(s0)) over the first states
-    of episodes. Its interval comes from Q functions fitted to episodes drawn with replacement, each averaged
-    over the first states of its own episodes. `on_progress` is called regularly with the number of updates.
+    A Q network with layer normalisation is fitted to the target r + gamma (1 - terminated) Qbar(s', mu(s')),
+    where Qbar is the target network and mu(s) the policy's action. The target is clipped to the range of
+    possible values. A truncated step uses the value of its next state. The estimate is the mean of
+    Q(s0, mu(s0)) over the first states of episodes. Its interval comes from further Q functions, each fitted
+    to episodes drawn with replacement and averaged over the first states of these episodes. `on_progress` is
+    called regularly with the number of updates.
     """
     columns = _check_columns(columns)
     data = _FQEData(actor, columns, settings)
@@ -130,7 +134,7 @@ def fitted_q_evaluation(
         q.biases[-1].fill_(data.initial_value)
     optimizer = Adam(q, settings.learning_rate, eps=1e-8)
     target = TargetNetwork(copy.deepcopy(q), optimizer.flat)
-    losses = torch.zeros(settings.updates)  # one tensor: many small ones would fragment the freed memory
+    losses = torch.zeros(settings.updates)  # one tensor: thousands of small ones would fragment the heap
     earlier = 0.0
     with torch.no_grad():
         for update in range(settings.updates):
@@ -145,7 +149,7 @@ def fitted_q_evaluation(
                 require_finite(losses[None, update : update + 1], ("loss/fqe",), f"update {update}")
         values = data.start_values(q)
     full_value, *bootstrap_values = (float(value) / data.scale for value in values)
-    # "weibull": of 19 members the smallest and the largest are the ends of the 90% interval
+    # with "weibull" the 90% interval of, for example, 19 members is from the smallest to the largest
     low, high = np.quantile(
         bootstrap_values, [(1 - CONFIDENCE_LEVEL) / 2, (1 + CONFIDENCE_LEVEL) / 2], method="weibull"
     )
@@ -164,7 +168,7 @@ def _step(
     rows: Tensor,
     gamma: float,
 ) -> Tensor:
-    """Do one gradient step of all members; return their mean loss."""
+    """Do one gradient step of all Q functions; return their mean loss."""
     weights = data.weights(rows)
     next_values = data.select_outputs(target.module(data.next_inputs[rows]), data.next_choice, rows)
     td_target = (data.rewards[rows] + gamma * data.not_terminated[rows] * next_values).clamp_(
@@ -182,8 +186,8 @@ def _step(
 class _FQEData:
     """A dataset with the policy's actions, prepared as network inputs.
 
-    For vector actions Q takes observation and action; for discrete ones it takes the observation and returns
-    the values of all choices.
+    For continuous actions Q takes observation and action. For discrete actions it takes the observation and
+    returns the values of all actions. `1 + members` in shapes: the Q function of all episodes comes first.
     """
 
     def __init__(self, actor: BaseActor[Any], columns: Columns, settings: FQESettings) -> None:
@@ -194,8 +198,8 @@ class _FQEData:
         row_size = columns["obs"][0].size + (1 if actor.actions.is_discrete else columns["actions"][0].size)
         require_memory(
             MEMORY_COPIES * 4 * row_size * self._n,
-            f"valuing a policy by {self._n:,} transitions",
-            "their number",
+            f"fitted Q evaluation on {self._n:,} transitions",
+            "the number of transitions",
         )
         obs, next_obs = (_flatten(columns[name], np.float32) for name in ("obs", "next_obs"))
         mean, std = obs.mean(0, dtype=np.float64), obs.std(0, dtype=np.float64) + STD_EPSILON
@@ -236,11 +240,11 @@ class _FQEData:
         return rows
 
     def weights(self, rows: Tensor) -> Tensor:
-        """Return how often each member's bootstrap contains the episodes of `rows`, `[1 + members, B]`."""
+        """Return how often each Q function uses the episodes of `rows`, `[1 + members, B]`."""
         return self._start_weights[:, self._episode[rows]]
 
     def select_outputs(self, outputs: Tensor, choice: Tensor | None, rows: Tensor | None) -> Tensor:
-        """Select the values `[members, B]` of the chosen actions from outputs `[members, B, outputs]`."""
+        """Select the actions' values `[1 + members, B]` from outputs `[1 + members, B, outputs]`."""
         if choice is None:
             return outputs.squeeze(-1)
         index = choice if rows is None else choice[rows]
@@ -254,7 +258,7 @@ class _FQEData:
         return torch.zeros_like(like).scatter_(-1, index, gradient.unsqueeze(-1))
 
     def start_values(self, q: EnsembleMLP) -> Tensor:
-        """Return each member's mean value over the first states of its episodes, `[members]`."""
+        """Return each Q function's mean value over the first states of its episodes, `[1 + members]`."""
         values = self.select_outputs(q(self._start_inputs), self._start_choice, None)
         weighted: Tensor = (self._start_weights * values).sum(-1) / self._start_weights.sum(-1)
         return weighted
@@ -265,7 +269,7 @@ def _is_integer(value: Any, minimum: int) -> bool:
 
 
 def _check_columns(columns: Columns) -> Columns:
-    """Return the required columns as arrays; an error unless row counts agree and flags are bool."""
+    """Return the required columns as arrays; raise an error unless row counts agree and flags are bool."""
     if missing_names := [name for name in COLUMNS if name not in columns]:
         raise ConfigError(
             f"the dataset has no column {missing_names[0]}, expected {', '.join(COLUMNS)}; its columns are "
@@ -295,7 +299,10 @@ def _start_marks(starts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
 
 
 def _bootstrap_weights(episodes: int, settings: FQESettings) -> Tensor:
-    """Count each Q's episodes, `[1 + members, episodes]`: all ones first, then draws with replacement."""
+    """Return how often each Q function uses each episode, `[1 + members, episodes]`.
+
+    The first row is all ones; the others count draws with replacement.
+    """
     rows = [np.ones(episodes, np.int64)]
     for member in range(settings.members):
         episodes_drawn = Stream(settings.seed, "fqe-episodes", member).uniform(episodes) * episodes
@@ -304,7 +311,12 @@ def _bootstrap_weights(episodes: int, settings: FQESettings) -> Tensor:
 
 
 def _initial_value(columns: Columns, gamma: float) -> float:
-    """Return a rough initial value: the mean reward over an infinite horizon, or over an episode's length."""
+    """Return a rough value of a state: the mean reward times the expected number of remaining steps.
+
+    If episodes terminate, that is half of an episode's length (a state is on average in the middle), but at
+    most 1 / (1 - gamma), the discounted number of endless steps. Without terminations it is 1 / (1 - gamma),
+    but at most the dataset's number of rows.
+    """
     returns = complete_returns(columns)
     mean = float(columns["rewards"].mean())
     if columns["terminated"].any():
@@ -314,7 +326,7 @@ def _initial_value(columns: Columns, gamma: float) -> float:
 
 
 def _value_bounds(rewards: Tensor, gamma: float) -> tuple[float, float]:
-    """Return the bounds of any policy's value: the extreme rewards, received once or forever."""
+    """Return the bounds of any policy's value: lowest and highest reward, received once or forever."""
     limits = [float(limit) for limit in rewards.aminmax()]
     candidates = [
         *limits,
@@ -326,14 +338,14 @@ def _value_bounds(rewards: Tensor, gamma: float) -> tuple[float, float]:
 def _require_fit(actor: BaseActor[Any], columns: Columns) -> None:
     if not isinstance(actor, StatelessActor):
         raise ConfigError(
-            "the policy has a memory, expected one that acts by the observation alone: its action in a row "
-            "of a dataset is unknown"
+            "the policy has a memory, so its action in a single row of a dataset is unknown; expected a "
+            "policy that acts by the observation alone"
         )
     obs, expected = _flatten(columns["obs"], np.float32), actor.observations.input_dim
     if actor.observations.images:
-        raise ConfigError("the policy sees images, expected one of vectors")
+        raise ConfigError("the policy takes images, expected a policy that takes vectors")
     if actor.actions.kind == "factored":
-        raise ConfigError("the policy has actions of several parts, expected one choice or one vector")
+        raise ConfigError("the policy has actions of several parts, expected a single action or vector")
     if actor.observations.mask_dim:
         raise ConfigError("the policy needs action masks, which no dataset has")
     if obs.shape[1] != expected:
@@ -345,8 +357,8 @@ def _require_fit(actor: BaseActor[Any], columns: Columns) -> None:
     episodes = int((columns["terminated"] | columns["truncated"]).sum())
     if episodes < MIN_EPISODES:
         raise ConfigError(
-            f"the dataset has {episodes} complete episodes, expected at least {MIN_EPISODES} to bootstrap "
-            "the interval"
+            f"the dataset has {episodes} complete episodes, expected at least {MIN_EPISODES}, which "
+            "are resampled for the interval"
         )
 
 
@@ -356,12 +368,12 @@ def _policy_actions(actor: BaseActor[Any], obs: NDArray[np.float32]) -> NDArray[
     with actor.inference_mode():
         for start in range(0, len(obs), ROWS_AT_ONCE):
             rows = obs[start : start + ROWS_AT_ONCE]
-            player = actor.make_player(len(rows))
+            player = actor.make_player(len(rows))  # acts once in every row
             actions.append(actor.actions.from_env(player.act(rows), len(rows)))
     return np.concatenate(actions)
 
 
 def _to_unit(codec: ActionCodec, actions: NDArray[Any]) -> NDArray[np.float32]:
-    """Scale vector actions with bounds to [-1, 1]; leave others unchanged."""
+    """Scale continuous actions with bounds to [-1, 1]; leave others unchanged."""
     rows = _flatten(actions, np.float32)
     return codec.to_unit(rows) if isinstance(codec, UnitCodec) else rows

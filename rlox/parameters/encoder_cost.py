@@ -1,4 +1,4 @@
-"""The memory cost of an image encoder, for the preflight check."""
+"""The memory cost of an image encoder, for the check before a run that it fits into memory."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["NO_COST", "EncoderCost"]
 
 
 class EncoderCost(NamedTuple):
-    """The cost of an encoder, counted in numbers of 4 bytes (float32)."""
+    """The size of an encoder; each field counts float32 numbers, of 4 bytes each."""
 
-    parameters: int
-    saved_activations: int  # per row, saved for the gradient
-    peak_activations: int  # per row, at the same time, without gradient
-    features: int = 0  # size of the output
+    parameters: int  # number of weights and biases
+    saved_activations: int  # per row: activations that are saved for the gradient
+    peak_activations: int  # per row: most activations in memory at once if no gradient is computed
+    features: int = 0  # number of features in the output
 
 
 NO_COST = EncoderCost(0, 0, 0)

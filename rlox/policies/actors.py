@@ -18,7 +18,7 @@ __all__ = ["CategoricalActor", "FactoredActor", "GaussianActor"]
 
 
 class CategoricalActor(Policy):
-    """A distribution over `n_actions` choices; an MLP computes the logits."""
+    """A distribution over `n_actions` discrete actions; an MLP computes the logits."""
 
     def __init__(self, obs_dim: int, n_actions: int, net_arch: Sequence[int], activation: str) -> None:
         super().__init__()
@@ -26,22 +26,22 @@ class CategoricalActor(Policy):
         self.net = mlp((obs_dim, *net_arch, n_actions), activation)
 
     def mode(self, obs: Tensor) -> Tensor:
-        """Return the most likely choice `[B]`."""
+        """Return the most likely action `[B]`."""
         actions: Tensor = self.net(obs).argmax(-1)
         return actions
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Sample a choice `[B]`."""
+        """Sample an action `[B]`."""
         return sample_choices(self.net(obs), generator)
 
     def score(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the log-probability of choices `[B]`, and the most likely ones `[B]`."""
+        """Return the log-probability of `actions` `[B]`, and the most likely actions `[B]`."""
         logits = self.net(obs)
         return -functional.cross_entropy(logits, actions, reduction="none"), logits.argmax(-1)
 
 
 class GaussianActor(Policy):
-    """A Gaussian over vectors of `act_dim`: an MLP computes the mean; `log_std` is a parameter."""
+    """A Gaussian over actions `[act_dim]`: an MLP computes the mean; `log_std` is a parameter."""
 
     def __init__(self, obs_dim: int, act_dim: int, net_arch: Sequence[int], activation: str) -> None:
         super().__init__()
@@ -54,17 +54,17 @@ class GaussianActor(Policy):
         return mean
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Sample a vector `[B, act_dim]`."""
+        """Sample an action `[B, act_dim]`."""
         return sample_vectors(self.mode(obs), self.log_std, generator)
 
     def score(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the log-density `[B]` of vectors `[B, act_dim]`, dimensions independent, and the means."""
+        """Return the log-density `[B]` of actions `[B, act_dim]`, dimensions independent, and the means."""
         mean = self.mode(obs)
         return log_normal(actions, mean, self.log_std).sum(-1), mean
 
 
 class FactoredActor(Policy):
-    """A distribution over several choices, and perhaps a vector: a `FactoredHead` with an MLP."""
+    """A distribution over actions of several parts: a `FactoredHead` with an MLP."""
 
     def __init__(
         self,

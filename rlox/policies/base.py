@@ -1,10 +1,10 @@
-"""The interface of policies: exploration, scores of past actions, and actions for evaluation.
+"""The interface of policies: exploration, evaluation of past actions, and the best actions.
 
-While collecting, only the actor runs at each step: the exploration noise of a whole rollout is drawn in
-advance, and log-probabilities and values are computed afterwards in one batch over the rollout, with the
-same parameters. This makes collection cheap, and it is exact: the result for a row does not depend on
-when it is computed. A shared encoder does not process images twice: the actor's features are kept for
-the scores and are equal except for rounding in batches of another size.
+While collecting, only the policy network runs at each step, not the value network. The exploration noise of
+a whole rollout is drawn in advance. Log-probabilities and values ("scores" in this package) are computed
+afterwards in one batch over the rollout. The parameters have not changed until then, so the results are those
+of a computation at each step. A shared encoder does not process images twice: its features are kept while the
+policy acts. They may differ in the last bits from those of a batch of another size.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ __all__ = [
     "find_most_derived",
 ]
 
-# Maps the observations `[N, obs_dim]` of rollout step t to actions, rows of `rlox.envs.actions`: `[N]` or
-# `[N, act_dim]`.
+# Maps the observations `[N, obs_dim]` of rollout step t to action rows, `[N]` or `[N, act_dim]`; their format
+# is described in `rlox.envs.actions`.
 Sampler = Callable[[Tensor, int], Tensor]
 
 # Policy methods whose arguments are rows of a rollout or of a batch, on policy and off policy.
@@ -58,10 +58,11 @@ _ROW_METHODS = (
     "value",
 )
 
-# Methods that can draw the actions of a rollout; the most derived class decides, then this order.
+# Methods that can sample the actions of a rollout. The one that the most derived class defines is called; if
+# that class defines several, the first in this order.
 ACTING_METHODS = ("sampler", "get_action_and_logprob", "sample", "get_action_value")
 
-# Maximum number of values in a block of noise.
+# Maximum number of random values in a block of noise.
 NOISE_BLOCK = 1 << 20
 
 
@@ -86,13 +87,14 @@ def evaluation_mode(policy: nn.Module) -> Iterator[None]:
 
 
 def _training_modules(policy: nn.Module) -> tuple[list[dict[str, Any]], list[nn.Module]]:
-    """Return the attribute dicts of submodules in training mode, and such submodules without the attribute.
+    """Return the submodules in training mode: attribute dicts of most, and the scripted modules themselves.
 
-    Computed at each call, as `train()` may be called at any time. Written by hand, because `modules()` and
-    setting an attribute, which may be a parameter, take longer than an action.
+    Computed at each call, as `train()` may be called at any time. Attribute dicts are used because
+    `modules()` and `nn.Module.__setattr__`, which looks for parameters, would take longer than computing an
+    action.
     """
     training_flags: list[dict[str, Any]] = []
-    scripted_modules: list[nn.Module] = []  # from TorchScript: the flag is in their graph
+    scripted_modules: list[nn.Module] = []  # from TorchScript: their flag is no Python attribute
     pending = [policy]
     for module in pending:
         flags = module.__dict__
@@ -135,21 +137,21 @@ class Policy(nn.Module, ABC):
 class ActorCritic(Policy):
     """A policy and a value function.
 
-    A subclass may override any method. Callers use the one that the most derived class defines
-    (`find_most_derived`); a method of the object itself comes first.
+    A subclass may override any method. Of methods that can replace each other, callers use the one that the
+    most derived class defines (`find_most_derived`). A method that was set on the object comes before all.
     """
 
-    _has_checked_values = False  # whether values are known to depend on parameters, or to be constants
+    _has_checked_values = False  # whether the gradient of the values was checked
 
     @abstractmethod
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
-        """Return the exploration for one rollout; all its randomness comes from `generator`."""
+        """Return the function that samples the actions of one rollout; all randomness is from `generator`."""
 
     def scoring_inputs(self, obs: Tensor) -> tuple[Tensor, ActorCritic]:
-        """Return the scoring inputs of the rollout's rows `obs` `[T * N, obs_dim]`, and the policy for them.
+        """Return the inputs of `scored` for the rollout's rows `obs` `[T * N, obs_dim]`, and its policy.
 
-        Called once, at the end of the rollout. By default these are the rows and the policy itself; a policy
-        with a costly encoder returns its features.
+        Called once, at the end of the rollout. By default these are the rows and the policy itself. A policy
+        with a costly encoder returns the encoder's features and the policy without its encoder.
         """
         return obs, self
 
@@ -158,7 +160,7 @@ class ActorCritic(Policy):
         """Return the log-probability of `actions`, the entropy and the value, each `[B]`."""
 
     def scored(self, obs: Tensor, actions: Tensor) -> Scored:
-        """Return `evaluate_actions` without gradients, and the function that computes them."""
+        """Return the detached results of `evaluate_actions`, with their backward pass."""
         return graph(lambda: self._evaluate_and_check(obs, actions), self.parameters())
 
     def _evaluate_and_check(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -200,7 +202,7 @@ class ActorCritic(Policy):
 
 
 def find_most_derived(policy: object, *names: str) -> str:
-    """Return the first of the names that the most derived class defines.
+    """Return the name that is defined in the class nearest to the object; of several there, the first.
 
     Attributes of the object itself come before those of any class.
     """
@@ -231,7 +233,7 @@ def _with_cloned_arguments(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_cloned_rows(sampler: Callable[..., Sampler]) -> Callable[..., Sampler]:
-    """Return the method `sampler`; the sampler that it returns gets cloned arguments."""
+    """Wrap the method `sampler`: the function that it returns gets clones of its tensor arguments."""
 
     @wraps(sampler)
     def call(*args: Any, **kwargs: Any) -> Sampler:
@@ -245,7 +247,7 @@ def _clone_tensor(value: Any) -> Any:
 
 
 class NoiseBlocks:
-    """Exploration noise for steps 0, 1, 2, ... `[n_envs, *shape]`, drawn a block of steps at a time."""
+    """Exploration noise `shape` for each step 0, 1, 2, ...; it is drawn for a block of steps at a time."""
 
     def __init__(
         self,

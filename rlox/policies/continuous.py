@@ -84,7 +84,7 @@ class SDEPolicy(GaussianPolicy):
     The noise is a linear function of the actor's last hidden layer, theta(s) @ E with
     E_ij ~ N(0, std_ij^2). E is kept for `sample_freq` steps (-1: the whole rollout), so that
     exploration is smooth. The marginal distribution of an action is Normal(mean, sqrt(theta^2 @ std^2)). No
-    gradient flows into theta through the deviation, as in Stable-Baselines3.
+    gradient flows into theta through the standard deviation, as in Stable-Baselines3.
     """
 
     def __init__(

@@ -21,9 +21,9 @@ class DecisionTransformerPolicy(nn.Module):
     Parameters
     ----------
     obs_dim : length of the observation vector
-    n_outputs : length of the action vector, or number of choices
-    is_discrete : whether actions are choices
-    width, n_layers, n_heads, dropout : of the transformer
+    n_outputs : length of the action vector, or number of discrete actions
+    is_discrete : whether actions are discrete
+    width, n_layers, n_heads, dropout : arguments of `CausalTransformer`
     max_timesteps : number of timestep embeddings; later steps use the last one
     """
 
@@ -51,10 +51,10 @@ class DecisionTransformerPolicy(nn.Module):
         self.head = nn.Linear(width, n_outputs)
 
     def forward(self, returns: Tensor, obs: Tensor, actions: Tensor, timesteps: Tensor) -> Tensor:
-        """Return logits, or vectors in [-1, 1], `[B, L, actions]`.
+        """Return logits, or actions in [-1, 1], `[B, L, n_outputs]`.
 
-        `returns` `[B, L]` are scaled, `obs` `[B, L, obs_dim]`, `actions` choices `[B, L]` or vectors
-        `[B, L, act_dim]`, `timesteps` int64 `[B, L]`.
+        `returns` `[B, L]` are scaled returns to go, `obs` is `[B, L, obs_dim]`, `actions` `[B, L]` if
+        discrete, else `[B, L, act_dim]`, and `timesteps` int64 `[B, L]`.
         """
         timestep_embedding = self.of_timestep(timesteps.clamp(max=self.of_timestep.num_embeddings - 1))
         embeddings = (
@@ -68,9 +68,9 @@ class DecisionTransformerPolicy(nn.Module):
         return outputs if self.is_discrete else outputs.tanh()
 
     def select_actions(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Return the actions for `outputs` `[B, n_outputs]`: vectors, or choices `[B]`.
+        """Return the actions for `outputs` `[B, n_outputs]`; discrete actions are `[B]`.
 
-        Choices are sampled if a generator is given, else the most likely ones.
+        Discrete actions are sampled if a generator is given, else the most likely ones are returned.
         """
         if not self.is_discrete:
             return outputs

@@ -14,7 +14,7 @@ __all__ = ["DeterministicPolicy"]
 
 
 class DeterministicPolicy(Policy):
-    """An actor whose vectors are the tanh of an MLP's output, and critics of observation and vector.
+    """An actor, whose action is the tanh of an MLP's output, and critics that take observation and action.
 
     Parameters
     ----------

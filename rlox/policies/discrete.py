@@ -17,16 +17,16 @@ __all__ = ["DiscretePolicy"]
 
 
 class DiscretePolicy(MLPActorCritic):
-    """Separate actor and critic MLPs; the actor computes logits of `n_actions` choices.
+    """Separate actor and critic MLPs; the actor computes logits of `n_actions` actions.
 
     Parameters
     ----------
     obs_dim : length of the observation vector
-    n_actions : number of choices
+    n_actions : number of discrete actions
     hidden : width of two hidden layers, unless `net_arch` gives all widths
     net_arch : hidden widths of each network
     activation : `tanh`, `relu`, `elu` or `silu`
-    ortho_init : orthogonal initialisation, policy head 0.01, value head 1
+    ortho_init : orthogonal initialisation; gain of the last layer: actor 0.01, critic 1
     critic_net_arch : hidden widths of the critic; default: those of the actor
     """
 
@@ -45,7 +45,7 @@ class DiscretePolicy(MLPActorCritic):
         self.n_actions = n_actions
 
     def logits(self, obs: Tensor) -> Tensor:
-        """Return the logit of each choice `[B, n_actions]`."""
+        """Return the logit of each action, `[B, n_actions]`."""
         logits: Tensor = self.actor(obs)
         return logits
 
@@ -60,7 +60,7 @@ class DiscretePolicy(MLPActorCritic):
         return lambda obs: self.logits(obs).clone()
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
-        """Gumbel-max: argmax(logits + g) with g = -log(-log u) is a draw from softmax(logits)."""
+        """Return a sampler by Gumbel-max: argmax(logits - log(-log u)) is a draw from softmax(logits)."""
         noise = choice_noise(n_steps, n_envs, self.n_actions, generator)
         logits = self._choose_logits_function()
         return lambda obs, t: logits(obs).add_(noise[t]).argmax(-1)
@@ -76,13 +76,13 @@ class DiscretePolicy(MLPActorCritic):
         return choices(*traced, actions)
 
     def mode(self, obs: Tensor) -> Tensor:
-        """Return the most likely choice `[B]`."""
+        """Return the most likely action `[B]`."""
         return self._choose_logits_function()(obs).argmax(-1)
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Sample a choice `[B]`; return it and its log-probability `[B]`."""
+        """Sample an action `[B]`; return it and its log-probability `[B]`."""
         log_p = torch.log_softmax(self.logits(obs), -1)
         noise = gumbel(tuple(log_p.shape), generator, log_p.device)
         action = (log_p.detach() + noise).argmax(-1)

@@ -1,4 +1,4 @@
-"""Helpers around calls of the native engine: labelled errors, step counters, optimizer vectors."""
+"""Helpers for calls of the native engine: errors that name the update, step counters, optimizer vectors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StepCounter(Protocol):
 
 
 class AdamState(StepCounter, Protocol):
-    """Adam, with vectors of torch on the CPU or of NumPy."""
+    """Adam, whose vectors are torch tensors on the CPU or NumPy arrays."""
 
     @property
     def vector(self) -> Any:

@@ -23,12 +23,12 @@ class NoisyExploration(NormalDraws):
 
     Parameters
     ----------
-    act : from observations `[N, obs_dim]` and noise to actions `[N, act_dim]` in [-1, 1]
-    shape : of an environment's noise
+    act : function of observations `[N, obs_dim]` and noise; returns actions `[N, act_dim]` in [-1, 1]
+    shape : shape of the noise of one environment
     act_dim : length of the action vector
     n_envs : number of environments
-    seed : of the run; the noise of step t comes from the stream "explore"
-    device : of the policy
+    seed : seed of the run; the noise of step t comes from the stream "explore"
+    device : device of the policy
     noise_interval : number of steps that use the same noise
     """
 
@@ -47,7 +47,7 @@ class NoisyExploration(NormalDraws):
         self._noise = StepBlocks(self._draw, math.prod(self._noise_shape))
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.float32]:
-        """Return vectors `[N, act_dim]` for `obs` `[N, obs_dim]`; called in inference mode."""
+        """Return actions `[N, act_dim]` for `obs` `[N, obs_dim]`; called in inference mode."""
         obs_tensor = torch.from_numpy(obs).to(self._device)
         noise = self._noise[step // self._noise_interval]
         actions: NDArray[np.float32] = self._act(obs_tensor, noise).cpu().numpy()
@@ -58,15 +58,15 @@ class NoisyExploration(NormalDraws):
 
 
 class CategoricalExploration:
-    """Samples choices from a distribution over `n_actions`, given by its logits.
+    """Samples actions from a distribution over `n_actions`, given by its logits.
 
     Parameters
     ----------
-    logits : from observations `[N, obs_dim]` to `[N, n_actions]`
-    n_actions : number of choices
+    logits : function from observations `[N, obs_dim]` to logits `[N, n_actions]`
+    n_actions : number of discrete actions
     n_envs : number of environments
-    seed : of the run; the draws of step t come from the stream "explore"
-    device : of the policy
+    seed : seed of the run; the draws of step t come from the stream "explore"
+    device : device of the policy
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class CategoricalExploration:
         self._seed, self._device, self._shape = seed, device, (n_envs, n_actions)
 
     def random_actions(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return uniformly random choices `[N]`."""
+        """Return uniformly random actions `[N]`."""
         n_envs, n_actions = self._shape
         u = Stream(self._seed, "random", step).uniform(n_envs)
         choices: NDArray[np.int64] = (u * n_actions).astype(np.int64)
         return choices
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
-        """Return choices `[N]` for `obs` `[N, obs_dim]`; called in inference mode.
+        """Return actions `[N]` for `obs` `[N, obs_dim]`; called in inference mode.
 
         argmax(logits - log(-log u)) is a draw from softmax(logits).
         """

@@ -17,14 +17,14 @@ StepDraws = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 
 
 class EpsilonDraws:
-    """Uniform draws for epsilon-greedy exploration: who explores in each step, and the random choices.
+    """Uniform draws for epsilon-greedy exploration: who explores in each step, and the random actions.
 
     Parameters
     ----------
-    n_actions : number of choices
+    n_actions : number of discrete actions
     n_envs : number of environments
-    epsilon : from the fraction of the run that is over, 0 to 1, to the probability
-    seed : of the run; the draws of step t come from the stream "explore"
+    epsilon : function from the elapsed fraction of the run, 0 to 1, to the probability of exploring
+    seed : seed of the run; the draws of step t come from the stream "explore"
     """
 
     def __init__(self, n_actions: int, n_envs: int, epsilon: Callable[[float], float], seed: int) -> None:
@@ -33,11 +33,11 @@ class EpsilonDraws:
         self._draws = StepBlocks(self._draw, n_envs)
 
     def random_actions(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return uniformly random choices `[N]`."""
+        """Return uniformly random actions `[N]`."""
         return self._draws[step][2]
 
     def _draw(self, block: int, rows: int) -> Sequence[StepDraws]:
-        """Draw two uniform numbers per step and environment, `[N]` each, and the choices from the second."""
+        """Draw two uniform numbers per step and environment, `[N]` each; the second gives the actions."""
         shape = (2, rows, self._n_envs)
         u, picks = Stream(self._seed, "explore", block).uniform(math.prod(shape)).reshape(shape)
         choices: NDArray[np.int64] = (picks * self._n_actions).astype(np.int64)
@@ -45,14 +45,14 @@ class EpsilonDraws:
 
 
 class NormalDraws:
-    """Standard normal noise for each step, and uniformly random vectors.
+    """Standard normal noise for each step, and uniformly random actions.
 
     Parameters
     ----------
-    shape : of an environment's noise
+    shape : shape of the noise of one environment
     act_dim : length of the action vector
     n_envs : number of environments
-    seed : of the run; the noise of step t comes from the stream "explore"
+    seed : seed of the run; the noise of step t comes from the stream "explore"
     """
 
     def __init__(self, shape: tuple[int, ...], act_dim: int, n_envs: int, seed: int) -> None:
@@ -60,7 +60,7 @@ class NormalDraws:
         self._seed = seed
 
     def random_actions(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return uniformly random vectors `[N, act_dim]`."""
+        """Return uniformly random actions `[N, act_dim]`."""
         u = Stream(self._seed, "random", step).uniform(math.prod(self._action_shape))
         return (2.0 * u - 1.0).astype(np.float32).reshape(self._action_shape)
 

@@ -1,4 +1,4 @@
-"""Policies for several choices and a vector at once, as independent factors of one distribution."""
+"""Policies for actions of several parts: discrete choices and a vector, as independent factors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NetFunction = Callable[[Tensor], Tensor]
 
 
 class FactoredHead(Head):
-    """A distribution over choices among `choices[k]`, and `vector` numbers.
+    """A distribution over K choices, choice k among `choices[k]` options, and `vector` numbers.
 
     Outputs are the logits, one choice after another, then the means. An action is a row
     `[len(choices) + vector]`: the choices, counted from 0, then the numbers; int64 if there are no numbers.

@@ -1,6 +1,6 @@
 """Distributions of actions, computed from the outputs of a network.
 
-`outputs` are `[B, size]`: logits of choices, or the means of a vector.
+`outputs` are `[B, size]`: logits of discrete actions, or the means of a continuous action.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
     "score_vectors",
 ]
 
-# The logit of padding and of choices that are not allowed. Its probability is exactly 0, and so is the
+# The logit of padding and of actions that are not allowed. Its probability is exactly 0, and so is the
 # probability times its logarithm times any gradient, which would not hold for the lowest float32.
 MASKED_LOGIT = -1e30
 
@@ -50,7 +50,7 @@ def choice_noise(n_steps: int, n_envs: int, n: int, generator: torch.Generator) 
 
 
 def normal_noise(n_steps: int, n_envs: int, std: Tensor, generator: torch.Generator) -> NoiseBlocks:
-    """Return the noise of a rollout for means `[n_envs, n]`, with deviations `std` `[n]`."""
+    """Return the noise of a rollout for means `[n_envs, n]`, with standard deviations `std` `[n]`."""
     return NoiseBlocks(
         lambda shape: torch.randn(shape, generator=generator, device=std.device).mul_(std),
         n_steps,
@@ -59,13 +59,13 @@ def normal_noise(n_steps: int, n_envs: int, std: Tensor, generator: torch.Genera
 
 
 def sample_choices(logits: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Sample a choice `[B]` by logits `[B, n]`."""
+    """Sample a discrete action `[B]` by logits `[B, n]`."""
     p = torch.softmax(logits, -1)
     return torch.multinomial(p, 1, generator=generator).squeeze(-1)
 
 
 def sample_vectors(mean: Tensor, log_std: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Sample a vector `[B, n]` by means `[B, n]` and deviations `[n]` or `[B, n]`."""
+    """Sample an action `[B, n]` by means `[B, n]` and log standard deviations `[n]` or `[B, n]`."""
     noise = torch.randn(mean.shape, generator=generator, device=mean.device)
     return mean + noise * log_std.exp()
 
@@ -78,7 +78,7 @@ def score_choices(logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def score_vectors(mean: Tensor, log_std: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-density of `actions` `[B, n]` by means `[B, n]` and `log_std` `[n]`, and entropy, each `[B]`."""
+    """Return log-density and entropy, `[B]`, of `actions` `[B, n]` by `mean` `[B, n]`, `log_std` `[n]`."""
     log_prob = log_normal(actions, mean, log_std).sum(-1)
     return log_prob, (log_std + 0.5 + LOG_SQRT_2PI).sum().expand(len(mean))
 
@@ -108,19 +108,19 @@ class Head(nn.Module, ABC):
 
 
 class CategoricalHead(Head):
-    """A distribution over `size` choices; outputs are logits."""
+    """A distribution over `size` discrete actions; outputs are logits."""
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> HeadSampler:
-        """Gumbel-max: argmax(logits + g) is a draw from softmax(logits)."""
+        """Return a Gumbel-max sampler: argmax(logits + g) is a draw from softmax(logits)."""
         noise = choice_noise(n_steps, n_envs, self.size, generator)
         return lambda outputs, t: (outputs + noise[t]).argmax(-1)
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Sample a choice `[B]`."""
+        """Sample an action `[B]`."""
         return sample_choices(outputs, generator)
 
     def mode(self, outputs: Tensor) -> Tensor:
-        """Return the most likely choice `[B]`."""
+        """Return the most likely action `[B]`."""
         return outputs.argmax(-1)
 
     def score(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
@@ -141,7 +141,7 @@ class GaussianHead(Head):
         return lambda outputs, t: outputs + noise[t]
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Sample a vector `[B, size]`."""
+        """Sample an action `[B, size]`."""
         return sample_vectors(outputs, self.log_std, generator)
 
     def mode(self, outputs: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ __all__ = ["IQLPolicy"]
 
 
 class IQLPolicy(Policy):
-    """A bounded Gaussian over vectors in [-1, 1], critics of observation and vector, and a state value.
+    """A bounded Gaussian over actions in [-1, 1], critics of observation and action, and a state value.
 
     Parameters
     ----------
@@ -45,6 +45,6 @@ class IQLPolicy(Policy):
         return self.actor.mode(obs)
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Sample a vector `[B, act_dim]`, clipped to [-1, 1]."""
+        """Sample an action `[B, act_dim]`, clipped to [-1, 1]."""
         log_std = self.actor.std().log()
         return sample_vectors(self.mode(obs), log_std, generator).clamp(-1.0, 1.0)

@@ -138,7 +138,7 @@ class LazyTorchModule(ABC):
 
     @abstractmethod
     def best_actions(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
-        """Return the best actions for `obs` `[n, obs_dim]`; `mask` `[n, size]` has the allowed choices."""
+        """Return the best actions for `obs` `[n, obs_dim]`; `mask` `[n, size]` marks the allowed actions."""
 
     def _views(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
         for prefix, parameters in self.parameter_vectors.items():

@@ -41,7 +41,7 @@ class MaskedDiscretePolicy(DiscretePolicy):
     """A `DiscretePolicy` for rows `[B, obs_dim + n_actions]`, which have the mask after the observation."""
 
     def logits(self, obs: Tensor) -> Tensor:
-        """Return the logit of each choice `[B, n_actions]`; `MASKED_LOGIT` if it is not allowed."""
+        """Return the logit of each action, `[B, n_actions]`; `MASKED_LOGIT` if it is not allowed."""
         return with_mask_rows(self.actor, self.n_actions)(obs)
 
     def inference_logits(self) -> NetFunction:
@@ -57,7 +57,7 @@ class MaskedQPolicy(QPolicy):
     """A `QPolicy` for rows `[B, obs_dim + n_actions]`, which have the mask after the observation."""
 
     def outputs(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Return the network's outputs for each choice, allowed or not."""
+        """Return the network's outputs for each action, allowed or not."""
         return super().outputs(obs[..., : -self.n_actions], noise)
 
     def trace(self, obs: Tensor, noise: Tensor | None = None) -> Traced:
@@ -65,7 +65,7 @@ class MaskedQPolicy(QPolicy):
         return super().trace(obs[..., : -self.n_actions], noise)
 
     def q_values(self, outputs: Tensor, obs: Tensor) -> Tensor:
-        """Return the Q-values `[..., n_actions]`; `MASKED_LOGIT` for choices that are not allowed."""
+        """Return the Q-values `[..., n_actions]`; `MASKED_LOGIT` for actions that are not allowed."""
         return mask_values(super().q_values(outputs, obs), obs[..., -self.n_actions :])
 
     def inference_values(self) -> NetFunction:
@@ -74,9 +74,9 @@ class MaskedQPolicy(QPolicy):
         return net if net is self else with_mask_rows(net, self.n_actions)
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Return the best choice `[B]`, or with probability `epsilon` a random allowed one.
+        """Return the best action `[B]`, or with probability `epsilon` a random allowed one.
 
-        With noisy layers it is always the best one.
+        With noisy layers it is always the best action.
         """
         if self.noise_size:
             return super().sample(obs, generator)
@@ -88,10 +88,10 @@ class MaskedQPolicy(QPolicy):
 
 
 class MaskedEpsilonGreedy(EpsilonGreedy):
-    """Explores with a `MaskedQPolicy`: the best choice, or with probability epsilon a random allowed one."""
+    """Explores with a `MaskedQPolicy`: the best action, or with probability epsilon a random allowed one."""
 
     def random_actions(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return uniformly random allowed choices, `[N]`."""
+        """Return uniformly random allowed actions, `[N]`."""
         masks = obs[:, -self._n_actions :] != 0
         rank = (self._draws[step][1] * masks.sum(-1)).astype(np.int64)
         choices: NDArray[np.int64] = (masks.cumsum(-1) > rank[:, None]).argmax(-1)

@@ -14,12 +14,12 @@ __all__ = ["MinQPolicy"]
 
 
 class MinQPolicy(Policy):
-    """Critics with a value for each choice; the choice with the highest minimum over critics is taken.
+    """Critics with a value for each action; the action with the highest minimum over critics is taken.
 
     Parameters
     ----------
     obs_dim : length of the observation vector
-    n_actions : number of choices
+    n_actions : number of discrete actions
     members : number of critics
     net_arch : hidden widths
     activation : `tanh`, `relu`, `elu` or `silu`
@@ -37,7 +37,7 @@ class MinQPolicy(Policy):
         return lowest
 
     def mode(self, obs: Tensor) -> Tensor:
-        """Return the best choice `[B]`."""
+        """Return the best action `[B]`."""
         actions: Tensor = self(obs).argmax(-1)
         return actions
 

@@ -21,7 +21,7 @@ GUARDED_METHODS = (*SCORING_METHODS, *ACTING_METHODS, "scored")
 class MLPActorCritic(ActorCritic):
     """`actor` maps observations to `outputs` numbers, `critic` to one.
 
-    With `ortho_init` the hidden layers have gain sqrt 2, the actor's head 0.01, the critic's 1.
+    With `ortho_init` the hidden layers have gain sqrt 2, the actor's last layer 0.01, the critic's 1.
     """
 
     def __init__(

@@ -27,10 +27,10 @@ __all__ = ["ActingPolicy", "ActorCriticSizes", "NativePolicy", "split_masks"]
 
 @dataclass(frozen=True)
 class ActorCriticSizes:
-    """The sizes of an actor and a critic; `kind` is that of the actions: `choices`, `numbers` or `sde`."""
+    """The sizes of an actor and a critic; `kind`: `choices` (discrete), `numbers` (continuous) or `sde`."""
 
     kind: str
-    size: int  # number of choices, or length of an action
+    size: int  # number of discrete actions, or length of an action
     obs_dim: int
     actor: tuple[int, ...]  # hidden widths
     critic: tuple[int, ...]
@@ -56,10 +56,10 @@ class NativePolicy(LazyTorchModule):
 
     Attributes
     ----------
-    sizes : of the networks
+    sizes : sizes of the networks
     layout : positions of the parameters in `vector`
-    engine : learns
-    rollout_policy : acts in rollouts
+    engine : computes the updates
+    rollout_policy : chooses the actions of rollouts
     """
 
     ACTING_METHODS = ("mode", "inference_logits")
@@ -67,8 +67,8 @@ class NativePolicy(LazyTorchModule):
     def __init__(self, policy: ActorCritic, flat: FlatParameters) -> None:
         """Wrap a module, using the memory of its parameters.
 
-        Raises ConfigError unless it is a built-in policy of vectors that `MLPGuard` accepts; torch can learn
-        from all others.
+        Raises ConfigError unless it is a built-in policy of observation vectors that `MLPGuard` accepts;
+        torch can train all others.
         """
         sizes, guard = _sizes_and_guard(policy, flat)
         self._module, self._guard = policy, guard
@@ -125,7 +125,7 @@ class NativePolicy(LazyTorchModule):
         return _sizes_and_guard(module, flats[""])[1]
 
     def best_actions(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
-        """Return the most likely choices, int64 `[n]`, that `mask` `[n, size]` allows; or means, `[n, size]`.
+        """Return the most likely actions that `mask` `[n, size]` allows, int64 `[n]`; or means, `[n, size]`.
 
         `obs` are `[n, obs_dim]`.
         """
@@ -146,7 +146,7 @@ def _sizes_and_guard(policy: ActorCritic, flat: FlatParameters) -> tuple[ActorCr
 
     kind = _action_kinds().get(type(policy))
     if kind is None or not isinstance(policy, MLPActorCritic):
-        raise unsupported_policy(f"a {type(policy).__name__}, not a built-in policy of vectors")
+        raise unsupported_policy(f"a {type(policy).__name__}, not a built-in policy of observation vectors")
     guard = MLPGuard(policy, (policy.actor, policy.critic), [(policy, GUARDED_METHODS)], [flat])
     actor, critic = guard.linear_layers
     frequency = policy.sample_freq if isinstance(policy, SDEPolicy) else 1

@@ -53,7 +53,7 @@ class NativeEpsilonGreedy(EpsilonDraws):
         return self._native.vector
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
-        """Return choices `[N]` for `obs` `[N, obs_dim]`."""
+        """Return actions `[N]` for `obs` `[N, obs_dim]`."""
         u, _, choices = self._draws[step]
         actions: NDArray[np.int64] = np.where(u < self.epsilon(elapsed), choices, -1)
         with self._native.lock:
@@ -61,7 +61,7 @@ class NativeEpsilonGreedy(EpsilonDraws):
         return actions
 
     def draw_ahead(self, step: int, actions: NDArray[np.int64], elapsed: Sequence[float]) -> None:
-        """Write random choices into `actions` `[T, N]`, -1 where the network decides."""
+        """Write random actions into `actions` `[T, N]`, -1 where the network decides."""
         draws = [self._draws[t] for t in range(step, step + len(actions))]
         actions[:] = [choices for *_, choices in draws]
         if elapsed:
@@ -91,7 +91,7 @@ class NativeNoisyExploration(NormalDraws):
         return self._native.vector
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.float32]:
-        """Return vectors `[N, act_dim]` for `obs` `[N, obs_dim]`."""
+        """Return actions `[N, act_dim]` for `obs` `[N, obs_dim]`."""
         actions = np.empty(self._action_shape, np.float32)
         with self._native.lock:
             self.explorer.act(self.vector, obs, actions, self._noise[step])
@@ -100,7 +100,7 @@ class NativeNoisyExploration(NormalDraws):
     def draw_ahead(
         self, step: int, actions: NDArray[np.float32], elapsed: Sequence[float]
     ) -> NDArray[np.float32] | None:
-        """Return the noise `[len(elapsed), N, act_dim]`; write random vectors into the first `actions`."""
+        """Return the noise `[len(elapsed), N, act_dim]`; write random actions into the first `actions`."""
         n_random = len(actions) - len(elapsed)
         for t in range(n_random):
             actions[t] = self.random_actions(step + t, actions[t])

@@ -21,7 +21,7 @@ __all__ = ["NativeBCPolicy", "NativeIQLPolicy"]
 
 
 class NativeIQLPolicy(NativeContinuousPolicy):
-    """An `IQLPolicy` of vectors in Rust."""
+    """An `IQLPolicy` of observation vectors in Rust."""
 
     def __init__(self, sizes: ContinuousSizes, seed: int, make_module: Callable[[], IQLPolicy]) -> None:
         """Set the initial weights of a run; `make_module` returns the torch module.
@@ -66,7 +66,7 @@ class NativeBCPolicy(LazyTorchModule):
 
     Attributes
     ----------
-    is_discrete : whether actions are choices, else vectors
+    is_discrete : whether actions are discrete; otherwise they are continuous
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class NativeBCPolicy(LazyTorchModule):
         return max_width(self.parameter_vectors[""].layout.shapes.items())
 
     def best_actions(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
-        """Return the most likely choices `[n]`, or means `[n, size]`; masks are not supported."""
+        """Return the most likely discrete actions `[n]`, or means `[n, size]`; masks are not supported."""
         assert mask is None
         outputs = np.zeros((len(obs), self._size), np.float32)
         with self.lock:

@@ -26,7 +26,7 @@ GUARDED_METHODS = ("outputs", "reshape_outputs", "trace", "q_values")
 class QSizes:
     """The sizes of an action-value network; `hidden` are its widths."""
 
-    size: int  # number of choices
+    size: int  # number of discrete actions
     obs_dim: int
     hidden: tuple[int, ...]
     activation: str
@@ -51,14 +51,14 @@ class QSizes:
 
 
 class NativeQ(LazyTorchModule):
-    """A `QPolicy` of vectors in Rust, over one vector of parameters.
+    """A `QPolicy` of observation vectors in Rust, over one vector of parameters.
 
     Attributes
     ----------
-    sizes : of the network
-    engine : learns
+    sizes : sizes of the network
+    engine : computes the updates
     update_engine : called for updates: the engine, or a `ReplayIteration` that collects before it calls it
-    explorer : acts
+    explorer : chooses actions in training
     """
 
     def __init__(self, sizes: QSizes, seed: int, make_module: Callable[[], QPolicy]) -> None:
@@ -81,7 +81,7 @@ class NativeQ(LazyTorchModule):
         self.explorer = Explorer(self.engine)
 
     def best_actions(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
-        """Return the choices with the largest values, int64 `[n]`; masks are not supported."""
+        """Return the actions with the largest values, int64 `[n]`; masks are not supported."""
         assert mask is None
         actions = np.full(len(obs), -1, np.int64)
         with self.lock:

@@ -61,8 +61,8 @@ class NativeContinuousPolicy(LazyTorchModule):
 
     Attributes
     ----------
-    sizes : of the networks
-    explorer : acts
+    sizes : sizes of the networks
+    explorer : chooses actions in training
     """
 
     ACTING_PART = "actor"
@@ -107,7 +107,7 @@ class NativeContinuousPolicy(LazyTorchModule):
 
 
 class NativeDeterministicPolicy(NativeContinuousPolicy):
-    """A `DeterministicPolicy` of vectors in Rust; `noise_std` is the deviation of its exploration noise."""
+    """A `DeterministicPolicy` of vectors in Rust; `noise_std` is the std of its exploration noise."""
 
     def __init__(
         self,

@@ -22,17 +22,17 @@ __all__ = ["EpsilonGreedy", "NoisyGreedy", "QPolicy"]
 
 
 class QPolicy(Policy):
-    """Q(s, a) of each of `n_actions` choices by an MLP; the policy takes the best choice.
+    """Q(s, a) of `n_actions` discrete actions by an MLP; the policy takes the best action.
 
     Parameters
     ----------
     obs_dim : length of the observation vector
-    n_actions : number of choices
+    n_actions : number of discrete actions
     net_arch : hidden widths
     activation : `tanh`, `relu`, `elu` or `silu`
-    dueling : separate streams for value and advantage
-    epsilon : probability that `sample` takes a random choice
-    value_distribution : meaning of the network's outputs for a choice; default: the expected return
+    dueling : separate outputs for value and advantages
+    epsilon : probability that `sample` takes a random action
+    value_distribution : meaning of the network's outputs for an action; default: the expected return
     sigma : initial scale of the noise in all linear layers, None: no noise
     """
 
@@ -85,7 +85,7 @@ class QPolicy(Policy):
         return self.q_values(self.outputs(obs, noise), obs)
 
     def q_values(self, outputs: Tensor, obs: Tensor) -> Tensor:
-        """Return the Q-values `[..., n_actions]` of the `outputs` for the choices in `obs`."""
+        """Return the Q-values `[..., n_actions]` of the `outputs` for `obs`."""
         return self.value_distribution.values(outputs)
 
     def inference_values(self) -> Callable[[Tensor], Tensor]:
@@ -95,12 +95,12 @@ class QPolicy(Policy):
         return self
 
     def mode(self, obs: Tensor) -> Tensor:
-        """Return the best choice `[B]`, without noise."""
+        """Return the best action `[B]`, without noise."""
         actions: Tensor = self(obs).argmax(-1)
         return actions
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Return the best choice `[B]`, or with probability `epsilon` a random one.
+        """Return the best action `[B]`, or with probability `epsilon` a random one.
 
         With noisy layers it is the best one under new noise.
         """
@@ -115,15 +115,15 @@ class QPolicy(Policy):
 
 
 class EpsilonGreedy(EpsilonDraws):
-    """Explores with a `QPolicy`: the best choice, or with probability epsilon a random one.
+    """Explores with a `QPolicy`: the best action, or with probability epsilon a random one.
 
     Parameters
     ----------
-    policy : with the values
+    policy : computes the values
     n_envs : number of environments
-    epsilon : from the fraction of the run that is over, 0 to 1, to the probability
-    seed : of the run; the draws of step t come from the stream "explore"
-    device : of the policy
+    epsilon : function from the elapsed fraction of the run, 0 to 1, to the probability of exploring
+    seed : seed of the run; the draws of step t come from the stream "explore"
+    device : device of the policy
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class EpsilonGreedy(EpsilonDraws):
         self._values = policy.inference_values()
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
-        """Return choices `[N]` for `obs` `[N, obs_dim]`; without gradients."""
+        """Return actions `[N]` for `obs` `[N, obs_dim]`; without gradients."""
         random_actions = self.random_actions(step, obs)
         is_random = self._draws[step][0] < self.epsilon(elapsed)
         if is_random.all():
@@ -150,16 +150,16 @@ class EpsilonGreedy(EpsilonDraws):
 
 
 class NoisyGreedy:
-    """Explores with the noisy layers of a `QPolicy`: the best choice under the noise of this step.
+    """Explores with the noisy layers of a `QPolicy`: the best action under the noise of this step.
 
     In one step all environments have the same noise; each step has new noise.
 
     Parameters
     ----------
-    policy : with the values
-    warm_up : chooses before anything is learned
-    seed : of the run; the noise of step t comes from the stream "noise-acting"
-    device : of the policy
+    policy : computes the values
+    warm_up : chooses the actions before anything is learned
+    seed : seed of the run; the noise of step t comes from the stream "noise-acting"
+    device : device of the policy
     """
 
     def __init__(self, policy: QPolicy, warm_up: EpsilonGreedy, seed: int, device: torch.device) -> None:
@@ -170,11 +170,11 @@ class NoisyGreedy:
         self._noise = StepBlocks(self._draw, policy.noise_size)
 
     def random_actions(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return uniformly random choices `[N]`."""
+        """Return uniformly random actions `[N]`."""
         return self._random_policy.random_actions(step, obs)
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
-        """Return choices `[N]` for `obs` `[N, obs_dim]`; without gradients."""
+        """Return actions `[N]` for `obs` `[N, obs_dim]`; without gradients."""
         obs_tensor = torch.from_numpy(obs).to(self._device)
         actions: NDArray[np.int64] = self.policy(obs_tensor, self._noise[step]).argmax(-1).cpu().numpy()
         return actions

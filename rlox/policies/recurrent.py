@@ -33,20 +33,20 @@ class SequenceOutputs(NamedTuple):
 class RecurrentActorCritic(nn.Module):
     """Recurrent layers followed by an MLP, for the actor and for the critic.
 
-    The critic has its own recurrent layers (`critic="own"`), reads the actor's without training them
-    (`"shared"`) or has none and sees only observations (`"none"`). With `ortho_init` recurrent layers
-    have gain 1, hidden ones sqrt 2, the actor's head 0.01, the critic's 1.
+    The critic has its own recurrent layers (`critic="own"`), takes the output of the actor's without
+    training them (`"shared"`), or has none and sees only observations (`"none"`). With `ortho_init` recurrent
+    layers have gain 1, hidden layers sqrt 2, the actor's last layer 0.01, the critic's 1.
 
     Parameters
     ----------
     obs_dim : length of the observation vector
     head : the distribution of actions
-    kind, hidden, layers : of the recurrent layers (`RecurrentLayers`)
+    kind, hidden, layers : arguments of `RecurrentLayers`
     critic : `own`, `shared` or `none`
-    net_arch, critic_net_arch : hidden widths of the MLPs after them
-    activation : of the MLPs, `tanh`, `relu`, `elu` or `silu`
+    net_arch, critic_net_arch : hidden widths of the MLPs after the recurrent layers
+    activation : activation of the MLPs, `tanh`, `relu`, `elu` or `silu`
     ortho_init : orthogonal initialisation
-    encoders : of the actor and of the critic, perhaps the same, from rows to `obs_dim` features
+    encoders : the actor's and the critic's encoder, which may be one; each maps rows to `obs_dim` features
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class RecurrentActorCritic(nn.Module):
         return outputs, next_state
 
     def stepper(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Stepper:
-        """Return the exploration for one rollout; all its randomness comes from `generator`."""
+        """Return the function that acts in one rollout; all randomness comes from `generator`."""
         sample = self.head.sampler(n_steps, n_envs, generator)
 
         def step(obs: Tensor, state: Tensor, t: int) -> tuple[Tensor, Tensor]:

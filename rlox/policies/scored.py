@@ -1,4 +1,4 @@
-"""Scores of actions (log-probability, entropy, value) with their backward pass."""
+"""Log-probability, entropy and value of actions ("scores" in this package), with their backward pass."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Scored(NamedTuple):
 def graph(
     evaluate: Callable[[], tuple[Tensor, Tensor, Tensor]], parameters: Iterable[nn.Parameter]
 ) -> Scored:
-    """Score by autograd, for any `evaluate`; raise `ConfigError` for log-probabilities without a gradient."""
+    """Run `evaluate`, with backward pass by autograd; `ConfigError` if log-probabilities have no gradient."""
     with torch.enable_grad():
         outputs = evaluate()
     require_gradient("the policy's log-probability has", outputs[0])
@@ -63,7 +63,7 @@ def of_logits(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Back]:
 
 
 def of_means(mean: Tensor, log_std: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Backs]:
-    """Return the log-density of vectors and the entropy, `[B]` each.
+    """Return the log-density of actions and the entropy, `[B]` each.
 
     `actions` and `mean` are `[B, n]`, `log_std` `[n]`. The third result maps the gradients of both
     (None: 0) to those of the means and of `log_std`.
@@ -85,7 +85,7 @@ def of_means(mean: Tensor, log_std: Tensor, actions: Tensor) -> tuple[Tensor, Te
 
 
 def choices(actor: Traced, critic: Traced, actions: Tensor) -> Scored:
-    """Score choices `[B]` by logits `[B, n]`, with hand-written gradients."""
+    """Evaluate discrete actions `[B]` by logits `[B, n]`, with hand-written gradients."""
     log_probs, entropy, back = of_logits(actor.out, actions.unsqueeze(-1))
 
     def learn(to_log_probs: Tensor, to_entropy: Tensor | None, to_values: Tensor) -> None:
@@ -96,7 +96,7 @@ def choices(actor: Traced, critic: Traced, actions: Tensor) -> Scored:
 
 
 def vectors(actor: Traced, critic: Traced, log_std: Tensor, actions: Tensor) -> Scored:
-    """Score vectors `[B, n]` by means `[B, n]` and parameter `log_std` `[n]`, with hand-written gradients."""
+    """Evaluate actions `[B, n]` by means `[B, n]` and `log_std` `[n]`, with hand-written gradients."""
     log_probs, entropy, back = of_means(actor.out, log_std, actions)
 
     def learn(to_log_probs: Tensor, to_entropy: Tensor | None, to_values: Tensor) -> None:

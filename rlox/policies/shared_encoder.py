@@ -15,8 +15,8 @@ class SharedEncoder(ActorCritic):
 
     Parameters
     ----------
-    encoder : from rows `[B, dim]` to features
-    policy : acts by the features, followed by the action mask if rows have one
+    encoder : maps rows `[B, dim]` to features
+    policy : takes the features, followed by the action mask if rows have one
     mask_dim : number of mask columns at the end of a row
     """
 
@@ -35,7 +35,7 @@ class SharedEncoder(ActorCritic):
         return torch.cat([encoded, masks.to(encoded.dtype)], -1)
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
-        """Return the exploration of `policy`; store the features of the rollout."""
+        """Return the sampler of `policy`; it stores the features of the rollout."""
         sample = self.policy.sampler(n_steps, n_envs, generator)
 
         def explore(obs: Tensor, t: int) -> Tensor:

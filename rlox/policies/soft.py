@@ -54,7 +54,7 @@ class SACPolicy(Policy):
 
 
 class SquashedSACPolicy(SACPolicy):
-    """A squashed Gaussian over vectors in [-1, 1], and critics of observation and vector."""
+    """A squashed Gaussian over actions in [-1, 1], and critics that take observation and action."""
 
     def __init__(self, actor: SquashedGaussianPolicy | SquashedSDEPolicy, critic: EnsembleMLP) -> None:
         super().__init__()
@@ -66,23 +66,23 @@ class SquashedSACPolicy(SACPolicy):
         return self.actor.mode(obs)
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Sample a vector `[B, act_dim]`."""
+        """Sample an action `[B, act_dim]`."""
         return self.actor.sample(obs, generator)[0]
 
     def noise_shape(self, batch: int) -> tuple[int, ...]:
-        """Return the shape: one vector per row; under gSDE one matrix for all rows of a batch."""
+        """Return the shape: one noise vector per row; under gSDE one matrix for all rows of a batch."""
         if isinstance(self.actor, SquashedSDEPolicy):
             return (self.actor.features, self.actor.act_dim)
         return (batch, self.actor.act_dim)
 
     def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
-        """Return one vector per row, `[B, act_dim]`, its log-density, and the backward function."""
+        """Return one action per row, `[B, act_dim]`, its log-density, and the backward function."""
         return self.actor.trace(obs, noise)
 
     def value(
         self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """Return min_i Q_i(s, a) of that vector; the gradient is that of the lowest critic."""
+        """Return min_i Q_i(s, a) of the sampled action; the gradient is that of the lowest critic."""
         q = ActionValues(critic, obs, sampled_actions)
         lowest, min_index = q.out.min(0)
 
@@ -94,15 +94,15 @@ class SquashedSACPolicy(SACPolicy):
     def action_values(
         self, critic: EnsembleMLP, obs: Tensor, actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """Return Q_i(s, a) of vectors `[B, act_dim]`."""
+        """Return Q_i(s, a) of actions `[B, act_dim]`."""
         q = ActionValues(critic, obs, actions)
         return q.out, q.learn
 
 
 class CategoricalSACPolicy(SACPolicy):
-    """A categorical actor, and critics with a value for each choice.
+    """A categorical actor, and critics with a value for each action.
 
-    Expectations are sums over all choices, so that nothing is sampled (Christodoulou 2019,
+    Expectations are sums over all actions, so that nothing is sampled (Christodoulou 2019,
     arXiv:1910.07207, eqs. 10 and 12).
     """
 
@@ -120,11 +120,11 @@ class CategoricalSACPolicy(SACPolicy):
         self.critic = EnsembleMLP(members, (obs_dim, *critic_net_arch, n_actions), activation)
 
     def mode(self, obs: Tensor) -> Tensor:
-        """Return the most likely choice `[B]`."""
+        """Return the most likely action `[B]`."""
         return self.actor.mode(obs)
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Sample a choice `[B]`."""
+        """Sample an action `[B]`."""
         return self.actor.sample(obs, generator)
 
     def noise_shape(self, batch: int) -> tuple[int, ...]:
@@ -132,7 +132,7 @@ class CategoricalSACPolicy(SACPolicy):
         return (0,)
 
     def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
-        """Return the probability of each choice, `[B, n_actions]`, and sum_a pi(a|s) log pi(a|s)."""
+        """Return the probability of each action, `[B, n_actions]`, and sum_a pi(a|s) log pi(a|s)."""
         net = trace(self.actor.net, obs)
         log_p = torch.log_softmax(net.out, -1)
         p = log_p.exp()
@@ -155,7 +155,7 @@ class CategoricalSACPolicy(SACPolicy):
     def action_values(
         self, critic: EnsembleMLP, obs: Tensor, actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """Return Q_i(s, a) of choices `[B]`."""
+        """Return Q_i(s, a) of discrete actions `[B]`."""
         values = critic.trace(obs)
         index = actions.expand(len(values.out), -1).unsqueeze(-1)
 

@@ -190,7 +190,7 @@ def make_sampler(
     n_envs: int,
     generator: torch.Generator,
 ) -> Sampler:
-    """Return the exploration for one rollout, by the most derived class's method of `ACTING_METHODS`.
+    """Return the sampler of one rollout, by the method of `ACTING_METHODS` that the most derived class has.
 
     All methods but `sampler` draw from torch's default generators, seeded for each step. Actions of a policy
     that is not rlox's are checked before the environment gets them: `ConfigError` if they are invalid.

@@ -31,7 +31,7 @@ MAX_INDICES = 1 << 22  # resampled indices in memory at once
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with the ends of its interval, which are NaN if a task has a single run.
+    """An estimate with its interval from `low` to `high`, which are NaN if a task has only one run.
 
     As text it reads `500.0 [388.7, 500.0]`; a format applies to each number: `f"{interval:.3f}"`.
     """
@@ -84,10 +84,10 @@ def difference(
     resamples: int = 2000,
     level: float = 0.95,
 ) -> Interval:
-    """Return by how much `statistic` of system `x` exceeds that of `y`; runs are resampled independently.
+    """Return `statistic` of algorithm `x` minus that of `y`; runs of both are resampled independently.
 
-    The systems differ if the interval excludes 0. Overlap of two separate intervals is a weaker test: they
-    often overlap where the difference is clear.
+    The algorithms differ if the interval excludes 0. Whether two separate intervals overlap is a weaker test:
+    they often overlap where the difference is clear.
     """
     require_bootstrap_arguments(rng, resamples, level)
     x_tasks, y_tasks = match_tasks(x, y)
@@ -153,7 +153,7 @@ def resample_counts(indices_drawn: NDArray[np.int64]) -> Array:
 
 
 def interval_ends(estimates: Array, level: float) -> tuple[float, float]:
-    """Return the ends of the central `level` interval of bootstrap estimates `[resamples]`."""
+    """Return low and high of the central `level` interval of bootstrap estimates `[resamples]`."""
     low, high = np.quantile(estimates, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 

@@ -1,8 +1,9 @@
 """Comparison of a later run's figures with those of `expected.json`: which agree and which differ.
 
-The test is whether both come from the same system. If both figures have scores, the interval of the
-difference of trimmed means by Student's t decides; it holds its level from two runs on
-(docs/statistics.md). Otherwise the interval of the difference follows from the two intervals.
+The question is whether both figures come from the same algorithm. If both have scores, the interval of the
+difference of their trimmed means by Student's t decides; from two runs on it contains the true difference
+as often as its level says (docs/statistics.md). Otherwise the interval of the difference is computed from
+the two intervals.
 """
 
 from __future__ import annotations
@@ -66,9 +67,10 @@ def compare(expected: Mapping[str, Any], actual: Mapping[str, Any], *, level: fl
     """Return verdicts on all figures of two documents: those of `expected` in order, then extra ones.
 
     A figure is a mapping with an estimate (`iqm`, `mean`, `median`, `estimate`, `value`) and `scores`, `ci95`
-    or both; or a list of scores, which are compared by their mean. Its name is its path in the document.
-    `total_steps` and `solved_from` have to be equal. A figure differs if the `level` interval of found -
-    expected excludes 0: at 0.99, one in a hundred equal figures is reported to differ.
+    or both; or a list of scores, which are compared by their mean. The name of a figure is its path in the
+    document. `total_steps` and `solved_from` have to be equal. A figure differs if the `level` interval of
+    the difference found minus expected excludes 0. At level 0.99, about one in a hundred figures is reported
+    to differ by chance though nothing changed.
     """
     if not 0 < level < 1:
         raise ConfigError(f"level={level}: expected a number between 0 and 1, such as 0.99")
@@ -198,7 +200,7 @@ def _require_consistent_estimate(estimate: float, kind: str, scores: Array, path
     ):
         raise ConfigError(
             f"{path}/{kind} is {estimate:g}, and that of its scores is {score_estimate:g}: expected the "
-            f"{kind} of the scores beside it; leave one of them out"
+            f"same; leave {kind} or the scores out"
         )
 
 

@@ -1,4 +1,4 @@
-"""Sample efficiency: the score of a system as a function of steps."""
+"""Sample efficiency: the score of an algorithm as a function of steps."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ N_GRID_POINTS = 100
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """An estimate at each step with the ends of its interval and the number of runs; all `[steps]`.
+    """An estimate at each step with its interval from `low` to `high` and the number of runs.
 
-    The estimate is NaN at steps where a task has no run; its ends also where a task has a single run.
+    Each array has one number per step. The estimate is NaN at steps where a task has no run; `low` and `high`
+    also where a task has only one run.
     """
 
     steps: Array
@@ -43,12 +44,12 @@ def sample_efficiency(
     resamples: int = 2000,
     level: float = 0.95,
 ) -> Curve:
-    """Compute `statistic` over runs at each of `steps`, with pointwise bands that resample runs within tasks.
+    """Compute `statistic` over runs, and its interval from runs resampled within tasks, at each of `steps`.
 
     `curves` are the runs of one task, or a mapping from task to runs. A run is `(steps, values)`; it is
-    interpolated linearly and never extrapolated. By default `steps` are a hundred, from the last start to the
-    first end of a run, so every run counts at every step. At given `steps` outside that range only runs with
-    values count; `runs` has their number, and the remaining runs may be better or worse than the others.
+    interpolated linearly and never extrapolated. By default `steps` are a hundred, from the latest first step
+    of a run to the earliest last step, so every run counts at every step. At given `steps` outside that range
+    only runs with values count. `runs` has their number; these runs may be better or worse than the others.
     """
     require_bootstrap_arguments(rng, resamples, level)
     curves_by_task = curves if isinstance(curves, Mapping) else {0: curves}

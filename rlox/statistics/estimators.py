@@ -1,4 +1,4 @@
-"""Point estimates for the scores of a system, also vectorised over many resamples."""
+"""Point estimates for the scores of an algorithm, also vectorised over many resamples."""
 
 from __future__ import annotations
 

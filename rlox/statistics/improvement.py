@@ -1,4 +1,4 @@
-"""Probability of improvement between two systems, and Holm's correction for several tests."""
+"""Probability of improvement between two algorithms, and Holm's correction for several tests."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def probability_of_improvement(
     """Return the probability that a run of `x` scores above a run of `y`, averaged over tasks.
 
     It is the Mann-Whitney U divided by the number of pairs; a tie counts one half. If the interval excludes
-    0.5, one system is better; it does not tell by how much.
+    0.5, one algorithm is better; the probability does not tell by how much.
     """
     require_bootstrap_arguments(rng, resamples, level)
     x_tasks, y_tasks = match_tasks(x, y)
@@ -50,7 +50,7 @@ def probability_of_improvement(
     chunks = []
     for indices_drawn in resample_indices(x_tasks.sizes + y_tasks.sizes, rng, resamples):
         x_indices, y_indices = indices_drawn[: len(wins)], indices_drawn[len(wins) :]
-        # products of halves and integers are exact in floating point, so the order of summation is free
+        # all products are multiples of 1/2 and exact in floats, so any order of summation gives the same bits
         task_means = [
             ((resample_counts(a) @ win_matrix) * resample_counts(b)).sum(axis=1) / win_matrix.size
             for a, b, win_matrix in zip(x_indices, y_indices, wins, strict=True)
@@ -60,7 +60,10 @@ def probability_of_improvement(
 
 
 def holm(p_values: ArrayLike) -> Array:
-    """Return Holm's adjusted p-values `[n]`: rejecting those below 0.05 has a 5% chance of any error.
+    """Return Holm's adjusted p-values `[n]`.
+
+    If you reject the hypotheses whose value is below 0.05, the chance of one or more false rejections is at
+    most 5%.
 
     S. Holm (1979), A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6, 65-70.
     """
@@ -77,5 +80,5 @@ def holm(p_values: ArrayLike) -> Array:
 
 
 def _win_matrix(x: Array, y: Array) -> Array:
-    """Compare all pairs `[x, y]`: 1 if the run of `x` is above that of `y`, a half if equal, else 0."""
+    """Return `[runs of x, runs of y]`: 1 where the run of `x` is above that of `y`, 1/2 if equal, else 0."""
     return (np.sign(x[:, None] - y) + 1) / 2

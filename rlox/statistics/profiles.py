@@ -16,9 +16,10 @@ __all__ = ["Profile", "performance_profile"]
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Fraction of runs above each threshold, with the ends of its interval, all `[thresholds]`.
+    """Fraction of runs above each threshold, with its interval from `low` to `high`.
 
-    The ends are NaN without a generator, and if a task has a single run.
+    Each array has one number per threshold. `low` and `high` are NaN if no `rng` was given or a task has only
+    one run.
     """
 
     thresholds: Array
@@ -35,14 +36,14 @@ def performance_profile(
     resamples: int = 2000,
     level: float = 0.95,
 ) -> Profile:
-    """Return P(score > threshold) over the runs of all tasks, with pointwise bands if `rng` is given.
+    """Return P(score > threshold) over the runs of all tasks; `rng` adds an interval at each threshold.
 
     This is the run-score distribution of Agarwal et al.: tasks are pooled, so those with more runs weigh
     more.
     """
     tasks, threshold_array = parse_scores(scores), parse_numbers(thresholds, "thresholds", "[thresholds]")
     if threshold_array.ndim != 1 or threshold_array.size == 0:
-        raise ShapeError(f"thresholds of shape {threshold_array.shape}: expected at least one, [thresholds]")
+        raise ShapeError(f"thresholds of shape {threshold_array.shape}: expected [n] with n >= 1")
     if not np.isfinite(threshold_array).all():
         raise NonFiniteError("thresholds: expected finite numbers")
     is_above = [(values[:, None] > threshold_array).astype(np.float64) for values in tasks.values]
@@ -54,7 +55,7 @@ def performance_profile(
     require_bootstrap_arguments(rng, resamples, level)
     if not tasks.has_spread:
         return Profile(threshold_array, fraction, nan_bounds, nan_bounds)
-    # products of integers with 0 and 1 are exact in floating point, so the order of summation is free
+    # counts times 0 or 1 are exact in floats, so any order of summation gives the same bits
     draws = [
         np.sum(
             [

@@ -69,7 +69,7 @@ def parse_scores(scores: Scores, name: str = "scores") -> Tasks:
 
 
 def match_tasks(x: Scores, y: Scores) -> tuple[Tasks, Tasks]:
-    """Parse the scores of two systems on the same tasks, in the order of the first."""
+    """Parse the scores of two algorithms on the same tasks, in the order of tasks in `x`."""
     x_tasks, y_tasks = parse_scores(x, "x"), parse_scores(y, "y")
     if isinstance(x, Mapping) != isinstance(y, Mapping):
         raise ShapeError("x and y: one is a mapping by task and the other is not; give both in the same form")

@@ -1,7 +1,7 @@
 """Differences of trimmed means over a few runs, by Student's t.
 
-Bootstrap intervals of three or five runs are far too narrow. Where a verdict depends on the interval, as in
-a repeated campaign, Student's t holds its level at any number of runs.
+Bootstrap intervals of three or five runs are far too narrow. Where the interval decides, as when experiments
+are repeated, Student's t contains the true difference as often as its level says, with any number of runs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def trimmed_difference(x: Array, y: Array, is_trimmed: bool, level: float) -> In
     """Return the mean of `x` `[runs]` minus that of `y` with its t interval.
 
     With `is_trimmed`, both are means of the middle half. The interval is Yuen and Dixon's trimmed t (1973,
-    Biometrika 60, 369-374) with a pooled variance, because both are assumed to be runs of the same system.
-    The ends are NaN if trimming leaves fewer than two runs of either.
+    Biometrika 60, 369-374) with a pooled variance, because both are assumed to be runs of the same algorithm.
+    The interval is NaN if trimming leaves fewer than two runs of either.
     """
     x_stats, y_stats = _trimmed(x, is_trimmed), _trimmed(y, is_trimmed)
     difference, degrees_of_freedom = x_stats[0] - y_stats[0], x_stats[2] + y_stats[2] - 2

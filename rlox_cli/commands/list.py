@@ -15,13 +15,14 @@ from rlox_cli.schema import Schema
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-# Runs, plugins, and every group of options that conf/ has.
+# The values of `what`: runs, plugins, and every group of options that conf/ has.
 KINDS = (
     "runs",
     *sorted(p.name for p in CONF.iterdir() if p.is_dir() and p.name[0] != "_" and p.name != "hydra"),
     "plugins",
 )
 POSITIONAL_KEYS = ("what", "contains")
+# `failed`: ended with an error; `killed`: stopped by a signal; `died`: the process recorded no end.
 STATES = ("running", "done", "failed", "killed", "pruned", "died", "unreadable")
 
 
@@ -29,9 +30,9 @@ STATES = ("running", "done", "failed", "killed", "pruned", "died", "unreadable")
 class RunFilter:
     """Filter of the runs that `rlox list runs` shows."""
 
-    state: str | None = param(None, "only runs in this state, also state=", choices=STATES)
-    algo: str | None = param(None, "only runs of this algorithm, also algo=", verbatim=True)
-    env: str | None = param(None, "only runs of this environment, also env=", verbatim=True)
+    state: str | None = param(None, "only runs in this state; short form: state=", choices=STATES)
+    algo: str | None = param(None, "only runs of this algorithm; short form: algo=", verbatim=True)
+    env: str | None = param(None, "only runs of this environment; short form: env=", verbatim=True)
 
 
 FILTER_KEYS = tuple(f.name for f in fields(RunFilter))
@@ -41,12 +42,12 @@ FILTER_KEYS = tuple(f.name for f in fields(RunFilter))
 class ListConfig:
     """Arguments of `rlox list`."""
 
-    what: str = param(doc="what to list, also without what=", choices=KINDS)
+    what: str = param(doc="what to list, as what=WHAT or as a word alone", choices=KINDS)
     contains: str | None = param(
-        None, "only entries with this text in their name, also without contains=", verbatim=True
+        None, "only entries with this text in their name, as contains=TEXT or as a word alone", verbatim=True
     )
     run_root: str = param("runs", "the folder that is searched for runs, at any depth", verbatim=True)
-    only: RunFilter = param(doc="which runs", default_factory=RunFilter)
+    only: RunFilter = param(doc="conditions that the listed runs must meet", default_factory=RunFilter)
 
 
 SCHEMA = Schema("list", ListConfig, primary="list")
@@ -72,7 +73,7 @@ def _run(call: Call) -> int:
     positional_keys, args = list(POSITIONAL_KEYS), [*flags]
     for argument in arguments:
         name, equals, _ = argument.partition("=")
-        if equals and name in FILTER_KEYS:  # Hydra has groups of these names
+        if equals and name in FILTER_KEYS:  # plain algo= and env= would choose an option of Hydra's groups
             args.append(f"only.{argument}")
         elif positional_keys and not equals and argument[:1] not in "~+":
             args.append(f"{positional_keys.pop(0)}={argument}")
@@ -86,8 +87,8 @@ COMMAND = Command(
     name="list",
     summary="list the options to choose from, and the runs",
     description=(
-        "Lists environments, algorithms, buffers, loggers, presets and plugins, with a line on each, or\n"
-        "runs, with the start, state, progress and score of each; the newest is last."
+        "Lists environments, algorithms, buffers, loggers, presets and plugins, one line each.\n"
+        "`rlox list runs` shows the start, state, progress and score of each run, the newest run last."
     ),
     examples=(
         "rlox list runs",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LOG_TAG = "log"
 SEED = "seed"
-BOOLEAN_TEXTS = {"True": "true", "False": "false"}  # as users write them
+BOOLEAN_TEXTS = {"True": "true", "False": "false"}  # text of a Python value -> text on the command line
 ENVIRONMENT_KEYS = ("env", "env.id")
 NON_DIMENSION_KEYS = ("exp", "search", "run_root", "dry_run", "run.name", "run.tags", "resume")
 
@@ -41,20 +41,20 @@ class Dimension:
     step: float | None = None
     is_log: bool = False
     is_integer: bool = False
-    choices: tuple[str, ...] = ()  # as the values of overrides
+    choices: tuple[str, ...] = ()  # each as the text after `=` in an override
 
     @property
     def end_values(self) -> list[Any]:
-        """The choices, or else the lowest and the highest value."""
+        """All choices, or else the lowest and the highest value."""
         return list(self.choices) or [self.low, self.high]
 
     def override(self, value: Any) -> str:
-        """Return the override that gives the key a value."""
+        """Return the text of the override that gives the key a value."""
         text = value if isinstance(value, str) else repr(value)
         return f"{self.prefix}{self.name}={text}"
 
     def to_plain(self, value: Any) -> Any:
-        """Return the value as data: a choice is the text of an override, which may be a number or a list."""
+        """Parse a choice, which is stored as text, into a number, list or text; keep other values."""
         return plain_value(value) if isinstance(value, str) else value
 
     def to_distribution(self) -> BaseDistribution:
@@ -70,26 +70,26 @@ class Dimension:
         return distributions.FloatDistribution(self.low, self.high, log=self.is_log, step=self.step)
 
     def signature(self) -> list[Any]:
-        """Return the values and scale of the dimension as plain data, for comparison with another."""
+        """Return values and scale as plain data, to compare them with the dimension of a stored study."""
         return [self.low, self.high, self.step, self.is_log, self.is_integer, list(self.choices)]
 
 
 @dataclass(frozen=True)
 class Space:
-    """Fixed overrides, searched dimensions, and seeds: a trial's score is the mean over the seeds."""
+    """A search space: fixed overrides, searched dimensions, seeds. A trial's score is the mean over seeds."""
 
     fixed_overrides: tuple[str, ...]
     dimensions: tuple[Dimension, ...]
     seeds: tuple[int, ...]
 
     def job_overrides(self, values: dict[str, Any], seed: int) -> list[str]:
-        """Return the overrides of a run."""
+        """Return the overrides of a run with these values of the dimensions."""
         value_overrides = [d.override(values[d.name]) for d in self.dimensions]
         return [*self.fixed_overrides, *value_overrides, f"{SEED}={seed}"]
 
 
 def read_space(overrides: Iterable[Override]) -> Space:
-    """Read a space from overrides, of which later ones win; raise `ConfigError` if they describe none."""
+    """Read a space from overrides, of which later ones win; `ConfigError` if none has several values."""
     last_overrides = {override.key_or_group: override for override in overrides}
     fixed_overrides: list[str] = []
     dimensions: list[Dimension] = []
@@ -134,8 +134,8 @@ def _read_seeds(override: Override) -> tuple[int, ...]:
         values = [override.value()]
     if not values or not all(type(value) is int for value in values):
         raise ConfigError(
-            f"{override.input_line}: seeds are not searched; a trial's score is the mean over those "
-            "that are listed, e.g. seed=0,1,2"
+            f"{override.input_line}: seeds are not searched: list integers, e.g. seed=0,1,2; the "
+            "score of a trial is the mean over them"
         )
     if len(set(values)) < len(values):
         raise ConfigError(f"{override.input_line}: a seed is listed twice")
@@ -158,10 +158,10 @@ def _read_dimension(override: Override) -> Dimension:
     if isinstance(sweep, RangeSweep):
         return _read_range(sweep, base, is_log)
     if is_log or not isinstance(sweep, ChoiceSweep):
-        raise ConfigError(f"{source_text}: expected interval(low,high), range(start,stop) or a,b,c")
+        raise ConfigError(f"{source_text}: expected interval(low,high), range(start,stop), or untagged a,b,c")
     choices = tuple(BOOLEAN_TEXTS.get(text, text) for text in override.sweep_string_iterator())
     if len(set(choices)) < len(choices) or not choices:
-        raise ConfigError(f"{source_text}: expected different choices, at least one")
+        raise ConfigError(f"{source_text}: expected at least one choice, and none twice")
     return replace(base, choices=choices)
 
 
@@ -184,7 +184,7 @@ def _read_range(sweep: RangeSweep, base: Dimension, is_log: bool) -> Dimension:
     is_integer = all(isinstance(value, int) for value in values)
     step = abs(sweep.step)
     if is_log and not (is_integer and step == 1):
-        raise ConfigError(f"{source_text}: a log scale takes no step; use interval(low,high)")
+        raise ConfigError(f"{source_text}: a log scale needs interval(low,high) or an integer range, step 1")
     _require_order(values[0], values[-1], source_text, is_log)
     return replace(
         base,

@@ -20,7 +20,7 @@ __all__ = ["require_flags", "require_numbers", "select_info", "select_row"]
 def require_numbers(name: str, part: str, values: Any, n_envs: int) -> NDArray[Any]:
     """Convert the values of the engine `name` to one number per environment, `[n_envs]`; else `EnvError`.
 
-    A single number is an error too: an assignment would broadcast it to all environments.
+    A single number is rejected too: an assignment would broadcast it to all environments.
     """
     try:
         array = np.asarray(values)

@@ -31,8 +31,9 @@ class SupervisedVecEnv:
     If an environment raises or returns an invalid observation, or its worker dies or does not answer within
     `step_timeout` seconds, the environment is made again, in another process if its own is dead. A dead or
     late worker affects all of its environments. Their step and their current episodes are lost
-    (`EpisodeEnds.lost_envs`). A failure in a constructor or the first reset is an error, and so are more than
-    `max_restarts` failures of an environment without a finished episode in between.
+    (`EpisodeEnds.lost_envs`). The run ends with an error after a failure in a constructor or the first
+    reset, and after more than `max_restarts` failures of an environment without a finished episode in
+    between.
 
     Environments are seeded by the rule `seeding` (`rlox.envs.seeding`); a restarted one gets a new seed, so
     that no episode repeats. Seeds do not depend on the number of environments per worker. If the environments
@@ -58,8 +59,8 @@ class SupervisedVecEnv:
         self.starts = 0
         self.restarts = np.zeros(self.n_envs, np.int64)  # of each environment, in the whole run
         self.consecutive_failures = np.zeros(self.n_envs, np.int64)  # since it last finished an episode
-        # environments that restarted while the run was saved, and the failures behind it: reported by the
-        # next step
+        # environments that restarted while the run was saved, and the number of failures that caused this;
+        # the next step reports both
         self._unreported_envs: set[int] = set()
         self._unreported_restarts = 0
         per_worker = min(worker_envs or envs_per_worker(self.n_envs), self.n_envs)

@@ -58,8 +58,8 @@ def test_a_refused_env_key_names_the_tuned_preset_that_set_it(cli: Cli, tmp_path
 @pytest.mark.parametrize(
     ("given", "code", "told"),
     [
-        (("envs:Countdown",), 2, "helpers.envs.Countdown is there but takes no num_envs"),
-        (("vectors:MODES",), 2, "helpers.vectors.MODES is there but is of type tuple"),
+        (("envs:Countdown",), 2, "helpers.envs.Countdown exists, but has no argument num_envs"),
+        (("vectors:MODES",), 2, "helpers.vectors.MODES exists, but is of type tuple"),
         (("vectors:not_there",), 2, "no such environment in Gymnasium"),
         (("vectors:not_vectors",), 4, "gave a Countdown, expected a gymnasium.vector.VectorEnv"),
         (("vectors:counting", "env.kwargs.mode=5"), 4, "fails when it is made with num_envs=1"),

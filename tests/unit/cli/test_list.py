@@ -26,7 +26,7 @@ def rows(out: str) -> list[list[str]]:
 def test_a_listing_without_a_kind_names_the_kinds(cli: Cli) -> None:
     refused = cli("list")
     assert refused.code == 2
-    told = f"also without what=; give what=WHAT, one of {', '.join(KINDS)}"
+    told = f"as a word alone; give what=WHAT, one of {', '.join(KINDS)}"
     assert told in " ".join(refused.err.split())
 
 

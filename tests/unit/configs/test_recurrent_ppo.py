@@ -41,7 +41,7 @@ def test_defaults_are_those_of_the_published_implementation() -> None:
         ),
         (
             {"shared_lstm": True, "enable_critic_lstm": False, "share_encoder": False},
-            "algo.share_encoder=false: .* the critic reads the actor's recurrence",
+            "algo.share_encoder=false: .* the critic uses the actor's recurrent layers",
         ),
         ({"rnn": "elman"}, "lstm, gru"),
         ({"n_lstm_layers": 0}, "n_lstm_layers"),
@@ -58,9 +58,9 @@ def test_recurrent_ppo_refuses_unsupported_settings_and_names_the_remedy(
     ("options", "message"),
     [
         ({"batch_size": 64}, "less than one sequence of algo.n_steps=128"),
-        ({"batch_size": 2048}, "more than a rollout has"),
+        ({"batch_size": 2048}, "larger than a rollout"),
         ({"batch_size": 300}, "minibatches have 2 whole sequences, 256 transitions"),
-        ({"batch_size": 384}, "3 sequences, which do not divide env.n_envs=8: the last"),
+        ({"batch_size": 384}, "3 sequences; env.n_envs=8 is no multiple of 3, so the last"),
     ],
 )
 def test_minibatches_of_another_size_than_asked_for_are_told(options: dict[str, Any], message: str) -> None:

@@ -25,8 +25,8 @@ def register_envs() -> Iterator[None]:
 @pytest.mark.usefixtures("register_envs")
 def test_a_class_of_environments_names_the_ids_that_it_is_registered_by() -> None:
     told = (
-        r"env=helpers\.envs:Countdown: helpers\.envs\.Countdown is there but takes no num_envs: it is the "
-        r"class of a single environment, expected its registered id: "
+        r"env=helpers\.envs:Countdown: helpers\.envs\.Countdown exists, but has no argument num_envs: it "
+        r"is the class of a single environment; pass its registered id instead: "
         r"env=helpers\.envs:Down-v0, env=.*:DownFar-v0$"
     )
     with pytest.raises(ConfigError, match=told):
@@ -34,7 +34,7 @@ def test_a_class_of_environments_names_the_ids_that_it_is_registered_by() -> Non
 
 
 def test_a_class_of_environments_that_is_not_registered_says_how_it_is() -> None:
-    told = r"have helpers\.envs call gymnasium\.register\('Countdown-v0', Countdown\) and give env="
+    told = r"add gymnasium\.register\('Countdown-v0', Countdown\) to helpers\.envs and pass env="
     with pytest.raises(ConfigError, match=told):
         find_spec("helpers.envs:Countdown")
 
