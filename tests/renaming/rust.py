@@ -25,7 +25,7 @@ TOKEN = re.compile(
 )
 BLOCK_COMMENT = re.compile(r"/\*(?:[^*]|\*(?!/))*\*/")
 MOVED_BY_RUSTFMT = {",", "{", "}"}
-CAPTURED = re.compile(r"(?<!\{)\{([a-z_]\w*)")  # a variable in a format string
+CAPTURED = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)")  # a variable in a format string
 
 Pairs = set[tuple[str, str]]
 
@@ -72,13 +72,19 @@ def difference(before: str, after: str, pairs: Pairs) -> str:
             i, j = i + 1, j + 1
         elif (a, b) not in pairs:
             return f"{' '.join(old[max(i - 4, 0) : i + 4])} -> {' '.join(new[max(j - 4, 0) : j + 4])}"
-        elif new[j + 1 : j + 3] == [":", a] and old[i + 1 : i + 2] != [":"]:
-            i, j = i + 1, j + 3  # `x` became `column: x`
+        elif _is_written_out(old[i : i + 2], new[j : j + 3], pairs):
+            i, j = i + 1, j + 3  # `x` became `column: x` or `column: value`
         elif old[i + 1 : i + 3] == [":", b] and new[j + 1 : j + 2] != [":"]:
             i, j = i + 3, j + 1  # `x: column` became `column`
         else:
             i, j = i + 1, j + 1
     return "" if i == len(old) and j == len(new) else f"the end: {old[i : i + 8]} -> {new[j : j + 8]}"
+
+
+def _is_written_out(old: list[str], new: list[str], pairs: Pairs) -> bool:
+    """Whether `x` became `column: x`, or `column: value` where both names are new ones of `x`."""
+    is_long = len(new) == 3 and new[1] == ":" and old[1:] != [":"]
+    return is_long and (new[2] == old[0] or (old[0], new[2]) in pairs)
 
 
 def _imports_differ(old: Counter[str], new: Counter[str], pairs: Pairs) -> str:
