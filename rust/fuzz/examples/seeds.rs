@@ -1,4 +1,4 @@
-//! Writes what honest writers write, a folder for each target: `cargo run --example seeds FOLDER`.
+//! Writes valid inputs into a folder for each target: `cargo run --example seeds FOLDER`.
 
 use std::fs;
 use std::path::Path;

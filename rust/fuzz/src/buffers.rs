@@ -1,4 +1,4 @@
-//! Buffers of each kind, what an honest one saves, and drafts of such saves.
+//! Buffers of each kind, their valid saves, and drafts of such saves.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -14,18 +14,18 @@ use rlox_core::{Dtype, Field, Result};
 use crate::disk::MemoryFs;
 use crate::draft::{Draft, DraftColumn, SEGMENTS, STRANGER};
 
-/// Rows of a buffer, over both environments.
+/// Capacity of a buffer in rows, over both environments.
 pub(crate) const CAPACITY: usize = 24;
 pub(crate) const ENVS: usize = 2;
-/// Kinds of buffers: uniform, prioritized, windows, in memory and on disk, and datasets.
+/// Number of kinds of buffers: uniform, prioritized, windows, in memory and on disk, and datasets.
 pub(crate) const KINDS: u8 = 5;
 pub(crate) const TIERED: u8 = 3;
 /// The name under which buffers are saved.
 pub(crate) const NAME: &str = "last";
-/// A column of the manifest that lists segments by their numbers, a byte each.
+/// The manifest's column that lists segments by number, one byte each.
 const LIST: &str = "segments";
 
-/// Where buffers believe their files to be; a folder that is there, because one locks it.
+/// Returns the folder of the buffers. It exists on disk because the tiered buffer locks it.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -35,7 +35,7 @@ pub(crate) fn folder() -> &'static Path {
     })
 }
 
-/// A vector, a stack of three frames of bytes, and an extra column.
+/// A schema of a vector, a stack of three frames of bytes, and an extra column.
 pub(crate) fn schema() -> Schema {
     let plain = ObsField { field: Field::new("x", Dtype::F32, [2]), stack: None };
     let stack = Some(FrameStack { size: 3, axis: StackAxis::First });
@@ -44,7 +44,8 @@ pub(crate) fn schema() -> Schema {
     Schema::new(vec![plain, stacked], (Dtype::F32, vec![1]), Dtype::F32, extra).expect("a schema")
 }
 
-/// Hands `store` one row of each of `n` environments at step `t`; an episode ends every seven steps.
+/// Passes one row of each of `n` environments at step `t` to `store`. An episode ends every seven
+/// steps.
 pub(crate) fn push(t: u8, n: usize, store: impl FnOnce(EnvIndex<'_>, Transitions<'_>)) {
     let x = [t; 8].repeat(n);
     let pixels: Vec<u8> = [t, t + 1, t + 2].map(|t| [t; 5]).concat().repeat(n);
@@ -87,7 +88,7 @@ pub(crate) fn dataset() -> OfflineDataset {
     made.expect("a dataset").expect("a dataset")
 }
 
-/// What an honest buffer of a kind saves.
+/// A valid save of one kind of buffer: its draft, column names and widths, meta bytes, and state.
 pub(crate) struct Honest {
     draft: Draft,
     manifest: Vec<(String, usize)>,
@@ -178,13 +179,13 @@ fn read_honest(fs: &MemoryFs, kind: u8, state: State) -> Honest {
     honest
 }
 
-/// An honest draft of each kind of saved buffer.
+/// Returns a valid draft of each kind of saved buffer.
 #[must_use]
 pub fn honest_drafts() -> Vec<Draft> {
     (0..KINDS).map(|kind| honest(kind).draft.clone()).collect()
 }
 
-/// An honest draft of each kind of state.
+/// Returns a valid draft of each kind of state.
 #[must_use]
 pub fn honest_states() -> Vec<Draft> {
     let kinds = (0..KINDS).filter(|&kind| kind != TIERED);
@@ -205,7 +206,7 @@ pub fn honest_states() -> Vec<Draft> {
     kinds.map(draft).collect()
 }
 
-/// The columns of a file of a draft: those that it has in [`write_segment`]'s words, with whole rows.
+/// Returns the columns of one file of a draft, as [`write_segment`] takes them and with whole rows.
 fn of_file(
     draft: &Draft,
     file: usize,
@@ -223,7 +224,7 @@ fn of_file(
     own.unzip()
 }
 
-/// Writes a draft as an honest writer would; None if its format cannot say it.
+/// Writes a draft as a correct writer would. Returns None if the format cannot express it.
 pub(crate) fn write(draft: &Draft, honest: &Honest) -> Option<MemoryFs> {
     let fs = MemoryFs::default();
     let mut listed = Vec::new();

@@ -10,17 +10,17 @@ use rlox_core::store::{Fs, NewFile, RandomRead};
 
 type Files = Arc<Mutex<HashMap<PathBuf, Vec<u8>>>>;
 
-/// Files by their paths; folders are not kept.
+/// Files by their paths, without folders.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MemoryFs(Files);
 
 impl MemoryFs {
-    /// Puts a file there.
+    /// Stores a file at `path`.
     pub(crate) fn put(&self, path: &Path, bytes: Vec<u8>) {
         self.0.lock().insert(path.to_owned(), bytes);
     }
 
-    /// The bytes of a file.
+    /// Returns the bytes of a file.
     #[must_use]
     pub(crate) fn get(&self, path: &Path) -> Option<Vec<u8>> {
         self.0.lock().get(path).cloned()

@@ -1,39 +1,39 @@
-//! What the numbers of a saved buffer say, apart from lengths and checksums, which always fit.
+//! The contents of a saved buffer without lengths and checksums, which are always valid.
 //!
-//! The bytes of a draft: a byte that says which kind of buffer it is of, then columns until they end. A column is
-//! a byte for its file (0: the manifest, else a segment), one for its name, the number of its first row (8, only of
-//! segments), how many bytes it has (2), and these.
+//! The bytes of a draft are one byte for the kind of the buffer, and then its columns. A column is
+//! one byte for its file (0 for the manifest, otherwise a segment), one for its name, the number of
+//! its first row (8 bytes, only for segments), its length in bytes (2 bytes), and its bytes.
 
-/// Columns beyond those of a buffer, so that strangers come too.
+/// Name of a column that no buffer has, so that unknown columns occur too.
 pub(crate) const STRANGER: &str = "stranger";
 
-/// Segments of a draft at most.
+/// Largest number of segments of a draft.
 pub(crate) const SEGMENTS: usize = 8;
 
 /// A column of the manifest or a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DraftColumn {
-    /// 0: the manifest; else the segment's number, counted from 1.
+    /// 0 for the manifest, otherwise the segment's number, counted from 1.
     pub file: usize,
-    /// Its place among the names of a buffer.
+    /// Its position among the column names of a buffer.
     pub name: usize,
     /// Number of its first row.
     pub first: u64,
-    /// Its rows.
+    /// The bytes of its rows.
     pub bytes: Vec<u8>,
 }
 
-/// A saved buffer that may lie.
+/// The contents of a saved buffer, which may be invalid.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Draft {
-    /// Which kind of buffer it is of.
+    /// The kind of the buffer.
     pub kind: u8,
-    /// Columns, in the order in which their files have them.
+    /// Columns, in the order that they have in their files.
     pub columns: Vec<DraftColumn>,
 }
 
 impl Draft {
-    /// The draft of some bytes; what is cut off at the end is left out.
+    /// Decodes a draft. If the data ends early, the last column is shorter or missing.
     #[must_use]
     pub fn of(data: &[u8]) -> Self {
         let (&kind, mut rest) = data.split_first().unwrap_or((&0, &[]));
@@ -44,10 +44,10 @@ impl Draft {
         Self { kind, columns }
     }
 
-    /// The bytes of a draft.
+    /// Encodes the draft.
     ///
     /// # Panics
-    /// For a column that is too long.
+    /// If a column is too long, or the number of its file or name too large.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![self.kind];

@@ -3,10 +3,10 @@
 use rlox_core::env::{Actions, Seeding, Snapshot, StepOut, Tiling, VecEnv, registry};
 use rlox_core::space::ActionSpace;
 
-/// Environments of a snapshot that are made, at most.
+/// Largest number of environments that are made for a snapshot.
 const MOST: usize = 8;
 
-/// A snapshot of each native environment, without its checksum.
+/// Returns a snapshot of each native environment, without its checksum.
 #[must_use]
 pub fn honest_snapshots() -> Vec<Vec<u8>> {
     let bytes = |id| {
@@ -18,7 +18,7 @@ pub fn honest_snapshots() -> Vec<Vec<u8>> {
     registry::ids().into_iter().map(bytes).collect()
 }
 
-/// Reads the bytes of a snapshot, to which the checksum is appended, and goes on from it.
+/// Appends the checksum to the bytes of a snapshot, restores environments from it, and steps them.
 pub(crate) fn restore(content: &[u8]) {
     let mut bytes = content.to_vec();
     bytes.extend(crc32fast::hash(content).to_le_bytes());

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use rlox_nn::exported::Policy;
 use safetensors::SafeTensors;
 
-/// Files that `rlox export` wrote.
+/// Returns the files that `rlox export` wrote.
 fn files() -> &'static [Vec<u8>] {
     static FILES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     FILES.get_or_init(|| {
@@ -21,20 +21,20 @@ fn files() -> &'static [Vec<u8>] {
     })
 }
 
-/// The text that describes the policy of a file.
+/// Returns the text that describes the policy of a file.
 fn text(file: &[u8]) -> String {
     let (_, header) = SafeTensors::read_metadata(file).expect("a policy");
     header.metadata().as_ref().expect("a description")["rlox"].clone()
 }
 
-/// A seed for each file: its number and its text.
+/// Returns a seed for each file: its number and its text.
 #[must_use]
 pub fn honest_descriptions() -> Vec<Vec<u8>> {
     let seed = |(number, file): (u8, &Vec<u8>)| [&[number], text(file).as_bytes()].concat();
     (0..).zip(files()).map(seed).collect()
 }
 
-/// Reads a file and plays a few observations.
+/// Reads a policy and runs it on a few observations.
 pub(crate) fn play(data: &[u8]) {
     let Ok(mut policy) = Policy::from_bytes(data) else { return };
     let mut action = policy.action();
@@ -46,7 +46,7 @@ pub(crate) fn play(data: &[u8]) {
     policy.check().expect("it was checked when it was read");
 }
 
-/// Plays the tensors of a file under another text.
+/// Runs a policy with the tensors of a file and another text.
 pub(crate) fn play_described(data: &[u8]) {
     let Some((&number, text)) = data.split_first() else { return };
     let Some(file) = files().get(usize::from(number) % files().len()) else { return };

@@ -1,4 +1,4 @@
-//! What is tried of a file: reading it, and using what was accepted, which may be refused and nothing more.
+//! Reads files and uses the accepted ones. Every step may return an error, nothing worse.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn request(len: usize) -> Request {
     Request { batch_size: 5, n_batches: 2, len, seed: Some(1) }
 }
 
-/// Uses a buffer that was accepted; what it does may be refused, never more.
+/// Uses an accepted buffer. Its calls may return errors, nothing worse.
 macro_rules! use_in_memory {
     ($make:expr, $buffer:expr, $push:expr) => {{
         let buffer = &mut *$buffer;
@@ -92,7 +92,7 @@ fn use_tiered(buffer: &mut MmapReplayBuffer) {
     gather(buffer);
 }
 
-/// Opens a draft as a folder.
+/// Writes a draft as a folder, opens it, and uses the buffer.
 pub(crate) fn open(draft: &Draft) {
     let kind = draft.kind % KINDS;
     let Some(fs) = write(draft, honest(kind)) else { return };
@@ -114,7 +114,7 @@ pub(crate) fn open(draft: &Draft) {
     }
 }
 
-/// Restores a draft as a state.
+/// Restores a buffer from a draft of its state, and uses the buffer.
 pub(crate) fn restore(draft: &Draft) {
     let kind = match draft.kind % KINDS {
         TIERED => 0,
@@ -159,7 +159,7 @@ fn use_dataset(data: &mut OfflineDataset) {
     assert!(again.state() == before, "a restored state is another one");
 }
 
-/// Reads all that a segment has, and rows across its blocks.
+/// Reads the first columns of a segment, and rows across their blocks.
 pub(crate) fn read_segment(bytes: &[u8]) {
     let (fs, path) = (MemoryFs::default(), Path::new("/x.seg"));
     fs.put(path, bytes.to_vec());
@@ -177,18 +177,18 @@ pub(crate) fn read_segment(bytes: &[u8]) {
     }
 }
 
-/// Reads a manifest.
+/// Reads a manifest, and compares it with a rewritten copy.
 pub(crate) fn read_manifest(bytes: &[u8]) {
     let (fs, path) = (MemoryFs::default(), Path::new("/x.manifest"));
     fs.put(path, bytes.to_vec());
     let Ok(manifest) = Manifest::read(&fs, path) else { return };
-    // What was read is what a writer of the same would have written, but for empty columns of other blocks.
+    // A writer of the same manifest writes the same, except for the block size of empty columns.
     let again = Path::new("/y.manifest");
     manifest.write(Arc::new(fs.clone()), again).expect("memory takes all");
     assert!(Manifest::read(&fs, again).expect("its own") == manifest, "another manifest");
 }
 
-/// The bytes of the files of each honest draft: segments, and manifests.
+/// Returns the files of each valid draft: the first segments, and the manifests.
 #[must_use]
 pub fn honest_files() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let (mut segments, mut manifests) = (Vec::new(), Vec::new());
@@ -202,10 +202,10 @@ pub fn honest_files() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     (segments, manifests)
 }
 
-/// Whether an honest draft is accepted, so that the harness tries what it says it does.
+/// Checks that every valid draft is accepted, so that the harness tests what it claims to test.
 ///
 /// # Panics
-/// If one is not.
+/// If one is refused.
 pub fn check_honest() {
     for draft in honest_drafts() {
         let fs = write(&draft, honest(draft.kind)).expect("an honest draft");

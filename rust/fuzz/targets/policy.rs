@@ -1,4 +1,4 @@
-//! Bytes for `rlox_fuzz::policy`.
+//! Passes bytes to `rlox_fuzz::policy`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| rlox_fuzz::policy(data));

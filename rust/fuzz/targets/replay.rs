@@ -1,4 +1,4 @@
-//! Bytes for `rlox_fuzz::replay`.
+//! Passes bytes to `rlox_fuzz::replay`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| rlox_fuzz::replay(data));

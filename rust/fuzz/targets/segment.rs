@@ -1,4 +1,4 @@
-//! Bytes for `rlox_fuzz::segment`.
+//! Passes bytes to `rlox_fuzz::segment`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| rlox_fuzz::segment(data));

@@ -1,4 +1,4 @@
-//! One transition into a full buffer, and batches out of it.
+//! Pushes of one transition into a full buffer, batches from it, and updates of priorities.
 
 use std::ops::Range;
 
@@ -14,11 +14,11 @@ use crate::{Kernel, Work};
 const CAPACITY: usize = 100_000;
 const BATCH: usize = 256;
 const REQUEST: Request = Request { batch_size: BATCH, n_batches: 1, len: 1, seed: None };
-/// Numbers per observation, as CartPole and HalfCheetah have.
+/// Numbers per observation, as in CartPole and HalfCheetah.
 const DIMS: [usize; 2] = [4, 17];
-/// Transitions, pushed in turn.
+/// Number of transitions, which are pushed in turn.
 const POOL: usize = 1_000;
-/// Batches of priorities, set in turn.
+/// Number of batches of priorities, which are set in turn.
 const UPDATES: usize = 64;
 
 pub(crate) fn kernels() -> Vec<Kernel> {
@@ -35,13 +35,13 @@ pub(crate) fn kernels() -> Vec<Kernel> {
     all
 }
 
-/// Observations `[dim]`, one action, a reward, all float32.
+/// A schema of observations `[dim]`, one action and a reward, all float32.
 fn schema(dim: usize) -> Result<Schema> {
     let obs = ObsField { field: Field::new("", Dtype::F32, [dim]), stack: None };
     Schema::new(vec![obs], (Dtype::F32, vec![1]), Dtype::F32, Vec::new())
 }
 
-/// Transitions whose `next_obs` is the `obs` of the one after, that of the last the first's.
+/// Transitions whose `next_obs` is the `obs` of the following one; the first one follows the last.
 struct Made {
     /// Bytes of an observation.
     width: usize,
@@ -69,7 +69,7 @@ impl Made {
         }
     }
 
-    /// Hands those in `range` to `push`.
+    /// Passes the transitions in `range` to `push`.
     fn give(
         &self,
         range: Range<usize>,
@@ -92,7 +92,7 @@ fn slice<T>(all: &[T], range: Range<usize>) -> &[T] {
     all.get(range).unwrap_or_default()
 }
 
-/// A full buffer and what it was filled with.
+/// Returns a full buffer and the transitions that fill it.
 fn full(dim: usize) -> Result<(ReplayBuffer, Made)> {
     let transitions = Made::draw(dim);
     let mut buffer = ReplayBuffer::new(schema(dim)?, CAPACITY, 1, 1, named("uniform")?)?;
@@ -102,7 +102,7 @@ fn full(dim: usize) -> Result<(ReplayBuffer, Made)> {
     Ok((buffer, transitions))
 }
 
-/// A full buffer of priorities in [0, 1).
+/// Returns a full buffer with priorities in [0, 1).
 fn full_prioritized(dim: usize) -> Result<PrioritizedReplayBuffer> {
     let (transitions, priorities) = (Made::draw(dim), uniform("priorities", CAPACITY));
     let rule = Prioritized::new(CAPACITY, 0.6, 0.4, true)?;
@@ -142,7 +142,7 @@ fn prioritized_sample(dim: usize) -> Result<Work> {
     }))
 }
 
-/// New priorities for rows that were drawn before, as a learner sets them.
+/// Sets new priorities for rows that were drawn before, as a learner does.
 fn prioritized_update(dim: usize) -> Result<Work> {
     let mut buffer = full_prioritized(dim)?;
     let request = Request { n_batches: UPDATES, ..REQUEST };

@@ -1,4 +1,4 @@
-//! One step of n environments, episodes starting anew by themselves.
+//! One step of n environments with autoreset.
 
 use rlox_core::Result;
 use rlox_core::env::{Actions, Precision, Seeding, StepOut, Tiling, VecEnv, registry};
@@ -8,7 +8,7 @@ use crate::inputs::{single, uniform};
 use crate::{Kernel, Work};
 
 const SIZES: [usize; 4] = [1, 16, 256, 2_048];
-/// Steps of actions, taken in turn.
+/// Number of steps whose actions are taken in turn.
 const POOL: usize = 64;
 
 pub(crate) fn kernels() -> Vec<Kernel> {
@@ -43,7 +43,7 @@ impl Pool {
         }
     }
 
-    /// The `turn`-th step's actions, `len` numbers.
+    /// Returns the actions of step `turn`, `len` numbers.
     fn at(&self, turn: usize, len: usize) -> Actions<'_> {
         let rows = turn % POOL * len..(turn % POOL + 1) * len;
         match self {
@@ -53,7 +53,7 @@ impl Pool {
     }
 }
 
-/// A uniform number in [0, 1) as one of `choices` actions.
+/// Maps a uniform number in [0, 1) to one of `choices` actions.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,

@@ -4,15 +4,16 @@ use rlox_core::seed::Stream;
 
 const SEED: u64 = 1;
 
-/// Numbers drawn at most, a prime; longer inputs repeat them, since drawing is slower than any kernel.
+/// Largest number of draws, a prime. Longer inputs repeat them, because drawing is slower than any
+/// kernel.
 const DRAWN: usize = 8_191;
 
-/// Standard normal numbers of the stream `name`.
+/// Draws standard normal numbers from the stream `name`.
 pub(crate) fn normal(name: &str, len: usize) -> Vec<f64> {
     repeat(name, len, Stream::normal)
 }
 
-/// Uniform numbers in [0, 1) of the stream `name`.
+/// Draws uniform numbers in [0, 1) from the stream `name`.
 pub(crate) fn uniform(name: &str, len: usize) -> Vec<f64> {
     repeat(name, len, Stream::uniform)
 }
@@ -23,12 +24,12 @@ fn repeat(name: &str, len: usize, draw: fn(&mut Stream) -> f64) -> Vec<f64> {
     drawn.into_iter().cycle().take(len).collect()
 }
 
-/// One flag in a hundred is set.
+/// Draws flags; one in a hundred is set.
 pub(crate) fn rare(name: &str, len: usize) -> Vec<bool> {
     uniform(name, len).into_iter().map(|u| u < 0.01).collect()
 }
 
-/// The nearest float32 numbers.
+/// Converts to the nearest float32 numbers.
 #[expect(clippy::cast_possible_truncation, reason = "the inputs of float32 kernels")]
 pub(crate) fn single(numbers: &[f64]) -> Vec<f32> {
     numbers.iter().map(|&x| x as f32).collect()

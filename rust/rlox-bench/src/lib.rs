@@ -11,12 +11,12 @@ mod vtrace;
 
 use rlox_core::Result;
 
-/// One run of a kernel on its inputs; may be called again and again.
+/// Runs a kernel once on its inputs; it can be called many times.
 pub type Work = Box<dyn FnMut() -> Result<()>>;
 
 /// A kernel with fixed inputs.
 pub struct Kernel {
-    /// `what/precision/size`, unique.
+    /// Unique name: `function/precision/size`.
     pub name: String,
     /// Steps, rewards, tokens or rows that one run works on.
     pub elements: usize,
@@ -32,16 +32,16 @@ impl Kernel {
         Self { name: name.into(), elements, prepare: Box::new(prepare) }
     }
 
-    /// Draws the inputs.
+    /// Draws the inputs and returns the function that runs the kernel.
     ///
     /// # Errors
-    /// Those of the kernel; on these inputs there are none.
+    /// The errors of the kernel; these inputs cause none.
     pub fn prepare(&self) -> Result<Work> {
         (self.prepare)()
     }
 }
 
-/// Every kernel.
+/// Returns every kernel.
 #[must_use]
 pub fn kernels() -> Vec<Kernel> {
     let all = [

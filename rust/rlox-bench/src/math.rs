@@ -46,7 +46,7 @@ fn draw<F: Float>(name: &str, len: usize) -> Vec<F> {
     normal(name, len).into_iter().map(F::from_f64).collect()
 }
 
-/// On a copy of the same inputs each time.
+/// Runs `function` on a new copy of the same inputs each time.
 fn elementwise<F: Float>(function: InPlace<F>, len: usize) -> Work {
     let inputs = draw::<F>("inputs", len);
     let mut values = inputs.clone();

@@ -1,4 +1,4 @@
-//! Updates of PPO and A2C on networks for CartPole, and the products of matrices alone that they are made of.
+//! Updates of PPO and A2C on networks for CartPole, and their matrix products alone.
 
 use rlox_core::{Layout, Result};
 use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo};
@@ -27,7 +27,7 @@ pub(crate) fn kernels() -> Vec<Kernel> {
     all
 }
 
-/// An engine, parameters for it and a rollout.
+/// An engine, its parameters and a rollout.
 struct Case {
     engine: OnPolicyEngine<f32>,
     parameters: Vec<f32>,
@@ -70,7 +70,7 @@ impl Case {
     }
 }
 
-/// The columns of a rollout.
+/// Borrows the columns of a rollout.
 fn rows<'a>(obs: &'a [f32], actions: &'a [i64], numbers: &'a [Vec<f32>; 4]) -> Rows<'a, f32> {
     let [log_probs, values, advantages, returns] = numbers;
     let done = Done::Choices(actions, None);
@@ -121,8 +121,8 @@ fn a2c(width: usize, n: usize) -> Result<Work> {
     }))
 }
 
-/// What an update multiplies, of actor and critic: forward, the gradient of each weight, that of each input
-/// but the first. Heads are left out: they are no products of matrices.
+/// Runs the matrix products of an update, for actor and critic: forward, the gradient of each
+/// weight, and that of each input but the first. Heads are left out; they are not matrix products.
 fn products(width: usize, n: usize) -> Work {
     let x = single(&normal("obs", n * OBS));
     let hidden = single(&normal("hidden", n * width));

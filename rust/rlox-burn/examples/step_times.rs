@@ -1,4 +1,4 @@
-//! What acting and a step of PPO take with Burn, in microseconds, by rows.
+//! Times of acting and of a PPO step with Burn, in microseconds, by number of rows.
 //!
 //! ```sh
 //! cargo run --release --example step_times

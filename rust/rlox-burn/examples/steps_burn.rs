@@ -1,4 +1,5 @@
-//! Steps with Burn, done as often as standard input says: what `benchmarks/bench_nn_backends.py` times.
+//! Runs steps with Burn as often as standard input says. `benchmarks/bench_nn_backends.py` times
+//! them.
 //!
 //! ```sh
 //! cargo build --release --example steps_burn

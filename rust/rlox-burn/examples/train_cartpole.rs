@@ -1,4 +1,4 @@
-//! PPO on CartPole-v1 by Burn, without Python.
+//! PPO on CartPole-v1 with Burn, without Python.
 //!
 //! ```sh
 //! cargo run --release --example train_cartpole -- [SEED]

@@ -1,4 +1,4 @@
-//! A policy and a value function with no parameter in common.
+//! A policy and a value function that share no parameters.
 
 use rlox_core::error::{Error, check_len};
 use rlox_core::policy::{ActionsMut, Noise, Seen};
@@ -10,22 +10,22 @@ use rlox_nn::traits::{ActorCritic, Minibatch, StochasticPolicy};
 use crate::loss::{self, Said};
 use crate::net::{Leaves, Net, Place, copy, numbers};
 
-/// An actor and a critic over one flat vector of parameters, computed by Burn.
+/// An actor and a critic with one flat vector of parameters, computed by Burn.
 #[derive(Debug, Clone)]
 pub struct BurnActorCritic {
     actor: Net,
     critic: Net,
-    /// Of actions that are numbers.
+    /// Only for continuous actions.
     log_std: Option<Place>,
     kind: Kind,
     len: usize,
 }
 
 impl BurnActorCritic {
-    /// The networks of this architecture whose parameters lie as `layout` says.
+    /// Makes the networks of this architecture, with parameters as in `layout`.
     ///
     /// # Errors
-    /// As [`cpu::ActorCritic::new`]; [`Error::Config`] for gSDE.
+    /// Same as [`cpu::ActorCritic::new`]; [`Error::Config`] for gSDE.
     pub fn new(layout: &Layout, of: &Architecture) -> Result<Self> {
         cpu::ActorCritic::new(layout, of)?;
         let (outputs, log_std) = match of.kind {
@@ -49,7 +49,7 @@ impl BurnActorCritic {
         nets.flatten().chain(&self.log_std)
     }
 
-    /// Whether there is an action for each observation, and of the kind that the policy gives.
+    /// Checks that there is an action for each observation, of the kind that the policy gives.
     fn check(&self, batch: Minibatch<'_>) -> Result<()> {
         let (n, k) = (self.actor.rows(batch.obs)?, self.actor.outputs());
         match (batch.done, &self.log_std) {
@@ -83,8 +83,10 @@ impl BurnActorCritic {
     }
 }
 
+/// Checks that every action is a choice below `choices`.
+///
 /// # Errors
-/// [`Error::Config`] for a choice that there is not.
+/// [`Error::Config`] for a choice out of range.
 pub(crate) fn check_choices(actions: &[i64], choices: usize) -> Result<()> {
     let fits = |&action: &i64| usize::try_from(action).is_ok_and(|action| action < choices);
     for (row, action) in actions.iter().enumerate() {

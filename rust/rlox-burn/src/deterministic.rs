@@ -1,4 +1,4 @@
-//! A policy without noise of its own.
+//! A deterministic policy.
 
 use burn_tensor::Tensor;
 use rlox_core::error::check_len;
@@ -8,7 +8,7 @@ use rlox_nn::traits::DeterministicPolicy;
 
 use crate::net::{Leaves, Net, column, copy};
 
-/// tanh of a network, over one flat vector of parameters, computed by Burn.
+/// The tanh of a network with one flat vector of parameters, computed by Burn.
 #[derive(Debug, Clone)]
 pub struct BurnDeterministic {
     net: Net,
@@ -16,10 +16,11 @@ pub struct BurnDeterministic {
 }
 
 impl BurnDeterministic {
-    /// The network of these `sizes`, inputs and outputs included, whose parameters `layout` has under `prefix`.
+    /// Makes the network of these `sizes`, which include inputs and outputs. `layout` has its
+    /// parameters under `prefix`.
     ///
     /// # Errors
-    /// As [`Mlp::new`].
+    /// Same as [`Mlp::new`].
     pub fn new(
         layout: &Layout,
         prefix: &str,

@@ -1,11 +1,12 @@
-//! Errors of Burn as those of rlox.
+//! Conversion of Burn's errors to rlox's.
 
 use std::fmt::Debug;
 
 use rlox_core::Error;
 
-/// Burn panics where shapes do not fit, which is why they are checked before tensors are made; what is left
-/// is a tensor that cannot be read.
+/// Converts an error of Burn, which means that a tensor cannot be read.
+///
+/// If shapes do not fit, Burn panics, so this crate checks them before it makes tensors.
 pub(crate) fn internal(error: impl Debug) -> Error {
     Error::internal(format!("Burn: {error:?}"))
 }

@@ -10,14 +10,15 @@ use crate::net::{chosen, column, number};
 /// ln sqrt(2 pi).
 const LOG_ROOT_TAU: f64 = 0.918_938_533_204_672_7;
 
-/// What a policy and a value function say of a minibatch, `[n]` each.
+/// The outputs of a policy and a value function for a minibatch, `[n]` each.
 pub(crate) struct Said {
     pub(crate) log_probs: Tensor<1>,
     pub(crate) entropy: Tensor<1>,
     pub(crate) values: Tensor<1>,
 }
 
-/// Log-probabilities of `actions` `[n]` under the softmax of `logits` `[n, k]`, and entropies.
+/// Computes log-probabilities of `actions` `[n]` under the softmax of `logits` `[n, k]`, and
+/// entropies.
 pub(crate) fn categorical(
     logits: Tensor<2>,
     actions: &[i64],
@@ -29,7 +30,8 @@ pub(crate) fn categorical(
     (log_probs, entropy)
 }
 
-/// Log-densities of `actions` `[n, k]` around `means` `[n, k]`, deviations e^`log_std` `[k]`, and entropies.
+/// Computes log-densities of `actions` `[n, k]` under normal distributions with `means` `[n, k]`
+/// and standard deviations e^`log_std` `[k]`, and entropies.
 pub(crate) fn gaussian(
     means: Tensor<2>,
     log_std: Tensor<1>,
@@ -47,7 +49,7 @@ pub(crate) fn gaussian(
     (squares - constant.expand([n]), entropy)
 }
 
-/// The loss, and its parts.
+/// Computes the loss and its terms.
 pub(crate) fn ppo(
     loss: &Ppo,
     said: Said,
@@ -90,7 +92,8 @@ pub(crate) fn ppo(
     Ok((total, terms))
 }
 
-/// E\[(V - R)^2\], or that of the worse of V and V within `clip_eps` of what it was.
+/// Computes E\[(V - R)^2\]. With `clip_vloss`, the larger error counts of V and of V clipped to
+/// within `clip_eps` of its old value.
 fn value(loss: &Ppo, values: Tensor<1>, before: Tensor<1>, returns: Tensor<1>) -> Tensor<1> {
     let plain = (values.clone() - returns.clone()).square();
     if !loss.clip_vloss {

@@ -1,4 +1,4 @@
-//! Perceptrons over a flat vector of parameters, as tensors.
+//! Perceptrons with a flat vector of parameters, computed with tensors.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use rlox_nn::cpu::{Activation, named};
 
 use crate::error::internal;
 
-/// An array of the vector: where it lies, and its shape.
+/// The range and the shape of one array in the vector.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     range: Range<usize>,
@@ -37,7 +37,7 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// The layers that `layout` has under `prefix`.
+    /// Makes the layers that `layout` has under `prefix`.
     pub(crate) fn new(
         layout: &Layout,
         prefix: &str,
@@ -58,14 +58,14 @@ impl Net {
         self.outputs
     }
 
-    /// How many observations there are in `obs` `[n, inputs]`, which has whole rows.
+    /// Returns the number of observations in `obs` `[n, inputs]`, which must have whole rows.
     pub(crate) fn rows(&self, obs: &[f32]) -> Result<usize> {
         let n = obs.len() / self.inputs;
         check_len("obs", obs.len(), n * self.inputs, "whole rows")?;
         Ok(n)
     }
 
-    /// `[n, outputs]` of `obs` `[n, inputs]`, of which [`Self::rows`] knows.
+    /// Computes `[n, outputs]` from `obs` `[n, inputs]`, which must have whole rows.
     pub(crate) fn forward(&self, leaves: &Leaves, obs: &[f32]) -> Result<Tensor<2>> {
         let n = obs.len() / self.inputs;
         let mut x = column(obs, &leaves.device).reshape([n, self.inputs]);
@@ -84,14 +84,14 @@ impl Net {
         match self.activation {
             Activation::Tanh => x.tanh(),
             Activation::Relu => activation::relu(x),
-            // Not Burn's, which takes e^x of large numbers too: 0 times infinity is its slope there.
+            // Burn's own takes e^x of large numbers too; its gradient there is 0 times infinity.
             Activation::Elu => activation::relu(x.clone()) + x.clamp_max(0.0).exp() - 1.0,
             Activation::Silu => activation::silu(x),
         }
     }
 }
 
-/// Arrays of the vector as tensors, flat, which a gradient is asked of or not.
+/// Arrays of the vector as flat tensors, which may need gradients.
 pub(crate) struct Leaves {
     all: Vec<(Range<usize>, Tensor<1>)>,
     len: usize,
@@ -99,7 +99,7 @@ pub(crate) struct Leaves {
 }
 
 impl Leaves {
-    /// Those of `places`, of a vector that has `len` numbers.
+    /// Makes the tensors of some arrays of a vector with `len` numbers.
     pub(crate) fn new<'p>(
         (parameters, len): (&[f32], usize),
         places: impl Iterator<Item = &'p Place>,
@@ -120,7 +120,7 @@ impl Leaves {
         tensor.ok_or_else(|| Error::internal("an array without a tensor"))
     }
 
-    /// The gradients in their places of the vector, 0 where there is none.
+    /// Writes the gradients into their ranges of the vector, 0 where there is none.
     pub(crate) fn gradient(&self, mut store: Gradients, gradient: &mut [f32]) -> Result<()> {
         check_len("gradient", gradient.len(), self.len, "as the parameters")?;
         gradient.fill(0.0);
@@ -134,29 +134,29 @@ impl Leaves {
     }
 }
 
-/// Numbers as a tensor.
+/// Makes a tensor of numbers.
 pub(crate) fn column(numbers: &[f32], device: &Device) -> Tensor<1> {
     Tensor::from_data(TensorData::new(numbers.to_vec(), [numbers.len()]), device)
 }
 
-/// Choices as a tensor, `[n, 1]`.
+/// Makes a tensor `[n, 1]` of choices.
 pub(crate) fn chosen(actions: &[i64], device: &Device) -> Tensor<2, Int> {
     Tensor::from_data(TensorData::new(actions.to_vec(), [actions.len(), 1]), device)
 }
 
-/// All numbers of a tensor, in its order.
+/// Returns all numbers of a tensor, in its order.
 pub(crate) fn numbers<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
     let data = tensor.try_into_data().map_err(internal)?;
     Ok(data.as_slice::<f32>().map_err(internal)?.to_vec())
 }
 
-/// The number of a tensor that has one.
+/// Returns the number of a tensor that has one.
 pub(crate) fn number(tensor: &Tensor<1>) -> Result<f64> {
     let all = numbers(tensor.clone())?;
     all.first().copied().map(f64::from).ok_or_else(|| Error::internal("a tensor without a number"))
 }
 
-/// All numbers of a tensor, to `out`.
+/// Copies all numbers of a tensor to `out`.
 pub(crate) fn copy<const D: usize>(
     name: &'static str,
     tensor: Tensor<D>,

@@ -1,4 +1,4 @@
-//! Q of every choice.
+//! A Q-network over choices.
 
 use burn_tensor::Tensor;
 use rlox_core::error::{Error, check_len};
@@ -10,7 +10,7 @@ use rlox_nn::traits::{QFunction, Valued};
 use crate::actor_critic::check_choices;
 use crate::net::{Leaves, Net, chosen, column, copy, number};
 
-/// Q(o, a) over one flat vector of parameters, computed by Burn.
+/// Q(o, a) of a network with one flat vector of parameters, computed by Burn.
 #[derive(Debug, Clone)]
 pub struct BurnQNetwork {
     net: Net,
@@ -18,10 +18,10 @@ pub struct BurnQNetwork {
 }
 
 impl BurnQNetwork {
-    /// The network of this architecture whose parameters lie as `layout` says.
+    /// Makes the network of this architecture, with parameters as in `layout`.
     ///
     /// # Errors
-    /// As [`QNetwork::new`]; [`Error::Config`] for dueling streams.
+    /// Same as [`QNetwork::new`]; [`Error::Config`] for dueling streams.
     pub fn new(layout: &Layout, of: &QArchitecture) -> Result<Self> {
         QNetwork::new(layout, of)?;
         if of.dueling {
@@ -68,7 +68,8 @@ impl QFunction for BurnQNetwork {
     }
 }
 
-/// What each error costs: Huber's e^2 / 2 up to 1 and |e| - 1/2 beyond is s |e| - s^2 / 2 with s = |e| up to 1.
+/// Computes the loss of each error. Huber's loss is e^2 / 2 up to 1 and |e| - 1/2 beyond, which is
+/// s |e| - s^2 / 2 with s = min(|e|, 1).
 fn cost(loss: TdLoss, errors: Tensor<1>) -> Tensor<1> {
     match loss {
         TdLoss::Squared => errors.square(),

@@ -1,4 +1,5 @@
-//! Steps with Candle, done as often as standard input says: what `benchmarks/bench_nn_backends.py` times.
+//! Runs steps with Candle as often as standard input says. `benchmarks/bench_nn_backends.py` times
+//! them.
 //!
 //! ```sh
 //! cargo build --release --example steps_candle

@@ -1,4 +1,4 @@
-//! A policy and a value function with no parameter in common.
+//! A policy and a value function that share no parameters.
 
 use candle_core::Result as Candle;
 use rlox_core::error::{Error, check_len};
@@ -12,22 +12,22 @@ use crate::error::internal;
 use crate::loss::{self, Said};
 use crate::net::{Leaves, Net, Place, copy, numbers};
 
-/// An actor and a critic over one flat vector of parameters, computed by Candle.
+/// An actor and a critic with one flat vector of parameters, computed by Candle.
 #[derive(Debug, Clone)]
 pub struct CandleActorCritic {
     actor: Net,
     critic: Net,
-    /// Of actions that are numbers.
+    /// Only for continuous actions.
     log_std: Option<Place>,
     kind: Kind,
     len: usize,
 }
 
 impl CandleActorCritic {
-    /// The networks of this architecture whose parameters lie as `layout` says.
+    /// Makes the networks of this architecture, with parameters as in `layout`.
     ///
     /// # Errors
-    /// As [`cpu::ActorCritic::new`]; [`Error::Config`] for gSDE.
+    /// Same as [`cpu::ActorCritic::new`]; [`Error::Config`] for gSDE.
     pub fn new(layout: &Layout, of: &Architecture) -> Result<Self> {
         cpu::ActorCritic::new(layout, of)?;
         let (outputs, log_std) = match of.kind {
@@ -84,8 +84,10 @@ impl CandleActorCritic {
     }
 }
 
+/// Checks that every action is a choice below `choices`.
+///
 /// # Errors
-/// [`Error::Config`] for a choice that there is not.
+/// [`Error::Config`] for a choice out of range.
 pub(crate) fn check_choices(actions: &[i64], choices: usize) -> Result<()> {
     let fits = |&action: &i64| usize::try_from(action).is_ok_and(|action| action < choices);
     for (row, action) in actions.iter().enumerate() {

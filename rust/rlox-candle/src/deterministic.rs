@@ -1,4 +1,4 @@
-//! A policy without noise of its own.
+//! A deterministic policy.
 
 use candle_core::{Device, Tensor};
 use rlox_core::error::check_len;
@@ -9,7 +9,7 @@ use rlox_nn::traits::DeterministicPolicy;
 use crate::error::internal;
 use crate::net::{Leaves, Net, copy};
 
-/// tanh of a network, over one flat vector of parameters, computed by Candle.
+/// The tanh of a network with one flat vector of parameters, computed by Candle.
 #[derive(Debug, Clone)]
 pub struct CandleDeterministic {
     net: Net,
@@ -17,10 +17,11 @@ pub struct CandleDeterministic {
 }
 
 impl CandleDeterministic {
-    /// The network of these `sizes`, inputs and outputs included, whose parameters `layout` has under `prefix`.
+    /// Makes the network of these `sizes`, which include inputs and outputs. `layout` has its
+    /// parameters under `prefix`.
     ///
     /// # Errors
-    /// As [`Mlp::new`].
+    /// Same as [`Mlp::new`].
     pub fn new(
         layout: &Layout,
         prefix: &str,

@@ -1,8 +1,10 @@
-//! Errors of Candle as those of rlox.
+//! Conversion of Candle's errors to rlox's.
 
 use rlox_core::Error;
 
-/// Shapes are checked before tensors are made, so what Candle refuses is a mistake of this crate.
+/// Converts an error of Candle, which means a bug of this crate.
+///
+/// This crate checks shapes before it makes tensors.
 pub(crate) fn internal(error: candle_core::Error) -> Error {
     Error::internal(format!("Candle: {error}"))
 }

@@ -10,16 +10,17 @@ use crate::error::internal;
 /// ln sqrt(2 pi).
 const LOG_ROOT_TAU: f64 = 0.918_938_533_204_672_7;
 
-/// What a policy and a value function say of a minibatch, `[n]` each.
+/// The outputs of a policy and a value function for a minibatch, `[n]` each.
 pub(crate) struct Said {
     pub(crate) log_probs: Tensor,
     pub(crate) entropy: Tensor,
     pub(crate) values: Tensor,
 }
 
-/// Log-probabilities of `actions` `[n]` under the softmax of `logits` `[n, k]`, and entropies.
+/// Computes log-probabilities of `actions` `[n]` under the softmax of `logits` `[n, k]`, and
+/// entropies.
 pub(crate) fn categorical(logits: &Tensor, actions: &[i64]) -> Candle<(Tensor, Tensor)> {
-    // Only there for the range of e^x: no gradient goes through it.
+    // The maximum only keeps e^x in range, so no gradient goes through it.
     let most = logits.max_keepdim(D::Minus1)?.detach();
     let logits = logits.broadcast_sub(&most)?;
     let log_p = logits.broadcast_sub(&logits.exp()?.sum_keepdim(D::Minus1)?.log()?)?;
@@ -29,7 +30,8 @@ pub(crate) fn categorical(logits: &Tensor, actions: &[i64]) -> Candle<(Tensor, T
     Ok((log_probs, entropy))
 }
 
-/// Log-densities of `actions` `[n, k]` around `means` `[n, k]`, deviations e^`log_std` `[k]`, and entropies.
+/// Computes log-densities of `actions` `[n, k]` under normal distributions with `means` `[n, k]`
+/// and standard deviations e^`log_std` `[k]`, and entropies.
 pub(crate) fn gaussian(
     means: &Tensor,
     log_std: &Tensor,
@@ -46,7 +48,7 @@ pub(crate) fn gaussian(
     Ok((squares.broadcast_sub(&constant)?, entropy))
 }
 
-/// The loss, and its parts.
+/// Computes the loss and its terms.
 pub(crate) fn ppo(
     loss: &Ppo,
     said: &Said,
@@ -97,7 +99,8 @@ fn tensors(
     Ok((total, terms))
 }
 
-/// E\[(V - R)^2\], or that of the worse of V and V within `clip_eps` of what it was.
+/// Computes E\[(V - R)^2\]. With `clip_vloss`, the larger error counts of V and of V clipped to
+/// within `clip_eps` of its old value.
 fn value(loss: &Ppo, said: &Said, before: Tensor, returns: Tensor) -> Candle<Tensor> {
     let plain = (&said.values - &returns)?.sqr()?;
     if !loss.clip_vloss {

@@ -1,4 +1,4 @@
-//! Perceptrons over a flat vector of parameters, as tensors.
+//! Perceptrons with a flat vector of parameters, computed with tensors.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use rlox_nn::cpu::{Activation, named};
 
 use crate::error::internal;
 
-/// An array of the vector: where it lies, and its shape.
+/// The range and the shape of one array in the vector.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     range: Range<usize>,
@@ -38,7 +38,7 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// The layers that `layout` has under `prefix`.
+    /// Makes the layers that `layout` has under `prefix`.
     pub(crate) fn new(
         layout: &Layout,
         prefix: &str,
@@ -59,14 +59,14 @@ impl Net {
         self.outputs
     }
 
-    /// `obs` as `[n, inputs]`, which has whole rows.
+    /// Makes a tensor `[n, inputs]` of `obs`, which must have whole rows.
     pub(crate) fn rows(&self, obs: &[f32]) -> Result<Tensor> {
         let n = obs.len() / self.inputs;
         check_len("obs", obs.len(), n * self.inputs, "whole rows")?;
         Tensor::from_slice(obs, (n, self.inputs), &Device::Cpu).map_err(internal)
     }
 
-    /// `[n, outputs]` of `x` `[n, inputs]`.
+    /// Computes `[n, outputs]` from `x` `[n, inputs]`.
     pub(crate) fn forward(&self, leaves: &Leaves, x: &Tensor) -> Candle<Tensor> {
         let mut x = x.clone();
         for (i, [weight, bias]) in self.places.iter().enumerate() {
@@ -89,14 +89,14 @@ impl Net {
     }
 }
 
-/// Arrays of the vector as tensors, which a gradient is asked of or not.
+/// Arrays of the vector as tensors, which may need gradients.
 pub(crate) struct Leaves {
     all: Vec<(Range<usize>, Tensor)>,
     len: usize,
 }
 
 impl Leaves {
-    /// Those of `places`, of a vector that has `len` numbers.
+    /// Makes the tensors of some arrays of a vector with `len` numbers.
     pub(crate) fn new<'p>(
         (parameters, len): (&[f32], usize),
         places: impl Iterator<Item = &'p Place>,
@@ -120,7 +120,7 @@ impl Leaves {
         tensor.ok_or_else(|| candle_core::Error::Msg("an array without a tensor".to_owned()))
     }
 
-    /// The gradients in their places of the vector, 0 where there is none.
+    /// Writes the gradients into their ranges of the vector, 0 where there is none.
     pub(crate) fn gradient(&self, store: &GradStore, gradient: &mut [f32]) -> Result<()> {
         check_len("gradient", gradient.len(), self.len, "as the parameters")?;
         gradient.fill(0.0);
@@ -135,12 +135,12 @@ impl Leaves {
     }
 }
 
-/// All numbers of a tensor, in its order.
+/// Returns all numbers of a tensor, in its order.
 pub(crate) fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
     tensor.flatten_all().and_then(|flat| flat.to_vec1()).map_err(internal)
 }
 
-/// All numbers of a tensor, to `out`.
+/// Copies all numbers of a tensor to `out`.
 pub(crate) fn copy(name: &'static str, tensor: &Tensor, out: &mut [f32]) -> Result<()> {
     let numbers = numbers(tensor)?;
     check_len(name, out.len(), numbers.len(), "as there is of these observations")?;

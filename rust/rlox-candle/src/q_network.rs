@@ -1,4 +1,4 @@
-//! Q of every choice.
+//! A Q-network over choices.
 
 use candle_core::{Device, Result as Candle, Tensor};
 use rlox_core::error::{Error, check_len};
@@ -11,7 +11,7 @@ use crate::actor_critic::check_choices;
 use crate::error::internal;
 use crate::net::{Leaves, Net, copy};
 
-/// Q(o, a) over one flat vector of parameters, computed by Candle.
+/// Q(o, a) of a network with one flat vector of parameters, computed by Candle.
 #[derive(Debug, Clone)]
 pub struct CandleQNetwork {
     net: Net,
@@ -19,10 +19,10 @@ pub struct CandleQNetwork {
 }
 
 impl CandleQNetwork {
-    /// The network of this architecture whose parameters lie as `layout` says.
+    /// Makes the network of this architecture, with parameters as in `layout`.
     ///
     /// # Errors
-    /// As [`QNetwork::new`]; [`Error::Config`] for dueling streams.
+    /// Same as [`QNetwork::new`]; [`Error::Config`] for dueling streams.
     pub fn new(layout: &Layout, of: &QArchitecture) -> Result<Self> {
         QNetwork::new(layout, of)?;
         if of.dueling {
@@ -74,7 +74,8 @@ impl QFunction for CandleQNetwork {
     }
 }
 
-/// What each error costs: Huber's e^2 / 2 up to 1 and |e| - 1/2 beyond is s |e| - s^2 / 2 with s = |e| up to 1.
+/// Computes the loss of each error. Huber's loss is e^2 / 2 up to 1 and |e| - 1/2 beyond, which is
+/// s |e| - s^2 / 2 with s = min(|e|, 1).
 fn cost(loss: TdLoss, errors: &Tensor) -> Candle<Tensor> {
     match loss {
         TdLoss::Squared => errors.sqr(),

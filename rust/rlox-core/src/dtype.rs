@@ -12,23 +12,23 @@ macro_rules! dtypes {
         }
 
         impl Dtype {
-            /// Every element type.
+            /// All element types.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// Bytes per element.
+            /// Returns the bytes per element.
             #[must_use]
             pub const fn size(self) -> usize {
                 match self { $(Self::$variant => size_of::<$rust>(),)+ }
             }
 
-            /// NumPy's name of the type.
+            /// Returns NumPy's name of the type.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
         }
 
-        /// `with_dtype!(dtype, T => value)`: `value` with `T` as the Rust type of `dtype`.
+        /// `with_dtype!(dtype, T => value)` evaluates `value` with `T` as the Rust type of `dtype`.
         #[macro_export]
         macro_rules! with_dtype {
             ($d dtype:expr, $d name:ident => $d value:expr) => {
@@ -41,10 +41,10 @@ macro_rules! dtypes {
 }
 
 impl Dtype {
-    /// The type that NumPy calls `name`.
+    /// Returns the type that NumPy calls `name`.
     ///
     /// # Errors
-    /// [`Error::UnknownName`] with the names there are.
+    /// [`Error::UnknownName`] for any other name.
     pub fn parse(name: &str) -> Result<Self> {
         let found = Self::ALL.iter().find(|dtype| dtype.name() == name);
         found.copied().ok_or_else(|| {
@@ -53,7 +53,7 @@ impl Dtype {
         })
     }
 
-    /// Whether elements are floating-point numbers.
+    /// Returns whether the elements are floating-point numbers.
     #[must_use]
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64)
@@ -82,7 +82,7 @@ dtypes! {
     F32, "float32", f32;
     /// Double precision.
     F64, "float64", f64;
-    /// Truth values, one byte each.
+    /// Booleans, one byte each.
     Bool, "bool", bool;
 }
 

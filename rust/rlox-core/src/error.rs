@@ -1,4 +1,5 @@
-//! The one error type: what was checked, what came, what was expected, what to do.
+//! The error type of the crate. A message names the checked item, its value, the expected value and
+//! the remedy.
 
 use std::borrow::Cow;
 
@@ -7,43 +8,43 @@ use thiserror::Error as ThisError;
 /// `Result` with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Everything that can be wrong with what a caller passes in.
+/// An error of this crate: invalid input, a failed file operation, an interruption or a bug.
 ///
-/// Exhaustive on purpose: the Python boundary maps every variant to one exception class, and a
-/// new variant must not compile until it has one.
+/// The enum is exhaustive on purpose. The Python boundary maps every variant to one exception
+/// class, and a new variant must not compile until it has one.
 #[derive(Debug, Clone, PartialEq, ThisError)]
 pub enum Error {
     /// A scalar setting is out of its range.
     #[error("{name} is {got}, expected {expected}")]
     Config {
-        /// The parameter.
+        /// Name of the parameter.
         name: Cow<'static, str>,
         /// Its value as text.
         got: String,
-        /// The accepted range, and what to do.
+        /// The accepted range and the remedy.
         expected: String,
     },
     /// An array has the wrong length or shape.
     #[error("{name} has {got}, expected {expected}")]
     Shape {
-        /// The array.
+        /// Name of the array.
         name: Cow<'static, str>,
         /// Its size as text.
         got: String,
-        /// The size that fits, and where it comes from.
+        /// The expected size and where it comes from.
         expected: String,
     },
-    /// A name is in no registry.
+    /// A name is not registered.
     #[error("unknown {kind} {name:?}; {hint}")]
     UnknownName {
-        /// What kind of thing was looked up, such as `environment`.
+        /// Kind of the item, such as `environment`.
         kind: Cow<'static, str>,
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// The nearest known names, or all of them.
+        /// The similar names, or all known names.
         hint: String,
     },
-    /// An action that the environment cannot take.
+    /// The environment does not accept an action.
     #[error("action of env {env} is {got}, expected {expected}")]
     Action {
         /// Index of the environment in the batch.
@@ -53,77 +54,77 @@ pub enum Error {
         /// The accepted actions.
         expected: String,
     },
-    /// NaN or infinity where a finite number is needed.
+    /// A number is NaN or infinite where a finite number is needed.
     #[error("{name} is {value} at flat index {index}, expected a finite number")]
     NonFinite {
-        /// The array or parameter.
+        /// Name of the array or parameter.
         name: Cow<'static, str>,
         /// Position in row-major order.
         index: usize,
         /// The offending value.
         value: f64,
     },
-    /// A row of a buffer that was overwritten or never written.
+    /// A row is not in the buffer: it was overwritten or never written.
     #[error("row {} is not in the buffer, which holds {held}", index_or_negative(*.index))]
     StaleIndex {
-        /// The index asked for.
+        /// The requested index.
         index: u64,
-        /// What the buffer holds.
+        /// The rows in the buffer, as text.
         held: String,
     },
-    /// A snapshot that belongs to another kind of object or was altered.
+    /// A snapshot belongs to another kind of object or was altered.
     #[error("snapshot field {field} is {got}, expected {expected}")]
     Snapshot {
         /// The field of the snapshot.
         field: Cow<'static, str>,
-        /// What it holds.
+        /// The value of the field, as text.
         got: String,
-        /// What the receiver needs.
+        /// The value that the receiver needs.
         expected: String,
     },
-    /// The file system refused.
+    /// The file system refused an operation.
     #[error("cannot {action} {path}: {cause}")]
     Storage {
-        /// What was tried, such as `write`.
+        /// The operation, such as `write`.
         action: Cow<'static, str>,
         /// The file or folder.
         path: String,
         /// The system's message.
         cause: String,
     },
-    /// A file does not hold what was written to it.
+    /// The content of a file differs from the content that was written.
     #[error("{path} is damaged at byte {offset}: {what}; go back to an earlier copy")]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Where in the file.
+        /// Byte offset of the damage.
         offset: u64,
-        /// What was found, and what was expected.
+        /// The actual and the expected content.
         what: String,
     },
-    /// A save of a name that there is none of.
+    /// A folder has no save of the requested name.
     #[error("there is no save {name:?} in {folder}; there is {there}")]
     Missing {
-        /// The name.
+        /// The requested name.
         name: String,
         /// The folder.
         folder: String,
-        /// The saves that are there.
+        /// The saves in the folder.
         there: String,
     },
-    /// A mistake of this crate.
+    /// This crate has a bug.
     #[error("internal error: {what}; please report it and discard the object involved")]
     Internal {
-        /// What was found.
+        /// The inconsistency.
         what: String,
     },
-    /// The work was told to stop, see [`crate::interrupt`].
+    /// The caller interrupted the work, see [`crate::interrupt`].
     #[error("interrupted")]
     Interrupted,
 }
 
 impl Error {
-    /// An [`Error::Config`].
+    /// Returns an [`Error::Config`].
     pub fn config(
         name: impl Into<Cow<'static, str>>,
         got: impl std::fmt::Display,
@@ -132,7 +133,7 @@ impl Error {
         Self::Config { name: name.into(), got: got.to_string(), expected: expected.into() }
     }
 
-    /// An [`Error::Snapshot`].
+    /// Returns an [`Error::Snapshot`].
     pub fn snapshot(
         field: impl Into<Cow<'static, str>>,
         got: impl std::fmt::Display,
@@ -141,7 +142,7 @@ impl Error {
         Self::Snapshot { field: field.into(), got: got.to_string(), expected: expected.to_string() }
     }
 
-    /// An [`Error::Storage`].
+    /// Returns an [`Error::Storage`].
     pub fn storage(
         action: impl Into<Cow<'static, str>>,
         path: &std::path::Path,
@@ -154,17 +155,18 @@ impl Error {
         }
     }
 
-    /// An [`Error::Damaged`].
+    /// Returns an [`Error::Damaged`].
     pub fn damaged(path: &std::path::Path, offset: u64, what: impl Into<String>) -> Self {
         Self::Damaged { path: path.display().to_string(), offset, what: what.into() }
     }
 
-    /// An [`Error::Internal`].
+    /// Returns an [`Error::Internal`].
     pub fn internal(what: impl Into<String>) -> Self {
         Self::Internal { what: what.into() }
     }
 
-    /// An [`Error::UnknownName`] that proposes the names within two edits, or lists all.
+    /// Returns an [`Error::UnknownName`]. It proposes the known names that begin like `name` or are
+    /// at most two edits away. If there are none, it lists all known names.
     #[must_use]
     pub fn unknown_name(kind: impl Into<Cow<'static, str>>, name: &str, known: &[&str]) -> Self {
         let wanted = name.to_lowercase();
@@ -182,16 +184,17 @@ impl Error {
     }
 }
 
-/// An index, and what it was if it came from int64.
+/// Formats an index. If the index exceeds int64, the text also has the negative int64 of the same
+/// bits.
 fn index_or_negative(index: u64) -> String {
     let negative = index.cast_signed();
     if negative < 0 { format!("{index} ({negative} as int64)") } else { index.to_string() }
 }
 
-/// Checks that array `name` has `expected` elements; `why` says where that number comes from.
+/// Checks that array `name` has `expected` elements. `why` says where that number comes from.
 ///
 /// # Errors
-/// [`Error::Shape`] if it has not.
+/// [`Error::Shape`] if the lengths differ.
 #[inline]
 pub fn check_len(name: &'static str, got: usize, expected: usize, why: &str) -> Result<()> {
     if got == expected { Ok(()) } else { Err(wrong_len(name, got, expected, why)) }
@@ -211,7 +214,8 @@ pub(crate) fn check_finite(name: &'static str, values: &[f64]) -> Result<()> {
     }
 }
 
-/// True if one name is the start of the other or at most two edits away.
+/// Returns true if one name is the start of the other or at most two edits away. The start of
+/// `candidate` ends before its version, such as `-v1`.
 fn is_near(wanted: &str, candidate: &str) -> bool {
     let stem = candidate.split("-v").next().unwrap_or(candidate);
     !wanted.is_empty()
@@ -220,7 +224,7 @@ fn is_near(wanted: &str, candidate: &str) -> bool {
             || edit_distance(wanted, candidate) <= 2)
 }
 
-/// Levenshtein distance in bytes.
+/// Returns the Levenshtein distance in bytes.
 fn edit_distance(left: &str, right: &str) -> usize {
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (i, a) in left.bytes().enumerate() {

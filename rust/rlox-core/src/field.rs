@@ -3,45 +3,45 @@
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 
-/// The largest row of one column, in bytes: 4 GiB.
+/// Maximum size of one row of a column: 4 GiB.
 const MAX_ROW: usize = 1 << 32;
 
-/// One typed column.
+/// A typed column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Its key in a batch.
+    /// Key of the column in a batch.
     pub name: String,
-    /// Type of its elements.
+    /// Type of the elements.
     pub dtype: Dtype,
     /// Shape of one row; empty for a scalar.
     pub shape: Vec<usize>,
 }
 
 impl Field {
-    /// A column `name` of rows `shape`.
+    /// Returns a column `name` whose rows have `shape`.
     pub fn new(name: impl Into<String>, dtype: Dtype, shape: impl Into<Vec<usize>>) -> Self {
         Self { name: name.into(), dtype, shape: shape.into() }
     }
 
-    /// Elements of one row.
+    /// Returns the number of elements of one row.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// True for a row without elements, which no schema accepts.
+    /// Returns true for a row without elements. No schema accepts such a row.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of one row.
+    /// Returns the bytes of one row.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
         self.len() * self.dtype.size()
     }
 
-    /// Checks that a row has 1 to [`MAX_ROW`] bytes.
+    /// Checks that a row has 1 byte to 4 GiB.
     pub(crate) fn check(&self) -> Result<()> {
         let bytes =
             self.shape.iter().try_fold(self.dtype.size(), |product, &dim| product.checked_mul(dim));

@@ -1,9 +1,10 @@
-//! Long work that can be told to stop.
+//! Long work that can be interrupted.
 //!
-//! Whoever calls for a person (the Python boundary) runs the work inside [`interruptible`] with a
-//! question that it can answer on the calling thread only, such as "was Ctrl-C pressed?". Long loops
-//! call [`check`] between pieces of at most a few milliseconds, and pass [`current`] to other threads,
-//! whose [`Token::check`] costs one load. Outside of [`interruptible`] nothing ever stops.
+//! A caller that serves a person (the Python boundary) runs the work inside [`interruptible`]. It
+//! passes a question that only the calling thread can answer, such as "was Ctrl-C pressed?". Long
+//! loops call [`check`] between pieces of at most a few milliseconds. They pass [`current`] to
+//! other threads, whose [`Token::check`] costs one load. Outside of [`interruptible`] nothing
+//! interrupts the work.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +15,10 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 
-/// The question is asked no more often than this.
+/// Minimum time between two calls of the question.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// Answers, on the thread that runs the work, whether to stop.
+/// Returns whether to stop. The thread that runs the work calls it.
 pub type Question = fn() -> bool;
 
 thread_local! {
@@ -25,13 +26,15 @@ thread_local! {
     static ASKED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Whether some work is to stop; for the threads that help with it.
+/// Says whether some work must stop; for the threads that help with it.
 #[derive(Debug, Clone, Default)]
 pub struct Token(Option<Arc<AtomicBool>>);
 
 impl Token {
+    /// Checks whether the work may continue.
+    ///
     /// # Errors
-    /// [`Error::Interrupted`] if the work is to stop.
+    /// [`Error::Interrupted`] if the work must stop.
     #[inline]
     pub fn check(&self) -> Result<()> {
         match &self.0 {
@@ -50,13 +53,13 @@ pub fn interruptible<T>(question: Question, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Runs `work`, such as tidying up, which nobody can stop.
+/// Runs `work`, such as cleanup, without interruption.
 pub fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
     let _restore = Restore(RUNNING.replace(None));
     work()
 }
 
-/// Puts the outer work back, also when the inner one panics.
+/// Restores the outer work, also if the inner work panics.
 struct Restore(Option<(Question, Token)>);
 
 impl Drop for Restore {
@@ -65,7 +68,7 @@ impl Drop for Restore {
     }
 }
 
-/// The token of the work that this thread runs.
+/// Returns the token of the work that this thread runs.
 #[must_use]
 pub fn current() -> Token {
     RUNNING
@@ -73,8 +76,10 @@ pub fn current() -> Token {
         .unwrap_or_default()
 }
 
+/// Checks whether the work that this thread runs may continue.
+///
 /// # Errors
-/// [`Error::Interrupted`] if the work that this thread runs is to stop.
+/// [`Error::Interrupted`] if the work must stop.
 pub fn check() -> Result<()> {
     let Some((question, token)) = RUNNING.with_borrow(Clone::clone) else { return Ok(()) };
     token.check()?;
@@ -91,34 +96,35 @@ pub fn check() -> Result<()> {
     token.check()
 }
 
-/// Called by threads that wait for a lock and hold none, between two tries.
+/// The callback for threads that wait for a lock and hold none. They call it between two tries.
 static BETWEEN_TRIES: OnceLock<fn()> = OnceLock::new();
 
-/// From now on threads that wait for a lock and hold none call `step_aside` every few milliseconds,
-/// in which they may wait for something else, such as a fork. The first caller decides.
+/// Sets a callback for threads that wait for a lock and hold none. They call it every few
+/// milliseconds. In it they may wait for something else, such as a fork. Only the first call sets
+/// the callback.
 pub fn while_waiting(step_aside: fn()) {
     BETWEEN_TRIES.get_or_init(|| step_aside);
 }
 
-/// See [`while_waiting`].
+/// Calls the callback of [`while_waiting`].
 pub(crate) fn step_aside() {
     if let Some(step_aside) = BETWEEN_TRIES.get() {
         step_aside();
     }
 }
 
-/// Elements of a loop between two looks whether to stop: a few milliseconds of the slowest.
+/// Elements of a loop between two checks: a few milliseconds of the slowest loop.
 pub(crate) const PIECE: usize = 1 << 16;
 
-/// Elements that several threads work through between two looks.
+/// Elements that several threads process between two checks.
 pub(crate) const SHARED_PIECE: usize = 1 << 22;
 
-/// Calls [`check`] once in about [`PIECE`] elements of a loop.
+/// Calls [`check`] about once per [`PIECE`] elements of a loop.
 #[derive(Debug, Default)]
 pub(crate) struct Pace(usize);
 
 impl Pace {
-    /// To be called for every few elements.
+    /// Counts `elements`. Loops call this once for every few elements.
     ///
     /// # Errors
     /// As [`check`].
@@ -133,12 +139,13 @@ impl Pace {
     }
 }
 
-/// The result of `work` that cannot be interrupted, such as forcing a file to its device: where
-/// somebody may want to stop, it runs on a thread of its own, which goes on alone if they do. Where the
-/// system refuses one it runs on this.
+/// Returns the result of `work`, which cannot be interrupted, such as forcing a file to its device.
+///
+/// Inside [`interruptible`], `work` runs on its own thread, which goes on alone after an
+/// interruption. If the system refuses to create that thread, the calling thread runs `work`.
 ///
 /// # Errors
-/// [`Error::Interrupted`] if the work that this thread runs is to stop.
+/// [`Error::Interrupted`] if the work that this thread runs must stop.
 pub fn blocking<T, F>(work: F) -> Result<T>
 where
     T: Send + 'static,
@@ -151,7 +158,7 @@ where
     let work = Arc::new(Mutex::new(Some(work)));
     let take = |work: &Mutex<Option<_>>| work.lock().take();
     let helper = Arc::clone(&work);
-    // Nobody listens any more if the caller was interrupted.
+    // After an interruption of the caller nobody receives the result.
     let help = move || drop(take(&helper).map(|work: F| done.send(work())));
     if std::thread::Builder::new().spawn(help).is_err()
         && let Some(work) = take(&work)
@@ -173,13 +180,14 @@ where
 mod tests {
     use super::*;
 
-    /// The result of a look whose time has come, whatever the clock says.
+    /// Returns the result of a check that is due, for any state of the clock.
     fn due() -> Result<()> {
         ASKED.set(None);
         check()
     }
 
-    /// The result of a look that comes too soon after the last question, however slow this thread is.
+    /// Returns the result of a check that comes too soon after the last question, however slow this
+    /// thread is.
     fn too_soon() -> Result<()> {
         ASKED.set(Some(Instant::now() + 1_000 * PERIOD));
         check()
@@ -242,7 +250,7 @@ mod tests {
         let slow = || blocking(|| std::thread::sleep(4 * PERIOD));
         assert_eq!((slow(), interruptible(|| false, slow)), (Ok(()), Ok(())));
         let (end, ended) = mpsc::channel::<()>();
-        // Ends when this test does, or after a minute if nobody can stop it.
+        // The wait ends when this test ends, or after a minute if nothing can interrupt it.
         let wait = || blocking(move || ended.recv_timeout(3_000 * PERIOD).is_ok());
         assert_eq!(interruptible(|| true, wait), Err(Error::Interrupted));
         drop(end);

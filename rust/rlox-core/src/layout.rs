@@ -1,18 +1,18 @@
-//! Where named arrays lie in one flat vector.
+//! Positions of named arrays in one flat vector.
 
 use std::ops::Range;
 
 use crate::error::{Error, Result};
 
-/// More numbers than this are refused: 32 GiB of float32.
+/// Maximum number of elements: 32 GiB of float32.
 const MAX_NUMBERS: usize = 1 << 33;
 
-/// Arrays by name and shape, one after the other in a vector.
+/// Names, shapes and ranges of arrays that follow each other in one vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// In the order of the vector.
+    /// The arrays in the order of the vector.
     entries: Vec<Entry>,
-    /// Places in `entries`, in the order of the names.
+    /// Indices into `entries`, sorted by name.
     by_name: Vec<usize>,
     len: usize,
 }
@@ -25,12 +25,12 @@ struct Entry {
 }
 
 impl Layout {
-    /// Arrays of these names and shapes in the order of their names (by bytes), without gaps, so that
-    /// names and shapes alone say where a number lies.
+    /// Returns a layout of these arrays in the order of their names (by bytes), without gaps. So
+    /// names and shapes alone determine the position of a number.
     ///
     /// # Errors
-    /// [`Error::Config`] for a name that comes twice or is empty, a dimension of 0, or more than
-    /// 2^33 numbers.
+    /// [`Error::Config`] for a duplicate or empty name, a dimension of 0, or more than 2^33
+    /// numbers.
     pub fn sorted<N: Into<String>, S: Into<Vec<usize>>>(
         named: impl IntoIterator<Item = (N, S)>,
     ) -> Result<Self> {
@@ -40,8 +40,9 @@ impl Layout {
         Self::aligned(1, named)
     }
 
-    /// Arrays of these names and shapes in this order, each beginning at a multiple of `align` numbers;
-    /// so does what would come after the last. What lies between two belongs to nobody.
+    /// Returns a layout of these arrays in this order. Each array begins at a multiple of `align`
+    /// numbers, and the length of the vector is a multiple of `align`. The numbers between two
+    /// arrays are padding.
     ///
     /// # Errors
     /// As [`Layout::sorted`]; [`Error::Config`] for an `align` of 0.
@@ -81,25 +82,25 @@ impl Layout {
         Ok(Self { entries, by_name, len })
     }
 
-    /// Numbers of the vector, those that belong to nobody included.
+    /// Returns the number of elements of the vector, including padding.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no arrays.
+    /// Returns whether there are no arrays.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Names, shapes and places, in the order of the vector.
+    /// Returns names, shapes and ranges in the order of the vector.
     #[must_use]
     pub fn arrays(&self) -> impl ExactSizeIterator<Item = (&str, &[usize], Range<usize>)> {
         self.entries.iter().map(|e| (e.name.as_str(), e.shape.as_slice(), e.range.clone()))
     }
 
-    /// The shape of `name`, and where its numbers lie.
+    /// Returns the shape and the range of the array `name`.
     ///
     /// # Errors
     /// [`Error::UnknownName`] with the nearest names.
@@ -113,7 +114,7 @@ impl Layout {
         Ok((&entry.shape, entry.range.clone()))
     }
 
-    /// Where the numbers of `name` lie, which has this shape.
+    /// Returns the range of the array `name`, which must have this shape.
     ///
     /// # Errors
     /// [`Error::UnknownName`] with the nearest names, [`Error::Shape`] for another shape.
@@ -132,7 +133,8 @@ impl Layout {
     }
 }
 
-/// Where an array that begins at `start` ends; None if it cannot be.
+/// Returns the end of an array that begins at `start`. Returns None if the array has no elements or
+/// ends beyond [`MAX_NUMBERS`].
 fn end(start: usize, shape: &[usize]) -> Option<usize> {
     shape
         .iter()

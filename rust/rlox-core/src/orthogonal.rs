@@ -1,4 +1,4 @@
-//! Random orthogonal matrices, which weights begin as (Saxe et al. 2014, arXiv:1312.6120).
+//! Random orthogonal matrices for initial weights (Saxe et al. 2014, arXiv:1312.6120).
 
 use multiversion::multiversion;
 
@@ -6,24 +6,26 @@ use crate::error::Result;
 use crate::seed::Stream;
 use crate::{interrupt, threads};
 
-/// Numbers that a sum takes side by side, so that it vectorises and is the same on every CPU.
+/// Number of partial sums of a sum, so that it vectorises and is the same on every CPU.
 const LANES: usize = 8;
 
-/// Vectors that are made orthogonal to those before them together, so that these are read once for all.
+/// Number of vectors that are made orthogonal to earlier vectors together, so that the earlier ones
+/// are read once for all of them.
 const PANEL: usize = 64;
 
-/// Vectors of a panel that one thread works on, and that stay in its cache.
+/// Number of vectors of a panel that one thread processes and that stay in its cache.
 const SHARE: usize = 16;
 
-/// Vectors whose products with another one are summed at the same time.
+/// Number of vectors whose products with another vector are summed at the same time.
 const TILE: usize = 4;
 
-/// A matrix `[rows, columns]`, row by row, whose rows (columns, where they are fewer) are orthogonal and of
-/// length 1, all such matrices equally likely: Gram and Schmidt's of standard normal numbers, which
-/// `stream` gives vector after vector.
+/// Returns a random matrix `[rows, columns]` in row-major order. Its rows (its columns, if there
+/// are fewer) are orthogonal and of length 1, and all such matrices are equally likely. The
+/// algorithm is the Gram-Schmidt process on standard normal numbers, which `stream` gives vector
+/// after vector.
 ///
 /// # Errors
-/// Where the caller is stopped in the middle.
+/// [`crate::Error::Interrupted`].
 pub fn orthogonal(stream: &mut Stream, rows: usize, columns: usize) -> Result<Vec<f64>> {
     let (few, long) = (rows.min(columns), rows.max(columns));
     let mut basis = vec![0.0; few * long];
@@ -33,7 +35,7 @@ pub fn orthogonal(stream: &mut Stream, rows: usize, columns: usize) -> Result<Ve
         for vector in panel.chunks_exact_mut(long) {
             stream.fill_normal(vector);
         }
-        // Twice is enough to be orthogonal in every digit (Giraud et al. 2005).
+        // Two passes are enough to be orthogonal in every digit (Giraud et al. 2005).
         for others in before.chunks(PANEL * long).chain(before.chunks(PANEL * long)) {
             interrupt::check()?;
             threads::for_each_chunk(panel, SHARE * long, |_, vectors| {
@@ -57,7 +59,8 @@ pub fn orthogonal(stream: &mut Stream, rows: usize, columns: usize) -> Result<Ve
     Ok(if rows <= columns { basis } else { turned(&basis, long) })
 }
 
-/// Takes from `vector` what of it is along `others`, which are orthogonal to one another; a few at a time.
+/// Subtracts from `vector` its components along `others`, which are orthogonal to one another, a
+/// few at a time.
 fn leave(vector: &mut [f64], others: &[f64]) {
     let long = vector.len();
     let (tiles, rest) = others.split_at(others.len() / (TILE * long) * TILE * long);
@@ -70,7 +73,7 @@ fn leave(vector: &mut [f64], others: &[f64]) {
     }
 }
 
-/// [`leave`] of [`TILE`] others.
+/// Does the work of [`leave`] for [`TILE`] others.
 #[multiversion(targets("x86_64+avx2"))]
 fn leave_tile(vector: &mut [f64], others: &[f64]) {
     let long = vector.len();
@@ -105,13 +108,13 @@ fn total(sums: &[f64; LANES]) -> f64 {
     sums.iter().sum()
 }
 
-/// The transposed matrix of one whose rows have so many numbers.
+/// Returns the transpose of a matrix whose rows have `long` numbers.
 fn turned(matrix: &[f64], long: usize) -> Vec<f64> {
     let column = |j| matrix.iter().skip(j).step_by(long).copied();
     (0..long).flat_map(column).collect()
 }
 
-/// The sum of products, in an order that depends on the length alone.
+/// Returns the sum of products, in an order that depends on the length alone.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let (a, a_rest) = a.as_chunks::<LANES>();
     let (b, b_rest) = b.as_chunks::<LANES>();
@@ -129,7 +132,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Products of every two rows, or columns.
+    /// Returns the products of every two rows, or of every two columns if there are fewer columns.
     fn products(matrix: &[f64], rows: usize, columns: usize) -> Vec<f64> {
         let at = |i: usize, j: usize| {
             if rows <= columns { matrix[i * columns + j] } else { matrix[j * columns + i] }
@@ -167,7 +170,7 @@ mod tests {
 
     #[test]
     fn entries_are_as_likely_above_zero_as_below() {
-        // The mean of 64 x 64 entries of variance 1/64: within five standard errors of 0.
+        // The mean of 64 x 64 entries of variance 1/64 is within five standard errors of 0.
         let matrix = orthogonal(&mut Stream::new(9, "init", 0), 64, 64).unwrap();
         let sum: f64 = matrix.iter().sum();
         assert!((sum / 4096.0).abs() < 5.0 * (1.0 / 64.0_f64).sqrt() / 64.0, "{sum}");

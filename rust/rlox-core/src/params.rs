@@ -9,8 +9,8 @@ use crate::tensor::TensorView;
 /// The parameters of a model: float32 arrays in one vector, in the order of their names (by bytes)
 /// unless their [`Layout`] says otherwise.
 ///
-/// Whoever handles all numbers alike (an optimizer, Polyak averaging, a checkpoint) takes the vector;
-/// whoever knows what they mean takes them by name.
+/// Code that treats all numbers alike (an optimizer, Polyak averaging, a checkpoint) uses the
+/// vector. Code that needs their meaning uses the names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
     layout: Layout,
@@ -18,41 +18,41 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Parameters of these names and shapes, in any order, all 0.
+    /// Returns parameters of these names and shapes, in any order, all 0.
     ///
     /// # Errors
-    /// [`Error::Config`] for a name that comes twice or is empty, a dimension of 0, or more than
-    /// 2^33 numbers.
+    /// [`Error::Config`] for a duplicate or empty name, a dimension of 0, or more than 2^33
+    /// numbers.
     pub fn zeros<N: Into<String>, S: Into<Vec<usize>>>(
         named: impl IntoIterator<Item = (N, S)>,
     ) -> Result<Self> {
         Layout::sorted(named).map(Self::of)
     }
 
-    /// Parameters that lie as `layout` says, all 0.
+    /// Returns parameters in the order of `layout`, all 0.
     #[must_use]
     pub fn of(layout: Layout) -> Self {
         Self { values: vec![0.0; layout.len()], layout }
     }
 
-    /// Where each parameter lies.
+    /// Returns the position of each parameter.
     #[must_use]
     pub const fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Every number.
+    /// Returns all numbers.
     #[must_use]
     pub fn values(&self) -> &[f32] {
         &self.values
     }
 
-    /// Every number, for writing.
+    /// Returns all numbers for writing.
     pub fn values_mut(&mut self) -> &mut [f32] {
         &mut self.values
     }
 
-    /// Where the numbers of `name` lie in the vector.
+    /// Returns the range of the numbers of `name` in the vector.
     ///
     /// # Errors
     /// [`Error::UnknownName`] with the nearest names.
@@ -60,7 +60,7 @@ impl Parameters {
         self.layout.find(name).map(|(_, range)| range)
     }
 
-    /// The numbers of `name`, which has this shape.
+    /// Returns the numbers of `name`, which must have this shape.
     ///
     /// # Errors
     /// [`Error::UnknownName`] with the nearest names, [`Error::Shape`] for another shape.
@@ -69,7 +69,7 @@ impl Parameters {
         Ok(self.values.get(range).unwrap_or_default())
     }
 
-    /// The numbers of `name`, which has this shape, for writing.
+    /// Returns the numbers of `name`, which must have this shape, for writing.
     ///
     /// # Errors
     /// As [`Parameters::array`].
@@ -78,7 +78,7 @@ impl Parameters {
         Ok(self.values.get_mut(range).unwrap_or_default())
     }
 
-    /// The parameter `name` as a tensor.
+    /// Returns the parameter `name` as a tensor.
     ///
     /// # Errors
     /// [`Error::UnknownName`] with the nearest names.
@@ -87,11 +87,11 @@ impl Parameters {
         TensorView::of_f32(shape, self.values.get(range).unwrap_or_default())
     }
 
-    /// Replaces every parameter: one float32 tensor for each name, in any order.
+    /// Replaces every parameter. `tensors` has one float32 tensor for each name, in any order.
     ///
     /// # Errors
-    /// [`Error::UnknownName`] with the nearest names; [`Error::Shape`] for another shape, and for a
-    /// name that is missing or comes twice; [`Error::Config`] for another dtype. Nothing changes then.
+    /// [`Error::UnknownName`] with the nearest names; [`Error::Shape`] for another shape and for a
+    /// missing or duplicate name; [`Error::Config`] for another dtype. Nothing changes then.
     pub fn assign<'a>(
         &mut self,
         tensors: impl IntoIterator<Item = (&'a str, TensorView<'a>)>,
@@ -114,7 +114,7 @@ impl Parameters {
     }
 }
 
-/// An error for a parameter that does not get one tensor.
+/// Returns an error for a parameter that has no tensor or more than one.
 fn count(name: &str, got: &str) -> Error {
     let (name, got) = (format!("parameter {name}").into(), got.to_owned());
     Error::Shape { name, got, expected: "one tensor for each parameter".to_owned() }

@@ -1,4 +1,4 @@
-//! What acts: observations and noise in, actions out, everything in slices of the caller.
+//! Policies: observations and noise in, actions out. All slices belong to the caller.
 
 use std::num::NonZeroUsize;
 
@@ -6,17 +6,17 @@ use crate::env::Actions;
 use crate::error::Result;
 use crate::seed::Stream;
 
-/// What a policy sees of N environments. A policy with a memory would find it here as well: whoever
-/// collects owns and saves it.
+/// The input of a policy for N environments. The state of a policy with a memory would belong here
+/// too, since the collector owns and saves it.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// o_t, `[n, obs_dim]`.
     pub obs: &'a [f32],
-    /// Numbers to act at random with, `[n, k]`, as [`Policy::noise`] asks for.
+    /// Random numbers for the actions, `[n, k]`, as [`Policy::noise`] requests.
     pub noise: &'a [f32],
 }
 
-/// Where a policy writes for N environments.
+/// The output of a policy for N environments.
 pub struct Acted<'a> {
     /// a_t.
     pub actions: ActionsMut<'a>,
@@ -26,7 +26,7 @@ pub struct Acted<'a> {
     pub values: &'a mut [f32],
 }
 
-/// Actions to be written.
+/// Actions to write.
 pub enum ActionsMut<'a> {
     /// `[n]`.
     Discrete(&'a mut [i64]),
@@ -35,7 +35,7 @@ pub enum ActionsMut<'a> {
 }
 
 impl ActionsMut<'_> {
-    /// The same actions, for an environment.
+    /// Returns a view of the actions for an environment.
     #[must_use]
     pub fn view(&self) -> Actions<'_> {
         match self {
@@ -45,17 +45,17 @@ impl ActionsMut<'_> {
     }
 }
 
-/// Random numbers of one action.
+/// The random numbers that one action needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Noise {
-    /// So many uniform numbers in [0, 1).
+    /// This many uniform numbers in [0, 1).
     Uniform(usize),
-    /// So many standard normal numbers.
+    /// This many standard normal numbers.
     Normal(usize),
 }
 
 impl Noise {
-    /// How many numbers.
+    /// Returns the number of random numbers.
     #[must_use]
     pub const fn dim(self) -> usize {
         match self {
@@ -63,10 +63,10 @@ impl Noise {
         }
     }
 
-    /// By how many words each number moves a stream on.
+    /// Words by which each number advances the position of a stream.
     pub(crate) const WORDS: u64 = 2;
 
-    /// The next numbers of `stream`; normal ones are those of [`Stream::fill_normal`].
+    /// Draws the next numbers of `stream`. Normal numbers are those of [`Stream::fill_normal`].
     pub(crate) fn draw(self, stream: &mut Stream, out: &mut [f32]) {
         match self {
             Self::Uniform(_) => out.fill_with(|| below_one(stream.uniform())),
@@ -75,19 +75,20 @@ impl Noise {
     }
 }
 
-/// A number in [0, 1) as float32, which would round the largest ones up to 1.
+/// Returns a number in [0, 1) as float32. Rounding alone would turn the largest numbers into 1.
 #[expect(clippy::cast_possible_truncation, reason = "noise is float32")]
 fn below_one(uniform: f64) -> f32 {
     (uniform as f32).min(1.0 - f32::EPSILON / 2.0)
 }
 
-/// A stochastic policy with a value function. What it returns depends on what it is given only, row
-/// by row, so that rows may be shared out in any way.
+/// A stochastic policy with a value function. Each row of its output depends only on the same row
+/// of its input, so rows may be divided in any way.
 pub trait Policy: Sync {
-    /// What it needs to act at random.
+    /// Returns the random numbers that an action needs.
     fn noise(&self) -> Noise;
 
-    /// For how many steps of a rollout it acts with the same noise: one, unless it explores smoothly.
+    /// Returns the number of rollout steps that share the same noise: one, unless the policy
+    /// explores smoothly.
     fn noise_kept(&self) -> NonZeroUsize {
         NonZeroUsize::MIN
     }
@@ -95,12 +96,12 @@ pub trait Policy: Sync {
     /// Chooses an action for each observation.
     ///
     /// # Errors
-    /// For slices that do not fit, or actions of another kind than it chooses.
+    /// If slices do not fit, or the policy does not choose actions of this kind.
     fn act(&self, seen: Seen<'_>, acted: Acted<'_>) -> Result<()>;
 
-    /// V(o) of each observation, `[n, obs_dim]` -> `[n]`.
+    /// Computes V(o) of each observation, `[n, obs_dim]` -> `[n]`.
     ///
     /// # Errors
-    /// For slices that do not fit.
+    /// If slices do not fit.
     fn values(&self, obs: &[f32], out: &mut [f32]) -> Result<()>;
 }

@@ -1,33 +1,33 @@
-//! Copies of rows, past the caches where these could not hold the result anyway.
+//! Copies of rows. Copies that are too large for the caches bypass them.
 //!
-//! A store to memory that is not in a cache first reads it: copying moves three bytes for each one.
-//! Streaming stores leave that read out.
+//! A store to memory that is not in a cache first reads that memory, so a copy moves three bytes
+//! for each copied byte. Streaming stores avoid this read.
 //!
-//! The only module of the crate with unsafe code, and this is all of it: one function of SSE2
-//! intrinsics, which every x86-64 processor has. It is sound because source and target of each are
-//! references to 64 bytes, the target's address is a multiple of 16, and the fence at the end makes
-//! streaming stores visible before any other memory access that follows.
+//! This is the only module of the crate with unsafe code: one function of SSE2 intrinsics, which
+//! every x86-64 processor has. The code is sound because the source and the target of each store
+//! are references to 64 bytes, the address of the target is a multiple of 16, and the fence at the
+//! end makes streaming stores visible before any other memory access that follows.
 #![allow(unsafe_code)]
 
-/// What is copied by one call fits no cache from this many bytes on.
+/// Bytes per call from which the copied data fits no cache.
 const STREAM_FROM: usize = 32 << 20;
 
-/// How rows are copied.
+/// A way to copy rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowCopy {
-    /// Through the caches.
+    /// The copy goes through the caches.
     Cached,
-    /// Past them.
+    /// The copy bypasses the caches.
     Streaming,
 }
 
 impl RowCopy {
-    /// What suits a call that copies so many bytes in all.
+    /// Returns the way that suits a call that copies `bytes` bytes in total.
     pub(crate) const fn of(bytes: usize) -> Self {
         if bytes >= STREAM_FROM { Self::Streaming } else { Self::Cached }
     }
 
-    /// Copies `source` to `out`, of the same length.
+    /// Copies `source` to `out`, which has the same length.
     pub(crate) fn row(self, source: &[u8], out: &mut [u8]) {
         match self {
             Self::Streaming if source.len() == out.len() => stream(source, out),
@@ -43,7 +43,8 @@ fn stream(source: &[u8], out: &mut [u8]) {
 
 #[cfg(target_arch = "x86_64")]
 fn stream(source: &[u8], out: &mut [u8]) {
-    // Miri knows neither streaming stores nor their fence; an aligned store asks the same of its place.
+    // Miri knows neither streaming stores nor their fence. An aligned store has the same
+    // requirements for its address.
     #[cfg(miri)]
     use std::arch::x86_64::_mm_store_si128 as store;
     use std::arch::x86_64::{__m128i, _mm_loadu_si128};
@@ -59,13 +60,13 @@ fn stream(source: &[u8], out: &mut [u8]) {
         let place: *mut __m128i = place.as_mut_ptr().cast();
         let line: *const __m128i = line.as_ptr().cast();
         for part in 0..LINE / 16 {
-            // SAFETY: both point to LINE bytes, of which this is a sixteenth; loads need no
+            // SAFETY: both pointers point to LINE bytes, of which this part is 16; loads need no
             // alignment, and `out` begins at a multiple of LINE.
             unsafe { store(place.add(part), _mm_loadu_si128(line.add(part))) };
         }
     }
     #[cfg(not(miri))]
-    // SAFETY: SSE, which every x86-64 processor has.
+    // SAFETY: the fence needs SSE, which every x86-64 processor has.
     unsafe {
         _mm_sfence();
     }
@@ -83,7 +84,7 @@ mod tests {
     #[test]
     fn streamed_rows_are_the_source_at_every_length_and_alignment() {
         let source: Vec<u8> = (0..1_000_u16).map(|i| (i % 251) as u8).collect();
-        let stride = if cfg!(miri) { 5 } else { 1 }; // a minute under miri
+        let stride = if cfg!(miri) { 5 } else { 1 }; // Miri would take a minute
         for from in (0..17).step_by(stride) {
             for at in (0..65).step_by(stride) {
                 for len in [0, 1, 15, 63, 64, 65, 127, 128, 129, 500] {

@@ -1,7 +1,9 @@
-//! Named random streams: a draw depends on (run seed, stream name, index, position) and nothing else.
+//! Named random streams: a draw depends on (run seed, stream name, index, position) and nothing
+//! else.
 //!
-//! A stream is `ChaCha8` with a key made of those three, so adding a stream never shifts another
-//! and a worker's draws do not depend on who runs it. The position is a number that can be saved.
+//! A stream is a `ChaCha8` generator whose key comes from seed, name and index. So a new stream
+//! never shifts another one, and the draws of a worker do not depend on the process that runs it.
+//! The position is a number that can be saved.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -15,7 +17,7 @@ const FNV_PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 /// One unit in the last place of a uniform number in [0, 1): 2^-53.
 const UNIT: f64 = 1.0 / 9_007_199_254_740_992.0;
 
-/// Normal numbers that [`Stream::fill_normal`] draws at once.
+/// Number of normal numbers that [`Stream::fill_normal`] draws at once.
 const BATCH: usize = 256;
 
 /// A random stream keyed by (run seed, name, index).
@@ -25,7 +27,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream `name` number `index` of run `run_seed`, at position 0.
+    /// Returns stream `name` number `index` of run `run_seed`, at position 0.
     #[must_use]
     pub fn new(run_seed: u64, name: &str, index: u64) -> Self {
         let (mut key, name) = ([0_u8; 32], fnv1a(name));
@@ -37,32 +39,35 @@ impl Stream {
         Self { rng: ChaCha8Rng::from_seed(key) }
     }
 
-    /// The next 64 random bits; advances the position by 2 words.
+    /// Returns the next 64 random bits; advances the position by 2 words.
     pub fn next_u64(&mut self) -> u64 {
         self.rng.next_u64()
     }
 
-    /// The next 32 random bits; advances the position by 1 word.
+    /// Returns the next 32 random bits; advances the position by 1 word.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
         self.rng.next_u32()
     }
 
-    /// A uniform number in [0, 1) with 53 random bits; advances the position by 2 words.
+    /// Returns a uniform number in [0, 1) with 53 random bits; advances the position by 2 words.
     pub fn uniform(&mut self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit an f64 exactly")]
         let mantissa = (self.next_u64() >> 11) as f64;
         mantissa * UNIT
     }
 
-    /// A uniform number in [low, high); advances the position by 2 words.
+    /// Returns a uniform number in [low, high); advances the position by 2 words.
     pub fn uniform_in(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.uniform()
     }
 
-    /// A uniform number in `0..bound`, exactly, for bounds of up to 32 bits (Lemire 2019, "Fast random
-    /// integer generation in an interval", algorithm 5); 0 for a bound of 0. Advances the position by
-    /// a word, rarely by more. Above, from 2 words without rejection: the bias is below bound / 2^64.
+    /// Returns a uniform number in `0..bound`; 0 for a bound of 0.
+    ///
+    /// For bounds of up to 32 bits the distribution is exact (Lemire 2019, "Fast random integer
+    /// generation in an interval", algorithm 5). The position advances by a word, rarely by more.
+    /// For larger bounds the number comes from 2 words without rejection, and the bias is below
+    /// bound / 2^64.
     #[inline]
     pub fn below(&mut self, bound: usize) -> usize {
         let Ok(bound) = u32::try_from(bound) else { return self.below_wide(bound) };
@@ -73,7 +78,8 @@ impl Stream {
         (product >> 32) as usize
     }
 
-    /// Draws until the product lies outside the short interval that makes small numbers likelier.
+    /// Draws again until the product lies outside the short interval that makes small numbers
+    /// likelier.
     #[cold]
     fn redraw(&mut self, bound: u32, mut product: u64) -> u64 {
         let threshold = bound.wrapping_neg().checked_rem(bound).unwrap_or(0);
@@ -88,16 +94,18 @@ impl Stream {
         ((u128::from(self.next_u64()) * bound as u128) >> 64) as usize
     }
 
-    /// Puts `items` into an order that all are equally likely (Fisher and Yates; Durstenfeld 1964).
+    /// Shuffles `items`; all orders are equally likely (Fisher and Yates; Durstenfeld 1964).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
         }
     }
 
-    /// A standard normal number by Box and Muller's cosine branch; advances the position by 4 words.
+    /// Returns a standard normal number by the cosine branch of the Box-Muller transform; advances
+    /// the position by 4 words.
     ///
-    /// The sine branch is dropped, so that `n` numbers are the same drawn in one call or in many.
+    /// The sine branch is dropped, so that `n` numbers are the same whether one call or many draw
+    /// them.
     pub fn normal(&mut self) -> f64 {
         // 1 - u lies in (0, 1], where the logarithm is finite.
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
@@ -106,13 +114,15 @@ impl Stream {
 
     /// Fills `out` with standard normal numbers; each advances the position by 2 words.
     ///
-    /// Another mapping than [`Stream::normal`]'s, faster and the same on every platform, fixed for
-    /// ever. A number depends on its own 2 words only, so `n` numbers are the same drawn in one
-    /// call or in many, from any position. With m the upper 52 bits of the draw
-    /// ([`Stream::next_u64`]) and q = (2 m + 1) / 2^53 - 1/2, it is the normal quantile of q + 1/2
-    /// by Wichura's algorithm AS 241, every operation rounded to float64, polynomials by Horner's
-    /// rule, the logarithm that of fdlibm's `e_log.c`; at most 8.21 in magnitude. float32 numbers
-    /// are the float64 ones rounded.
+    /// The mapping differs from that of [`Stream::normal`]: it is faster, the same on every
+    /// platform, and never changes. A number depends only on its own 2 words, so `n` numbers are
+    /// the same whether one call or many draw them, from any position.
+    ///
+    /// Let m be the upper 52 bits of the draw ([`Stream::next_u64`]) and q = (2 m + 1) / 2^53 -
+    /// 1/2. The number is the normal quantile of q + 1/2 by Wichura's algorithm AS 241. Every
+    /// operation is rounded to float64, polynomials use Horner's rule, and the logarithm is that of
+    /// fdlibm's `e_log.c`. The magnitude is at most 8.21. float32 numbers are the rounded float64
+    /// numbers.
     pub fn fill_normal<F: Float>(&mut self, out: &mut [F]) {
         let mut draws = [[0; 8]; BATCH];
         for out in out.chunks_mut(BATCH) {
@@ -122,7 +132,7 @@ impl Stream {
         }
     }
 
-    /// Words of 32 bits drawn so far.
+    /// Returns the number of 32-bit words drawn so far.
     #[must_use]
     pub fn position(&self) -> u64 {
         #[expect(clippy::cast_possible_truncation, reason = "2^64 words outlast any run")]
@@ -136,8 +146,8 @@ impl Stream {
     }
 }
 
-/// A 63-bit key for seeding a foreign generator from the same scheme: the first draw of the
-/// stream (`run_seed`, `name`, `index`) without its lowest bit.
+/// Returns a 63-bit key that seeds a foreign generator: the first draw of the stream (`run_seed`,
+/// `name`, `index`) without its lowest bit.
 #[must_use]
 pub fn stream_seed(run_seed: u64, name: &str, index: u64) -> u64 {
     Stream::new(run_seed, name, index).next_u64() >> 1
@@ -148,7 +158,7 @@ const fn low(word: u64) -> u32 {
     word as u32
 }
 
-/// 128-bit FNV-1a hash of a stream name.
+/// Returns the 128-bit FNV-1a hash of a stream name.
 fn fnv1a(name: &str) -> u128 {
     name.bytes().fold(FNV_BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(FNV_PRIME))
 }
@@ -159,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_mapping_from_key_to_draws_never_changes() {
-        // From an independent implementation of ChaCha8 and FNV-1a.
+        // The numbers come from an independent implementation of ChaCha8 and FNV-1a.
         let first = |seed, name, index| {
             let mut stream = Stream::new(seed, name, index);
             [stream.next_u64(), stream.next_u64(), stream.next_u64()]

@@ -1,4 +1,4 @@
-//! An object that several threads use, and that a thread in need can leave.
+//! An object that several threads share. A thread that waits for it can be interrupted.
 
 use std::cell::RefCell;
 use std::process;
@@ -12,58 +12,63 @@ use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::error::{Error, Result};
 use crate::interrupt;
 
-/// A thread that waits asks whether to stop as often as this.
+/// Interval at which a waiting thread checks for an interrupt.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 thread_local! {
-    /// What this thread waits for or holds: the addresses of locks, and turns.
+    /// Resources that this thread waits for or holds.
     static MARKED: RefCell<Vec<Marked>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An object behind a lock. What takes several steps, such as a save, writes to the disk without it.
+/// An object behind a lock. Work in several steps, such as a save, does not hold the lock while it
+/// writes to the disk.
 #[derive(Debug)]
 pub struct Shared<B> {
     object: RwLock<B>,
     turn: Turn,
-    /// Whether a call that changed it panicked, so that it may be half changed.
+    /// Whether a call that changed the object panicked, so that the object may be half changed.
     broken: AtomicBool,
 }
 
-/// Whoever does something in several steps, such as a save, has it: one at a time, beside those who
-/// read and write.
+/// A lock for work in several steps, such as a save. One thread at a time does such work, while
+/// other threads read and write the object.
 ///
-/// A fork may come between two steps, so the child of one takes it from threads that it does not have.
+/// A process may fork between two steps. The child then takes the lock from threads that it does
+/// not have.
 #[derive(Debug)]
 struct Turn {
-    /// The process whose thread has it; 0 if nobody has.
+    /// The process whose thread holds the lock; 0 for none.
     holder: Arc<AtomicU32>,
     waiting: Mutex<()>,
     given: Condvar,
 }
 
 impl<B> Shared<B> {
-    /// An object to be shared.
+    /// Returns a shared object.
     pub fn new(object: B) -> Self {
         let turn = Turn { holder: Arc::default(), waiting: Mutex::new(()), given: Condvar::new() };
         Self { object: RwLock::new(object), turn, broken: AtomicBool::new(false) }
     }
 
-    /// The object, if nobody writes now and no call that changed it panicked.
+    /// Returns the object if no thread writes now and no call that changed it panicked.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, B>> {
         self.object.try_read().filter(|_| self.whole().is_ok())
     }
 
-    /// The object to be changed, if nobody else uses it now and no call that changed it panicked.
+    /// Returns the object for changes if no other thread uses it now and no call that changed it
+    /// panicked.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, B>> {
         self.object.try_write().filter(|_| self.whole().is_ok())
     }
 
-    /// Whoever changes the object by `try_write` keeps this meanwhile: if the thread panics, later calls are
-    /// refused. [`Shared::write`] has it of its own.
+    /// Returns a guard for a caller that changes the object by `try_write`. If the thread panics
+    /// while the guard lives, later calls are refused. [`Shared::write`] has its own guard.
     pub fn breaks_if_panicking(&self) -> BreaksIfPanicking<'_> {
         BreaksIfPanicking(&self.broken)
     }
 
+    /// Checks that no call left the object half changed.
+    ///
     /// # Errors
     /// [`Error::Internal`] if a call that changed the object panicked.
     fn whole(&self) -> Result<()> {
@@ -74,12 +79,12 @@ impl<B> Shared<B> {
         Ok(())
     }
 
-    /// What `look` sees, after waiting until nobody writes.
+    /// Returns the result of `look`. Waits until no thread writes.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] while waiting; [`Error::Config`] if this thread uses the object already
-    /// (a signal handler called, in the middle of a call): it would wait for itself; [`Error::Internal`] if
-    /// a call that changed the object panicked.
+    /// [`Error::Interrupted`] while waiting. [`Error::Config`] if this thread already uses the
+    /// object (a signal handler made this call in the middle of another one): it would wait for
+    /// itself. [`Error::Internal`] if a call that changed the object panicked.
     pub fn read<T>(&self, look: impl FnOnce(&B) -> T) -> Result<T> {
         let _mark = Mark::of(Marked::Lock(std::ptr::from_ref(&self.object).addr()))?;
         loop {
@@ -91,7 +96,7 @@ impl<B> Shared<B> {
         }
     }
 
-    /// What `change` does, after waiting until nobody uses the object.
+    /// Returns the result of `change`. Waits until no other thread uses the object.
     ///
     /// # Errors
     /// As [`Shared::read`].
@@ -107,7 +112,7 @@ impl<B> Shared<B> {
         }
     }
 
-    /// Waits until no other thread does something in several steps.
+    /// Waits until no other thread does work in several steps.
     ///
     /// # Errors
     /// As [`Shared::read`].
@@ -131,7 +136,7 @@ impl<B> Shared<B> {
     }
 }
 
-/// Marks an object as half changed if its thread panics while this lives.
+/// A guard that marks the object as half changed if its thread panics.
 #[derive(Debug)]
 pub struct BreaksIfPanicking<'a>(&'a AtomicBool);
 
@@ -143,17 +148,19 @@ impl Drop for BreaksIfPanicking<'_> {
     }
 }
 
-/// What a thread does that did not get what it waits for, which is a mark of `locks` locks.
+/// Handles forks and interrupts in a thread that waits. `locks` is the number of locks among the
+/// resources that the present wait has marked.
 fn between_tries(locks: usize) -> Result<()> {
     let is_lock = |marked: &&Marked| matches!(marked, Marked::Lock(_));
-    // One that holds another lock must not leave it to a child of a fork.
+    // A thread that holds another lock must not leave that lock to the child of a fork.
     if MARKED.with_borrow(|marked| marked.iter().filter(is_lock).count() == locks) {
         interrupt::step_aside();
     }
     interrupt::check()
 }
 
-/// In the child of a fork, whose only thread is the one that forked: what it has stays its own.
+/// Makes this process the owner of the locks for work in several steps that its thread holds. The
+/// child of a fork calls this; its only thread is the one that forked.
 pub fn after_fork_in_child() {
     MARKED.with_borrow(|marked| {
         for marked in marked {
@@ -164,7 +171,7 @@ pub fn after_fork_in_child() {
     });
 }
 
-/// While it lives, its thread is the only one that does something in several steps.
+/// A guard. While it lives, its thread is the only one that does work in several steps.
 pub(crate) struct Alone<'a> {
     turn: &'a Turn,
     _mark: Mark,
@@ -183,7 +190,8 @@ enum Marked {
     Turn(Arc<AtomicU32>),
 }
 
-/// What this thread waits for or holds: it must not wait for it once more.
+/// An entry for a resource that this thread waits for or holds. The thread must not wait for the
+/// same resource again.
 struct Mark;
 
 impl Mark {
@@ -204,22 +212,23 @@ impl Mark {
 }
 
 impl Drop for Mark {
-    /// Marks end in the order opposite to that of their beginnings.
+    /// Marks are dropped in the reverse order of their creation.
     fn drop(&mut self) {
         MARKED.with_borrow_mut(Vec::pop);
     }
 }
 
-/// How work of several steps reaches an object: each step has it alone, or with other readers.
+/// Access to an object for work in several steps. Each step has the object alone, or shares it with
+/// readers.
 pub(crate) trait Access<B> {
-    /// What `look` sees.
+    /// Returns the result of `look`.
     fn read<T>(&mut self, look: impl FnOnce(&B) -> T) -> Result<T>;
 
-    /// What `change` does.
+    /// Returns the result of `change`.
     fn write<T>(&mut self, change: impl FnOnce(&mut B) -> T) -> Result<T>;
 }
 
-/// An object that nobody else can use.
+/// An object that no other thread can use.
 pub(crate) struct Direct<'a, B>(pub &'a mut B);
 
 impl<B> Access<B> for Direct<'_, B> {

@@ -1,7 +1,7 @@
-//! What an environment shows and accepts.
+//! Observation and action spaces of environments.
 //!
-//! Bounds `B` are `&'static [f32]` where an environment's rules state them, `Vec<f32>` where they come
-//! from elsewhere, such as from a server.
+//! Bounds `B` are `&'static [f32]` if the rules of an environment state them, and `Vec<f32>` if
+//! they come from elsewhere, such as from a server.
 
 /// A box of float32 numbers, one low and one high bound per dimension (infinite if unbounded).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -13,13 +13,13 @@ pub struct BoxSpace<B = &'static [f32]> {
 }
 
 impl<B: AsRef<[f32]>> BoxSpace<B> {
-    /// Number of dimensions.
+    /// Returns the number of dimensions.
     #[must_use]
     pub fn dim(&self) -> usize {
         self.low.as_ref().len()
     }
 
-    /// The same box with bounds of its own.
+    /// Returns the same box with owned bounds.
     #[must_use]
     pub fn to_owned_bounds(&self) -> BoxSpace<Vec<f32>> {
         BoxSpace { low: self.low.as_ref().to_vec(), high: self.high.as_ref().to_vec() }
@@ -39,7 +39,7 @@ pub enum ActionSpace<B = &'static [f32]> {
 }
 
 impl<B: AsRef<[f32]>> ActionSpace<B> {
-    /// Numbers per action: 1 for a discrete action.
+    /// Returns the numbers per action: 1 for a discrete action.
     #[must_use]
     pub fn dim(&self) -> usize {
         match self {
@@ -48,7 +48,7 @@ impl<B: AsRef<[f32]>> ActionSpace<B> {
         }
     }
 
-    /// The bounds of a box, `None` for discrete actions.
+    /// Returns the bounds of a box, `None` for discrete actions.
     #[must_use]
     pub const fn bounds(&self) -> Option<&BoxSpace<B>> {
         match self {
@@ -57,7 +57,7 @@ impl<B: AsRef<[f32]>> ActionSpace<B> {
         }
     }
 
-    /// Number of choices, or of dimensions.
+    /// Returns the number of choices, or of dimensions.
     #[must_use]
     pub fn size(&self) -> usize {
         match self {
@@ -66,7 +66,7 @@ impl<B: AsRef<[f32]>> ActionSpace<B> {
         }
     }
 
-    /// The same space with bounds of its own.
+    /// Returns the same space with owned bounds.
     #[must_use]
     pub fn to_owned_bounds(&self) -> ActionSpace<Vec<f32>> {
         match self {

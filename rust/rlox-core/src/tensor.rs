@@ -1,11 +1,11 @@
-//! Arrays of any element type, borrowed.
+//! Borrowed arrays of any element type.
 
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::dtype::Dtype;
 use crate::error::{Error, Result, check_len};
 
-/// An array in row-major order whose bytes belong to someone else, in the byte order of the machine.
+/// A borrowed array in row-major order and in the byte order of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TensorView<'a> {
     dtype: Dtype,
@@ -14,10 +14,10 @@ pub struct TensorView<'a> {
 }
 
 impl<'a> TensorView<'a> {
-    /// A view of `bytes`.
+    /// Returns a view of `bytes`.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there are as many bytes as the shape needs.
+    /// [`Error::Shape`] if `bytes` does not have the size that the shape needs.
     pub fn new(dtype: Dtype, shape: &'a [usize], bytes: &'a [u8]) -> Result<Self> {
         let size = shape.iter().try_fold(dtype.size(), |size, &dim| size.checked_mul(dim));
         if size == Some(bytes.len()) {
@@ -28,40 +28,41 @@ impl<'a> TensorView<'a> {
         Err(Error::Shape { name: "tensor".into(), got, expected })
     }
 
-    /// A view of float32 numbers.
+    /// Returns a view of float32 numbers.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there are as many numbers as the shape needs.
+    /// [`Error::Shape`] if `values` does not have as many numbers as the shape needs.
     pub fn of_f32(shape: &'a [usize], values: &'a [f32]) -> Result<Self> {
         Self::new(Dtype::F32, shape, values.as_bytes())
     }
 
-    /// The element type.
+    /// Returns the element type.
     #[must_use]
     pub const fn dtype(&self) -> Dtype {
         self.dtype
     }
 
-    /// The dimensions; none for a scalar.
+    /// Returns the dimensions; a scalar has none.
     #[must_use]
     pub const fn shape(&self) -> &'a [usize] {
         self.shape
     }
 
-    /// The elements' bytes.
+    /// Returns the bytes of the elements.
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The numbers without a copy; None unless they are float32 where float32 may lie.
+    /// Returns the numbers without a copy. Returns None unless they are float32 and aligned as
+    /// float32.
     #[must_use]
     pub fn as_f32(&self) -> Option<&'a [f32]> {
         let values = <[f32]>::ref_from_bytes(self.bytes).ok();
         values.filter(|_| self.dtype == Dtype::F32)
     }
 
-    /// Writes the float32 numbers into `out`, wherever the bytes lie.
+    /// Copies the float32 numbers to `out`. The bytes need no alignment.
     ///
     /// # Errors
     /// [`Error::Config`] for another dtype, [`Error::Shape`] for another number of elements.

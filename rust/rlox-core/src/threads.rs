@@ -1,12 +1,13 @@
-//! The threads that share long work: one pool for the process, of a size that can be set.
+//! The thread pool for long work. A process has one pool, and its size can be set.
 //!
-//! The size is, in this order: what [`set`] was given; the environment variable `RLOX_THREADS`, or
-//! else `RAYON_NUM_THREADS`, if it is a number from 1 to [`MAX`]; the CPUs that the process may use.
-//! No result depends on it. With one thread everything runs on the calling thread.
+//! The size comes from the first of these sources that has one: [`set`]; the environment variable
+//! `RLOX_THREADS`, or else `RAYON_NUM_THREADS`, if it is a number from 1 to [`MAX`]; the number of
+//! CPUs that the process may use. No result depends on the size. With one thread everything runs on
+//! the calling thread.
 //!
-//! A forked child has none of its parent's threads. The pool knows its process by number, so a child
-//! makes a pool of its own at its first long call. Nothing here waits for a lock: where one is taken
-//! (also by a thread that a fork left behind), the call goes on without helpers.
+//! A forked child has none of its parent's threads. The pool stores its process id, so a child
+//! makes its own pool at its first long call. No function here waits for a lock. If a lock is taken
+//! (also by a thread that a fork left behind), the call continues without helper threads.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,19 +17,19 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Error, Result};
 
-/// More threads than this are refused.
+/// Maximum number of threads.
 pub const MAX: usize = 1024;
 
-/// Variables of the environment with the size, the first that is one counts.
+/// Environment variables with the size; the first one with a valid size counts.
 const VARIABLES: [&str; 2] = ["RLOX_THREADS", "RAYON_NUM_THREADS"];
 
-/// What [`set`] was given; 0 for nothing.
+/// The size that [`set`] received; 0 for none.
 static CHOSEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The size without a choice; 0 until it is looked up.
+/// The default size; 0 until it is computed.
 static USUAL: AtomicUsize = AtomicUsize::new(0);
 
-/// The pool, once it was needed.
+/// The pool; None until a call needs it.
 static POOL: RwLock<Option<Pool>> = RwLock::new(None);
 
 thread_local! {
@@ -36,15 +37,15 @@ thread_local! {
     static HELPER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Threads, and whose they are.
+/// A thread pool and the process that owns it.
 struct Pool {
     process: u32,
     size: usize,
-    /// None if the system refused them.
+    /// None if the system refused to create the threads.
     threads: Option<Arc<ThreadPool>>,
 }
 
-/// How many threads share long work.
+/// Returns the number of threads that share long work.
 #[must_use]
 pub fn count() -> usize {
     match CHOSEN.load(Ordering::Relaxed) {
@@ -53,8 +54,8 @@ pub fn count() -> usize {
     }
 }
 
-/// Sets how many threads share long work; None is the default again. Calls that are under way keep
-/// the threads that they have.
+/// Sets the number of threads that share long work; None restores the default. Running calls keep
+/// their threads.
 ///
 /// # Errors
 /// [`Error::Config`] unless the number is in `1..=`[`MAX`].
@@ -68,7 +69,7 @@ pub fn set(count: Option<usize>) -> Result<()> {
     Ok(())
 }
 
-/// Runs both, possibly at the same time.
+/// Runs both closures, possibly at the same time.
 pub fn join<L: Send, R: Send>(
     left: impl FnOnce() -> L + Send,
     right: impl FnOnce() -> R + Send,
@@ -82,7 +83,8 @@ pub fn join<L: Send, R: Send>(
     }
 }
 
-/// Calls `work(i, part)` for every part i of `size` elements of `all`; the last may be shorter.
+/// Calls `work(i, part)` for every part i of `size` elements of `all`; the last part may be
+/// shorter.
 pub fn for_each_chunk<T: Send>(
     all: &mut [T],
     size: usize,
@@ -91,7 +93,7 @@ pub fn for_each_chunk<T: Send>(
     halve(all, size.max(1), 0, &work);
 }
 
-/// [`for_each_chunk`] of parts that are numbered from `first` on.
+/// Does the work of [`for_each_chunk`] for parts that are numbered from `first` on.
 fn halve<T: Send>(
     all: &mut [T],
     size: usize,
@@ -109,7 +111,7 @@ fn halve<T: Send>(
     join(|| halve(left, size, first, work), || halve(right, size, first + half, work));
 }
 
-/// The size that the environment or the machine says.
+/// Returns the size that the environment variables or the machine give.
 fn usual() -> usize {
     let known = USUAL.load(Ordering::Relaxed);
     if known > 0 {
@@ -119,14 +121,15 @@ fn usual() -> usize {
         let size = std::env::var(name).ok()?.trim().parse().ok()?;
         (1..=MAX).contains(&size).then_some(size)
     });
-    // The CPUs that affinity and control group leave.
+    // The number of CPUs respects affinity and control group.
     let usable = || std::thread::available_parallelism().map_or(1, usize::from).min(MAX);
     let size = asked.unwrap_or_else(usable);
     USUAL.store(size, Ordering::Relaxed);
     size
 }
 
-/// This process's pool of the present size; None if one thread is enough or there is no other.
+/// Returns this process's pool of the present size. Returns None if one thread is enough or no pool
+/// is available.
 fn pool() -> Option<Arc<ThreadPool>> {
     let size = count();
     if size == 1 {
@@ -149,17 +152,18 @@ fn pool() -> Option<Arc<ThreadPool>> {
     let before = place.replace(Pool { process, size, threads: threads.clone() });
     drop(place);
     if before.as_ref().is_some_and(|pool| pool.process != process) {
-        // Of the parent: to end its threads would take locks that some of them held at the fork.
+        // This pool is the parent's. To end its threads would take locks that some of them held at
+        // the fork.
         std::mem::forget(before);
     }
     threads
 }
 
-/// A lock that was free.
+/// Returns the guard if the lock was free.
 fn unlocked<G>(tried: std::result::Result<G, TryLockError<G>>) -> Option<G> {
     match tried {
         Ok(guard) => Some(guard),
-        // Nothing can panic half-way through a change of the pool.
+        // No change of the pool can panic half-way.
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => None,
     }

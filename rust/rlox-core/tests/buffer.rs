@@ -1,4 +1,4 @@
-//! The storage of transitions beside a plain list: wrap-around, episodes, streams, refusals.
+//! Replay buffer storage against a plain list: wrap-around, episodes, streams, refusals.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 mod common;
@@ -9,7 +9,7 @@ use rlox_core::buffer::{
     Arrays, EnvIndex, InMemory, Kind, NStep, PADDING, Part, ReplayBuffer, Request, Transitions,
 };
 
-/// Everything held, with the newest `capacity` steps of each stream expected.
+/// Checks that each of the `n` streams holds exactly its newest `capacity / n` steps.
 fn check(buffer: &ReplayBuffer, pushed: &[Vec<Step>]) {
     let rings = buffer.rows().rings();
     let n = pushed.len();

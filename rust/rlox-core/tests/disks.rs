@@ -1,4 +1,4 @@
-//! Disks that lack something, and folders of somebody who means harm.
+//! Disks without sync or locks, and folders with hostile files.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::fs::{self, File, TryLockError};
@@ -16,7 +16,9 @@ use rlox_core::{Error, Result};
 mod scratch;
 use scratch::folder;
 
-/// The machine's file system, but for what it answers to a folder's sync and to a lock: error numbers, 0 for none.
+/// The real file system, except for its answers to the sync of a folder and to a lock.
+///
+/// The answers are error numbers; 0 means no error.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lacking {
     sync: i32,
@@ -124,7 +126,8 @@ fn a_lock_that_fails_today_is_told() {
     }
 }
 
-/// What somebody else's file looks like after a buffer met a link to it.
+/// Saves into a folder where `name` is a link to another file. Returns the error, and the bytes of
+/// that file after the save.
 fn behind_a_link(name: &str) -> (String, String) {
     let dir = folder(&format!("disks-link-{}", name.trim_matches('.')));
     fs::create_dir_all(dir.join("buffer")).unwrap();
@@ -164,7 +167,7 @@ fn a_pipe_in_place_of_a_file_is_refused_and_not_waited_for() {
     }
 }
 
-/// A file of so many bytes, of which only the head is more than zeros.
+/// A file of `bytes` bytes: `head`, and then zeros.
 #[derive(Debug, Clone)]
 struct Hollow {
     head: Vec<u8>,
@@ -218,7 +221,9 @@ impl Fs for Disk {
     }
 }
 
-/// A segment of one column of zeros, whose checksums are right, with so many rows in a block.
+/// Makes a segment of one column of zeros, with `rows_per_block` rows in a block.
+///
+/// The head lists `checksum` for every block; the head's own checksum is right.
 fn zeros(row_bytes: u32, rows: u64, rows_per_block: u32, checksum: u32) -> Disk {
     let blocks = rows.div_ceil(u64::from(rows_per_block));
     let len = 32 + 28 + 1 + 4 * blocks + 4;
@@ -245,7 +250,7 @@ fn read_zeros(disk: &Disk) -> Result<Vec<u8>> {
 
 #[test]
 fn a_file_with_holes_that_no_memory_could_hold_is_refused() {
-    // 2^48 bytes: more than the addresses of a process.
+    // 2^48 bytes: more than a process can address.
     let error = read_zeros(&zeros(u32::MAX, 1 << 16, 1, 0)).unwrap_err().to_string();
     assert!(error.starts_with("cannot read hollow.seg: no memory for 281474976645120"), "{error}");
 }

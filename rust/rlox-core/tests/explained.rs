@@ -1,4 +1,4 @@
-//! What values are said to explain of returns.
+//! Explained variance of returns by values.
 #![allow(clippy::float_cmp, clippy::unwrap_used, missing_docs)]
 
 use rlox_core::Error;

@@ -1,4 +1,4 @@
-//! Frame stacks stored once: exact for any reset convention, and small.
+//! Frame stacks, whose frames are stored once: exact for any reset convention, and small.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
 use rlox_core::buffer::{
@@ -10,7 +10,7 @@ use rlox_core::{Dtype, Field};
 
 const SIZE: usize = 4;
 
-/// What a stack shows after a reset.
+/// The frames of a stack after a reset.
 #[derive(Debug, Clone, Copy)]
 enum Reset {
     RepeatFirst,
@@ -23,7 +23,7 @@ fn frame(rng: &mut Stream, len: usize, levels: u64) -> Vec<u8> {
     (0..len).map(|_| u8::try_from(rng.next_u64() % levels).unwrap()).collect()
 }
 
-/// `[SIZE][pixels]` in the layout of `axis`.
+/// Lays out frames `[SIZE][pixels]` along `axis`.
 fn stacked(frames: &[Vec<u8>], axis: StackAxis, piece: usize) -> Vec<u8> {
     match axis {
         StackAxis::First => frames.concat(),
@@ -41,7 +41,8 @@ struct Step {
     ended: bool,
 }
 
-/// Steps whose episodes last `episode` steps; `levels` colours, 1 for a screen that never changes.
+/// Makes `n` steps in episodes of `episode` steps. Pixels have `levels` colours; with 1, the screen
+/// never changes.
 fn steps(
     n: usize,
     axis: StackAxis,

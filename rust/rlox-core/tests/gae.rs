@@ -1,4 +1,4 @@
-//! Advantage estimation against its definition, its limits, and numbers worked out by hand.
+//! GAE against its definition, its limits, and numbers worked out by hand.
 #![allow(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::unwrap_used)]
 #![allow(clippy::float_cmp, missing_docs)]
 
@@ -16,7 +16,7 @@ struct Case {
     truncated: Vec<bool>,
 }
 
-/// `len` steps with about one termination and one truncation in ten steps each.
+/// Draws `len` steps. About one step in ten terminates, and about one in ten is truncated.
 fn case(seed: u64, len: usize) -> Case {
     let mut stream = Stream::new(seed, "case", 0);
     let mut numbers = || (0..len).map(|_| stream.normal()).collect::<Vec<f64>>();
@@ -132,7 +132,7 @@ fn a_rollout_worked_out_by_hand() {
 
 #[test]
 fn truncation_bootstraps_the_final_observation_and_cuts_the_trace() {
-    // Step 0 is truncated in a state of value 4: A_0 = 1 + 0.5 x 4 - 1 = 2, nothing of A_1.
+    // Step 0 is truncated in a state of value 4: A_0 = 1 + 0.5 x 4 - 1 = 2, without A_1.
     let (mut advantages, mut returns) = ([0.0; 2], [0.0; 2]);
     gae::trajectory(
         &[1.0, 1.0],
@@ -192,7 +192,8 @@ fn single(numbers: &[f64]) -> Vec<f32> {
     numbers.iter().map(|&x| f32::from_f64(x)).collect()
 }
 
-/// Both layouts of one random rollout: advantages and returns, env-major first, all time-major.
+/// Computes one random rollout in both layouts. Returns the advantages and returns of the env-major
+/// kernel, then those of the time-major one, all laid out time-major.
 fn both_layouts<F: Float>(case: &Case, n: usize, bootstrap: bool) -> [Vec<F>; 4] {
     let steps = case.rewards.len() / n;
     let read = |numbers: &[f64]| numbers.iter().map(|&x| F::from_f64(x)).collect::<Vec<F>>();
@@ -222,8 +223,8 @@ fn both_layouts<F: Float>(case: &Case, n: usize, bootstrap: bool) -> [Vec<F>; 4]
     [transposed(&flat_advantages, n), transposed(&flat_returns, n), advantages, returns]
 }
 
-// Chains of rows and of blocks round in different places, and rows in the arrays' precision, so
-// layouts agree to rounding and not to the bit.
+// The env-major kernel adds up blocks in float64, and the time-major one rows in the arrays'
+// precision. They round in different places, so the layouts agree to rounding and not to the bit.
 #[test]
 fn all_layouts_agree_up_to_rounding_in_both_precisions() {
     for (n, steps) in [(1, 1), (1, 5), (7, 40), (300, 500)] {

@@ -1,4 +1,4 @@
-//! Long changes of a buffer stop when they are told to, and leave it as before.
+//! Long changes of a buffer stop when they are interrupted, and leave the buffer unchanged.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
 mod common;
@@ -14,23 +14,23 @@ use rlox_core::buffer::{
 use rlox_core::interrupt::interruptible;
 use rlox_core::{Dtype, Error, Field, Result};
 
-/// Rows of a call that can be interrupted.
+/// Number of rows that makes a call long enough to be interrupted.
 const LONG: usize = 300_000;
 const ENVS: usize = 3;
 
-/// The result of `work` where somebody wants it to stop as soon as it asks.
+/// Runs `work`, which is interrupted at its first check. Returns its error.
 fn stopped<T>(work: impl FnOnce() -> Result<T>) -> Option<Error> {
     interruptible(
         || true,
         || {
-            // Long enough for the next look to ask.
+            // Long enough that the next check asks whether to stop.
             sleep(Duration::from_millis(40));
             work().err()
         },
     )
 }
 
-/// `n` rows that begin at observation `from`; every seventh ends an episode.
+/// Pushes `n` rows whose observations count up. Every seventh row ends an episode.
 fn push<S: Sampler>(buffer: &mut Buffer<S>, to: EnvIndex<'_>, n: usize, from: u16) -> Result<()> {
     let width = buffer.rows().schema().obs()[0].field.row_bytes();
     let row = |at: usize| (at + usize::from(from)).to_le_bytes().into_iter().cycle().take(width);
@@ -56,7 +56,7 @@ fn state<S: Sampler>(buffer: &Buffer<S>) -> State {
     buffer.state()
 }
 
-/// Interrupts long pushes to a buffer and to its twin does none.
+/// Interrupts long pushes to a buffer, and compares it with a twin that had no long push.
 fn check<S: Sampler>(make: impl Fn() -> Buffer<S>, stop: impl Fn(&mut Buffer<S>, EnvIndex<'_>)) {
     let uneven: Vec<usize> = (0..LONG).map(|at| (at * at) % ENVS).collect();
     let few: Vec<usize> = (0..100).map(|at| at % ENVS).collect();
@@ -94,7 +94,7 @@ fn a_long_push_stops_when_it_is_told_to() {
     }
 }
 
-/// Frame stacks, and nothing else of any size.
+/// A schema of frame stacks whose other columns are small.
 fn stacks() -> Schema {
     let stack = Some(FrameStack { axis: StackAxis::First, size: 4 });
     let obs = ObsField { field: Field::new("", Dtype::U8, [4, 2]), stack };
@@ -106,7 +106,7 @@ fn a_long_push_of_frame_stacks_stops_when_it_is_told_to() {
     check(|| Buffer::<Uniform>::new(stacks(), 400, ENVS, 1, Uniform).unwrap(), interrupt);
 }
 
-/// Draws uniformly and wants to stop after many rows.
+/// A uniform sampler that reports an interruption after 1,000 rows.
 #[derive(Debug)]
 struct Late;
 

@@ -1,4 +1,4 @@
-//! Long work on environments stops when it is told to, and leaves them as they were.
+//! Long work on environments stops when it is interrupted, and leaves them unchanged.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,11 +15,12 @@ use rlox_core::interrupt::interruptible;
 use rlox_core::seed::Stream;
 use rlox_core::space::{ActionSpace, BoxSpace};
 
-/// Enough of the slow environment to be long work.
+/// Number of slow environments that makes a call long work.
 const N: usize = 1 << 13;
 const TILING: Tiling = Tiling { shard: 128, parallel_from: usize::MAX };
 
-/// Walks at random, ends now and then; said to be slow, so that a batch of it is long work.
+/// A random walk that terminates now and then. Its spec declares it slow, so that a batch of it is
+/// long work.
 struct Drunk;
 
 const SPEC: Spec = Spec {
@@ -31,7 +32,7 @@ const SPEC: Spec = Spec {
     nanoseconds: 5_000,
 };
 
-/// Every 64th start and every block of a step takes a millisecond more.
+/// Makes every 64th start and every block of a step a millisecond longer.
 static SLOW: AtomicBool = AtomicBool::new(false);
 static STARTS: AtomicUsize = AtomicUsize::new(0);
 static BLOCKS: AtomicUsize = AtomicUsize::new(0);
@@ -97,10 +98,10 @@ fn step(envs: &mut VecEnv) -> Result<Vec<f32>, Error> {
     envs.step_into(Actions::Discrete(&actions), out).map(|()| obs)
 }
 
-/// Does slow `work`, which is told to stop at the second question, when 40 ms of its pauses are over.
+/// Runs `work` slowly, and interrupts it when it asks for the second time, after 40 ms.
 fn interrupted<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
-    // Counters and slowness are of the process: tests that use them take turns.
+    // The counters and the slow mode are global, so tests that use them take turns.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap();
     for count in [&ASKED, &STARTS, &BLOCKS] {
@@ -114,7 +115,8 @@ fn interrupted<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     outcome
 }
 
-/// Interrupts `work` on environments in mid-episode; they are as before, and go on as their twins do.
+/// Interrupts `work` on environments in mid-episode. Checks that they are unchanged and that they
+/// continue like their twin.
 fn check(work: impl Fn(&mut VecEnv) -> Result<(), Error>) {
     let (mut envs, mut twin) = (make().unwrap(), make().unwrap());
     for envs in [&mut envs, &mut twin] {
@@ -131,7 +133,7 @@ fn check(work: impl Fn(&mut VecEnv) -> Result<(), Error>) {
         assert!(step(&mut envs).unwrap() == step(&mut twin).unwrap());
     }
     assert!(envs.snapshot().unwrap() == twin.snapshot().unwrap());
-    // Twice in a row, and what came in between was not undone.
+    // Two more interruptions do not undo the steps since the first one.
     assert_eq!(interrupted(|| work(&mut envs)), Err(Error::Interrupted));
     assert_eq!(interrupted(|| work(&mut envs)), Err(Error::Interrupted));
     assert!(envs.snapshot().unwrap() == twin.snapshot().unwrap());
@@ -155,7 +157,7 @@ fn an_interrupted_restore_leaves_every_environment_as_it_was() {
     let make = |seed| VecEnv::new("CartPole-v1", 1 << 17, Seeding::Run(seed)).unwrap();
     let (mut envs, other) = (make(1), make(2).snapshot().unwrap());
     let before = envs.snapshot().unwrap();
-    // However fast the machine is: told to stop after ever more restores, one of them is cut short.
+    // Restores repeat until one of them is interrupted, however fast the machine is.
     let stopped = interrupted(|| {
         loop {
             envs.restore(&other)?;

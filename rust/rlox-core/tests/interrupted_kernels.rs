@@ -1,4 +1,4 @@
-//! Long kernels stop when they are told to.
+//! Long kernels stop when they are interrupted.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::thread::sleep;
@@ -16,12 +16,12 @@ use rlox_core::{Error, Result};
 
 const N: usize = 1 << 18;
 
-/// The result of `work` where somebody wants it to stop.
+/// Runs `work`, which is interrupted at its first check. Returns its error.
 fn stopped<T>(work: impl FnOnce() -> Result<T>) -> Option<Error> {
     interruptible(
         || true,
         || {
-            // Long enough for the next look to ask.
+            // Long enough that the next check asks whether to stop.
             sleep(Duration::from_millis(40));
             work().err()
         },
@@ -70,7 +70,7 @@ fn advantages_and_returns_stop() {
 
 #[test]
 fn primitives_of_language_models_stop() {
-    // So many that threads share them.
+    // Enough numbers that several threads share them.
     let (numbers, mut out) = (vec![-0.5_f64; 4 * N], vec![0.0; 4 * N]);
     let tokens = Tokens::<f64, u8> { log_p: &numbers, log_q: &numbers, mask: None };
     let sum = Reduction::Sum;

@@ -10,7 +10,7 @@ use rlox_core::rollout::Arena;
 use rlox_core::seed::Stream;
 use rlox_core::{Result, VectorEnv};
 
-/// Always takes the first action, and says its noise as the log-probability.
+/// Always takes the first action, and returns its noise as the log-probability.
 struct Steady(usize);
 
 impl Policy for Steady {

@@ -1,4 +1,4 @@
-//! Language-model primitives against their definitions, their limits, and numbers worked out by hand.
+//! Language-model primitives against their definitions, limits, and numbers worked out by hand.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use rlox_core::Error;
@@ -113,7 +113,7 @@ fn sizes_and_settings_that_do_not_fit_are_refused() {
     assert!(Estimator::named("k4").is_err() && Reduction::named("max").is_err());
 }
 
-/// Terms by the standard library, in float64.
+/// Computes a term with the standard library, in float64.
 fn by_definition(estimator: Estimator, log_p: f64, log_q: f64) -> f64 {
     let d = log_q - log_p;
     match estimator {
@@ -121,7 +121,7 @@ fn by_definition(estimator: Estimator, log_p: f64, log_q: f64) -> f64 {
         Estimator::Exact => log_p.exp() * (log_p - log_q),
         Estimator::K1 => -d,
         Estimator::K2 => d * d / 2.0,
-        // the series where e^d - 1 - d would cancel
+        // e^d - 1 - d cancels for small d, so the series is summed.
         Estimator::K3 if d.abs() < 0.5 => {
             (2..24).rev().fold(0.0, |sum, n| (sum + 1.0) * d / f64::from(n)) * d
         }
@@ -145,7 +145,7 @@ fn terms_equal_their_definition_over_the_whole_range() {
         let width = [1e-12, 1e-6, 1e-2, 1.0, 30.0, 600.0][i % 6];
         let (log_p, log_q) = (-stream.uniform() * 5.0, -stream.uniform() * width);
         for estimator in ALL {
-            // so that the reference sees the same difference
+            // With 0, the reference computes from the same difference.
             let log_p = if estimator == Estimator::K3 { 0.0 } else { log_p };
             let expected = by_definition(estimator, log_p, log_q);
             let error = (one(estimator, log_p, log_q) - expected).abs();
@@ -255,7 +255,7 @@ fn token_slices_that_do_not_fit_are_refused() {
     }
 }
 
-/// First fit by trying every row in turn.
+/// First-fit decreasing that tries every row in turn.
 fn slow_first_fit(lengths: &[i64], max_len: usize) -> Vec<Place> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|&i| -lengths[i]);

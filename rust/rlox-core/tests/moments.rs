@@ -6,13 +6,13 @@ use rlox_core::Error;
 use rlox_core::seed::Stream;
 use rlox_core::stats::Moments;
 
-/// `[n, dim]` numbers around 1e6, where sums of squares would lose all digits.
+/// Draws `[n, dim]` numbers around 1e6, where sums of squares would lose all digits.
 fn rows(seed: u64, n: usize, dim: usize) -> Vec<f64> {
     let mut stream = Stream::new(seed, "moments", 0);
     (0..n * dim).map(|_| 1e6 + stream.normal()).collect()
 }
 
-/// Mean and population variance of one column.
+/// Returns the mean and the population variance of one column.
 fn by_definition(rows: &[f64], dim: usize, column: usize) -> (f64, f64) {
     let of: Vec<f64> = rows.iter().copied().skip(column).step_by(dim).collect();
     #[expect(clippy::cast_precision_loss, reason = "small counts")]

@@ -1,4 +1,5 @@
-//! Normal numbers in batches: the mapping from words, its independence of calls, its distribution.
+//! Batches of normal numbers: the mapping from random words, independence of the sizes of calls,
+//! and the distribution.
 
 use rlox_core::seed::Stream;
 
@@ -100,7 +101,7 @@ fn float32_numbers_are_the_float64_ones_rounded() {
     assert_eq!(single, rounded);
 }
 
-/// P(Z < x): the series of the error function (Abramowitz and Stegun 7.1.6), to 1e-13 for |x| < 6.
+/// P(Z < x) by the error function's series (Abramowitz and Stegun 7.1.6), to 1e-13 for |x| < 6.
 fn cumulative(x: f64) -> f64 {
     let (mut term, mut sum, mut n) = (x, x, 1.0);
     while term.abs() > 1e-17 * sum.abs() {
@@ -117,7 +118,7 @@ fn a_million_numbers_are_normal_in_moments_tails_and_distribution() {
     let n = 1_000_000_u32;
     let mut numbers = drawn(&mut Stream::new(11, "distribution", 0), n as usize);
     let count = f64::from(n);
-    // Within 5 standard errors: of x^k, whose variance is E x^2k - (E x^k)^2.
+    // Means lie within 5 standard errors. The variance of x^k is E x^2k - (E x^k)^2.
     for (power, mean, error) in
         [(1, 0.0, 1.0), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0), (6, 15.0, 10_170.0)]
     {
@@ -132,7 +133,7 @@ fn a_million_numbers_are_normal_in_moments_tails_and_distribution() {
         let error = (count * p).sqrt();
         assert!((beyond - count * p).abs() < 5.0 * error, "beyond {bound}: {beyond}");
     }
-    // Kolmogorov and Smirnov: sqrt(n) D > 2.23 once in 10,000 times.
+    // Kolmogorov-Smirnov test: sqrt(n) D exceeds 2.23 once in 10,000 times.
     numbers.sort_by(f64::total_cmp);
     let distance = numbers.iter().enumerate().map(|(i, &x)| {
         let below = i as f64 / count;

@@ -1,4 +1,4 @@
-//! An environment from outside the crate: registered once, stepped like the others, float64 only.
+//! An environment from outside the crate: it registers once and steps like the others, in float64.
 #![allow(clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use rlox_core::Error;
@@ -16,7 +16,7 @@ const SPEC: Spec = Spec {
     nanoseconds: 1,
 };
 
-/// Counts the actions 1; seen at 3.
+/// Counts the actions that are 1; the episode terminates at 3.
 struct Counter(Spec);
 
 static COUNTER: Counter = Counter(SPEC);

@@ -1,4 +1,4 @@
-//! Named parameters: where they lie, how they are found, what is refused.
+//! Named parameters: their layout, look-up by name, and refusals.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use rlox_core::{Dtype, Layout, Parameters, TensorView};

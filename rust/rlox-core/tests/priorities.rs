@@ -1,4 +1,4 @@
-//! Prioritized draws against their definition: frequencies, weights, and what an update does.
+//! Prioritized sampling against its definition: frequencies, weights, and updates.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 #![allow(clippy::cast_precision_loss)]
 
@@ -6,7 +6,7 @@ use rlox_core::Error;
 use rlox_core::buffer::{Priorities, SampleRng};
 use rlox_core::seed::Stream;
 
-/// Slots 0.. hold these priorities.
+/// Makes priorities of which slots 0.. have these values.
 fn filled(priorities: &[f64], alpha: f64, beta: f64) -> Priorities {
     let mut all = Priorities::new(priorities.len(), alpha, beta).unwrap();
     for (slot, &priority) in priorities.iter().enumerate() {
@@ -20,7 +20,7 @@ fn varied(n: usize) -> Vec<f64> {
     (0..n).map(|_| (4.0 * stream.uniform() - 2.0).exp()).collect()
 }
 
-/// How often each slot was drawn in `batches` of 64.
+/// Counts how often each slot is drawn in `batches` batches of 64.
 fn counts(all: &Priorities, stratified: bool, batches: u64) -> Vec<f64> {
     let mut counts = vec![0.0; all.tree().len()];
     for batch in 0..batches {

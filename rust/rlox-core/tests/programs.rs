@@ -1,5 +1,6 @@
-//! Random programs of calls on a replay buffer of any columns equal a naive list of rows; a failure
-//! shrinks to the calls that it needs. `RLOX_FULL=1` draws many more, and others each time.
+//! Random programs of calls on a replay buffer of any columns equal a naive list of rows. A failure
+//! shrinks to the calls that it needs. `RLOX_FULL=1` runs many more programs, and other ones each
+//! time.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 #![allow(clippy::cast_possible_truncation)]
 
@@ -32,7 +33,7 @@ enum Call {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // an episode ends in one row of four; observations often follow each other
+    // On average, one row in four ends an episode, and `next` follows `obs` in every second row.
     let end =
         prop_oneof![6 => Just((false, false)), 1 => Just((true, false)), 1 => Just((false, true))];
     (0..8_u8, any::<bool>(), 0..8_u8, -9..9_i16, end, 0..3_usize).prop_map(
@@ -69,7 +70,7 @@ fn call() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// Makes one call on both.
+/// Makes one call on the buffer and on the model.
 fn make(
     call: &Call,
     buffer: &mut Buffer,
@@ -146,7 +147,7 @@ fn look(call: &Call, buffer: &Buffer, model: &Model) {
     }
 }
 
-/// Each goal is of a row of the same episode, on the side that the strategy asks for.
+/// Checks that each goal is of a row of the same episode, where the strategy allows it.
 fn goals(buffer: &Buffer, model: &Model, strategy: &str, ratio: f64) {
     let (rows, goals) = buffer.goals(8, strategy, ratio);
     assert!(ratio > 0.0 || goals.is_empty());

@@ -1,5 +1,6 @@
-//! Rollouts of the example's policy: advantages by their definition, episodes counted again, every
-//! end of an episode, noise, resuming, refusals, and the same bytes on any number of threads.
+//! Rollouts of the example's policy and of scripted environments: advantages by their definition,
+//! recounted episodes, ends of episodes, noise, resuming, refusals, and the same bytes on any
+//! number of threads.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 #[path = "../examples/linear/mod.rs"]
@@ -16,8 +17,10 @@ use rlox_core::seed::Stream;
 use rlox_core::space::{ActionSpace, BoxSpace};
 use rlox_core::{EnvSpec, Error, Result, VectorEnv, threads};
 
-/// Ends at random by either rule or both, always starts at 0 and counts its steps in steps of 2^-10;
-/// rewards are random. Writes down everything that it returns.
+/// A vector environment whose observation counts the steps of an episode from 0, in units of 2^-10.
+///
+/// Episodes terminate, are truncated or both at random, and rewards are random. The environment
+/// records everything that it returns.
 struct Scripted {
     spec: EnvSpec,
     stream: Stream,
@@ -28,7 +31,7 @@ struct Scripted {
     refuse_after: usize,
 }
 
-/// Rewards, terminated, truncated and what was reached, each `[n]`.
+/// Rewards, terminated, truncated, and observations before resets, each `[n]`.
 type Line = (Vec<f64>, Vec<bool>, Vec<bool>, Vec<f32>);
 
 const TICK: f32 = 1.0 / 1024.0;
@@ -105,7 +108,7 @@ impl VectorEnv for Scripted {
     }
 }
 
-/// V(o) = 100 o + 1: tells every observation from every other.
+/// A policy with V(o) = 100 o + 1, so that no two observations have the same value.
 struct Ruler;
 
 fn ruler(obs: f32) -> f64 {
@@ -142,7 +145,7 @@ fn discount() -> Discount {
     Discount::new(0.97, 0.9).unwrap()
 }
 
-/// The advantage of step t by summing over every later step of the same episode: O(T^2).
+/// Computes the advantage of step t as a sum over every later step of the same episode: O(T^2).
 fn by_definition(script: &[Line], env: usize, t: usize, last: f32) -> f64 {
     let (mut total, mut weight) = (0.0, 1.0);
     let start = |s: usize| {
@@ -177,7 +180,7 @@ fn advantages_equal_the_quadratic_definition_over_random_ends() {
         for rollout in 0..3 {
             arena.collect(&mut envs, &Ruler, 7, discount()).unwrap();
             let script = &envs.script[rollout * steps..];
-            // The running episode at the start of this rollout shows in row 0.
+            // Row 0 continues the episode that runs at the start of this rollout.
             for env in 0..n {
                 for t in 0..steps {
                     let at = t * n + env;
@@ -254,7 +257,7 @@ fn the_noise_of_a_rollout_is_its_own_stream() {
     }
 }
 
-/// Everything that a rollout holds, and where its environments stand.
+/// Returns the bits of the fourth rollout's columns, final observations and actions.
 fn bytes(env_id: &str, count: usize) -> Vec<u32> {
     threads::set(Some(count)).unwrap();
     let tiling = Tiling { shard: 5, parallel_from: 1 };
@@ -355,7 +358,7 @@ fn a_rollout_that_is_broken_off_leaves_arena_and_environments_in_step() {
     assert_eq!(arena.obs()[..2], now);
 }
 
-/// A policy whose values are not finite where the observation is 2^-10, one step into an episode.
+/// A policy whose value is NaN for the observation 2^-10, one step into an episode.
 struct Broken;
 
 impl Policy for Broken {

@@ -1,4 +1,4 @@
-//! Buffers that were saved and restored go on as if nothing had happened, and share segments.
+//! Restored buffers continue exactly like the saved ones, and saves share segments.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 #![allow(
     clippy::cast_possible_truncation,
@@ -23,7 +23,7 @@ mod scratch;
 use rows::{Outputs, filled, push, request, schema};
 use scratch::folder;
 
-/// All bytes of some rows.
+/// Returns all bytes of some rows.
 fn read(from: &MemoryRows, rows: &[RowRef]) -> Outputs {
     filled(rows.len(), Kind::Transitions, |batch| from.gather(rows, rows, batch))
 }
@@ -87,11 +87,11 @@ fn a_save_costs_what_came_since_the_last_and_old_segments_go() {
     for name in ["step-1", "step-2", "step-3"] {
         buffer(1_000, 1).load(&dir, name).unwrap();
     }
-    // The first rows leave the ring: the segment goes when the last manifest that lists it does.
+    // The first rows leave the ring. Their segment is removed once no manifest lists it.
     for (step, name) in ["step-1", "step-2", "step-3"].iter().enumerate() {
         let begin = 910 + 1_000 * step as u64;
         fill(&mut left, begin..begin + 1_000, 1);
-        // An observation on the border is the last of one segment and needed by the next.
+        // An observation on the border is the last of one segment, and the next segment needs it.
         assert!(left.save(&dir, name).unwrap().segments <= 2);
     }
     assert!(segment_bytes(&dir).len() <= 4 && !dir.join("000000000000.seg").exists());
@@ -111,14 +111,14 @@ fn a_restored_buffer_shares_the_segments_it_came_from() {
     fill(&mut right, 400..405, 1);
     let saved = right.save(&dir, "b").unwrap();
     assert!(saved.segments == 2 && saved.new_bytes < 8_000, "{saved:?}");
-    // In another folder nothing is shared.
+    // A save into another folder shares no segments.
     let other = folder("saved_buffers-resumed-other");
     assert_eq!(right.save(&other, "b").unwrap().segments, 1);
     drop(fs::remove_dir_all(&dir));
     let mut third = buffer(500, 1);
     third.load(&other, "b").unwrap();
     same(&right, &third);
-    // Segments that somebody removed are written again.
+    // A save writes removed segments again.
     assert_eq!(left.save(&dir, "a").unwrap().segments, 1);
     third.load(&dir, "a").unwrap();
     same(&left, &third);
@@ -273,7 +273,7 @@ fn restored_sequences_draw_the_same_windows_and_go_on_alike() {
             push(t, 1, |to, rows| buffer.push(to, rows, None).unwrap());
         }
     };
-    // Off an episode's end, and wrapped.
+    // The ring has wrapped, and its last episode runs.
     fill(&mut left, 0..104);
     left.sample(Request { len: 4, ..request(3, None) }).unwrap();
     assert!(left.save(&dir, "last").unwrap().new_bytes > 0);

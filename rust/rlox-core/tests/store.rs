@@ -1,4 +1,4 @@
-//! Files on disk: what was sealed reads back, and any other bytes are refused by name and place.
+//! Files on disk: sealed data reads back, and errors name the path and the offset of other bytes.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::fs;
@@ -17,7 +17,7 @@ fn bytes(len: usize, index: u64) -> Vec<u8> {
     (0..len).map(|_| stream.next_u64().to_le_bytes()[0]).collect()
 }
 
-/// A column to be written: name, bytes of a row, number of the first row, rows in pieces.
+/// A column to write: name, bytes of a row, number of the first row, rows in parts.
 struct Given<'a>(&'static str, usize, u64, Vec<&'a [u8]>);
 
 /// Seals columns as the folder's next segment.
@@ -33,19 +33,20 @@ fn seal(store: &Folder, columns: &[Given<'_>], meta: &[u8]) -> Result<SegmentRef
     Ok(SegmentRef { number, checksum, bytes })
 }
 
-/// Wide rows of a block each, narrow rows of many to a block, and a column without rows.
+/// Makes a column whose blocks have one wide row, one whose blocks have many narrow rows, and one
+/// without rows.
 fn columns(wide: &[u8], narrow: &[u8]) -> Vec<Given<'static>> {
     let (wide, narrow): (&'static [u8], &'static [u8]) =
         (wide.to_vec().leak(), narrow.to_vec().leak());
     vec![
-        // Parts that end in the middle of rows and blocks.
+        // Parts end in the middle of rows and blocks.
         Given("wide", 5_000, 7, vec![&wide[..1_234], &wide[1_234..1_234], &wide[1_234..]]),
         Given("narrow", 6, 1 << 40, vec![narrow]),
         Given("none", 8, 3, vec![]),
     ]
 }
 
-/// Opens and reads everything that a user could.
+/// Opens a segment, and reads everything that a user can read.
 fn read_all(path: &Path) -> Result<(Vec<u8>, Vec<u8>, Vec<u8>)> {
     let segment = Segment::open(&RealFs, path)?;
     segment.verify()?;
@@ -114,7 +115,7 @@ fn every_flipped_bit_and_every_truncation_is_found() {
     let mut below = |n: usize| usize::try_from(stream.next_u64() % n as u64).unwrap();
     for case in 0..cases {
         let mut bad = good.clone();
-        // Half of the flips hit the head, which is a small part of the file.
+        // A quarter of the cases hit the head, which is a small part of the file.
         let reach = if case % 4 == 0 { 400 } else { good.len() };
         let at = below(reach);
         match case % 3 {
@@ -132,7 +133,7 @@ fn every_flipped_bit_and_every_truncation_is_found() {
     assert!(read_all(&path).is_ok());
 }
 
-/// A sealed file whose head is another one, with the checksum of that.
+/// Returns a sealed file with a changed head and the checksum of that head.
 fn forged(good: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let mut bytes = good.to_vec();
     let len = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
@@ -142,7 +143,7 @@ fn forged(good: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     bytes
 }
 
-/// Where in what [`forged`] changes the second column has the number of its first row.
+/// Offset of the number of the second column's first row, after 16 bytes of the head.
 const FIRST: usize = 76 - 16;
 
 #[test]
@@ -256,7 +257,7 @@ fn a_sweep_removes_what_no_manifest_lists_and_nothing_else() {
     for &kept in &all[1..4] {
         store.segment(kept).unwrap().verify().unwrap();
     }
-    // Numbers go on after those that exist, so an old manifest never meets a new segment.
+    // New numbers follow the existing ones, so an old manifest never lists a new segment.
     drop(store);
     assert_eq!(small(&Folder::open_real(&dir).unwrap(), 7).number, 4);
 }
@@ -289,7 +290,7 @@ fn another_segment_under_a_listed_number_is_noticed() {
     }
 }
 
-/// Seals and publishes three times, going on after failures as a run would.
+/// Seals and publishes three times, and continues after failures as a run would.
 fn work(dir: &Path, disk: FaultyFs) -> Result<Vec<SegmentRef>> {
     let store = Folder::open(dir, Arc::new(disk) as Arc<dyn Fs>)?;
     let (mut listed, mut durable) = (Vec::new(), Vec::new());
@@ -300,7 +301,7 @@ fn work(dir: &Path, disk: FaultyFs) -> Result<Vec<SegmentRef>> {
         }
         if store.publish("last", &listing(&listed)).is_ok() {
             durable.clone_from(&listed);
-            // Before that, a sweep would take what is sealed and not listed yet.
+            // An earlier sweep would remove segments that are sealed but not listed yet.
             drop(store.sweep());
         }
     }
@@ -317,7 +318,7 @@ fn whichever_disk_operation_fails_nothing_published_is_lost() {
             let store = Folder::open_real(&dir).unwrap();
             if store.has_manifest("last").unwrap() {
                 let found = store.manifest("last").unwrap();
-                // A publication that failed in its last step may still have arrived.
+                // A publication that failed in its last step may still be on disk.
                 assert!(found.segments.len() >= durable.len(), "operation {fail_at}");
                 for &segment in &found.segments {
                     store.segment(segment).unwrap().verify().unwrap();

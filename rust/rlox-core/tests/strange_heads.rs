@@ -1,4 +1,4 @@
-//! Files whose checksums fit, with heads that no writer makes, are refused.
+//! Files with valid checksums are refused if no writer makes their heads.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
 use std::fs;
@@ -10,7 +10,8 @@ use rlox_core::store::{ColumnPlan, Manifest, RealFs, write_segment};
 mod scratch;
 use scratch::folder;
 
-/// The bytes of a segment with two columns of one row, 24 bytes each, and a checksum of the head that fits.
+/// Writes a segment with two columns of one row, 24 bytes each, changes it with `edit`, and gives
+/// its head a valid checksum.
 fn two_columns(dir: &Path, edit: impl Fn(&mut Vec<u8>)) -> PathBuf {
     let path = dir.join("a.manifest");
     let plan = |name: &str| ColumnPlan { name: name.to_owned(), row_bytes: 24, first: 0, rows: 1 };

@@ -1,4 +1,4 @@
-//! A stretch of steps is what stepping by hand gives.
+//! Collecting several steps in one call gives the same results as stepping by hand.
 #![allow(
     clippy::indexing_slicing,
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use rlox_core::{Dtype, Error, Field, Result, VectorEnv};
 const N: usize = 3;
 const T: usize = 60;
 
-/// Acts by the observations and the step's number.
+/// Chooses actions by the observations and the number of the step.
 struct Numbered;
 
 impl Explore for Numbered {
@@ -40,7 +40,7 @@ impl Explore for Numbered {
     }
 }
 
-/// The columns of a stretch.
+/// The columns of `T` steps of `N` environments.
 #[derive(PartialEq)]
 struct Columns {
     obs: Vec<f32>,
@@ -69,7 +69,7 @@ impl Columns {
         }
     }
 
-    /// The same as a stretch, whose actions are vectors or choices.
+    /// Borrows the columns for a collection whose actions are vectors or choices.
     fn stretch(&mut self, vectors: bool) -> Stretch<'_> {
         let [terminated, truncated] = &mut self.flags;
         Stretch {
@@ -95,7 +95,7 @@ impl Columns {
         ended
     }
 
-    /// The same by hand, where actions are from `low` to `high`.
+    /// Steps by hand and fills the columns. Actions are scaled from [-1, 1] to `low` to `high`.
     fn step(&mut self, envs: &mut VecEnv, (low, high): (f32, f32)) -> Vec<(usize, Episode)> {
         let dim = self.next_obs.len() / (T * N);
         let (mut ended, width) = (Vec::new(), N * dim);
@@ -189,7 +189,7 @@ fn a_buffer_holds_what_was_stepped_environment_by_environment() {
     let [terminated, truncated] = &columns.flags;
     assert!(out.bytes(Part::Terminated).iter().map(|&flag| flag != 0).eq(terminated.clone()));
     assert!(out.bytes(Part::Truncated).iter().map(|&flag| flag != 0).eq(truncated.clone()));
-    // Pendulum's vectors are no choices.
+    // The buffer takes choices, not Pendulum's vectors.
     let (_, mut vectors) = begun("Pendulum-v1");
     assert!(vectors.stretch(true).store(N, &mut made().unwrap()).is_err());
 }
@@ -199,7 +199,7 @@ fn numbers_that_are_none_are_told_by_the_name_of_their_column() {
     let (mut envs, mut columns) = begun("Pendulum-v1");
     columns.collect(&mut envs, None).unwrap();
     columns.stretch(true).check_finite().unwrap();
-    *columns.obs.last_mut().unwrap() = f32::NAN; // of the next stretch
+    *columns.obs.last_mut().unwrap() = f32::NAN; // belongs to the next collection
     columns.stretch(true).check_finite().unwrap();
     for name in ["actions", "rewards", "next_obs", "obs"] {
         match name {

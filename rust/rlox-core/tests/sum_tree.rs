@@ -4,12 +4,12 @@
 use rlox_core::buffer::SumTree;
 use rlox_core::seed::Stream;
 
-/// A number below `n`; the bias of the remainder does not matter here.
+/// Draws a number below `n`; the bias of the remainder does not matter here.
 fn below(stream: &mut Stream, n: usize) -> usize {
     usize::try_from(stream.next_u64() >> 1).unwrap() % n
 }
 
-/// The first leaf whose cumulative sum exceeds `point`.
+/// Returns the first leaf whose cumulative sum exceeds `point`.
 fn linear_find(weights: &[f64], point: f64) -> usize {
     let mut running = 0.0;
     weights
@@ -40,7 +40,7 @@ fn a_point_finds_the_leaf_of_the_cumulative_sum_at_every_size() {
             let point = stream.uniform() * total;
             assert_eq!(tree.find(point), linear_find(&weights, point), "len {len} point {point}");
         }
-        // On the boundaries themselves.
+        // Points exactly on the boundaries.
         let mut whole = 0.0;
         while whole < total {
             assert_eq!(tree.find(whole), linear_find(&weights, whole), "len {len} at {whole}");

@@ -1,4 +1,4 @@
-//! The pool of threads: its size, its helpers, and results that do not depend on it.
+//! The thread pool: its size, its helper threads, and results that do not depend on its size.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,7 +12,7 @@ use rlox_core::seed::Stream;
 use rlox_core::stats::Moments;
 use rlox_core::threads;
 
-/// The size is the process's: tests that choose one take turns.
+/// Runs `work` with a pool of `count` threads. The size is global, so tests that set it take turns.
 fn with_threads<T>(count: usize, work: impl FnOnce() -> T) -> T {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn: MutexGuard<'_, ()> = TURN.lock().unwrap();
@@ -22,10 +22,10 @@ fn with_threads<T>(count: usize, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Only what hangs waits so long.
+/// Timeout that only a hanging test reaches.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Tells the other side that it is here, and whether the other side came.
+/// Sends a signal to the other side. Returns whether the other side sent one too.
 fn meet((here, there): (Sender<()>, Receiver<()>)) -> bool {
     here.send(()).unwrap();
     there.recv_timeout(PATIENCE).is_ok()
@@ -57,7 +57,7 @@ fn another_size_takes_effect_at_the_next_call() {
                 let mut seen = seen.lock().unwrap();
                 seen.push(thread::current().id());
                 another.notify_all();
-                // The first thread leaves parts to another, however late that one comes.
+                // The first thread waits for another one, however late that one comes.
                 let alone = |seen: &mut Vec<_>| seen.iter().all(|id| *id == seen[0]);
                 drop(another.wait_timeout_while(seen, PATIENCE, alone).unwrap());
             });
@@ -105,7 +105,7 @@ fn sizes_that_cannot_be_are_refused_and_change_nothing() {
     assert_eq!(before, 2);
 }
 
-/// A rollout's advantages, the moments of its rewards and the state of large environments.
+/// Computes a rollout's advantages, the moments of its rewards, and the state of many environments.
 fn results() -> (Vec<f64>, Vec<f64>, Vec<f64>) {
     let (n_envs, n_steps) = (300, 500);
     let mut stream = Stream::new(3, "threads", 0);

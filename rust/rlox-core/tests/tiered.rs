@@ -1,4 +1,4 @@
-//! Rows in memory and on disk together are those of one buffer in memory, also after a crash.
+//! Rows in memory and on disk together equal those of one buffer in memory, also after a crash.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 #![allow(clippy::cast_possible_truncation)]
 
@@ -66,7 +66,7 @@ fn after_a_crash_every_sealed_row_is_there_and_the_ring_goes_on() {
             let lost = all.unsealed() / n as u64;
             assert!(lost <= (total / n).div_ceil(256).max(hot / n / 3) as u64 + 1, "{lost} lost");
             drop(all);
-            // Odd steps come without their next observation: such a row is not whole until it does.
+            // Odd steps lack their next observation. Such a row is incomplete until the next step.
             let mut again = tiered(hot, total, n, &dir);
             let kept = steps - lost;
             let mut expected = in_memory(total, n);
@@ -169,13 +169,13 @@ fn a_folder_whose_newest_manifest_is_gone_is_not_taken_for_an_empty_one() {
         let error = MmapReplayBuffer::new(schema(), &anew, 1, 0).unwrap_err().to_string();
         assert!(error.contains("newest.manifest is damaged"), "{error}");
     }
-    // Nor does anybody else remove its segments.
+    // Nobody else removes its segments either.
     let mut other = in_memory(30, 1);
     fill_model(&mut other, 0..20, 1);
     other.save(&dir, "other").unwrap();
     assert!(matches!(prune(&dir, &[]), Err(Error::Damaged { .. })));
     fs::rename(aside, newest).unwrap();
-    // The newest row waited for its next observation.
+    // The newest row had no next observation.
     assert_eq!(tiered(10, 100, 1, &dir).rows().rings().len(), 49);
 }
 
@@ -183,7 +183,7 @@ fn a_folder_whose_newest_manifest_is_gone_is_not_taken_for_an_empty_one() {
 fn a_buffer_that_died_before_its_first_seal_left_nothing_in_the_way() {
     let dir = folder("tiered-began");
     drop(tiered(10, 100, 1, &dir));
-    // Its segment was written, the manifest that lists it was not.
+    // The segment was written, but not the manifest that lists it.
     fs::write(dir.join("000000000000.seg"), b"half").unwrap();
     let anew = Tiers { reopen: false, ..tiers(10, 100, &dir) };
     let mut all = MmapReplayBuffer::new(schema(), &anew, 2, 0).unwrap();
@@ -223,7 +223,7 @@ fn a_store_may_be_reopened_as_often_as_one_likes_before_its_newest_row_is_whole(
         drop(all);
         all = tiered(10, 100, 1, &dir);
         assert_eq!(all.rows().rings().len(), whole, "{times}");
-        // It takes the place of the one that was left out.
+        // This row replaces the incomplete one.
         fill(&mut all, 5..6, 1);
     }
     fill(&mut all, 6..30, 1);
@@ -312,9 +312,9 @@ fn whichever_disk_operation_fails_no_published_row_is_lost() {
             drop(all.flush());
             let mut expected = in_memory(30, 1);
             fill_model(&mut expected, 0..pushed, 1);
-            // With one failure the memory always sufficed; a read may be the one that failed.
+            // One failed write never fills the memory, so every push succeeds.
             assert_eq!(pushed, 12);
-            // Until the failure has happened, the read might be what fails.
+            // Until the failure has happened, this read may be the operation that fails.
             if disk.operations() > fail_at {
                 assert!(sample(&all, 50, Some(1)) == model(&expected, 50, Some(1)));
             }

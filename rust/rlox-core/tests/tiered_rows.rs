@@ -12,7 +12,7 @@ use rows::{Outputs, filled, push, request};
 use scratch::folder;
 use tiers::{fill, fill_model, in_memory, model, sample, tiered};
 
-/// Batches of n-step windows: of the buffer, and of one in memory.
+/// Samples n-step windows from a buffer of both tiers and from one in memory.
 fn windows(all: &MmapReplayBuffer, one: &ReplayBuffer, n: usize, seed: u64) -> [Outputs; 2] {
     let n_step = Some(NStep::new(n, 0.9).unwrap());
     let rows = all.sample(request(200, Some(seed))).unwrap().rows;
@@ -44,7 +44,7 @@ fn no_window_joins_what_was_pushed_before_and_after_a_reopening_or_a_cut() {
     let mut expected = in_memory(200, 1);
     let mut next = 0;
     for round in 0..6 {
-        // Reopened without an end of the episode.
+        // The buffer is reopened in mid-episode.
         let mut all = tiered(20, 200, 1, &dir);
         fill(&mut all, next..next + 18, 1);
         fill_model(&mut expected, next..next + 18, 1);
@@ -62,7 +62,7 @@ fn no_window_joins_what_was_pushed_before_and_after_a_reopening_or_a_cut() {
         fill(&mut all, next + 25..next + 27, 1);
         fill_model(&mut expected, next + 25..next + 27, 1);
         expected.cut_episode(0).unwrap();
-        // Even, so that the newest row is whole.
+        // The last step is even, so that the newest row is complete.
         next += 28;
         all.close(true).unwrap();
     }
@@ -78,7 +78,7 @@ fn a_row_that_a_reopening_took_back_gives_way_to_the_one_pushed_in_its_place() {
     for (stream, steps) in steps {
         let mut all = tiered(6, 120, 2, &dir);
         let to = EnvIndex::One(stream);
-        // Of the last step, if it is odd, the row waits for its next observation and is not whole.
+        // If the last step is odd, its row lacks its next observation and is incomplete.
         for t in steps.clone() {
             push(t, 1, |_, rows| all.push(to, rows).unwrap());
             if t + 1 < steps.end || t % 2 == 0 {
@@ -131,7 +131,7 @@ fn rows_are_found_by_index_and_written_to_until_they_are_sealed() {
     let column = all.memory().schema().column("latent").unwrap();
     let latent: Vec<u8> = [1.5_f32, 2.5, 3.5, 4.5].iter().flat_map(|x| x.to_ne_bytes()).collect();
     assert_eq!(all.update(column, &[404, 3], &latent).unwrap(), 1);
-    // One sealed row, and nothing is written.
+    // One of the rows is sealed, so nothing is written.
     let refused = all.update(column, &[405, 300], &latent);
     assert!(
         matches!(refused, Err(Error::Config { ref name, .. }) if name == "indices"),

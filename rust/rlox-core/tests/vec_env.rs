@@ -29,7 +29,7 @@ impl Batch {
     }
 }
 
-/// Random actions where environment i's depend on i and t only.
+/// Draws random actions; those of environment i depend only on i and t.
 fn actions(envs: &VecEnv, t: u64) -> Batch {
     let draw = |env: usize| Stream::new(t, "actions", env as u64).uniform_in(-2.0, 2.0);
     let draws = (0..envs.n_envs()).map(draw);

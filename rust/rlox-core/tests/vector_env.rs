@@ -1,11 +1,11 @@
-//! Environments behind the object-safe trait: native ones, and one that a client makes from words.
+//! Environments behind the object-safe trait: native ones, and one that a client makes from text.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use rlox_core::env::{Actions, Finals, Seeding, Snapshot, StepOut, VecEnv, registry};
 use rlox_core::space::{ActionSpace, BoxSpace};
 use rlox_core::{EnvSpec, Error, Result, VectorEnv};
 
-/// What came over the wire: every name and bound is of this moment.
+/// A client of a remote environment, whose id and bounds are known only at run time.
 struct Remote {
     spec: EnvSpec,
     count: f32,
@@ -74,7 +74,7 @@ impl VectorEnv for Remote {
     }
 }
 
-/// Steps with action 1 (or 0.5) until there were `steps`; what was seen.
+/// Steps `steps` times with action 1 (or 0.5). Returns observations, rewards, final observations.
 fn play(envs: &mut dyn VectorEnv, steps: usize) -> Vec<(Vec<f32>, Vec<f64>, Vec<f32>)> {
     let (n, dim) = (envs.n_envs(), envs.spec().observation.dim());
     let (discrete, boxed) = (vec![1; n], vec![0.5; n * envs.spec().action.dim()]);

@@ -43,7 +43,7 @@ fn case(seed: u64, len: usize) -> Case {
     Case { log_rhos, rewards, values, next_values, terminated, truncated, gamma, lam, clip }
 }
 
-/// (vs, pg) as the sum of equation 1, trajectory by trajectory.
+/// Computes (vs, pg) as the sum of equation 1, trajectory by trajectory.
 fn by_definition(case: &Case) -> (Vec<f64>, Vec<f64>) {
     let len = case.rewards.len();
     let rho = |t: usize| case.log_rhos[t].exp().min(case.clip.0);
@@ -147,7 +147,7 @@ fn on_policy_targets_are_lambda_returns() {
         let mut case = case(4, len);
         (case.log_rhos, case.clip) = (vec![0.0; len], (1.0, 1.0));
         (case.gamma, case.lam) = (0.97, 0.9);
-        // The identity needs V(s_{t+1}) to be the next step's value wherever an episode goes on.
+        // The identity needs V(s_{t+1}) to be the next step's value wherever an episode continues.
         for t in 0..len - 1 {
             if !case.truncated[t] {
                 case.next_values[t] = case.values[t + 1];

@@ -1,10 +1,10 @@
 //! Plays a policy that `rlox export` wrote, without Python.
 //!
 //! ```sh
-//! cargo run --release -p rlox-nn --example play -- FILE                    # episodes in rlox's own environment
+//! cargo run --release -p rlox-nn --example play -- FILE                 # plays episodes
 //! cargo run --release -p rlox-nn --example play -- FILE --episodes 20 --seed 7
-//! cargo run --release -p rlox-nn --example play -- FILE --bench            # how long one action takes
-//! cargo run --release -p rlox-nn --example play -- FILE --observations     # answers float32 from standard input
+//! cargo run --release -p rlox-nn --example play -- FILE --bench         # the time of one action
+//! cargo run --release -p rlox-nn --example play -- FILE --observations  # float32 of stdin
 //! ```
 #![allow(missing_docs)]
 
@@ -22,7 +22,7 @@ use rlox_nn::exported::{Action, Policy};
 const USAGE: &str =
     "usage: play FILE [--episodes N] [--seed S] | play FILE --bench | play FILE --observations";
 
-/// What is asked for.
+/// The command-line arguments.
 struct Asked {
     file: String,
     way: Way,
@@ -51,7 +51,7 @@ fn asked(mut given: impl Iterator<Item = String>) -> Option<Asked> {
     Some(asked)
 }
 
-/// The mean return of whole episodes in the environment that the policy learned in.
+/// Prints the mean return of complete episodes in the environment that the policy was trained in.
 #[expect(clippy::cast_precision_loss, reason = "some episodes")]
 fn play(policy: &mut Policy, asked: &Asked) -> Result<()> {
     let mut env = VecEnv::new(policy.env(), 1, Seeding::Run(asked.seed))?;
@@ -81,7 +81,8 @@ fn play(policy: &mut Policy, asked: &Asked) -> Result<()> {
     Ok(())
 }
 
-/// A wrapper of the run may have changed them.
+/// Refuses an environment whose spaces differ from the policy's: a wrapper of the run may have
+/// changed them.
 fn require_same_spaces(policy: &Policy, env: &VecEnv) -> Result<()> {
     let spec = env.spec();
     let same = match (policy.action(), spec.action) {
@@ -99,7 +100,8 @@ fn require_same_spaces(policy: &Policy, env: &VecEnv) -> Result<()> {
     ))
 }
 
-/// The median and the 99th percentile of one inference, each measured by itself.
+/// Prints the median and the 99th percentile of the time of one action; each call is timed
+/// separately.
 fn bench(policy: &mut Policy) -> Result<()> {
     const CALLS: usize = 200_000;
     let mut obs = vec![0.0; policy.obs_dim() * 64];
@@ -119,8 +121,8 @@ fn bench(policy: &mut Policy) -> Result<()> {
     Ok(())
 }
 
-/// Reads observations, little-endian float32 one after the other, and writes a line for each: the action's
-/// numbers, then those that the network gave.
+/// Reads observations from standard input, little-endian float32, and writes a line for each: the
+/// action, then the network's outputs.
 fn answer(policy: &mut Policy) -> Result<()> {
     let failed = |cause: io::Error| Error::config("standard input", cause, "observations");
     let mut bytes = Vec::new();

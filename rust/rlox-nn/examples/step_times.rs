@@ -1,4 +1,4 @@
-//! What acting and a step of PPO take with cpu, in microseconds, by rows.
+//! Measures acting and a PPO step of the engine `cpu` in microseconds, by the number of rows.
 //!
 //! ```sh
 //! cargo run --release -p rlox-nn --example step_times

@@ -1,4 +1,5 @@
-//! Steps of the engine cpu, done as often as standard input says: what `benchmarks/bench_nn_backends.py` times.
+//! Runs steps of the engine `cpu` as standard input requests; `benchmarks/bench_nn_backends.py`
+//! times them.
 //!
 //! ```sh
 //! cargo build --release -p rlox-nn --example steps_cpu

@@ -1,4 +1,4 @@
-//! PPO on CartPole-v1 without Python, with the hyperparameters of rl-zoo3.
+//! Trains PPO on CartPole-v1 without Python, with the hyperparameters of rl-zoo3.
 //!
 //! ```sh
 //! cargo run --release -p rlox-nn --example train_cartpole -- [SEED]
@@ -27,7 +27,7 @@ const EPOCHS: usize = 20;
 const LEARNING_RATE: f64 = 1e-3;
 const CLIP_EPS: f64 = 0.2;
 
-/// What learns: networks, their parameters, and what Adam knows of these.
+/// The networks with their engine, their parameters, and Adam's state.
 struct Learner {
     engine: OnPolicyEngine<f32>,
     parameters: Parameters,
@@ -59,7 +59,8 @@ impl Learner {
         Acting::new(self.engine.net(), self.parameters.values(), NonZeroUsize::MIN)
     }
 
-    /// Learns from rollout number `round`, when a part `left` of the training is to come.
+    /// Learns from rollout number `round`. The learning rate and the clip range shrink with the
+    /// fraction of the training that remains.
     fn learn(&mut self, arena: &Arena, round: usize, left: f64) -> Result<PpoUpdate> {
         let [exp_avg, exp_avg_sq] = &mut self.moments;
         let (rule, steps) = (Adam::new(1e-5), &mut self.steps);

@@ -1,4 +1,4 @@
-//! What explores is the network's best choice, or its vector with noise.
+//! Tests of exploration: the network's best choice, or its vector with noise.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use rlox_core::policy::ActionsMut;
@@ -8,7 +8,7 @@ use rlox_nn::cpu::{
     Activation, Explorer, Explores, Exploring, Mlp, QArchitecture, QNetwork, named,
 };
 
-/// A layer of identity: a network of it says what it sees.
+/// Returns a linear layer with identity weights, so that the network's outputs equal its inputs.
 fn identity(prefix: &str, size: usize) -> (Layout, Parameters) {
     let layout = Layout::aligned(16, named(prefix, &[size, size])).unwrap();
     let mut parameters = Parameters::of(layout.clone());
@@ -32,7 +32,7 @@ fn the_greatest_value_is_chosen_where_no_choice_is_made_already() {
     let obs = [0.0, 2.0, 1.0, 5.0, 5.0, 5.0, -1.0, -3.0, -0.5, 9.0, 0.0, 0.0];
     let mut actions = [-1, -1, -1, 2];
     explorer.act(parameters.values(), &obs, &[], ActionsMut::Discrete(&mut actions)).unwrap();
-    assert_eq!(actions, [1, 0, 2, 2]); // of equals the first
+    assert_eq!(actions, [1, 0, 2, 2]); // the first of equals
     let wrong = explorer.act(parameters.values(), &obs, &[], ActionsMut::Box(&mut [0.0; 4]));
     assert!(matches!(wrong, Err(Error::Config { .. })));
 }
@@ -47,7 +47,7 @@ fn vectors_are_drawn_from_a_squashed_gaussian_or_disturbed_and_cut_off() {
     assert_eq!(squashed.size(), 1);
     let mut actions = [0.0; 2];
     squashed.act(parameters.values(), &obs, &noise, ActionsMut::Box(&mut actions)).unwrap();
-    // tanh(mean + e^(log deviation) noise), the deviation's logarithm cut off at 2
+    // tanh(mean + e^(log deviation) noise); the log deviation is clipped to 2
     let expected = [(0.3 + (-1.0_f32).exp() * 0.5).tanh(), (4.0 - 2.0_f32.exp() * 2.0).tanh()];
     assert!(actions.iter().zip(expected).all(|(one, other)| (one - other).abs() < 1e-6));
     let mut disturbed = Explorer::new(Explores::Disturbed(net(), 0.1));
@@ -65,7 +65,7 @@ fn given_steps_stay_and_the_others_have_noise_of_their_own() {
     let (layout, parameters) = identity("actor", 1);
     let net = Mlp::new(&layout, "actor", &[1, 1], Activation::Relu).unwrap();
     let mut explorer = Explorer::new(Explores::Disturbed(net, 1.0));
-    let noise = [0.1, 0.2, 0.3, 0.4]; // of two steps of two environments
+    let noise = [0.1, 0.2, 0.3, 0.4]; // two steps of two environments
     let parameters = parameters.values();
     let mut exploring = Exploring { explorer: &mut explorer, parameters, noise: &noise, given: 3 };
     for (t, expected) in [(2, [9.0, 9.0]), (3, [0.1, 0.2]), (4, [0.3, 0.4])] {

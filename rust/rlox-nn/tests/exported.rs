@@ -1,4 +1,5 @@
-//! Exported policies: they play as they did where they were written, and files that are none are refused.
+//! Tests of exported policies: they act as they did where they were written, and invalid files are
+//! refused.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use rlox_nn::exported::{Action, Policy};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde_json::{Value, json};
 
-/// A file that can be taken apart and put together otherwise.
+/// A file whose parts a test can change before it is written.
 #[derive(Clone)]
 struct Draft {
     about: Value,
@@ -30,7 +31,8 @@ impl Draft {
         Self { about: serde_json::from_str(text).unwrap(), tensors: owned.collect() }
     }
 
-    /// One linear layer of these weights `[outputs][inputs]`, and golden vectors of which it gives `outputs`.
+    /// Returns one linear layer with weights `[outputs][inputs]`, and golden vectors with these
+    /// outputs.
     fn linear(head: &str, weight: &[&[f32]], obs: &[f32], outputs: &[f32]) -> Self {
         let (inputs, width) = (weight[0].len(), weight.len());
         let about = json!({

@@ -1,4 +1,4 @@
-//! Acting takes no memory: everything has its room from reading on.
+//! Acting allocates no memory: reading allocates all buffers.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! The engine `cpu` behind the traits, against what torch wrote.
+//! Compares the engine `cpu` behind the traits with arrays that torch wrote.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 #![allow(clippy::cast_precision_loss, unreachable_pub)]
 

@@ -1,4 +1,4 @@
-//! Gradients against finite differences in float64: every loss, head and activation.
+//! Compares gradients with finite differences in float64, for every loss, head and activation.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_wrap, missing_docs)]
 
 use rlox_core::seed::Stream;
@@ -9,7 +9,7 @@ use rlox_nn::cpu::{
     named,
 };
 
-/// Half of the distance of two points whose losses are compared.
+/// Half of the distance between the two points of a finite difference.
 const STEP: f64 = 1e-6;
 
 fn normals(stream: &mut Stream, n: usize, scale: f64) -> Vec<f64> {
@@ -18,12 +18,13 @@ fn normals(stream: &mut Stream, n: usize, scale: f64) -> Vec<f64> {
     out.iter().map(|x| x * scale).collect()
 }
 
-/// The largest difference of `gradient` from that of `loss` by differences, over the norm of the latter.
+/// Returns the largest difference of `gradient` from finite differences of `loss`, relative to the
+/// norm of the latter.
 fn difference(at: &[f64], gradient: &[f64], loss: impl Fn(&[f64]) -> f64) -> f64 {
     difference_in(0..at.len(), at, gradient, loss)
 }
 
-/// Of these places only.
+/// Returns the same for these indices only.
 fn difference_in(
     places: impl IntoIterator<Item = usize>,
     at: &[f64],
@@ -97,7 +98,7 @@ impl Minibatch {
         }
     }
 
-    /// Old log-probabilities as if the policy had moved a little since.
+    /// Sets old log-probabilities and values as if the policy had changed a little since.
     fn near(&mut self, net: &ActorCritic, parameters: &[f64]) {
         let mut memory = ActorCriticMemory::default();
         let said = net.evaluate(parameters, &self.obs, self.done(), &mut memory).unwrap();
@@ -138,8 +139,8 @@ fn kinds() -> [(&'static str, Kind, bool); 4] {
     ]
 }
 
-/// Places of the vector where the loss falls as its gradient says: under gSDE hidden layers of the actor do
-/// not learn from the deviations that they give.
+/// Returns the indices where `gradient` is the derivative of the loss. Under gSDE the actor's
+/// hidden layers get no gradient through the deviations.
 fn learned(layout: &Layout, of: &Architecture) -> Vec<usize> {
     let last = format!("actor.{}.", 2 * of.actor.len());
     let hidden = |name: &str| name.starts_with("actor.") && !name.starts_with(&last);
@@ -152,7 +153,7 @@ fn gradients_are_those_of_finite_differences_for_every_loss_head_and_activation(
     let mut compared = 0;
     for activation in Activation::ALL {
         for (kind_name, kind, masked) in kinds() {
-            // Of a layer of 17 an output of up to 3 numbers is a row of dot products.
+            // With 17 inputs, a layer of up to 3 outputs computes dot products.
             for (actor, critic) in [(vec![6, 5], vec![17]), (vec![17], vec![4])] {
                 let of = Architecture { obs_dim: 3, kind, actor, critic, activation };
                 let layout = Layout::aligned(16, of.named()).unwrap();

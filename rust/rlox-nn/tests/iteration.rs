@@ -1,4 +1,4 @@
-//! An iteration in one piece has the bits of its parts.
+//! An iteration in one call gives the same bits as its parts.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
 use std::num::NonZeroUsize;
@@ -24,7 +24,7 @@ fn discount() -> Discount {
     Discount::new(0.98, 0.9).unwrap()
 }
 
-/// What is learned, and where.
+/// An environment, an engine, and the parameters that it learns.
 struct Run {
     envs: VecEnv,
     engine: OnPolicyEngine<f32>,
@@ -85,7 +85,7 @@ fn in_order(_: usize, places: &mut Vec<usize>) {
     places.extend(0..N * T);
 }
 
-/// Memory of a rollout that is not an arena's.
+/// Columns of a rollout outside an arena.
 struct Memory {
     obs: Vec<f32>,
     choices: Vec<i64>,
@@ -98,7 +98,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// For environments that stand where they were reset to.
+    /// Allocates the columns, and resets the environments.
     fn new(envs: &mut VecEnv) -> Self {
         let width = N * VectorEnv::spec(envs).observation.dim();
         let mut obs = vec![0.0; (T + 1) * width];
@@ -115,7 +115,7 @@ impl Memory {
         }
     }
 
-    /// An iteration of PPO: the episodes that ended, and what was learned.
+    /// Runs an iteration of PPO. Returns the episodes that ended and the update.
     fn ppo(&mut self, run: &mut Run, discrete: bool) -> Result<(Vec<Episode>, Iterated<f64>)> {
         let [terminated, truncated] = &mut self.flags;
         let [rewards, log_probs, next_values, advantages, returns] = &mut self.numbers;
@@ -193,7 +193,7 @@ fn a_number_that_is_none_in_what_was_collected_is_told_before_anything_is_learne
 fn a2c_learns_once_from_all_rows_of_an_iteration() {
     let mut run = Run::new("CartPole-v1");
     let mut memory = Memory::new(&mut run.envs);
-    memory.ppo(&mut run, true).unwrap(); // columns that are filled
+    memory.ppo(&mut run, true).unwrap(); // fills the columns
     let (before, steps) = (run.parameters.clone(), run.steps);
     let [terminated, truncated] = &mut memory.flags;
     let [rewards, log_probs, next_values, advantages, returns] = &mut memory.numbers;

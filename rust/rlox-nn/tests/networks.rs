@@ -1,4 +1,4 @@
-//! Networks over somebody's parameters: how they begin, how they act, what is refused.
+//! Tests of networks over a caller's parameters: initialization, actions, and errors.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 #![allow(clippy::cast_possible_wrap, clippy::cast_precision_loss)]
 
@@ -38,7 +38,7 @@ fn parameters_of_other_names_shapes_or_layers_are_refused() {
     let mut more = of.named();
     more.push(("critic.4.weight".to_owned(), vec![1, 1]));
     assert!(refused(more).starts_with("parameter is critic.4.weight, expected one of these"));
-    // In another order they are found by name.
+    // In another order the parameters are found by name.
     let mut shuffled = of.named();
     shuffled.reverse();
     let layout = Layout::aligned(16, shuffled).unwrap();
@@ -127,7 +127,7 @@ fn actions_are_drawn_with_the_probabilities_and_densities_that_are_said() {
             }
             continue;
         }
-        // E[-log p] is the entropy, ln(std sqrt(2 pi e)) of each number.
+        // E[-log p] is the entropy, ln(std sqrt(2 pi e)) for each number.
         let surprise = -log_probs.iter().map(|&x| f64::from(x)).sum::<f64>() / rows as f64;
         let deviation = |j: usize| {
             let numbers: Vec<f64> =

@@ -1,6 +1,7 @@
-//! Gradients of what learns from datasets against finite differences.
+//! Compares gradients of the engines that learn from datasets with finite differences.
 //!
-//! With a step size of 0 nothing moves, and the optimizer's first moment after a batch is a tenth of the gradient.
+//! With a step size of 0 nothing changes, and the optimizer's first moment after one batch is a
+//! tenth of the gradient.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
 use rlox_core::Layout;
@@ -22,7 +23,8 @@ fn normals(stream: &mut Stream, n: usize) -> Vec<f64> {
     (0..n).map(|_| stream.normal()).collect()
 }
 
-/// A loss with its gradient, of which the optimizer's first moment is a tenth after one step of size 0.
+/// Returns parameters with their optimizer. After one step of size 0 its first moment is a tenth of
+/// the gradient.
 fn learned<'a>(
     parameters: &'a mut [f64],
     [first, second]: &'a mut [Vec<f64>; 2],
@@ -33,7 +35,8 @@ fn learned<'a>(
     Learned { parameters, optimizer }
 }
 
-/// How far the gradient is from differences of the loss, over its norm.
+/// Returns the largest difference of the gradient from finite differences of the loss, relative to
+/// their norm.
 fn apart(at: &[f64], gradient: &[f64], loss: impl Fn(&[f64]) -> f64) -> f64 {
     let (mut worst, mut norm) = (0.0_f64, 0.0_f64);
     for (i, slope) in gradient.iter().enumerate() {
@@ -90,10 +93,10 @@ fn gradients_of_cloning_are_those_of_finite_differences() {
     }
 }
 
-/// Networks of one activation, their parameters and a batch.
+/// Networks with one activation, their parameters, and a batch.
 struct Iql {
     nets: (Mlp, Critics, Mlp),
-    /// Of actor, critics and value.
+    /// The layouts of actor, critics and value.
     layouts: [Layout; 3],
     at: [Vec<f64>; 3],
     target: Vec<f64>,
@@ -125,7 +128,7 @@ impl Iql {
         Self { nets, layouts, at, target, columns }
     }
 
-    /// Losses of actor, critics and value where these are, and their gradients.
+    /// Returns the losses of actor, critics and value at these parameters, and their gradients.
     fn losses(&self, at: &[Vec<f64>; 3]) -> Result<([f64; 3], [Vec<f64>; 3])> {
         let [mut a, mut c, mut v] = at.clone();
         let mut moments = [&a, &c, &v].map(|of| [vec![0.0; of.len()], vec![0.0; of.len()]]);

@@ -1,4 +1,4 @@
-//! Steps of optimizers by their definitions.
+//! Compares optimizer steps with their definitions.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use rlox_nn::cpu::losses::standardize;
@@ -63,7 +63,7 @@ fn clipping_keeps_the_direction_and_what_is_short_enough() {
 fn advantages_are_standardized_and_a_single_one_is_not() {
     let mut advantages = [1.0_f64, 2.0, 6.0];
     standardize(&mut advantages);
-    let scale = 1.0 / (7.0_f64.sqrt() + 1e-8); // of the deviations -2, -1, 3 from 3
+    let scale = 1.0 / (7.0_f64.sqrt() + 1e-8); // the deviations from the mean 3 are -2, -1 and 3
     assert!((advantages[0] + 2.0 * scale).abs() < 1e-15);
     assert!((advantages[2] - 3.0 * scale).abs() < 1e-15);
     let mut alone = [7.0_f32];

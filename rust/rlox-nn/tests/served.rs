@@ -1,6 +1,6 @@
-//! What the benchmark of engines behind the traits has done in another process, here in this one.
+//! Runs the work that the benchmark of trait engines runs in another process, here in this one.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
-#![allow(dead_code)] // the command line of the examples
+#![allow(dead_code)] // the examples use the command line
 
 #[path = "../examples/on_traits/served.rs"]
 mod served;
@@ -12,12 +12,12 @@ use served::{Sizes, Work, prepared};
 
 const SIZES: Sizes = Sizes { obs: 3, outputs: 2, width: 5, rows: 4 };
 
-/// Parameters of layers of these sizes.
+/// Returns the number of parameters of layers of these sizes.
 fn count(sizes: &[usize]) -> usize {
     sizes.windows(2).map(|pair| (pair[0] + 1) * pair[1]).sum()
 }
 
-/// So many numbers of each array, of the second network's parameters those of the first.
+/// Returns the numbers of an array; the two networks' parameters are equal.
 fn array(name: &str, parameters: usize) -> Vec<f32> {
     let Sizes { obs, outputs, rows, .. } = SIZES;
     let n = match name {
@@ -45,7 +45,7 @@ fn every_step_moves_each_parameter_by_at_most_a_learning_rate_and_goes_on() {
     let net = |outputs| count(&[obs, width, width, outputs]);
     for (name, n) in [("ppo", net(outputs) + net(1)), ("dqn", net(outputs)), ("critic", net(1))] {
         let mut work = match name {
-            // One output has one choice.
+            // A network with one output has one choice.
             "critic" => {
                 let read = move |name: &'static str| {
                     Ok(if name == "actions" { vec![0.0; SIZES.rows] } else { array(name, n) })
@@ -80,7 +80,7 @@ fn an_action_is_squashed() {
 fn a_product_is_that_of_a_layer() {
     let mut work = work("products", 0).unwrap();
     work.once().unwrap();
-    // 0.5 * 0.25 in each of the width's places
+    // 0.5 * 0.25, summed over the width
     assert!(work.result().iter().all(|y| (y - 0.625).abs() < 1e-6));
 }
 

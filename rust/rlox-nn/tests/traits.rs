@@ -1,4 +1,5 @@
-//! The traits, by the engine that is compiled in: steps, noise and refusals; gradients by finite differences.
+//! Tests of the traits with the engine `cpu`: steps, noise, errors, and gradients by finite
+//! differences.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 #![allow(clippy::cast_possible_wrap)]
 
@@ -67,7 +68,7 @@ fn settings() -> PpoSettings {
     }
 }
 
-/// What Adam knows.
+/// Adam's moments and step count.
 #[derive(Default)]
 struct Moments([Vec<f32>; 2], u64);
 
@@ -156,7 +157,8 @@ fn nothing_is_learned_of_a_policy_that_went_too_far_or_of_a_setting_out_of_range
 
 #[test]
 fn draws_of_outputs_are_those_of_the_policy() {
-    // Log-probabilities of one action are a network's logits up to a constant, which the softmax forgets.
+    // Log-probabilities of one action equal the network's logits up to a constant that softmax
+    // ignores.
     let (net, parameters) = networks(&architecture(Kind::Choices(3), 4));
     assert_eq!(net.noise(), Noise::Uniform(1));
     let (obs, noise) = (normals(0, N * 4), vec![0.7_f32; N]);
@@ -204,7 +206,8 @@ fn draws_that_do_not_fit_are_refused() {
     assert!(refused(one, &[0.0; 2], None).contains("expected vectors"));
 }
 
-/// The largest difference of `gradient` from central differences of `loss`, over the largest slope.
+/// Returns the largest difference of `gradient` from central differences of `loss`, relative to the
+/// largest derivative.
 fn difference(at: &[f32], gradient: &[f32], loss: impl Fn(&[f32]) -> f64) -> f64 {
     let (step, mut point) = (1e-2_f32, at.to_vec());
     let (mut worst, mut most) = (0.0_f64, 0.0_f64);

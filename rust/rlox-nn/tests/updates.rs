@@ -1,4 +1,4 @@
-//! What an update of PPO or A2C does and refuses.
+//! Tests of updates of PPO and A2C: results and errors.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 #![allow(clippy::cast_possible_wrap, clippy::cast_precision_loss)]
 
@@ -20,7 +20,7 @@ use rlox_nn::cpu::{
 const N: usize = 8;
 const T: usize = 64;
 
-/// A policy of an environment, and what is learned of it.
+/// An engine for an environment's policy, its parameters, and Adam's state.
 struct Learner {
     engine: OnPolicyEngine<f32>,
     parameters: Parameters,
@@ -148,8 +148,9 @@ fn where_nothing_has_moved_yet_the_gradient_of_a2c_is_that_of_ppo() {
         assert!(update.unwrap().grad_norm > 0.0);
         let pairs = learner.engine.gradient().iter().zip(other.engine.gradient());
         let wrong: f32 = pairs.map(|(a, b)| (a - b) * (a - b)).sum();
-        assert!(wrong.sqrt() < 1e-5, "{env_id}: {wrong}"); // both are cut to a norm of 0.5
-        // A step of RMSprop whose means are of this gradient alone is of 10 learning rates.
+        assert!(wrong.sqrt() < 1e-5, "{env_id}: {wrong}"); // both are clipped to a norm of 0.5
+        // An RMSprop step whose mean of squares comes from this gradient alone has the size of 10
+        // learning rates.
         let largest = before.iter().zip(other.parameters.values()).map(|(a, b)| (a - b).abs());
         assert!((largest.fold(0.0, f32::max) - 0.1).abs() < 1e-3);
     }

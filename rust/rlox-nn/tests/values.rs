@@ -1,4 +1,4 @@
-//! Values of choices: gradients against finite differences in float64, what they learn towards, refusals.
+//! Tests of Q-values of choices: gradients by finite differences in float64, targets, and errors.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_wrap, missing_docs)]
 #![allow(clippy::float_cmp)]
 
@@ -59,7 +59,7 @@ fn check(of: &QArchitecture, loss: TdLoss, weighted: bool, stream: &mut Stream) 
     let at = normals(stream, layout.len(), 0.6);
     let obs = normals(stream, ROWS * OBS, 1.0);
     let actions = actions(stream, ROWS);
-    // Errors on both sides of Huber's kinks at 1 and -1, and none near them.
+    // The errors lie on both sides of Huber's kinks at 1 and -1, and none is near them.
     let far = [-3.0, -0.4, 0.2, 0.5, 2.0, -0.7, 4.0];
     let (mut memory, mut errors, mut slopes) =
         (QMemory::default(), vec![0.0; ROWS], vec![0.0; ROWS]);
@@ -124,7 +124,7 @@ fn dueling_streams_add_up_to_a_value_and_advantages_of_mean_zero() {
     assert_eq!(q, [8.0, 9.0, 13.0]);
 }
 
-/// A network without hidden layers whose Q are its biases.
+/// Returns the parameters of a network without hidden layers, whose Q-values are its biases.
 fn biases(of: &QArchitecture, q: [f64; CHOICES]) -> Vec<f64> {
     let layout = Layout::aligned(1, of.named()).unwrap();
     let mut parameters = vec![0.0; layout.len()];
@@ -169,18 +169,18 @@ fn goals_are_of_the_target_network_and_of_double_dqn_at_the_choice_of_the_other(
         max_grad_norm: None,
     };
     let (update, errors, online) = learned(settings, &[0, 2]).unwrap();
-    // Q = 1, 2; goals 1 + 0.5 * 4 and, terminated, 2.
+    // Q = 1, 2; targets 1 + 0.5 * 4 and, terminated, 2.
     assert_eq!(errors, [-2.0, 0.0]);
     assert_eq!((update.loss, update.q_mean), (2.0, 1.5));
     assert_eq!(online[online.len() - 3..], [1.0, 5.0, 2.0]);
     let double = DqnSettings { double: true, ..settings };
     let (update, errors, _) = learned(double, &[0, 2]).unwrap();
-    // The learning network's best is choice 1, of which the target's says 0.5.
+    // The online network's best choice is 1, to which the target network gives 0.5.
     assert_eq!(errors, [-0.25, 0.0]);
     assert_eq!(update.loss, 0.0625 / 2.0);
     let moving = DqnSettings { learning_rate: 0.1, ..settings };
     let (update, _, online) = learned(moving, &[0, 2]).unwrap();
-    assert_eq!(update.grad_norm, 2.0); // 2 w e / n at choice 0 only
+    assert_eq!(update.grad_norm, 2.0); // 2 w e / n, at choice 0 only
     assert!((online[online.len() - 3] - 1.1).abs() < 1e-6);
 }
 

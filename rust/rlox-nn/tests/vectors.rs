@@ -1,7 +1,7 @@
-//! Actors and critics of vectors: gradients of SAC's and TD3's losses against finite differences in float64.
+//! Compares gradients of SAC's and TD3's losses with finite differences in float64.
 //!
-//! With a step size of 0 nothing moves, Adam's first moment after a batch is a tenth of the gradient, and what is
-//! told is the loss at these parameters.
+//! With a step size of 0 nothing changes, Adam's first moment after one batch is a tenth of the
+//! gradient, and the reported losses are those at these parameters.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
 use rlox_core::seed::Stream;
@@ -23,14 +23,14 @@ fn normals(stream: &mut Stream, n: usize, scale: f64) -> Vec<f64> {
     out.iter().map(|x| x * scale).collect()
 }
 
-/// Losses of critics and actor; gradients of actor and critics.
+/// The losses of critics and actor, and the gradients of actor and critics.
 type Told = ([f64; 2], [Vec<f64>; 2]);
 
-/// Networks of one activation, their parameters and a batch.
+/// Networks with one activation, their parameters, and a batch.
 struct Case {
     layouts: [Layout; 2],
     nets: (Mlp, Critics),
-    /// Of actor, critics, and the targets of both.
+    /// The parameters of actor, critics, and the targets of both.
     at: [Vec<f64>; 4],
     columns: [Vec<f64>; 5],
     weights: Vec<f64>,
@@ -69,7 +69,7 @@ impl Case {
         Batches { rows: ROWS, obs, actions, rewards, next_obs, discounts, weights }
     }
 
-    /// The losses of critics and actor where these are, and their gradients.
+    /// Returns the losses of critics and actor at these parameters, and their gradients.
     fn losses(&self, at: &[Vec<f64>; 2], soft: bool, weighted: bool) -> Result<Told> {
         let [mut actor, mut critic] = at.clone();
         let [mut target_actor, mut target] = [self.at[2].clone(), self.at[3].clone()];
@@ -137,7 +137,7 @@ fn gradients_of_actors_and_critics_are_those_of_finite_differences() {
                 let at = [case.at[0].clone(), case.at[1].clone()];
                 let (_, gradients) = case.losses(&at, soft, weighted).unwrap();
                 for (net, gradient) in gradients.iter().enumerate() {
-                    // Critics are told of first.
+                    // The losses come in the order critics, actor.
                     let loss =
                         |at: &[Vec<f64>; 2]| case.losses(at, soft, weighted).unwrap().0[1 - net];
                     let (mut worst, mut norm) = (0.0_f64, 0.0_f64);
@@ -164,7 +164,8 @@ fn gradients_of_actors_and_critics_are_those_of_finite_differences() {
 fn a_gradient_norm_of_the_actor_that_is_infinite_is_told_by_its_name() {
     for (soft, outputs) in [(true, 2 * SIZE), (false, SIZE)] {
         let mut case = Case::new(Activation::Tanh, outputs);
-        // Where hidden layers are 0 their weights change nothing that is computed, but scale what goes back.
+        // If hidden layers output 0, their weights do not affect outputs, but they scale the
+        // gradients.
         for place in [0, 3] {
             case.columns[place].fill(0.0);
         }

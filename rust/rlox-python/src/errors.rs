@@ -1,4 +1,5 @@
-//! `rlox_core::Error` -> the classes of `rlox.errors`, looked up when something is raised.
+//! Conversion of `rlox_core::Error` to the classes of `rlox.errors`, looked up when an error is
+//! raised.
 
 use pyo3::exceptions::{
     PyArithmeticError, PyAttributeError, PyKeyboardInterrupt, PyLookupError, PyRuntimeError,
@@ -40,9 +41,9 @@ impl Class {
     }
 }
 
-/// A result of the core as Python's.
+/// Conversion of a core result to a Python result.
 pub(crate) trait OrRaise<T> {
-    /// The value, or the exception for the core's error.
+    /// Returns the value, or the exception for the core's error.
     fn or_raise(self, py: Python<'_>) -> PyResult<T>;
 }
 
@@ -52,8 +53,8 @@ impl<T> OrRaise<T> for rlox_core::Result<T> {
     }
 }
 
-/// Whether `raised` is what Python and NumPy raise for values that do not fit. Anything else came from
-/// elsewhere: a signal handler may raise in the middle of reading any value.
+/// Whether `raised` is a type that Python and NumPy raise for values that do not fit. Other
+/// exceptions have another cause: a signal handler may raise while any value is read.
 pub(crate) fn is_refusal(py: Python<'_>, raised: &PyErr) -> bool {
     raised.is_instance_of::<PyTypeError>(py)
         || raised.is_instance_of::<PyValueError>(py)
@@ -63,9 +64,9 @@ pub(crate) fn is_refusal(py: Python<'_>, raised: &PyErr) -> bool {
         || raised.is_instance_of::<PyRuntimeError>(py)
 }
 
-/// A result of Python's that says what is wrong with a value.
+/// Replacement of Python's exception by an error that names what is wrong with a value.
 pub(crate) trait OrInstead<T> {
-    /// The value, or `error` in the place of what was raised if that [`is_refusal`].
+    /// Returns the value, or `error` in place of the exception if that [`is_refusal`].
     fn or_instead(self, py: Python<'_>, error: impl FnOnce(&PyErr) -> PyErr) -> PyResult<T>;
 }
 
@@ -75,7 +76,7 @@ impl<T> OrInstead<T> for PyResult<T> {
     }
 }
 
-/// The exception for a core error.
+/// Returns the exception for a core error.
 fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let class = match error {
         Error::Config { .. } => Class::Config,
@@ -92,18 +93,18 @@ fn raise(py: Python<'_>, error: &Error) -> PyErr {
     new(py, class, error.to_string())
 }
 
-/// What to do with a buffer that is to go elsewhere.
+/// How to move a buffer to another place, for the message of [`not_copied`].
 pub(crate) const SAVED: &str =
     "save writes its rows to a folder, load reads them into a buffer that is made alike";
 
-/// The exception for `pickle` and `copy` of an object, with what to do instead.
+/// Returns the exception for `pickle` and `copy` of an object. It names an alternative.
 pub(crate) fn not_copied<T>(object: &Bound<'_, T>, instead: &str) -> PyErr {
     let class = object.as_any().get_type();
     let name = class.name().map_or_else(|_| "it".into(), |name| name.to_string());
     PyTypeError::new_err(format!("{name} cannot be pickled or copied: {instead}"))
 }
 
-/// An exception of the given class; if that cannot be imported, the import's own exception.
+/// Returns an exception of this class; if the class cannot be imported, the import's exception.
 pub(crate) fn new(py: Python<'_>, class: Class, message: impl Into<String>) -> PyErr {
     let found = py
         .import("rlox.errors")

@@ -1,13 +1,14 @@
-//! What the interpreter has to have before anything is done in it.
+//! Requirements on the Python interpreter.
 
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
-/// Refuses an interpreter whose threads run without its lock, and imports NumPy.
+/// Refuses an interpreter whose threads run without the GIL, and imports NumPy.
 ///
-/// By the lock the claims of `memory::views` know that nobody else is at them. A free-threaded interpreter
-/// takes it for this module, unless it was told not to. NumPy is imported here, so that a Ctrl-C in the middle
-/// of that is an exception of the import: where the first array needs it, there is no way to say that it failed.
+/// The claims of `memory::views` rely on the GIL for exclusive access. A free-threaded interpreter
+/// turns the GIL on for this module, unless PYTHON_GIL=0 or -X gil=0 forbids that. NumPy is
+/// imported here, so that a Ctrl-C during its import is an exception of this module's import:
+/// later, where the first array needs NumPy, there is no way to report the failure.
 pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
     let asked = py.import("sys")?.getattr_opt("_is_gil_enabled")?;
     if asked.map(|asked| asked.call0()?.is_truthy()).transpose()? == Some(false) {

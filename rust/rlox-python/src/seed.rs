@@ -10,17 +10,17 @@ use crate::detach::{detached, reading, writing};
 use crate::errors::{self, Class};
 use crate::memory::views::{ViewMut, Written};
 
-/// Numbers per call, at most: 2 GiB of float64.
+/// Largest count of numbers per call: 2 GiB of float64.
 const MOST_DRAWS: u64 = 1 << 28;
 
 /// A random stream keyed by (seed, name, index), with a position that can be saved.
 ///
-/// The draws depend on the key and the position only: adding a stream never shifts another.
+/// The draws depend on the key and the position only, so a new stream never shifts another one.
 ///
 /// Args:
-///     seed: the run's seed, 0 to 2**64 - 1.
-///     name: what the stream is for, such as "env".
-///     index: which of several streams of that name, such as the number of an environment.
+///     seed: seed of the run, 0 to 2**64 - 1.
+///     name: the purpose of the stream, such as "env".
+///     index: number among several streams of that name, such as the number of an environment.
 ///
 /// Raises:
 ///     ConfigError: seed or index is not an integer in range.
@@ -29,10 +29,10 @@ pub(crate) struct PyStream {
     stream: Shared<Stream>,
 }
 
-/// Numbers drawn between two looks whether to stop.
+/// Numbers drawn between two checks for an interrupt.
 const PIECE: usize = 1 << 16;
 
-/// What takes as long as one number does.
+/// Nanoseconds of a call for one number.
 const ONE: usize = 10;
 
 #[pymethods]
@@ -58,8 +58,8 @@ impl PyStream {
         self.draw(py, n, 5, |stream, out| out.fill_with(|| stream.uniform()))
     }
 
-    /// `n` standard normal numbers, float64 `[n]`: Box and Muller's cosine branch,
-    /// sqrt(-2 ln(1 - u)) cos(2 pi v) with u, v the next two uniform numbers.
+    /// `n` standard normal numbers, float64 `[n]`, by the cosine branch of Box and Muller: sqrt(-2
+    /// ln(1 - u)) cos(2 pi v), where u and v are the next two uniform numbers.
     ///
     /// Each advances the position by 4. Raises ConfigError if `n` is not in 0..2**28.
     fn normal<'py>(
@@ -70,9 +70,9 @@ impl PyStream {
         self.draw(py, n, 40, |stream, out| out.fill_with(|| stream.normal()))
     }
 
-    /// `n` standard normal numbers, float32 `[n]`, by a mapping of their own, four times as fast as
-    /// `normal`'s and the same on every platform: Wichura's AS 241 of uniform numbers of 52 bits,
-    /// rounded from float64.
+    /// `n` standard normal numbers, float32 `[n]`, by another mapping than `normal`'s. It is four
+    /// times as fast and gives the same numbers on every platform: Wichura's AS 241 of uniform
+    /// numbers of 52 bits, rounded from float64.
     ///
     /// Each advances the position by 2. Raises ConfigError if `n` is not in 0..2**28.
     fn standard_normal<'py>(
@@ -83,7 +83,7 @@ impl PyStream {
         self.draw(py, n, 10, Stream::fill_normal::<f32>)
     }
 
-    /// 0, ..., n - 1 in an order that all are equally likely (Fisher and Yates), int64 `[n]`.
+    /// A uniformly random permutation of 0, ..., n - 1 (Fisher and Yates), int64 `[n]`.
     ///
     /// Raises ConfigError if `n` is not in 0..2**28.
     fn permutation<'py>(
@@ -108,12 +108,13 @@ impl PyStream {
         Ok(order.into_array().into_any())
     }
 
-    /// A random orthogonal matrix, float64 `[rows, columns]`: rows, or columns where they are fewer, are
-    /// orthogonal and of length 1, and all such matrices equally likely (Saxe et al. 2014). By Gram and
-    /// Schmidt's of standard normal numbers in fixed order: the same on every platform.
+    /// A random orthogonal matrix, float64 `[rows, columns]`. Its rows, or its columns if these are
+    /// fewer, are orthogonal and of length 1, and all such matrices are equally likely (Saxe et al.
+    /// 2014). Computed by Gram and Schmidt's method from standard normal numbers in fixed order:
+    /// the same on every platform.
     ///
-    /// Each of the `rows * columns` numbers advances the position by 2. Raises ConfigError for more than
-    /// 2**28 of them.
+    /// Each of the `rows * columns` numbers advances the position by 2. Raises ConfigError for more
+    /// than 2**28 of them.
     fn orthogonal<'py>(
         &self,
         py: Python<'py>,
@@ -127,7 +128,7 @@ impl PyStream {
         writing(py, &self.stream, rows * columns * (10 + rows.min(columns)), |stream| {
             let start = stream.position();
             let drawn = rlox_core::orthogonal(stream, rows, columns);
-            // Draws that are stopped were never made.
+            // After an interrupt the stream is where it was before the call.
             out.copy_from_slice(&drawn.inspect_err(|_| stream.set_position(start))?);
             Ok(())
         })?;
@@ -139,7 +140,7 @@ impl PyStream {
         writing(py, &self.stream, ONE, |stream| Ok(stream.next_u64()))
     }
 
-    /// Words of 32 bits drawn so far; assign a saved value to continue from there.
+    /// Number of 32-bit words drawn so far; assign a saved value to continue from there.
     #[getter]
     fn position(&self, py: Python<'_>) -> PyResult<u64> {
         reading(py, &self.stream, ONE, |stream| Ok(stream.position()))
@@ -159,7 +160,7 @@ impl PyStream {
 }
 
 impl PyStream {
-    /// `n` numbers of about `cost` nanoseconds each.
+    /// Draws `n` numbers of about `cost` nanoseconds each.
     fn draw<'py, T: Written + Send>(
         &self,
         py: Python<'py>,
@@ -173,7 +174,7 @@ impl PyStream {
         writing(py, &self.stream, n * cost, |stream| {
             let start = stream.position();
             for piece in out.chunks_mut(PIECE) {
-                // Draws that are stopped were never made.
+                // After an interrupt the stream is where it was before the call.
                 interrupt::check().inspect_err(|_| stream.set_position(start))?;
                 fill(stream, piece);
             }
@@ -183,7 +184,7 @@ impl PyStream {
     }
 }
 
-/// So many numbers, if one call may draw them.
+/// Returns `n` if one call may draw so many numbers.
 fn drawable(py: Python<'_>, what: &str, n: u64) -> PyResult<usize> {
     if n > MOST_DRAWS {
         let message = format!("{what} is {n}, expected at most {MOST_DRAWS}; draw in parts");
@@ -192,8 +193,8 @@ fn drawable(py: Python<'_>, what: &str, n: u64) -> PyResult<usize> {
     Ok(usize::try_from(n).unwrap_or_default())
 }
 
-/// A 63-bit integer for seeding a foreign generator, such as a `torch.Generator`, from the same
-/// scheme: the first draw of `Stream(seed, name, index)` without its lowest bit.
+/// A 63-bit integer that seeds another generator, such as a `torch.Generator`, by the same scheme:
+/// the first draw of `Stream(seed, name, index)` without its lowest bit.
 ///
 /// Raises:
 ///     ConfigError: seed or index is not an integer in 0..2**64.

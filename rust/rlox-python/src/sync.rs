@@ -1,9 +1,10 @@
-//! The locks of what is tested under every order of threads: a test puts loom's in this place.
+//! The locks of modules that are tested under every order of threads; the tests replace them by
+//! loom's.
 
 pub(crate) use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) use std::sync::{Mutex, PoisonError};
 
-/// Lets other threads go on, for as long as those that wait for them sleep between two looks.
+/// Lets other threads run, for the time between two polls of a waiting thread.
 pub(crate) fn pause() {
     std::thread::sleep(std::time::Duration::from_micros(100));
 }

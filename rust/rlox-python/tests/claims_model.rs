@@ -1,5 +1,5 @@
-//! The claims to NumPy's memory beside a list of them (`src/memory/claims.rs` has the test), which also runs
-//! under miri; the crate itself is built for Python only.
+//! Runs the test in `src/memory/claims.rs`, which compares the claims to NumPy's memory with a list
+//! of them. This file also runs under miri; the crate itself is built for Python only.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs, dead_code)]
 
 #[path = "../src/memory/claims.rs"]

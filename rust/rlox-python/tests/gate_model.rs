@@ -1,4 +1,4 @@
-//! Works and forks, in every order in which the steps of their threads can happen (loom).
+//! Tasks and forks, in every order in which the steps of their threads can happen (loom).
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use loom::sync::Arc;
@@ -8,7 +8,7 @@ use loom::thread;
 #[path = "../src/detach/gate.rs"]
 mod gate;
 
-/// What `src/sync.rs` is for the crate.
+/// Replaces `src/sync.rs` of the crate.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering};
     pub(crate) use loom::thread::yield_now as pause;
@@ -17,7 +17,7 @@ mod sync {
 use gate::Gate;
 use sync::{AtomicUsize, Ordering};
 
-/// A gate, and whether a work is half done.
+/// A gate, and whether a task is half done.
 struct Process {
     gate: Gate,
     half: AtomicBool,
@@ -35,7 +35,7 @@ fn work(process: &Process) {
     process.gate.leave();
 }
 
-/// Forks, in the middle of `own` works of this thread.
+/// Forks while this thread runs `own` tasks.
 fn fork(process: &Process, own: usize) {
     process.gate.close();
     process.gate.wait(own);
@@ -63,7 +63,7 @@ fn a_thread_that_forks_in_its_own_work_waits_for_the_others_only() {
         let other = Arc::clone(&process);
         let worker = thread::spawn(move || work(&other));
         fork(&process, 1);
-        // What a handler does between the fork and the end of the work around it.
+        // A signal handler does this between the fork and the end of the task around it.
         process.gate.enter(true, || Ok::<_, ()>(())).unwrap();
         process.gate.leave();
         process.gate.leave();

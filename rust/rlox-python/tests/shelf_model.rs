@@ -8,7 +8,7 @@ use loom::thread;
 #[path = "../src/memory/shelf.rs"]
 mod shelf;
 
-/// What `src/sync.rs` is for the crate.
+/// Replaces `src/sync.rs` of the crate.
 mod sync {
     pub(crate) use std::sync::PoisonError;
 
@@ -25,7 +25,7 @@ fn shelf<B>(blocks: impl IntoIterator<Item = B>) -> Arc<Shelf<B>> {
     Arc::new(Shelf(Mutex::new(blocks)))
 }
 
-/// Runs `work` in so many threads, told their number, and waits for them.
+/// Runs `work` in `threads` threads with their numbers, and waits for them.
 fn in_threads<B: Send + 'static>(
     shelf: &Arc<Shelf<B>>,
     threads: usize,

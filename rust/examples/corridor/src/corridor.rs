@@ -7,7 +7,7 @@ use rlox_core::space::{ActionSpace, BoxSpace};
 /// The doors are at -1 and 1.
 const DOOR: f64 = 1.0;
 const STRIDE: f64 = 0.1;
-/// What every step costs.
+/// The cost of every step.
 const COST: f64 = 0.01;
 
 const SPEC: Spec = Spec {
@@ -19,9 +19,9 @@ const SPEC: Spec = Spec {
     nanoseconds: 2,
 };
 
-/// State and observation: the position, which starts in the middle half of the corridor, and which
-/// door is open, -1 or 1. Actions walk a tenth to the left or right; the episode ends at a door and
-/// pays 1 if it is the open one, -1 if not. Every step costs 0.01.
+/// State and observation are the position, which starts in the middle half of the corridor, and the
+/// open door, -1 or 1. An action moves by a tenth to the left or right. The episode ends at a door;
+/// the reward is 1 at the open one and -1 at the other. Every step costs 0.01.
 pub struct Corridor;
 
 impl<F: Float> Env<F> for Corridor {

@@ -5,13 +5,13 @@ mod corridor;
 pub use corridor::Corridor;
 use rlox_core::env::registry::Entry;
 
-/// The registry line: rules, and the precisions that they offer.
+/// Returns the registry entry: the environment's rules, and the precisions that they offer.
 #[must_use]
 pub fn entry() -> Entry {
     Entry::new::<f64>(&Corridor).with_f32(&Corridor)
 }
 
-/// `import rlox_corridor`: the classes of rlox over the environments of rlox and this one.
+/// The Python module `rlox_corridor`: rlox's classes for its own environments and this one.
 #[cfg(feature = "extension-module")]
 #[pyo3::pymodule(gil_used = true)]
 mod rlox_corridor {

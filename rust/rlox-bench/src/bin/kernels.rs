@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One `name elements` a line.
+/// Prints a line `name elements` for each kernel.
 fn list() {
     for kernel in kernels() {
         println!("{} {}", kernel.name, kernel.elements);

@@ -6,11 +6,11 @@
 //! R_t     = A_t + V(s_t)
 //! ```
 //!
-//! Trajectories accumulate in float64; a `[T, N]` rollout, whose N chains are one vector, in the
-//! precision of its arrays. So layouts differ by rounding: by some 1e-12 in float64, in float32 by
-//! about 1e-6 of the largest value. Ends are selected, never multiplied by 0: nothing beyond an end,
-//! NaN included, reaches the steps before it. A NaN or infinity elsewhere spoils the step it belongs
-//! to and those before it in the same episode.
+//! A trajectory accumulates in float64. A `[T, N]` rollout, whose N chains are one vector,
+//! accumulates in the precision of its arrays. So layouts differ by rounding: by some 1e-12 in
+//! float64, and in float32 by about 1e-6 of the largest value. Ends are selected, never multiplied
+//! by 0, so nothing beyond an end, NaN included, reaches the steps before it. A NaN or infinity
+//! elsewhere spoils its own step and the earlier steps of the same episode.
 
 use multiversion::multiversion;
 
@@ -22,27 +22,30 @@ use crate::interrupt::{self, PIECE, Pace, SHARED_PIECE};
 use crate::math::Float;
 use crate::threads;
 
-/// From this many steps on, [`env_major`] spreads environments over threads.
+/// Number of steps from which [`env_major`] spreads environments over threads.
 pub const PARALLEL_FROM: usize = 1 << 17;
 
-/// Steps that a thread takes at once, about.
+/// Approximate number of steps that a thread takes at once.
 const LEAF: usize = 1 << 13;
 
-/// Where V(s_{t+1}) comes from.
+/// The source of V(s_{t+1}).
 #[derive(Debug, Clone, Copy)]
 pub enum Next<'a, F, L> {
-    /// The value of the state each step reached, as long as the rewards: the final observation's
-    /// value after truncation, never the reset state's. Ignored after termination.
+    /// The value of the state that each step reached, as long as the rewards. After truncation it
+    /// is the value of the final observation, never that of the reset state. It is ignored after
+    /// termination.
     Values(&'a [F]),
-    /// `values[t + 1]`, and this after the last step. Refused where a step is truncated, behind which that
-    /// is the value of the reset state.
+    /// `values[t + 1]`, and this value after the last step. It is an error if a step is truncated,
+    /// because `values[t + 1]` is then the value of the reset state.
     Bootstrap(L),
 }
 
-/// Flags that are looked at together.
+/// Number of flags that are checked together.
 const FLAGS: usize = 64;
 
 impl<F, L> Next<'_, F, L> {
+    /// Checks that no bootstrap follows a truncated step.
+    ///
     /// # Errors
     /// [`Error::Config`] for a bootstrap of an episode that is truncated and not terminated.
     pub(super) fn check<G: Flag>(&self, ends: Ends<'_, G>) -> Result<()> {
@@ -68,7 +71,7 @@ impl<F, L> Next<'_, F, L> {
     }
 }
 
-/// Where a kernel writes; both as long as the rewards.
+/// Output of a kernel; both slices are as long as the rewards.
 pub struct Out<'a, F> {
     /// A_t.
     pub advantages: &'a mut [F],
@@ -83,7 +86,7 @@ pub struct TimeMajor<'a, F, G> {
     pub rewards: &'a [F],
     /// V(s_t).
     pub values: &'a [F],
-    /// V(s_{t+1}), `[T, N]`; or what follows the last step of each environment, `[N]`.
+    /// V(s_{t+1}), `[T, N]`; or the value after the last step of each environment, `[N]`.
     pub next: Next<'a, F, &'a [F]>,
     /// Where episodes end.
     pub ends: Ends<'a, G>,
@@ -91,11 +94,11 @@ pub struct TimeMajor<'a, F, G> {
     pub n_envs: usize,
 }
 
-/// GAE of one trajectory, all slices `[T]`.
+/// Computes GAE of one trajectory; all slices are `[T]`.
 ///
 /// # Errors
-/// [`Error::Shape`] if a slice is not as long as `rewards`, [`Error::Config`] for a bootstrap where a step is
-/// truncated.
+/// [`Error::Shape`] if a slice is not as long as `rewards`, [`Error::Config`] for a bootstrap where
+/// a step is truncated, [`Error::Interrupted`].
 pub fn trajectory<F: Float, G: Flag>(
     rewards: &[F],
     values: &[F],
@@ -113,10 +116,12 @@ pub fn trajectory<F: Float, G: Flag>(
     scan(rewards, values, next, ends, discount, out)
 }
 
-/// GAE of N trajectories of T steps one after the other, all slices `[N * T]`; a bootstrap is `[N]`.
+/// Computes GAE of N trajectories of T steps, one after the other. All slices are `[N * T]`; a
+/// bootstrap is `[N]`.
 ///
 /// # Errors
-/// [`Error::Shape`] if a slice does not fit, [`Error::Config`] for a bootstrap where a step is truncated.
+/// [`Error::Shape`] if a slice does not fit, [`Error::Config`] for a bootstrap where a step is
+/// truncated, [`Error::Interrupted`].
 pub fn env_major<F: Float, G: Flag>(
     rewards: &[F],
     values: &[F],
@@ -191,10 +196,11 @@ fn each_env<F: Float>(
     left.and(right)
 }
 
-/// GAE of a `[T, N]` rollout, vectorised over environments.
+/// Computes GAE of a `[T, N]` rollout, vectorised over environments.
 ///
 /// # Errors
-/// [`Error::Shape`] if a slice does not fit, [`Error::Config`] for a bootstrap where a step is truncated.
+/// [`Error::Shape`] if a slice does not fit, [`Error::Config`] for a bootstrap where a step is
+/// truncated, [`Error::Interrupted`].
 pub fn time_major<F: Float, G: Flag>(
     input: TimeMajor<'_, F, G>,
     discount: Discount,
@@ -220,7 +226,7 @@ pub fn time_major<F: Float, G: Flag>(
     }
 }
 
-/// Every row from the last to the first; `reversed_next` has V(s_{t+1}) in that order.
+/// Computes every row from the last to the first; `reversed_next` has V(s_{t+1}) in that order.
 fn rows<'a, F: Float, G: Flag>(
     input: TimeMajor<'a, F, G>,
     reversed_next: impl Iterator<Item = &'a [F]>,
@@ -245,7 +251,7 @@ fn rows<'a, F: Float, G: Flag>(
     Ok(())
 }
 
-/// One time step of all environments, `after` being the advantages of the next.
+/// Computes one time step of all environments; `after` has the advantages of the next step.
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::too_many_arguments, reason = "separate slices, so that none may alias another")]
@@ -267,8 +273,8 @@ fn sweep<F: Float, G: Flag>(
     for (((reward, (value, next)), (end, cut)), (after, (advantage, ret))) in
         given.zip(ends).zip(out)
     {
-        // Selects instead of multiplying by 0, as in `advance`; read before, so that the loop has
-        // no branch and becomes vector code.
+        // This selects instead of multiplying by 0, as `advance` does. It reads the values first,
+        // so that the loop has no branch and becomes vector code.
         let (end, cut, next, after) = (end.is_set(), cut.is_set(), *next, *after);
         let next = if end { F::ZERO } else { next };
         let after = if end | cut { F::ZERO } else { after };
@@ -277,7 +283,7 @@ fn sweep<F: Float, G: Flag>(
     }
 }
 
-/// One trajectory from its end to its start.
+/// Computes one trajectory from its end to its start.
 fn scan<F: Float, G: Flag>(
     rewards: &[F],
     values: &[F],
@@ -296,7 +302,7 @@ fn scan<F: Float, G: Flag>(
     }
 }
 
-/// [`backward`] in pieces, from the last to the first.
+/// Calls [`backward`] in pieces, from the last to the first.
 fn pieces<F: Float, G: Flag, const SHIFTED: bool>(
     rewards: &[F],
     values: &[F],
@@ -306,7 +312,7 @@ fn pieces<F: Float, G: Flag, const SHIFTED: bool>(
     discount: Discount,
     out: Out<'_, F>,
 ) -> Result<()> {
-    // Whole blocks, counted from the end: the same ones as without pieces.
+    // A piece has whole blocks, counted from the end, so the blocks are the same as without pieces.
     const { assert!(PIECE.is_multiple_of(BLOCK)) }
     let given = rewards.rchunks(PIECE).zip(values.rchunks(PIECE)).zip(next.rchunks(PIECE));
     let ends = ends.terminated.rchunks(PIECE).zip(ends.truncated.rchunks(PIECE));

@@ -14,11 +14,11 @@ use crate::error::{Error, Result};
 
 /// An episode flag: a bool, or a number that is true unless zero.
 pub trait Flag: Copy + Send + Sync + 'static {
-    /// Whether the flag is set.
+    /// Returns whether the flag is set.
     fn is_set(self) -> bool;
-    /// Whether one of a few flags is set.
+    /// Returns whether at least one of a few flags is set.
     fn any<const N: usize>(flags: &[Self; N]) -> bool;
-    /// The place of the first flag that is NaN, which is neither set nor not.
+    /// Returns the index of the first flag that is NaN. Such a flag is neither set nor unset.
     fn first_nan(_flags: &[Self]) -> Option<usize> {
         None
     }
@@ -33,7 +33,7 @@ impl Flag for bool {
     }
 }
 
-/// A byte of a foreign bool array: set unless 0.
+/// A byte of a foreign bool array is set unless it is 0.
 impl Flag for u8 {
     fn is_set(self) -> bool {
         self != 0
@@ -49,11 +49,12 @@ macro_rules! float_flag {
             self != 0.0
         }
         fn any<const N: usize>(flags: &[Self; N]) -> bool {
-            // All bits but the sign, so that -0 counts as 0.
+            // All bits but the sign count, so that -0 counts as 0.
             flags.iter().fold(0, |bits, flag| bits | flag.to_bits()) << 1 != 0
         }
         fn first_nan(flags: &[Self]) -> Option<usize> {
-            // NaN has every bit of the exponent; to ask each flag would take several times as long.
+            // NaN has every bit of the exponent. A test of each flag would take several times as
+            // long.
             let exponent = Self::INFINITY.to_bits();
             (bits_of(flags, Self::to_bits) & exponent == exponent)
                 .then(|| flags.iter().position(|flag| flag.is_nan()))?
@@ -63,7 +64,7 @@ macro_rules! float_flag {
 
 float_flag! { f32 f64 }
 
-/// The bits that are set in one of some flags.
+/// Returns the bits that are set in at least one of the flags.
 #[multiversion(targets("x86_64+avx2"))]
 fn bits_of<T: Copy, B: Copy + Default + BitOr<Output = B>>(
     flags: &[T],
@@ -77,13 +78,13 @@ fn bits_of<T: Copy, B: Copy + Default + BitOr<Output = B>>(
 pub struct Ends<'a, G> {
     /// s_{t+1} is terminal: its value is 0.
     pub terminated: &'a [G],
-    /// The episode was cut after step t although s_{t+1} has a value.
+    /// The episode was cut after step t, although s_{t+1} has a value.
     pub truncated: &'a [G],
 }
 
 impl<'a, G: Flag> Ends<'a, G> {
-    /// Every end is a termination: the same slice serves both, since terminated or truncated
-    /// cuts the trace and terminated alone stops the bootstrap.
+    /// Treats every end as a termination. The same slice serves as both, since terminated or
+    /// truncated cuts the trace, and only terminated stops the bootstrap.
     #[must_use]
     pub const fn without_truncation(terminated: &'a [G]) -> Self {
         Self { terminated, truncated: terminated }
@@ -99,7 +100,7 @@ pub struct Discount {
 }
 
 impl Discount {
-    /// Checks the ranges.
+    /// Returns the settings after checking their ranges.
     ///
     /// # Errors
     /// [`Error::Config`] unless both are in [0, 1].

@@ -1,8 +1,8 @@
-//! Returns that mix rewards with the values of states reached.
+//! Returns that combine rewards with the values of later states.
 //!
-//! Both bootstrap with V(s_{t+1}) where an episode is truncated and after the last step, and with
-//! nothing after termination; nothing beyond an episode's end, NaN included, is read. Sums are in
-//! float64.
+//! Both functions bootstrap with V(s_{t+1}) where an episode is truncated and after the last step,
+//! and do not bootstrap after termination. They read nothing beyond an episode's end, NaN included.
+//! Sums are in float64.
 
 use super::{Discount, Ends, Flag};
 use crate::error::{Error, Result, check_len};
@@ -14,7 +14,7 @@ use crate::math::Float;
 pub struct Input<'a, F, G> {
     /// r_t.
     pub rewards: &'a [F],
-    /// V(s_{t+1}) of the state each step reached; ignored after termination.
+    /// V(s_{t+1}) of the state that each step reached; ignored after termination.
     pub next_values: &'a [F],
     /// Where episodes end.
     pub ends: Ends<'a, G>,
@@ -22,17 +22,18 @@ pub struct Input<'a, F, G> {
     pub n_envs: usize,
 }
 
-/// Lambda-returns (Sutton and Barto 2018, eq. 12.3, in the recursive form of Hafner et al. 2020,
-/// eq. 6), `[T, N]`:
+/// Computes lambda-returns (Sutton and Barto 2018, eq. 12.3, in the recursive form of Hafner et al.
+/// 2020, eq. 6), `[T, N]`:
 ///
 /// ```text
 /// G_t = r_t + gamma ((1 - lambda) V(s_{t+1}) + lambda G_{t+1})
 /// ```
 ///
-/// with V(s_{t+1}) for G_{t+1} after truncation and the last step, 0 for both after termination.
+/// with V(s_{t+1}) for G_{t+1} after truncation and the last step, and 0 for both after
+/// termination.
 ///
 /// # Errors
-/// [`Error::Shape`] if a slice does not fit.
+/// [`Error::Shape`] if a slice does not fit, [`Error::Interrupted`].
 pub fn lambda_returns<F: Float, G: Flag>(
     input: Input<'_, F, G>,
     discount: Discount,
@@ -59,18 +60,18 @@ pub fn lambda_returns<F: Float, G: Flag>(
     Ok(())
 }
 
-/// n-step returns (Sutton and Barto 2018, eq. 7.1), `[T, N]`:
+/// Computes n-step returns (Sutton and Barto 2018, eq. 7.1), `[T, N]`:
 ///
 /// ```text
 /// G_t = r_t + ... + gamma^(m-1) r_{t+m-1} + gamma^m V(s_{t+m})
 /// ```
 ///
-/// with m = n, or fewer where the episode or the rollout ends first. Takes time and memory
-/// proportional to T, whatever n is.
+/// with m = n, or fewer where the episode or the rollout ends first. Time and memory are
+/// proportional to T for any n.
 ///
 /// # Errors
 /// [`Error::Config`] unless n is at least 1 and gamma in [0, 1]; [`Error::Shape`] if a slice does
-/// not fit.
+/// not fit; [`Error::Interrupted`].
 pub fn n_step_returns<F: Float, G: Flag>(
     input: Input<'_, F, G>,
     n: usize,
@@ -101,8 +102,9 @@ pub fn n_step_returns<F: Float, G: Flag>(
     Ok(())
 }
 
-/// One step of a trajectory. The steps are cut into blocks of n, so that a window of n steps is the
-/// rest of one block and the start of the next: sums without subtraction, in time independent of n.
+/// One step of a trajectory. The steps are divided into blocks of n. So a window of n steps is the
+/// rest of one block and the start of the next. This gives sums without subtraction, in time
+/// independent of n.
 #[derive(Clone, Copy)]
 struct Step {
     reward: f64,
@@ -117,7 +119,7 @@ struct Step {
     end: usize,
 }
 
-/// The steps of one environment.
+/// Returns the steps of one environment.
 fn column<'a, F: Float, G: Flag>(
     input: &Input<'a, F, G>,
     env: usize,
@@ -157,7 +159,7 @@ fn accumulate(steps: &mut [Step], powers: &[f64], n: usize) {
     }
 }
 
-/// The return of the window that starts at `t`.
+/// Returns the return of the window that starts at `t`.
 fn window(steps: &[Step], powers: &[f64], n: usize, t: usize) -> f64 {
     let power = |k: usize| powers.get(k).copied().unwrap_or(0.0);
     let Some(first) = steps.get(t) else { return 0.0 };

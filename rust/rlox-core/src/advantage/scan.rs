@@ -1,19 +1,20 @@
-//! X_t = b_t + k_t X_{t+1} from the end of a trajectory to its start.
+//! Solves X_t = b_t + k_t X_{t+1} from the end of a trajectory to its start.
 //!
-//! One step after another would wait for each other's multiplication and addition. So a block of
-//! steps is solved from X = 0 first, in two rounds of pairs for which no other block has to wait,
-//! and then X of the step after it is added with the products of the factors: the chain has one
-//! link a block, and a block is one vector.
+//! Step by step, each multiplication and addition would wait for the one before. So a block of
+//! steps is first solved from X = 0, in two rounds of pairs, which wait for no other block. Then X
+//! of the step after the block is added, times the products of the factors. The chain has one link
+//! per block, and a block is one vector.
 
 use crate::math::Float;
 
-/// Steps solved together.
+/// Number of steps that are solved together.
 pub(super) const BLOCK: usize = 4;
 
 /// A quantity of the steps of one block.
 pub(super) type Block = [f64; BLOCK];
 
-/// X of the steps of a block in which no episode ends, from b, k and X of the step after it.
+/// Returns X of the steps of a block in which no episode ends, from b, k and X of the step after
+/// it.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 pub(super) fn solve(offsets: Block, factors: Block, after: f64) -> Block {
@@ -27,35 +28,35 @@ pub(super) fn solve(offsets: Block, factors: Block, after: f64) -> Block {
     linked(solved, product(products, [p2, p3, 1.0, 1.0]), [after; BLOCK])
 }
 
-/// b + k x of each step.
+/// Returns b + k x of each step.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 fn linked([b0, b1, b2, b3]: Block, [k0, k1, k2, k3]: Block, [x0, x1, x2, x3]: Block) -> Block {
     [b0 + k0 * x0, b1 + k1 * x1, b2 + k2 * x2, b3 + k3 * x3]
 }
 
-/// The product of each step.
+/// Returns the product of each step.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 fn product([a0, a1, a2, a3]: Block, [b0, b1, b2, b3]: Block) -> Block {
     [a0 * b0, a1 * b1, a2 * b2, a3 * b3]
 }
 
-/// X of one step; at a cut the step after it is not read, not even if it is NaN.
+/// Returns X of one step. At a cut it does not use the step after it, not even if that is NaN.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 pub(super) fn link(offset: f64, factor: f64, cut: bool, after: f64) -> f64 {
     if cut { offset } else { offset + factor * after }
 }
 
-/// V(s_{t+1}) of a block's steps where it is the value of the next step.
+/// Returns V(s_{t+1}) of a block's steps, if it is the value of the next step.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 pub(super) fn shifted([_, v1, v2, v3]: Block, after: f64) -> Block {
     [v1, v2, v3, after]
 }
 
-/// A block in float64.
+/// Returns a block in float64.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 pub(super) fn widened<F: Float>(&[x0, x1, x2, x3]: &[F; BLOCK]) -> Block {

@@ -6,9 +6,9 @@ use super::scan::{BLOCK, Block, link, shifted, solve, widened};
 use super::{Discount, Flag};
 use crate::math::Float;
 
-/// The recursion in blocks of [`BLOCK`] steps and single steps before them. `SHIFTED`: `next`
-/// holds the values, and V(s_{t+1}) is the entry after t, `last` after the last step. `after` is A of
-/// the step after the last; returns A of the first.
+/// Computes GAE backward, in blocks of [`BLOCK`] steps and in single steps before them. If
+/// `SHIFTED`, `next` holds the values: V(s_{t+1}) is the entry after t, and `last` after the last
+/// step. `after` is A of the step after the last. Returns A of the first step.
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::too_many_arguments, reason = "separate slices, so that none may alias another")]
@@ -64,7 +64,8 @@ pub(super) fn backward<F: Float, G: Flag, const SHIFTED: bool>(
     carry
 }
 
-/// A_t of a block's steps from (r_t, V(s_t), V(s_{t+1})), the flags, and A of the step after it.
+/// Returns A_t of a block's steps from (r_t, V(s_t), V(s_{t+1})), the flags, and A of the step
+/// after it.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 fn block<G: Flag>(
@@ -75,7 +76,7 @@ fn block<G: Flag>(
     after: f64,
 ) -> Block {
     if G::any(end) | G::any(cut) {
-        // Spelled out: a loop over zipped arrays would go through memory.
+        // A loop over zipped arrays would go through memory.
         let ([r0, r1, r2, r3], [v0, v1, v2, v3], [n0, n1, n2, n3]) = (reward, value, next);
         let (&[e0, e1, e2, e3], &[c0, c1, c2, c3]) = (end, cut);
         let x3 = advance((r3, v3, n3), e3.is_set(), c3.is_set(), discount, after);
@@ -91,9 +92,9 @@ fn block<G: Flag>(
     solve(deltas, [discount.decay; BLOCK], after)
 }
 
-/// A_t from (r_t, V(s_t), V(s_{t+1})), the flags, and A_{t+1}.
+/// Returns A_t from (r_t, V(s_t), V(s_{t+1})), the flags, and A_{t+1}.
 ///
-/// Selects instead of multiplying by 0, so that a value after termination may be NaN.
+/// It selects instead of multiplying by 0, so that a value after termination may be NaN.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 fn advance(step: (f64, f64, f64), end: bool, cut: bool, discount: Discount, after: f64) -> f64 {

@@ -9,7 +9,7 @@
 //!
 //! After termination V(s_{t+1}), vs_{t+1} and x_{t+1} are 0. After truncation and after the last
 //! step vs_{t+1} is V(s_{t+1}) and x_{t+1} is 0. Sums are in float64, ratios in the precision of
-//! `log_rhos`. Ends are selected as in [`super::gae`], with the same consequences for NaN; a ratio
+//! `log_rhos`. Ends are selected as in [`super::gae`], with the same consequences for NaN. A ratio
 //! that overflows is infinite and clipped like any other.
 
 use multiversion::multiversion;
@@ -33,7 +33,7 @@ pub struct Input<'a, F, G> {
     pub rewards: &'a [F],
     /// V(s_t).
     pub values: &'a [F],
-    /// V(s_{t+1}), `[T, N]`; or what follows the last step of each environment, `[N]`.
+    /// V(s_{t+1}), `[T, N]`; or the value after the last step of each environment, `[N]`.
     pub next: Next<'a, F, &'a [F]>,
     /// Where episodes end.
     pub ends: Ends<'a, G>,
@@ -41,7 +41,7 @@ pub struct Input<'a, F, G> {
     pub n_envs: usize,
 }
 
-/// Where the kernel writes; both as long as the rewards.
+/// Output of the kernel; both slices are as long as the rewards.
 pub struct Out<'a, F> {
     /// vs_t, the target of the value function.
     pub vs: &'a mut [F],
@@ -49,7 +49,7 @@ pub struct Out<'a, F> {
     pub pg_advantages: &'a mut [F],
 }
 
-/// rho_bar and c_bar, the largest ratios.
+/// The upper bounds rho_bar and c_bar of the ratios.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Clip {
     rho_bar: f64,
@@ -57,7 +57,7 @@ pub struct Clip {
 }
 
 impl Clip {
-    /// Checks the ranges; infinity means no clipping.
+    /// Returns the bounds after checking their ranges; infinity means no clipping.
     ///
     /// # Errors
     /// [`Error::Config`] unless both are at least 0.
@@ -71,7 +71,7 @@ impl Clip {
     }
 }
 
-/// What a step contributes: delta_t, gamma c_t and gamma rho_t.
+/// The contribution of a step: delta_t, gamma c_t and gamma rho_t.
 #[derive(Clone, Copy)]
 struct Term {
     delta: f64,
@@ -88,11 +88,11 @@ struct Setting {
 }
 
 impl Setting {
-    /// The term of a step; `next` is V(s_{t+1}), 0 after termination.
+    /// Returns the term of a step; `next` is V(s_{t+1}), 0 after termination.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
     fn term(self, ratio: f64, reward: f64, value: f64, next: f64) -> Term {
-        // Comparisons that are false for NaN, so that it is not clipped away.
+        // These comparisons are false for NaN, so that NaN is not clipped away.
         let rho = if ratio > self.clip.rho_bar { self.clip.rho_bar } else { ratio };
         let c = if ratio > self.clip.c_bar { self.clip.c_bar } else { ratio };
         Term {
@@ -103,10 +103,11 @@ impl Setting {
     }
 }
 
-/// V-trace of a `[T, N]` rollout.
+/// Computes V-trace of a `[T, N]` rollout.
 ///
 /// # Errors
-/// [`Error::Shape`] if a slice does not fit, [`Error::Config`] for a bootstrap where a step is truncated.
+/// [`Error::Shape`] if a slice does not fit, [`Error::Config`] for a bootstrap where a step is
+/// truncated, [`Error::Interrupted`].
 pub fn vtrace<F: Float, G: Flag>(
     input: Input<'_, F, G>,
     discount: Discount,
@@ -133,8 +134,8 @@ pub fn vtrace<F: Float, G: Flag>(
     }
 }
 
-/// A trajectory in chunks from its end to its start. `SHIFTED`: `next` holds the values, and
-/// V(s_{t+1}) is the entry after t, `last` after the last step.
+/// Computes a trajectory in chunks from its end to its start. If `SHIFTED`, `next` holds the
+/// values: V(s_{t+1}) is the entry after t, and `last` after the last step.
 fn trajectory<F: Float, G: Flag, const SHIFTED: bool>(
     input: Input<'_, F, G>,
     next: &[F],
@@ -164,7 +165,7 @@ fn trajectory<F: Float, G: Flag, const SHIFTED: bool>(
     Ok(())
 }
 
-/// Up to [`CHUNK`] steps before one with x = `after`; returns x of the first.
+/// Computes up to [`CHUNK`] steps before one with x = `after`; returns x of the first step.
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::too_many_arguments, reason = "separate slices, so that none may alias another")]
@@ -220,8 +221,8 @@ fn chunk<F: Float, G: Flag>(
     first
 }
 
-/// x of the first `len` steps in place of their deltas; returns x of the first. Beyond `len`
-/// nothing is read.
+/// Writes x of the first `len` steps in place of their deltas; returns x of the first step. Nothing
+/// beyond `len` is read.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 fn scan(
@@ -253,7 +254,7 @@ fn scan(
     carry
 }
 
-/// x of a block's steps.
+/// Returns x of a block's steps.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 fn solved(deltas: Block, factors: Block, cuts: [bool; BLOCK], after: f64) -> Block {
@@ -267,7 +268,7 @@ fn solved(deltas: Block, factors: Block, cuts: [bool; BLOCK], after: f64) -> Blo
     [link(d0, k0, c0, x1), x1, x2, x3]
 }
 
-/// Every row from the last to the first; `reversed_next` has V(s_{t+1}) in that order.
+/// Computes every row from the last to the first; `reversed_next` has V(s_{t+1}) in that order.
 fn rows<'a, F: Float, G: Flag>(
     input: Input<'a, F, G>,
     reversed_next: impl Iterator<Item = &'a [F]>,
@@ -289,7 +290,7 @@ fn rows<'a, F: Float, G: Flag>(
     Ok(())
 }
 
-/// One time step of all environments.
+/// Computes one time step of all environments.
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::too_many_arguments, reason = "separate slices, so that none may alias another")]

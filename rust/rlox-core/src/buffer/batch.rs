@@ -1,4 +1,4 @@
-//! A batch: the arrays that rows are copied into, by name.
+//! A batch: named arrays into which rows are copied.
 
 use super::schema::Schema;
 use crate::dtype::Dtype;
@@ -9,32 +9,32 @@ use crate::error::{Result, check_len};
 pub enum Part {
     /// An observation column.
     Obs(usize),
-    /// The same column of what the step led to.
+    /// The same column of the observation after the step.
     NextObs(usize),
     /// `actions`, `rewards` or an extra column, by its position in [`Schema::columns`].
     Column(usize),
-    /// Whether the state reached is terminal, one byte each.
+    /// Whether the step reached a terminal state, one byte each.
     Terminated,
-    /// Whether the episode was cut short, one byte each.
+    /// Whether the episode was truncated, one byte each.
     Truncated,
     /// Index of each row.
     Indices,
-    /// Discount of what follows an n-step window.
+    /// Discount of the value after an n-step window.
     Discounts,
     /// Importance weight of each row.
     Weights,
-    /// Where an episode begins, one byte each.
+    /// Whether an episode begins at a row, one byte each.
     IsFirst,
     /// Undiscounted sum of the rewards from a row to the end of its episode.
     ReturnsToGo,
-    /// Steps of the episode before a row.
+    /// Number of steps of the episode before a row.
     Timesteps,
     /// 1 for a row, 0 for padding.
     Mask,
 }
 
 impl Part {
-    /// Element type and shape of one row.
+    /// Returns the element type and the shape of one row.
     #[must_use]
     pub fn row(self, schema: &Schema) -> (Dtype, &[usize]) {
         let field = match self {
@@ -51,7 +51,7 @@ impl Part {
         field.map_or((Dtype::Bool, &[]), |field| (field.dtype, &field.shape))
     }
 
-    /// Its key beside the columns, None for a column of the schema.
+    /// Returns the array's fixed key, or None for a column of the schema.
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         match self {
@@ -69,16 +69,16 @@ impl Part {
     }
 }
 
-/// What a batch has.
+/// The kind of a batch, which determines its arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Observations, next observations, columns, flags and indices.
     Transitions,
-    /// The same with discounts.
+    /// [`Kind::Transitions`] with discounts.
     NStep,
-    /// The same as [`Kind::Transitions`] with weights.
+    /// [`Kind::Transitions`] with weights.
     Weighted,
-    /// Discounts and weights.
+    /// [`Kind::Transitions`] with discounts and weights.
     WeightedNStep,
     /// [`Kind::Transitions`] with `is_first` and `mask`.
     Sequences,
@@ -87,7 +87,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its arrays in the schema's order: the one place that says which.
+    /// Returns the arrays in the schema's order. No other code defines this order.
     pub fn parts(self, schema: &Schema) -> impl Iterator<Item = Part> + use<> {
         (0..schema.obs().len())
             .map(Part::Obs)
@@ -96,12 +96,12 @@ impl Kind {
             .chain(self.named())
     }
 
-    /// How many of them are [`Part::NextObs`].
+    /// Returns the number of [`Part::NextObs`] arrays.
     fn next_obs(self, schema: &Schema) -> usize {
         if matches!(self, Self::Trajectories) { 0 } else { schema.obs().len() }
     }
 
-    /// Those beside the columns of the schema.
+    /// Returns the arrays that are not columns of the schema.
     fn named(self) -> impl Iterator<Item = Part> {
         let heads = [Part::Terminated, Part::Truncated, Part::Indices];
         let tail: &[Part] = match self {
@@ -117,18 +117,20 @@ impl Kind {
     }
 }
 
-/// The arrays of one call as bytes, each `[rows, ...]` row-major; those it lacks are empty.
+/// The arrays of one call as bytes, each `[rows, ...]` row-major.
+///
+/// Arrays that the kind lacks are empty.
 #[derive(Debug, Default)]
 pub struct Batch<'a, 'b> {
-    /// Rows.
+    /// Number of rows.
     pub n: usize,
     /// The observation columns.
     pub obs: &'b mut [&'a mut [u8]],
-    /// The same of what each step led to.
+    /// The same columns of the observation after each step.
     pub next_obs: &'b mut [&'a mut [u8]],
     /// Actions, rewards and extras.
     pub columns: &'b mut [&'a mut [u8]],
-    /// See [`Part::Terminated`], and so on.
+    /// See [`Part::Terminated`].
     pub terminated: &'b mut [u8],
     /// See [`Part::Truncated`].
     pub truncated: &'b mut [u8],
@@ -149,10 +151,10 @@ pub struct Batch<'a, 'b> {
 }
 
 impl<'a, 'b> Batch<'a, 'b> {
-    /// A batch of `n` rows over `arrays`, in the order of [`Kind::parts`].
+    /// Makes a batch of `n` rows from `arrays`, which have the order of [`Kind::parts`].
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for another number of arrays, or one of another size.
+    /// [`Error::Shape`](crate::Error::Shape) if the number of arrays or the size of one is wrong.
     pub fn over(
         schema: &Schema,
         kind: Kind,
@@ -189,7 +191,7 @@ impl<'a, 'b> Batch<'a, 'b> {
         Ok(batch)
     }
 
-    /// Every array, also those it lacks.
+    /// Returns every array; those that the kind lacks are empty.
     pub(super) fn arrays(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let columns = self.obs.iter_mut().chain(&mut *self.next_obs).chain(&mut *self.columns);
         let named = [
@@ -207,7 +209,7 @@ impl<'a, 'b> Batch<'a, 'b> {
     }
 }
 
-/// Writes numbers as float32 or float64: whichever the array's length says.
+/// Writes numbers as float32 or float64, depending on the length of the array.
 pub(super) fn put_real(out: &mut [u8], values: impl ExactSizeIterator<Item = f64>) {
     if out.len() == 8 * values.len() {
         for (slot, value) in out.as_chunks_mut().0.iter_mut().zip(values) {
@@ -222,7 +224,7 @@ pub(super) fn put_real(out: &mut [u8], values: impl ExactSizeIterator<Item = f64
     }
 }
 
-/// Memory of its own for a batch, for callers without arrays.
+/// A batch that owns its memory, for callers without arrays.
 #[derive(Debug, Clone)]
 pub struct Arrays {
     schema: Schema,
@@ -232,7 +234,7 @@ pub struct Arrays {
 }
 
 impl Arrays {
-    /// Zeroed arrays for `n` rows.
+    /// Makes zeroed arrays for `n` rows.
     #[must_use]
     pub fn new(schema: &Schema, kind: Kind, n: usize) -> Self {
         let array = |part: Part| {
@@ -243,24 +245,24 @@ impl Arrays {
         Self { schema: schema.clone(), kind, n, parts }
     }
 
-    /// Lets `fill` write into them.
+    /// Passes the arrays to `fill`, which writes into them.
     ///
     /// # Errors
-    /// Those of `fill`.
+    /// The errors of `fill`.
     pub fn fill<T>(&mut self, fill: impl FnOnce(&mut Batch<'_, '_>) -> Result<T>) -> Result<T> {
         let mut arrays: Vec<&mut [u8]> =
             self.parts.iter_mut().map(|(_, array)| array.as_mut_slice()).collect();
         fill(&mut Batch::over(&self.schema, self.kind, self.n, &mut arrays)?)
     }
 
-    /// The bytes of an array; empty if the batch has no such part.
+    /// Returns the bytes of an array. They are empty if the batch has no such array.
     #[must_use]
     pub fn bytes(&self, part: Part) -> &[u8] {
         let found = self.parts.iter().find(|(known, _)| *known == part);
         found.map_or(&[], |(_, array)| array)
     }
 
-    /// The numbers of a float32 array.
+    /// Returns the numbers of a float32 array.
     #[must_use]
     pub fn f32(&self, part: Part) -> Vec<f32> {
         self.bytes(part).as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect()

@@ -1,4 +1,4 @@
-//! Datasets for offline learning: loaded once, then read only.
+//! Datasets for offline learning, loaded once and then only read.
 
 use super::batch::{Batch, put_real};
 use super::episodes::{Episode, ReturnStats, to_go};
@@ -14,15 +14,15 @@ use crate::interrupt;
 /// Rows that are normalised and stored at a time.
 const BLOCK: usize = 1_024;
 
-/// Column of the moments, those of one observation column after the other.
+/// Saved column of the moments, one observation column after the other.
 const MOMENTS: &str = "moments";
-/// Column of whether observations are normalised, 0 or 1.
+/// Saved column that says whether observations are normalised, 0 or 1.
 const NORMALIZED: &str = "normalized";
 
-/// The transitions of a dataset, in the order of time, episode after episode.
+/// The transitions of a dataset in time order, one episode after the other.
 ///
-/// A row with `terminated` or `truncated` ends an episode; rows after the last such row are one
-/// more episode, which is incomplete. It is sampled from and counted like the others.
+/// A row with `terminated` or `truncated` ends an episode. Rows after the last such row form one
+/// more episode, which is incomplete. It is sampled and counted like the others.
 #[derive(Debug)]
 pub struct OfflineDataset {
     held: Saveable,
@@ -34,16 +34,17 @@ pub struct OfflineDataset {
 }
 
 impl OfflineDataset {
-    /// Stores `rows`; with `normalize` each float observation as (x - mean) / std of its element.
+    /// Stores the transitions.
     ///
-    /// An observation that is both `next_obs` of a row and `obs` of the next is stored once.
+    /// With `normalize`, each float observation is stored as (x - mean) / std of its element. An
+    /// observation that is both `next_obs` of a row and `obs` of the next row is stored once.
     ///
     /// # Errors
-    /// [`Error::Shape`] or [`Error::Config`] for rows that do not fit the schema or no rows;
-    /// [`Error::NonFinite`] for NaN or infinity in observations, actions or rewards, or observations
-    /// whose deviation is beyond float64;
-    /// [`Error::Config`] for observations without a float column to normalise;
-    /// [`Error::Interrupted`].
+    /// - [`Error::Shape`] or [`Error::Config`] if there are no rows or they do not fit the schema.
+    /// - [`Error::NonFinite`] for NaN or infinity in observations, actions or rewards, or if the
+    ///   standard deviation of an observation overflows float64.
+    /// - [`Error::Config`] if `normalize` is set and no observation column is float.
+    /// - [`Error::Interrupted`].
     pub fn new(schema: Schema, given: Transitions<'_>, normalize: bool, seed: u64) -> Result<Self> {
         if given.n == 0 {
             return Err(Error::config("rewards", "empty", "at least one transition"));
@@ -69,40 +70,41 @@ impl OfflineDataset {
         Ok(Self { held, episodes, to_go, standardizers, normalized: normalize })
     }
 
-    /// Whether observations are normalised.
+    /// Returns whether observations are normalised.
     #[must_use]
     pub const fn normalized(&self) -> bool {
         self.normalized
     }
 
-    /// Mean and deviation of an observation column as it was passed in; None unless it is float.
+    /// Returns the mean and standard deviation of an observation column before normalisation. None
+    /// unless the column is float.
     #[must_use]
     pub fn standardizer(&self, column: usize) -> Option<&Standardizer> {
         self.standardizers.get(column).and_then(Option::as_ref)
     }
 
-    /// The episodes in order, the incomplete one at the end included.
+    /// Returns the episodes in order, including the incomplete one at the end.
     #[must_use]
     pub fn episodes(&self) -> &[Episode] {
         &self.episodes
     }
 
-    /// Returns and lengths of the episodes.
+    /// Returns statistics of the episodes' returns and lengths.
     #[must_use]
     pub fn stats(&self) -> ReturnStats {
         ReturnStats::of(&self.episodes)
     }
 
-    /// Undiscounted sum of the rewards from a row to the end of its episode.
+    /// Returns the undiscounted sum of the rewards from a row to the end of its episode.
     #[must_use]
     pub fn return_to_go(&self, row: usize) -> Option<f64> {
         self.to_go.get(row).copied()
     }
 
-    /// Draws transitions, uniformly and with replacement, batch after batch.
+    /// Draws batches of transitions, uniformly and with replacement.
     ///
     /// # Errors
-    /// [`Error::Config`] for a request out of range.
+    /// [`Error::Config`] if the request is out of range.
     pub fn sample(&self, request: Request) -> Result<Drawn> {
         request.draw(&Uniform, self.rows().rings(), &self.held.state, |_, _, _| Ok(()))
     }
@@ -110,16 +112,18 @@ impl OfflineDataset {
     /// Draws windows of up to `request.len` rows; see [`Trajectories`].
     ///
     /// # Errors
-    /// As [`OfflineDataset::sample`].
+    /// Same as [`OfflineDataset::sample`].
     pub fn sample_trajectories(&self, request: Request) -> Result<Drawn> {
         request.draw(&Trajectories, self.rows().rings(), &self.held.state, |_, _, _| Ok(()))
     }
 
-    /// Copies windows of `len` places out, with the return to go of each row (in the rewards' type) and
-    /// the steps of its episode before it; padded places become zero.
+    /// Copies windows of `len` rows into `out`.
+    ///
+    /// Each row also gets its return to go, in the type of the rewards, and the number of steps of
+    /// its episode before it. Padding rows become zero.
     ///
     /// # Errors
-    /// As [`Rows::gather`].
+    /// Same as [`Rows::gather`].
     pub fn gather_trajectories(
         &self,
         drawn: &Drawn,
@@ -155,7 +159,7 @@ impl InMemory for OfflineDataset {
         vec![(MOMENTS, 8, moments), (NORMALIZED, 1, vec![u8::from(self.normalized)])]
     }
 
-    /// Both have to be normalised or both not, and of as many rows.
+    /// Refuses a save whose normalisation or number of rows differs from this dataset's.
     fn adopt(&mut self, held: Saveable, columns: &Columns<'_>) -> Result<()> {
         let normalized = columns(NORMALIZED)? == [1];
         if normalized != self.normalized {
@@ -173,7 +177,7 @@ impl InMemory for OfflineDataset {
     }
 }
 
-/// The moments of each float observation column.
+/// Parses the moments of each float observation column.
 fn moments(schema: &Schema, bytes: &[u8]) -> Result<Vec<Option<Standardizer>>> {
     let (numbers, odd) = bytes.as_chunks();
     let numbers: Vec<f64> = numbers.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
@@ -193,7 +197,7 @@ fn moments(schema: &Schema, bytes: &[u8]) -> Result<Vec<Option<Standardizer>>> {
     if rest.is_empty() && odd.is_empty() { Ok(all) } else { Err(wrong()) }
 }
 
-/// The episodes and the returns to go of the rows held.
+/// Returns the episodes and the return to go of each stored row.
 fn returns(rows: &MemoryRows) -> Result<(Vec<Episode>, Vec<f64>)> {
     let (mut rewards, mut ends) = (Vec::new(), Vec::new());
     if let Some(first) = rows.rings().rows().next() {
@@ -206,7 +210,7 @@ fn returns(rows: &MemoryRows) -> Result<(Vec<Episode>, Vec<f64>)> {
     Ok(to_go(&rewards, &ends))
 }
 
-/// Checks every float number.
+/// Checks that every float is finite.
 fn check_finite(schema: &Schema, rows: &Transitions<'_>) -> Result<()> {
     let obs = schema.obs().iter().map(|column| &column.field);
     for (name, given) in [("obs", Some(rows.obs)), ("next_obs", rows.next_obs)] {
@@ -234,7 +238,7 @@ fn finite(name: &'static str, dtype: Dtype, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Pushes rows `part`, normalised if `standardizers` are given.
+/// Pushes one range of rows and normalises them if `standardizers` is set.
 fn store(
     rows: &mut MemoryRows,
     given: &Transitions<'_>,

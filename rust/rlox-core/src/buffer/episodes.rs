@@ -1,26 +1,26 @@
-//! Episodes of a dataset: where they are and what they earned.
+//! The episodes of a dataset and their returns.
 
 /// One episode of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Episode {
-    /// Its first row.
+    /// Index of its first row.
     pub start: usize,
-    /// Its rows.
+    /// Number of rows.
     pub len: usize,
     /// Undiscounted sum of its rewards.
     pub total: f64,
-    /// False for the rows after the last end of an episode.
+    /// False for the rows after the last episode end.
     pub complete: bool,
 }
 
-/// What the episodes of a dataset have in common.
+/// Statistics over the episodes of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReturnStats {
-    /// Transitions.
+    /// Number of transitions.
     pub n_transitions: usize,
-    /// Episodes, the incomplete one at the end included.
+    /// Number of episodes, including the incomplete one at the end.
     pub n_episodes: usize,
-    /// Episodes that were terminated or truncated.
+    /// Number of episodes that were terminated or truncated.
     pub n_complete: usize,
     /// Mean undiscounted return.
     pub mean_return: f64,
@@ -30,7 +30,7 @@ pub struct ReturnStats {
     pub min_return: f64,
     /// Largest return.
     pub max_return: f64,
-    /// Mean number of transitions.
+    /// Mean number of transitions of an episode.
     pub mean_length: f64,
 }
 
@@ -54,7 +54,7 @@ impl ReturnStats {
     }
 }
 
-/// The episodes, and of each row the sum of the rewards from it to the end of its episode.
+/// Returns the episodes, and for each row the sum of the rewards from it to the end of its episode.
 pub(super) fn to_go(rewards: &[f64], ends: &[bool]) -> (Vec<Episode>, Vec<f64>) {
     let mut sums = vec![0.0; rewards.len()];
     let mut episodes: Vec<Episode> = Vec::new();

@@ -1,4 +1,4 @@
-//! The buffers in memory: rows, and a rule by which they are drawn.
+//! Replay buffers in memory: rows and a sampler that draws them.
 
 use super::batch::Batch;
 use super::persist::{Archive, Columns, InMemory, Saveable};
@@ -10,29 +10,29 @@ use super::schema::Schema;
 use crate::error::{Result, check_len};
 use crate::interrupt;
 
-/// A ring of transitions, the oldest overwritten first, drawn by the rule `S`.
+/// A ring of transitions with the sampler `S`. New rows overwrite the oldest.
 #[derive(Debug)]
 pub struct Buffer<S: ?Sized> {
     held: Saveable,
     sampler: Box<S>,
-    /// Rows being pushed, for rules that follow them.
+    /// Rows of the current push, for samplers that track rows.
     pushed: Vec<(usize, RowRef)>,
 }
 
-/// Drawn by a rule that has no settings; see [`named`](super::named).
+/// A buffer whose sampler has no settings; see [`named`](super::named).
 pub type ReplayBuffer = Buffer<dyn Sampler>;
 
-/// Drawn in proportion to priority^alpha.
+/// A buffer that draws rows in proportion to priority^alpha.
 pub type PrioritizedReplayBuffer = Buffer<Prioritized>;
 
-/// Drawn as windows of consecutive rows.
+/// A buffer that draws windows of consecutive rows.
 pub type SequenceReplayBuffer = Buffer<Sequences>;
 
 impl<S: Sampler + ?Sized> Buffer<S> {
-    /// An empty buffer; see [`MemoryRows::new`].
+    /// Makes an empty buffer; see [`MemoryRows::new`].
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`MemoryRows::new`].
     pub fn new(
         schema: Schema,
         capacity: usize,
@@ -45,17 +45,20 @@ impl<S: Sampler + ?Sized> Buffer<S> {
         Ok(Self { held, sampler: sampler.into(), pushed: Vec::new() })
     }
 
-    /// The rule.
+    /// Returns the sampler.
     #[must_use]
     pub const fn sampler(&self) -> &S {
         &self.sampler
     }
 
-    /// Stores rows with their priorities, `[n]`; without, each gets the largest seen so far. Rules
-    /// without priorities take no notice of them.
+    /// Stores rows with their priorities, `[n]`.
+    ///
+    /// Without priorities, each row gets the largest one set so far. Samplers without priorities
+    /// ignore them.
     ///
     /// # Errors
-    /// As [`MemoryRows::push`]; nothing is stored then. Those of [`Sampler::pushed`].
+    /// Same as [`MemoryRows::push`], and nothing is stored then. Also the errors of
+    /// [`Sampler::pushed`].
     pub fn push(
         &mut self,
         to: EnvIndex<'_>,
@@ -80,18 +83,19 @@ impl<S: Sampler + ?Sized> Buffer<S> {
         })
     }
 
-    /// Draws what `request` asks for.
+    /// Draws the batches of `request`.
     ///
     /// # Errors
-    /// As [`Request::rows`] and the rule; [`Error::Config`](crate::Error::Config) for an empty buffer.
+    /// The errors of [`Request::rows`] and of the sampler, and
+    /// [`Error::Config`](crate::Error::Config) if the buffer is empty.
     pub fn sample(&self, request: Request) -> Result<Drawn> {
         request.draw(&*self.sampler, self.rows().rings(), &self.held.state, |_, _, _| Ok(()))
     }
 
-    /// [`Buffer::sample`] with the rows that are to be relabelled.
+    /// Same as [`Buffer::sample`], and also draws which rows are relabelled.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`Buffer::sample`].
     pub fn sample_hindsight(&self, request: Request, hindsight: Hindsight) -> Result<Drawn> {
         let rings = self.rows().rings();
         request.draw(&*self.sampler, rings, &self.held.state, |rng, place, drawn| {
@@ -99,10 +103,10 @@ impl<S: Sampler + ?Sized> Buffer<S> {
         })
     }
 
-    /// Copies rows out: as they are, or as n-step windows.
+    /// Copies rows into `out`, as they are or as n-step windows.
     ///
     /// # Errors
-    /// As [`Rows::gather`].
+    /// Same as [`Rows::gather`].
     pub fn gather(
         &self,
         rows: &[RowRef],
@@ -115,11 +119,11 @@ impl<S: Sampler + ?Sized> Buffer<S> {
         }
     }
 
-    /// Tells the rule new priorities of rows by index; returns how many of them are no longer held and
-    /// were left out.
+    /// Sets new priorities of rows by index. Skips rows that have left the buffer and returns their
+    /// number.
     ///
     /// # Errors
-    /// As [`Sampler::updated`]. Nothing is changed then.
+    /// Same as [`Sampler::updated`]. Nothing is changed then.
     pub fn update_priorities(&mut self, indices: &[u64], priorities: &[f64]) -> Result<usize> {
         self.sampler.updated(self.held.rows.rings(), indices, priorities)
     }
@@ -127,20 +131,20 @@ impl<S: Sampler + ?Sized> Buffer<S> {
     /// Writes values into a column; see [`MemoryRows::update`].
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`MemoryRows::update`].
     pub fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64> {
         self.held.rows.update(column, indices, values)
     }
 
-    /// Ends the running episode of an environment; see [`MemoryRows::cut_episode`].
+    /// Ends the current episode of an environment; see [`MemoryRows::cut_episode`].
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`MemoryRows::cut_episode`].
     pub fn cut_episode(&mut self, env: usize) -> Result<()> {
         self.held.rows.cut_episode(env)
     }
 
-    /// Forgets every row; indices go on counting.
+    /// Removes every row. The count of indices continues.
     pub fn clear(&mut self) {
         self.held.rows.clear();
         self.sampler.cleared();
@@ -148,10 +152,10 @@ impl<S: Sampler + ?Sized> Buffer<S> {
 }
 
 impl PrioritizedReplayBuffer {
-    /// Replaces beta.
+    /// Sets beta.
     ///
     /// # Errors
-    /// As [`Priorities::set_beta`](super::Priorities::set_beta).
+    /// Same as [`Priorities::set_beta`](super::Priorities::set_beta).
     pub fn set_beta(&mut self, beta: f64) -> Result<()> {
         self.sampler.priorities.set_beta(beta)
     }

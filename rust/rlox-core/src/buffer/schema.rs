@@ -1,29 +1,29 @@
-//! What a buffer holds: typed columns, one row per transition.
+//! The schema of a buffer: typed columns, with one row per transition.
 
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::field::Field;
 
-/// Which axis of an observation counts the frames of a stack.
+/// The axis of an observation that counts the frames of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StackAxis {
-    /// `[frames, ...]`, as PyTorch's images and Gymnasium's `FrameStackObservation`.
+    /// `[frames, ...]`, as in PyTorch's images and Gymnasium's `FrameStackObservation`.
     First,
-    /// `[..., frames]`, as height x width x channels.
+    /// `[..., frames]`, as in height x width x channels.
     Last,
 }
 
-/// An observation that is a stack of frames, of which each step brings new ones.
+/// An observation that is a stack of frames. Each step adds new frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameStack {
-    /// Frames per stack; divides the length of `axis`.
+    /// Frames per stack. It divides the length of `axis`.
     pub size: usize,
-    /// The axis that is cut into frames, oldest first.
+    /// The axis that is split into frames, oldest first.
     pub axis: StackAxis,
 }
 
 impl FrameStack {
-    /// Checks that the stack's axis can be cut into `size` frames.
+    /// Checks that the axis can be split into `size` frames.
     fn check(self, field: &Field) -> Result<()> {
         let axis = match self.axis {
             StackAxis::First => field.shape.first(),
@@ -44,23 +44,23 @@ impl FrameStack {
 /// One observation column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObsField {
-    /// Name (empty for an observation that is one array), type and shape.
+    /// Name (empty if the observation is one array), type and shape.
     pub field: Field,
-    /// Set if frames are stored once and shared by the stacks they appear in.
+    /// Set if frames are stored once and shared by the stacks that contain them.
     pub stack: Option<FrameStack>,
 }
 
-/// The columns of a buffer, checked.
+/// The validated columns of a buffer.
 ///
-/// Observations are stored once though each is the `next_obs` of one row and the `obs` of the
-/// next. The other columns are one record per row: `actions`, `rewards`, then the extras.
+/// Observations are stored once, although each is the `next_obs` of one row and the `obs` of the
+/// next row. The other columns form one record per row: `actions`, `rewards`, then the extras.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {
     obs: Vec<ObsField>,
     columns: Vec<Field>,
 }
 
-/// Names that batches use for something else.
+/// Names that batches use for other arrays.
 const RESERVED: [&str; 13] = [
     "obs",
     "next_obs",
@@ -83,11 +83,11 @@ impl Schema {
     /// Position of the reward in [`Schema::columns`].
     pub const REWARDS: usize = 1;
 
-    /// The columns `obs`, `action`, the reward and `extras`.
+    /// Makes a schema of the columns `obs`, `action`, the reward and `extras`.
     ///
     /// # Errors
-    /// [`Error::Config`] for a row that is empty or too large, a stack that does not divide its
-    /// axis, a reward that is no float, or a name that is used twice or reserved.
+    /// [`Error::Config`] if a row is empty or too large, a stack does not divide its axis, the
+    /// reward is not float, or a name is reserved or used twice.
     pub fn new(
         obs: Vec<ObsField>,
         action: (Dtype, Vec<usize>),
@@ -125,28 +125,28 @@ impl Schema {
         Ok(Self { obs, columns })
     }
 
-    /// The observation columns.
+    /// Returns the observation columns.
     #[must_use]
     pub fn obs(&self) -> &[ObsField] {
         &self.obs
     }
 
-    /// The other columns: `actions`, `rewards`, then the extras.
+    /// Returns the other columns: `actions`, `rewards`, then the extras.
     #[must_use]
     pub fn columns(&self) -> &[Field] {
         &self.columns
     }
 
-    /// The extra columns.
+    /// Returns the extra columns.
     #[must_use]
     pub fn extras(&self) -> &[Field] {
         self.columns.get(2..).unwrap_or_default()
     }
 
-    /// Position of column `name` in [`Schema::columns`].
+    /// Returns the position of column `name` in [`Schema::columns`].
     ///
     /// # Errors
-    /// [`Error::UnknownName`] with the nearest columns.
+    /// [`Error::UnknownName`], with the most similar column names.
     pub fn column(&self, name: &str) -> Result<usize> {
         self.columns.iter().position(|column| column.name == name).ok_or_else(|| {
             let known: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
@@ -154,7 +154,7 @@ impl Schema {
         })
     }
 
-    /// The columns as text, the same for two schemas only if they are equal.
+    /// Describes the columns as text. Two schemas have the same text only if they are equal.
     #[must_use]
     pub fn describe(&self) -> String {
         let field = |f: &Field| format!("{:?}:{}{:?}", f.name, f.dtype.name(), f.shape);

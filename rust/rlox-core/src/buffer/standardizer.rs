@@ -1,13 +1,13 @@
-//! Standardising observations by the moments of a dataset.
+//! Standardises observations by the moments of a dataset.
 
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::interrupt;
 
-/// A standard deviation below this is that of a constant; the element is then only centred.
+/// An element whose standard deviation is below this counts as constant and is only centred.
 const CONSTANT: f64 = 1e-6;
 
-/// Bytes that are looked at before the next question whether to stop.
+/// Bytes that are processed between two checks for interruption.
 const PIECE: usize = 1 << 20;
 
 /// Mean and population standard deviation of each element of an observation, `[elements]`.
@@ -18,11 +18,10 @@ pub struct Standardizer {
 }
 
 impl Standardizer {
-    /// The moments of rows of `width` floats, in two passes; None for another type.
+    /// Computes the moments of rows of `width` floats in two passes. None if the type is not float.
     ///
     /// # Errors
-    /// [`Error::NonFinite`] for numbers so large that their squares have no sum in float64,
-    /// [`Error::Interrupted`].
+    /// [`Error::NonFinite`] if a sum of squares overflows float64, and [`Error::Interrupted`].
     pub(super) fn of(dtype: Dtype, bytes: &[u8], width: usize) -> Result<Option<Self>> {
         if !dtype.is_float() {
             return Ok(None);
@@ -62,37 +61,38 @@ impl Standardizer {
         Ok(Some(Self { mean, std }))
     }
 
-    /// The moments in one row, means first.
+    /// Returns the moments as one row, means first.
     pub(super) fn to_row(&self) -> Vec<f64> {
         [self.mean.as_slice(), &self.std].concat()
     }
 
-    /// What [`Standardizer::to_row`] gave for an observation of `width` elements; None for another row.
+    /// Parses a row of [`Standardizer::to_row`] for an observation of `width` elements. None if the
+    /// row is invalid.
     pub(super) fn from_row(row: &[f64], width: usize) -> Option<Self> {
         let (mean, std) = row.split_at_checked(width)?;
         let sound = std.len() == width && row.iter().all(|x| x.is_finite());
         sound.then(|| Self { mean: mean.to_vec(), std: std.to_vec() })
     }
 
-    /// Mean of each element.
+    /// Returns the mean of each element.
     #[must_use]
     pub fn mean(&self) -> &[f64] {
         &self.mean
     }
 
-    /// Population standard deviation of each element.
+    /// Returns the population standard deviation of each element.
     #[must_use]
     pub fn std(&self) -> &[f64] {
         &self.std
     }
 
-    /// What each element is divided by: its deviation, or 1 where that is below 1e-6.
+    /// Returns the divisor of each element: its deviation, or 1 if that is below 1e-6.
     #[must_use]
     pub fn scale(&self) -> Vec<f64> {
         self.std.iter().map(|&std| if std < CONSTANT { 1.0 } else { std }).collect()
     }
 
-    /// (x - mean) / scale of rows of floats in place.
+    /// Replaces each element of rows of floats by (x - mean) / scale.
     pub(super) fn apply(&self, dtype: Dtype, rows: &mut [u8]) {
         let scale = self.scale();
         let elements = self.mean.iter().zip(&scale).cycle();
@@ -114,7 +114,7 @@ impl Standardizer {
     }
 }
 
-/// The numbers behind the bytes of a float column; none of another type.
+/// Returns the numbers of a float column; no numbers for another type.
 pub(super) fn floats(dtype: Dtype, bytes: &[u8]) -> impl Iterator<Item = f64> {
     let (single, double) = match dtype {
         Dtype::F32 => (bytes, &[][..]),

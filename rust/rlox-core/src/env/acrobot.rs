@@ -2,7 +2,8 @@
 //! fourth order per action.
 //!
 //! Both links have length, mass and moment of inertia 1 and their centre of mass at 1/2. Sines of
-//! sums come from the addition theorems and cos(x - pi/2) is sin(x): a few units in the last place.
+//! sums come from the addition theorems, and cos(x - pi/2) is sin(x). The results differ from
+//! Gymnasium's by a few units in the last place.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
@@ -34,8 +35,8 @@ const SPEC: Spec = Spec {
 };
 
 /// State columns: theta1 (0 hangs down), theta2 (relative to the first link), theta1', theta2'.
-/// Actions turn the joint between the links left, not at all, right; reward -1 until the tip is
-/// above the line, 0 there. Episodes start from float32 numbers, as Gymnasium's.
+/// Actions turn the joint between the links left, not at all, or right. The reward is -1 until the
+/// tip is above the line, and 0 there. Episodes start from float32 numbers, as in Gymnasium.
 ///
 /// One step of the float32 kernel is within 1e-5 of the float64 kernel's from the same state, in
 /// every state variable, angles modulo a turn, relative to the larger of its magnitude and 1.
@@ -88,10 +89,10 @@ impl<F: Float> Env<F> for Acrobot {
 /// State variables, or their derivatives, of up to [`BLOCK`] rows.
 type Block<F> = [[F; BLOCK]; 4];
 
-/// The state [`DT`] later, before it is wrapped and clipped.
+/// Advances the state by [`DT`], without wrapping and clipping.
 ///
-/// One stage after the other over the whole block: a row's stages wait for each other, the rows
-/// of a stage do not.
+/// Each stage runs over the whole block before the next one. The stages of a row depend on each
+/// other, the rows of a stage do not.
 #[inline(always)]
 fn runge_kutta<F: Float>(state: &mut [&mut [F]; 4], torques: &[F; BLOCK]) {
     let k1 = derivative(&ahead(state, 0.0, &[[F::default(); BLOCK]; 4]), torques);
@@ -108,7 +109,7 @@ fn runge_kutta<F: Float>(state: &mut [&mut [F]; 4], torques: &[F; BLOCK]) {
     }
 }
 
-/// The state if it went on for `seconds` with the derivatives `k`.
+/// Returns the state after `seconds` with the derivatives `k`.
 #[inline(always)]
 fn ahead<F: Float>(state: &[&mut [F]; 4], seconds: f64, k: &Block<F>) -> Block<F> {
     let mut out = [[F::default(); BLOCK]; 4];
@@ -120,7 +121,7 @@ fn ahead<F: Float>(state: &[&mut [F]; 4], seconds: f64, k: &Block<F>) -> Block<F
     out
 }
 
-/// d/dt of (theta1, theta2, theta1', theta2').
+/// Returns d/dt of (theta1, theta2, theta1', theta2').
 #[inline(always)]
 fn derivative<F: Float>(state: &Block<F>, torques: &[F; BLOCK]) -> Block<F> {
     let of = F::from_f64;
@@ -160,7 +161,7 @@ fn limit<F: Float>([theta_1, theta_2, speed_1, speed_2]: &mut [&mut [F]; 4]) {
     }
 }
 
-/// Whether the tip is above the line: -cos(theta1) - cos(theta1 + theta2) > 1.
+/// Writes whether the tip is above the line: -cos(theta1) - cos(theta1 + theta2) > 1.
 #[inline(always)]
 fn above<F: Float>([theta_1, theta_2, ..]: &[&mut [F]; 4], terminated: &mut [bool]) {
     let (first, second) = (SinCos::of(theta_1), SinCos::of(theta_2));

@@ -1,4 +1,4 @@
-//! One action per environment, checked before anything is stepped.
+//! Actions of a batch, one per environment. They are checked before any environment steps.
 
 use multiversion::multiversion;
 
@@ -36,7 +36,7 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// The rows `start..start + rows` of actions with `dim` numbers each.
+    /// Returns the rows `start..start + rows` of actions with `dim` numbers each.
     pub(super) fn rows(self, start: usize, rows: usize, dim: usize) -> Self {
         match self {
             Self::Discrete(all) => Self::Discrete(part(all, start, rows)),
@@ -44,7 +44,7 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// The integers of a discrete batch; empty for a box.
+    /// Returns the integers of a discrete batch; empty for a box.
     #[must_use]
     pub fn discrete(self) -> &'a [i64] {
         match self {
@@ -53,7 +53,7 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// The numbers of a box batch; empty for a discrete one.
+    /// Returns the numbers of a box batch; empty for a discrete one.
     #[must_use]
     pub fn boxed(self) -> &'a [f32] {
         match self {
@@ -63,8 +63,8 @@ impl<'a> Actions<'a> {
     }
 }
 
-/// What each choice of a block means, as a column of its own: choices are 64 bits wide and would
-/// halve the width of the loops over float32.
+/// Returns a column with the meaning of each choice of a block. The choices themselves are 64 bits
+/// wide and would halve the width of the loops over float32.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 pub(super) fn table<F: Float>(actions: &[i64], meaning: impl Fn(i64) -> F) -> [F; BLOCK] {
@@ -94,7 +94,8 @@ fn check_discrete(actions: &[i64], choices: usize) -> Result<()> {
     }
 }
 
-/// Whether all are in `0..choices`; a negative one is a large one without sign.
+/// Returns whether all actions are in `0..choices`. As an unsigned number, a negative action is
+/// large.
 #[multiversion(targets("x86_64+avx2"))]
 fn all_below(actions: &[i64], choices: u64) -> bool {
     actions.iter().fold(true, |all, action| all & (action.cast_unsigned() < choices))

@@ -1,13 +1,13 @@
 //! Trigonometry of a block of angles, for the rules of environments.
 //!
-//! Every function looks at the whole block once and then runs a loop without branches. What an
-//! angle gives depends on that angle alone, never on the others of its block.
+//! Every function checks the whole block once and then runs a loop without branches. The result of
+//! an angle depends on that angle alone, never on the others of its block.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
 use super::{BLOCK, Float};
 
-/// Below pi/4 by enough that no rounding reaches the next quarter.
+/// Limit of small angles. It is below pi/4 by enough that no rounding reaches the next quarter.
 const SMALL: f64 = 0.785;
 
 /// Sine and cosine of up to [`BLOCK`] angles.
@@ -20,7 +20,8 @@ pub struct SinCos<F> {
 }
 
 impl<F: Float> SinCos<F> {
-    /// Of the first [`BLOCK`] `angles`; 0 beyond their number. NaN and infinity give NaN.
+    /// Returns sine and cosine of the first [`BLOCK`] `angles`, and 0 beyond their number. NaN and
+    /// infinity give NaN.
     #[inline(always)]
     #[must_use]
     pub fn of(angles: &[F]) -> Self {
@@ -43,7 +44,7 @@ impl<F: Float> SinCos<F> {
     }
 }
 
-/// Moves every angle by whole turns into [-pi, pi]; those that are there stay as they are.
+/// Moves every angle by whole turns into [-pi, pi]. Angles in that range do not change.
 #[inline(always)]
 pub fn wrap<F: Float>(angles: &mut [F]) {
     if all_within(angles, F::LIMIT) {
@@ -57,7 +58,7 @@ pub fn wrap<F: Float>(angles: &mut [F]) {
     }
 }
 
-/// True if every |value| is at most `bound`; false for NaN.
+/// Returns true if every |value| is at most `bound`; false for NaN.
 #[inline(always)]
 fn all_within<F: Float>(values: &[F], bound: F) -> bool {
     values.iter().fold(true, |all, value| all & (value.abs() <= bound))
@@ -72,7 +73,7 @@ fn wrap_reduced<F: Float>(angle: F) -> F {
     let turns = (angle * F::from_f64(1.0 / std::f64::consts::TAU)).nearest();
     let (pi, tau) = (F::from_f64(std::f64::consts::PI), F::from_f64(std::f64::consts::TAU));
     let near = angle.less_turns(turns);
-    // The quotient's rounding may be off by a turn next to pi.
+    // The rounding of the quotient may be off by a turn next to pi.
     let near = if near > pi { near - tau } else { near };
     if near < -pi { near + tau } else { near }
 }

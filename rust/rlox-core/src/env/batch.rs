@@ -1,4 +1,5 @@
-//! What every shard can do, whatever its rules and precision, and one step of many, shared by threads.
+//! The interface of shards of all rules and precisions, and a step of many shards on several
+//! threads.
 
 use super::seeding::Key;
 use super::step::StepRows;
@@ -6,7 +7,7 @@ use super::{Actions, DenseFinals, Spec, StepOut};
 use crate::seed::Stream;
 use crate::threads;
 
-/// What ended in the last step of a shard.
+/// The episodes that ended in the last step of a shard.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
     /// Rows whose episode ended, ascending.
@@ -15,36 +16,37 @@ pub(super) struct Ended {
     pub(super) obs: Vec<f32>,
 }
 
-/// Environments that one thread steps together, whatever their rules and precision.
+/// Environments of any rules and precision that one thread steps together.
 pub(super) trait Batch: Send + Sync {
-    /// One step with time limit and autoreset; every slice of `out` and `last` has this shard's rows.
+    /// Takes one step with time limit and autoreset. Every slice of `out` and `last` has this
+    /// shard's rows.
     fn step(&mut self, actions: Actions<'_>, out: StepOut<'_>, last: Option<DenseFinals<'_>>);
 
-    /// Starts a new episode everywhere.
+    /// Starts a new episode in every environment.
     fn reset(&mut self);
 
     /// Writes all observations, `[rows, obs_dim]`.
     fn observe(&self, obs: &mut [f32]);
 
-    /// What ended in the last step.
+    /// Returns the episodes that ended in the last step.
     fn ended(&self) -> &Ended;
 
-    /// Where the stream of each environment is, `[rows]`.
+    /// Returns the position of each environment's stream, `[rows]`.
     fn positions(&self) -> Vec<u64>;
 
-    /// Replaces the streams, `[rows]`, which had these keys.
+    /// Replaces the streams, `[rows]`. `keys` are the keys of the old streams.
     fn set_streams(&mut self, streams: Vec<Stream>, keys: &[Key]);
 
-    /// What follows can be taken back until it is accepted.
+    /// Saves the present state. Later changes can be undone until they are accepted.
     fn keep(&mut self);
 
-    /// Becomes what it was when it was last kept.
+    /// Restores the state of the last [`Batch::keep`].
     fn take_back(&mut self);
 
-    /// What happened since it was last kept stays.
+    /// Accepts the changes since the last [`Batch::keep`].
     fn accept(&mut self);
 
-    /// Steps taken in each running episode, `[rows]`.
+    /// Returns the steps taken in each running episode, `[rows]`.
     fn elapsed(&self) -> Vec<u32>;
 
     /// Replaces the steps taken, `[rows]`, each below the time limit.
@@ -53,11 +55,11 @@ pub(super) trait Batch: Send + Sync {
     /// Writes the state as `[rows, state_dim]`.
     fn read_state(&self, out: &mut [f64]);
 
-    /// Replaces the state from `[rows, state_dim]`, rounded to what it is kept in.
+    /// Replaces the state by `[rows, state_dim]`, rounded to the type of the stored state.
     fn write_state(&mut self, state: &[f64]);
 }
 
-/// Steps shards of `size` rows by halves, in parallel if asked.
+/// Steps shards of `size` rows by recursive halving, in parallel if `parallel`.
 pub(super) fn step_shards(
     spec: &Spec,
     shards: &mut [Box<dyn Batch>],

@@ -1,5 +1,5 @@
-//! How many environments lie together.
+//! The number of environments in a block.
 
-/// Rows whose state lies together: they are stepped, observed and looked at while they are in
-/// the first-level cache.
+/// Number of rows whose state is stored together. They are stepped, observed and flagged while they
+/// are in the first-level cache.
 pub const BLOCK: usize = 64;

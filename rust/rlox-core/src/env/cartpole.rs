@@ -1,4 +1,5 @@
-//! `CartPole-v1`: the equations and thresholds of Gymnasium 1.4.0's `cartpole.py`, Euler integration.
+//! `CartPole-v1`: the equations and thresholds of Gymnasium 1.4.0's `cartpole.py`, by Euler
+//! integration.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
@@ -76,7 +77,7 @@ impl<F: Float> Env<F> for CartPole {
     }
 }
 
-/// One Euler step of a block.
+/// Takes one Euler step of a block.
 #[inline(always)]
 fn euler<F: Float>(
     trig: &SinCos<F>,
@@ -89,7 +90,7 @@ fn euler<F: Float>(
     let given = forces.iter().zip(trig.sin.iter().zip(&trig.cos)).zip(terminated);
     for (((x, x_dot), (theta, theta_dot)), ((&force, (&sin, &cos)), terminated)) in rows.zip(given)
     {
-        // Products are grouped so that the longest chain of a row is short; Gymnasium's grouping
+        // The grouping of the products keeps the longest chain of a row short. Gymnasium's grouping
         // may differ in the last bit.
         let per_mass = of(POLE_MASS_LENGTH * PER_MASS);
         let temp = force * of(PER_MASS) + (per_mass * sin) * (*theta_dot * *theta_dot);

@@ -1,31 +1,32 @@
-//! Time limits of many environments that are stepped together.
+//! Time limits of many environments that step together.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
-/// Steps taken in each running episode, kept as the time at which the episode began, so that a
-/// step touches no row unless one may have reached the limit.
+/// The steps taken in each running episode. The clock stores the time at which an episode began, so
+/// that a step reads the rows only if one of them may have reached the limit.
 #[derive(Clone)]
 pub(super) struct Clock {
-    /// Steps of the whole shard, counted from the limit on, so that `now - elapsed` is never negative.
+    /// Steps of the whole shard. The count begins at the limit, so that `now - elapsed` is never
+    /// negative.
     now: u64,
     limit: u64,
-    /// When each row's episode began, `[rows]`.
+    /// Time at which each row's episode began, `[rows]`.
     began: Vec<u64>,
-    /// Not after any `began` of the block, `[blocks]`; may be earlier.
+    /// Lower bound of `began` in each block, `[blocks]`.
     oldest: Vec<u64>,
-    /// Rows of a block.
+    /// Number of rows of a block.
     block: usize,
 }
 
 impl Clock {
-    /// `rows` episodes at step 0 that are truncated at step `limit`.
+    /// Returns `rows` episodes at step 0 that are truncated at step `limit`.
     pub(super) fn new(rows: usize, limit: u32, block: usize) -> Self {
         let limit = u64::from(limit);
         let blocks = rows.div_ceil(block);
         Self { now: limit, limit, began: vec![limit; rows], oldest: vec![limit; blocks], block }
     }
 
-    /// One more step everywhere.
+    /// Counts one more step of every row.
     pub(super) fn tick(&mut self) {
         self.now += 1;
     }
@@ -48,22 +49,22 @@ impl Clock {
         }
     }
 
-    /// Row `row` is at the start of an episode.
+    /// Puts `row` at the start of an episode.
     pub(super) fn restart(&mut self, row: usize) {
         if let Some(began) = self.began.get_mut(row) {
             *began = self.now;
         }
     }
 
-    /// Every row is at the start of an episode.
+    /// Puts every row at the start of an episode.
     pub(super) fn restart_all(&mut self) {
         self.began.fill(self.now);
         self.oldest.fill(self.now);
     }
 
-    /// Steps taken in each running episode, `[rows]`.
+    /// Returns the steps taken in each running episode, `[rows]`.
     pub(super) fn elapsed(&self) -> impl Iterator<Item = u32> {
-        // Both are below the limit, a u32.
+        // Both are below the limit, which is a u32.
         self.began.iter().map(|&began| u32::try_from(self.now - began).unwrap_or(u32::MAX))
     }
 

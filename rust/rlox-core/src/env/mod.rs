@@ -1,7 +1,8 @@
 //! Native environments and the batch that steps them.
 //!
 //! An environment is one file with the rules ([`Env`]) and one line in [`registry`]. [`VecEnv`]
-//! does what is the same for all: streams, time limits, autoreset, final observations, snapshots.
+//! does the work that all environments share: streams, time limits, autoreset, final observations,
+//! snapshots.
 
 mod acrobot;
 mod actions;
@@ -38,7 +39,7 @@ pub use crate::math::Float;
 use crate::seed::Stream;
 use crate::space::{ActionSpace, BoxSpace};
 
-/// What is fixed about an environment.
+/// The fixed properties of an environment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spec {
     /// Gymnasium's id.
@@ -51,21 +52,21 @@ pub struct Spec {
     pub observation: BoxSpace,
     /// The accepted actions.
     pub action: ActionSpace,
-    /// About how many nanoseconds a step of one environment takes: a long batch gives other
-    /// threads of Python their turn.
+    /// Approximate nanoseconds per step of one environment. During a long batch other Python
+    /// threads may run.
     pub nanoseconds: usize,
 }
 
 /// The rules of an environment over struct-of-arrays state of type `F`.
 ///
-/// State comes in blocks of up to [`BLOCK`] environments, `[state_dim, rows]`: one contiguous column per
-/// state variable ([`columns`]), so that loops over rows vectorise. All slices passed in have the
-/// lengths named here. Rules written once for any [`Float`] give both precisions.
+/// State comes in blocks of up to [`BLOCK`] environments, `[state_dim, rows]`: one contiguous
+/// column per state variable ([`columns`]), so that loops over rows vectorise. All slice arguments
+/// have the lengths named here. Rules that are generic over [`Float`] give both precisions.
 ///
-/// Blocks are stepped inside a function that is compiled for several kinds of CPU; what is marked
-/// `#[inline(always)]` becomes part of it. Nothing may depend on which rows share a block.
+/// Blocks are stepped inside a function that is compiled for several kinds of CPU. Functions marked
+/// `#[inline(always)]` become part of it. No result may depend on which rows share a block.
 pub trait Env<F: Float = f64>: Send + Sync {
-    /// The fixed facts.
+    /// Returns the fixed properties.
     fn spec(&self) -> &'static Spec;
 
     /// Draws the start state of one episode into `state`, `[state_dim]`.
@@ -73,8 +74,8 @@ pub trait Env<F: Float = f64>: Send + Sync {
 
     /// Advances every row by one action: s_t -> s_{t+1}, r_t, and whether s_{t+1} is terminal.
     ///
-    /// `state` is `[state_dim, rows]`, `actions` `[rows]` or `[rows, action_dim]` and valid,
-    /// `rewards` and `terminated` are `[rows]` and hold anything; both are to be written.
+    /// `state` is `[state_dim, rows]`. `actions` is `[rows]` or `[rows, action_dim]` and valid.
+    /// `rewards` and `terminated` are `[rows]`, hold arbitrary values, and must be written.
     fn step(
         &self,
         state: &mut [F],
@@ -101,7 +102,7 @@ pub fn columns_mut<const D: usize, T>(state: &mut [T], rows: usize) -> [&mut [T]
     std::array::from_fn(|_| columns.next().unwrap_or_default())
 }
 
-/// The float32 nearest to a float64, as NumPy's `astype(float32)`.
+/// Returns the float32 nearest to a float64, as NumPy's `astype(float32)` does.
 #[expect(clippy::cast_possible_truncation, reason = "bounds are float32 by contract")]
 const fn single(value: f64) -> f32 {
     value as f32

@@ -72,7 +72,7 @@ impl<F: Float> Env<F> for MountainCar {
     }
 }
 
-/// One step of a block.
+/// Takes one step of a block.
 #[inline(always)]
 fn drive<F: Float>([position, velocity]: [&mut [F]; 2], pushes: &[F], terminated: &mut [bool]) {
     let (of, zero) = (F::from_f64, F::default());
@@ -86,7 +86,7 @@ fn drive<F: Float>([position, velocity]: [&mut [F]; 2], pushes: &[F], terminated
     {
         let speed = (*velocity + (push + cos * of(-GRAVITY))).within(of(-MAX_SPEED), of(MAX_SPEED));
         *position = (*position + speed).within(of(MIN_POSITION), of(MAX_POSITION));
-        // The wall on the left takes the speed.
+        // The wall on the left stops the car.
         let stopped = (*position == of(MIN_POSITION)) && (speed < zero);
         *velocity = if stopped { zero } else { speed };
         *terminated = (*position >= of(GOAL_POSITION)) && (*velocity >= zero);

@@ -1,8 +1,8 @@
 //! `MountainCarContinuous-v0`: the equations of Gymnasium 1.4.0's `continuous_mountain_car.py`.
 //!
-//! Gymnasium keeps the state as float32 and computes the cosine in float64; NumPy's promotion
-//! (NEP 50) rounds every other intermediate to float32. A force beyond the bounds becomes a Python
-//! float, whose sum with the slope is rounded once. The same is done here.
+//! Gymnasium keeps the state as float32 and computes the cosine in float64; NumPy's promotion (NEP
+//! 50) rounds every other intermediate to float32. A force beyond the bounds becomes a Python
+//! float, whose sum with the slope is rounded once. This code does the same.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
@@ -31,11 +31,11 @@ const SPEC: Spec = Spec {
     nanoseconds: 4,
 };
 
-/// State columns: position, velocity, float32 in both kernels. The action is a force; the reward is
+/// State columns: position, velocity, float32 in both kernels. The action is a force. The reward is
 /// 100 at the goal, minus a tenth of the squared action.
 ///
-/// `T` is what the cosine is computed in. One step of the float32 kernel is within 3e-7 of the
-/// reference kernel's from the same state, in both state variables.
+/// `T` is the type in which the cosine is computed. One step of the float32 kernel is within 3e-7
+/// of the reference kernel's from the same state, in both state variables.
 pub(super) struct MountainCarContinuous<T>(PhantomData<T>);
 
 impl<T> MountainCarContinuous<T> {
@@ -80,7 +80,7 @@ impl<T: Float> Env<f32> for MountainCarContinuous<T> {
     }
 }
 
-/// One step of a block.
+/// Takes one step of a block.
 #[inline(always)]
 fn drive<T: Float>(
     [position, velocity]: [&mut [f32]; 2],
@@ -103,7 +103,7 @@ fn drive<T: Float>(
         let push = if action.abs() > 1.0 { beyond } else { inside };
         let speed = (*velocity + push).within(-MAX_SPEED, MAX_SPEED);
         *position = (*position + speed).within(MIN_POSITION, MAX_POSITION);
-        // The wall on the left takes the speed.
+        // The wall on the left stops the car.
         let stopped = (*position <= MIN_POSITION) && (speed < 0.0);
         *velocity = if stopped { 0.0 } else { speed };
         *terminated = (*position >= GOAL_POSITION) && (*velocity >= 0.0);

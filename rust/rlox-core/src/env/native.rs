@@ -1,4 +1,4 @@
-//! The batch of native environments as a [`VectorEnv`].
+//! Implements [`VectorEnv`] for the batch of native environments.
 
 use super::vector_env::{EnvSpec, VectorEnv};
 use super::{Actions, Finals, Snapshot, StepOut, VecEnv};

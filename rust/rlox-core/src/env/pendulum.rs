@@ -1,7 +1,7 @@
 //! `Pendulum-v1`: the equations of Gymnasium 1.4.0's `pendulum.py`.
 //!
 //! The action is float32, so NumPy's promotion (NEP 50) keeps the torque terms in float32 until
-//! they meet the float64 state; the same is done here.
+//! they meet the float64 state. This code does the same.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
@@ -37,15 +37,15 @@ const SPEC: Spec = Spec {
 /// every state variable, relative to the larger of its magnitude and 1; the reward within 1e-5.
 pub(super) struct Pendulum;
 
-/// 0.001 u^2, the price of a torque u, as each precision computes it.
+/// The cost 0.001 u^2 of a torque u, as each precision computes it.
 pub(super) trait Effort: Float {
-    /// Of each action, clipped to the bounds.
+    /// Writes the cost of each action, clipped to the bounds.
     fn of_actions(actions: &[f32], effort: &mut [f64]);
 }
 
 impl Effort for f64 {
-    /// NumPy squares a float32 scalar with powf, which may miss u * u by one unit in the last
-    /// place; the hidden exponent keeps the compiler from multiplying instead.
+    /// NumPy squares a float32 scalar with powf, which may differ from u * u by one unit in the
+    /// last place. The hidden exponent keeps the compiler from multiplying instead.
     fn of_actions(actions: &[f32], effort: &mut [f64]) {
         for (effort, action) in effort.iter_mut().zip(actions) {
             let torque = action.clamp(-MAX_TORQUE, MAX_TORQUE);
@@ -101,7 +101,8 @@ impl<F: Effort> Env<F> for Pendulum {
     }
 }
 
-/// Advances a block; `rewards` holds the efforts and becomes minus the costs of the states left.
+/// Advances a block. On entry `rewards` holds the costs of the torques. On return it holds minus
+/// the whole costs, which depend on the states before the step.
 #[inline(always)]
 fn swing<F: Float>([theta, theta_dot]: [&mut [F]; 2], actions: &[f32], rewards: &mut [f64]) {
     let of = F::from_f64;

@@ -1,5 +1,5 @@
-//! Environment ids -> rules. A new native environment is one file and one line here; a crate
-//! that builds on this one adds its own with [`register`].
+//! Maps environment ids to rules. A new native environment is one file and one line here. A crate
+//! that builds on this one adds its own environments with [`register`].
 
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
@@ -16,7 +16,7 @@ use crate::seed::Stream;
 
 type Make = Arc<dyn Fn(Vec<Stream>) -> Box<dyn Batch> + Send + Sync>;
 
-/// An environment with the kernels it offers.
+/// An environment and its kernels.
 #[derive(Clone)]
 pub struct Entry {
     spec: &'static Spec,
@@ -25,27 +25,27 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The reference kernel of an environment, used for [`Precision::F64`].
+    /// Returns an entry with the reference kernel of an environment, for [`Precision::F64`].
     ///
     /// Its state may be of either type: that of `MountainCarContinuous-v0` is float32 in Gymnasium.
     pub fn new<F: Float>(env: &'static impl Env<F>) -> Self {
         Self { spec: env.spec(), f64: maker(env), f32: None }
     }
 
-    /// Adds the kernel used for [`Precision::F32`].
+    /// Adds the kernel for [`Precision::F32`].
     #[must_use]
     pub fn with_f32(mut self, env: &'static impl Env<f32>) -> Self {
         self.f32 = Some(maker(env));
         self
     }
 
-    /// The environment's fixed facts.
+    /// Returns the environment's fixed properties.
     #[must_use]
     pub const fn spec(&self) -> &'static Spec {
         self.spec
     }
 
-    /// Environments with the given streams.
+    /// Returns environments with these streams.
     pub(super) fn shard(&self, precision: Precision, streams: Vec<Stream>) -> Box<dyn Batch> {
         match (precision, &self.f32) {
             (Precision::F32, Some(make)) => make(streams),
@@ -53,7 +53,7 @@ impl Entry {
         }
     }
 
-    /// Refuses a precision that is not offered.
+    /// Checks that the environment has a kernel of this precision.
     pub(super) fn check(&self, precision: Precision) -> Result<()> {
         if precision == Precision::F64 || self.f32.is_some() {
             return Ok(());
@@ -67,7 +67,7 @@ fn maker<F: Float, E: Env<F>>(env: &'static E) -> Make {
     Arc::new(move |streams| Box::new(Shard::<F, E>::new(env, streams)))
 }
 
-/// Every native environment of this process.
+/// All native environments of this process.
 static ENVS: LazyLock<RwLock<Vec<Entry>>> = LazyLock::new(|| {
     RwLock::new(vec![
         Entry::new::<f64>(&Acrobot).with_f32(&Acrobot),
@@ -86,8 +86,8 @@ fn entries() -> Vec<Entry> {
 /// Adds an environment under its id, for the whole process.
 ///
 /// # Errors
-/// [`Error::Config`] if the id is taken, or the facts contradict each other: bounds of different
-/// lengths, no state, no observation, no action or no time limit.
+/// [`Error::Config`] if the id is taken, or if the properties contradict each other: bounds of
+/// different lengths, no state, no observation, no action or no time limit.
 pub fn register(entry: Entry) -> Result<()> {
     let spec = entry.spec;
     check(spec)?;
@@ -116,7 +116,7 @@ fn check(spec: &Spec) -> Result<()> {
     Err(Error::config("bounds", spec.id, "as many lowest as highest values"))
 }
 
-/// The native ids, in alphabetical order.
+/// Returns the native ids in alphabetical order.
 #[must_use]
 pub fn ids() -> Vec<&'static str> {
     let mut ids: Vec<&str> = entries().iter().map(|entry| entry.spec.id).collect();
@@ -124,7 +124,7 @@ pub fn ids() -> Vec<&'static str> {
     ids
 }
 
-/// The environment `id`.
+/// Returns the environment `id`.
 ///
 /// # Errors
 /// [`Error::UnknownName`] with the nearest native ids.

@@ -1,4 +1,4 @@
-//! A fixed number of environments of one kind, stepped together on one thread.
+//! A fixed number of environments of one kind that one thread steps together.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
@@ -17,22 +17,22 @@ use crate::seed::Stream;
 /// Environments with the rules `E` and state of type `F`.
 pub(super) struct Shard<F, E: 'static> {
     env: &'static E,
-    /// One `[state_dim, BLOCK]` after the other; the last has as many rows as are left.
+    /// One `[state_dim, BLOCK]` after the other; the last one has the remaining rows.
     state: Vec<F>,
     clock: Clock,
     streams: Vec<Stream>,
-    /// States of environments, `[k, state_dim]`: scratch for episode starts.
+    /// Scratch memory for episode starts: states of environments, `[k, state_dim]`.
     starts: Vec<F>,
     ended: Ended,
-    /// What it was, while it can be taken back.
+    /// The saved state, while changes can be undone.
     undo: Option<Undo<F>>,
-    /// Streams that have to go back before they are used: to do so takes as long as to draw, and
-    /// whoever interrupts does not want to wait for it.
+    /// Streams that must be restored before their next use. Restoring takes as long as drawing, and
+    /// an interrupted caller must not wait for it.
     rewind: Vec<Mark>,
 }
 
 impl<F: Float, E: Env<F>> Shard<F, E> {
-    /// Environments with the given streams, each at the start of an episode.
+    /// Returns environments with these streams, each at the start of an episode.
     pub(super) fn new(env: &'static E, streams: Vec<Stream>) -> Self {
         let (rows, spec) = (streams.len(), env.spec());
         let mut shard = Self {
@@ -49,20 +49,22 @@ impl<F: Float, E: Env<F>> Shard<F, E> {
         shard
     }
 
-    /// Brings streams back to where they were before what was taken back.
+    /// Restores the streams to their positions before the undone work.
     fn rewind_streams(&mut self) {
         for mark in std::mem::take(&mut self.rewind) {
             mark.apply(&mut self.streams);
         }
     }
 
-    /// Moves the observations of ended episodes to `ended` and puts the next episode's in place.
+    /// Moves the observations of ended episodes to `ended` and writes those of the next episodes in
+    /// their place.
     fn restart_ended(&mut self, obs: &mut [f32]) {
         let Spec { state_dim, observation, .. } = *self.env.spec();
         let (dim, rows) = (observation.dim(), &self.ended.rows);
         self.starts.resize(rows.len() * state_dim, F::default());
         self.ended.obs.clear();
-        // Where streams are first, then all draws: each waits for memory, and so they wait together.
+        // All positions are read before all draws. Each read waits for memory, and so the waits
+        // overlap.
         let positions = rows.iter().filter_map(|&row| Some(self.streams.get(row)?.position()));
         hint::black_box(positions.fold(0, u64::wrapping_add));
         if let Some(undo) = &mut self.undo {
@@ -93,7 +95,7 @@ impl<F: Float, E: Env<F>> Batch for Shard<F, E> {
         let (state, clock, ended) = (&mut self.state, &mut self.clock, &mut self.ended.rows);
         step_blocks(self.env, state, actions, &mut out, clock, ended);
         if let Some(last) = last {
-            // While the observations are in a cache.
+            // The observations are in a cache now.
             last.obs.copy_from_slice(out.obs);
             last.mask.fill(false);
             for &row in &self.ended.rows {
@@ -160,7 +162,7 @@ impl<F: Float, E: Env<F>> Batch for Shard<F, E> {
         if let Some(undo) = self.undo.take() {
             self.state = undo.state;
             self.clock = undo.clock;
-            // Those that were there when it was kept were applied before the first new one.
+            // Marks from before the save were applied before the first new one.
             if !undo.marks.is_empty() {
                 self.rewind = undo.marks;
             }
@@ -199,7 +201,7 @@ impl<F: Float, E: Env<F>> Batch for Shard<F, E> {
     }
 }
 
-/// Steps, observes and flags one block after the other; appends the rows that ended.
+/// Steps, observes and flags the blocks in order; appends the rows that ended.
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 fn step_blocks<F: Float, E: Env<F>>(
@@ -226,7 +228,7 @@ fn step_blocks<F: Float, E: Env<F>>(
     }
 }
 
-/// Appends the rows with a flag, the first being row `start`; almost always there are few.
+/// Appends the rows with a flag; the first row is row `start`. There are almost always few.
 #[inline(always)]
 fn append_ended(start: usize, terminated: &[bool], truncated: &[bool], ended: &mut Vec<usize>) {
     let ((words, rest), (more_words, more)) =
@@ -247,7 +249,8 @@ fn append_ended(start: usize, terminated: &[bool], truncated: &[bool], ended: &m
     }
 }
 
-/// Where the state of `row` is: start of its block, distance between columns, place in a column.
+/// Returns the position of the state of `row`: start of its block, distance between columns, index
+/// in a column.
 fn place(len: usize, dim: usize, row: usize) -> (usize, usize, usize) {
     let start = row / BLOCK * BLOCK;
     (start * dim, (len / dim.max(1) - start).clamp(1, BLOCK), row - start)

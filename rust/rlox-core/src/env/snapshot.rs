@@ -1,4 +1,4 @@
-//! Everything a batch needs to continue exactly where it was.
+//! Saves and restores everything that a batch needs to continue exactly.
 
 use super::seeding::{Key, STREAM};
 use super::undo::undoable;
@@ -7,12 +7,12 @@ use crate::error::{Error, Result, check_finite, check_len};
 use crate::interrupt;
 use crate::seed::Stream;
 
-/// A saved [`VecEnv`]. Observations are not in it: they follow from the state.
+/// A saved [`VecEnv`]. Observations are not part of it, since they follow from the state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     /// The environment's id.
     pub env_id: String,
-    /// What the environments were stepped in.
+    /// Precision of the environments.
     pub precision: Precision,
     /// Seed of each environment's stream, `[n]`.
     pub seeds: Vec<u64>,
@@ -51,11 +51,12 @@ impl VecEnv {
         })
     }
 
-    /// Continues from a snapshot of the same environment, precision and size; any seed.
+    /// Continues from a snapshot of the same environment, precision and size. The seeds may differ.
     ///
     /// # Errors
-    /// [`Error::Snapshot`] for another environment or precision; [`Error::Shape`], [`Error::Config`] or
-    /// [`Error::NonFinite`] for fields that do not fit; [`Error::Interrupted`]. Nothing is changed then.
+    /// [`Error::Snapshot`] for another environment or precision; [`Error::Shape`],
+    /// [`Error::Config`] or [`Error::NonFinite`] for fields that do not fit;
+    /// [`Error::Interrupted`]. Nothing changes then.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         if snapshot.env_id != self.spec().id {
             return Err(Error::snapshot("env_id", &snapshot.env_id, self.spec().id));
@@ -94,16 +95,17 @@ impl VecEnv {
         Ok(())
     }
 
-    /// Replaces the state, `[n, state_dim]`, rounded to float32 where that is what it is kept in, and, if given, the steps taken in each episode, `[n]`.
+    /// Replaces the state, `[n, state_dim]`, and, if present, the steps taken in each episode,
+    /// `[n]`. Environments with float32 state round the numbers.
     ///
     /// # Errors
-    /// [`Error::Shape`], [`Error::NonFinite`], [`Error::Interrupted`], or [`Error::Config`] if a step
-    /// count has reached the time limit. Nothing is changed then.
+    /// [`Error::Shape`], [`Error::NonFinite`], [`Error::Interrupted`], or [`Error::Config`] if a
+    /// step count has reached the time limit. Nothing changes then.
     pub fn set_state(&mut self, state: &[f64], elapsed: Option<&[u32]>) -> Result<()> {
         self.replace(state, elapsed, None)
     }
 
-    /// Checks and replaces states, and, if given, step counts, and keys and positions of streams.
+    /// Checks and replaces states and, if present, step counts and keys and positions of streams.
     fn replace(
         &mut self,
         state: &[f64],
@@ -144,7 +146,7 @@ impl VecEnv {
         })
     }
 
-    /// `[n, state_dim]` cut into one part per shard.
+    /// Splits `[n, state_dim]` into one part per shard.
     fn state_parts_mut<'a>(&self, state: &'a mut [f64]) -> std::slice::ChunksMut<'a, f64> {
         state.chunks_mut(self.tiling.shard * self.spec().state_dim)
     }

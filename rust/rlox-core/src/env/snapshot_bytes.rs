@@ -1,20 +1,20 @@
-//! Snapshots as bytes: a mark and a version, then every field with its length, little-endian, and at
-//! the end a CRC-32 of all of it.
+//! Snapshots as little-endian bytes: a mark and a version, every field with its length, and at the
+//! end a CRC-32 of all bytes before it.
 
-// Numbers of files are anyone's: an operation that could overflow is not written.
+// A file can hold any number, so this module has no operation that could overflow.
 #![deny(clippy::arithmetic_side_effects)]
 
 use super::{Precision, Snapshot};
 use crate::error::{Error, Result};
 
-/// What the bytes begin with; the last is the version.
+/// The first bytes of a snapshot; the last of them is the version.
 const MARK: [u8; 8] = *b"rloxenv\x01";
 
-/// Bytes of the checksum at the end.
+/// Number of bytes of the checksum at the end.
 const CHECKSUM: usize = 4;
 
 impl Snapshot {
-    /// The snapshot as bytes.
+    /// Returns the snapshot as bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = MARK.to_vec();
@@ -29,10 +29,10 @@ impl Snapshot {
         out
     }
 
-    /// Reads what [`Snapshot::to_bytes`] wrote.
+    /// Reads the bytes of [`Snapshot::to_bytes`].
     ///
     /// # Errors
-    /// [`Error::Snapshot`] for anything else: another format or version, or damaged bytes.
+    /// [`Error::Snapshot`] for another format or version, or for damaged bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let damaged =
             || Error::snapshot("bytes", "damaged", "what a snapshot of environments wrote");
@@ -68,7 +68,7 @@ fn put<const N: usize>(out: &mut Vec<u8>, items: impl ExactSizeIterator<Item = [
     items.for_each(|item| out.extend(item));
 }
 
-/// Takes items of `N` bytes that [`put`] appended from the front of `rest`.
+/// Removes items of `N` bytes that [`put`] appended from the front of `rest`.
 fn take<const N: usize, T>(rest: &mut &[u8], item: impl Fn([u8; N]) -> T) -> Option<Vec<T>> {
     let (count, after) = rest.split_first_chunk()?;
     let bytes = usize::try_from(u64::from_le_bytes(*count)).ok()?.checked_mul(N)?;

@@ -1,11 +1,12 @@
-//! Where a step writes its results, and how its rows are cut up.
+//! Memory for the results of a step, and its division into rows.
 
 use super::{Actions, Spec};
 use crate::error::{Result, check_len};
 
-/// Where a step writes its results; rows follow the environments.
+/// Memory for the results of a step; rows follow the environments.
 pub struct StepOut<'a> {
-    /// o_{t+1} per environment, `[n, obs_dim]`: the next episode's first where one ended.
+    /// o_{t+1} per environment, `[n, obs_dim]`; after the end of an episode, the first of the next
+    /// one.
     pub obs: &'a mut [f32],
     /// r_t, `[n]`.
     pub rewards: &'a mut [f64],
@@ -49,12 +50,12 @@ pub struct Finals<'a> {
     pub obs: &'a [f32],
 }
 
-/// What a step reached, for every environment.
+/// The observations that a step reached, for every environment.
 pub struct DenseFinals<'a> {
-    /// The observation that the step reached, `[n, obs_dim]`: the ended episode's last where one
+    /// The observation that the step reached, `[n, obs_dim]`: the last one of an episode that
     /// ended, else the same as [`StepOut::obs`].
     pub obs: &'a mut [f32],
-    /// Where an episode ended, `[n]`.
+    /// Whether an episode ended, `[n]`.
     pub mask: &'a mut [bool],
 }
 
@@ -71,7 +72,7 @@ impl DenseFinals<'_> {
     }
 }
 
-/// What a step of some environments reads and writes.
+/// Inputs and outputs of a step of some environments.
 pub(super) struct StepRows<'a> {
     pub(super) actions: Actions<'a>,
     pub(super) out: StepOut<'a>,
@@ -79,7 +80,7 @@ pub(super) struct StepRows<'a> {
 }
 
 impl StepRows<'_> {
-    /// The first `rows` environments, or all if there are fewer, and the others.
+    /// Splits off the first `rows` environments, or all if there are fewer.
     pub(super) fn split_at(self, rows: usize, spec: &Spec) -> (Self, Self) {
         let (obs_dim, action_dim) = (spec.observation.dim(), spec.action.dim());
         let rows = rows.min(self.out.rewards.len());

@@ -1,4 +1,5 @@
-//! Long work on a batch that can be interrupted: afterwards the batch is as before or as after.
+//! Long work on a batch that can be interrupted. The batch is then either unchanged or changed
+//! completely.
 
 use super::batch::Batch;
 use super::clock::Clock;
@@ -7,40 +8,40 @@ use crate::error::Result;
 use crate::interrupt;
 use crate::seed::Stream;
 
-/// Estimated nanoseconds from which work is done in pieces and can be taken back. Shorter work pays
-/// nothing for it.
+/// Estimated nanoseconds from which work is done in pieces and can be undone. Shorter work does not
+/// pay for that.
 const LONG: usize = 20_000_000;
 
 /// Estimated nanoseconds of a piece.
 const PIECE: usize = 5_000_000;
 
-/// What a shard was before work that can be taken back: some 20 bytes and a state per environment.
+/// The state of a shard before work that can be undone: some 20 bytes and a state per environment.
 pub(super) struct Undo<F> {
     pub(super) state: Vec<F>,
     pub(super) clock: Clock,
     pub(super) marks: Vec<Mark>,
 }
 
-/// Where a stream was.
+/// A saved position of a stream.
 pub(super) struct Mark {
     row: usize,
-    /// (seed, index) of the stream if it was another one.
+    /// (seed, index) of the stream, if the work replaces the stream.
     key: Option<Key>,
     position: u64,
 }
 
 impl Mark {
-    /// Of the stream of `row`, which is about to be drawn from.
+    /// Returns the mark of the stream of `row`, before the work draws from it.
     pub(super) fn of(row: usize, stream: &Stream) -> Self {
         Self { row, key: None, position: stream.position() }
     }
 
-    /// Of the stream of `row` with this key, which is about to be replaced.
+    /// Returns the mark of the stream of `row` with this key, before the work replaces it.
     pub(super) fn replaced(row: usize, stream: &Stream, key: Key) -> Self {
         Self { key: Some(key), ..Self::of(row, stream) }
     }
 
-    /// Brings the stream back there.
+    /// Restores the stream and its position.
     pub(super) fn apply(&self, streams: &mut [Stream]) {
         let Some(stream) = streams.get_mut(self.row) else { return };
         if let Some((seed, index)) = self.key {
@@ -49,17 +50,17 @@ impl Mark {
         stream.set_position(self.position);
     }
 
-    /// The row, and the position to which its stream is to go back.
+    /// Returns the row and the saved position of its stream.
     pub(super) const fn position(&self) -> (usize, u64) {
         (self.row, self.position)
     }
 }
 
-/// Does `work`, which takes about `nanoseconds` in all, on all shards: given are the number of the
-/// first shard and the shards. Long work is done piece by piece.
+/// Calls `work` on all shards. `work` takes about `nanoseconds` in total. Its arguments are the
+/// number of the first shard and the shards. Long work is done piece by piece.
 ///
 /// # Errors
-/// [`crate::Error::Interrupted`]; every shard is as before then.
+/// [`crate::Error::Interrupted`]; every shard is unchanged then.
 pub(super) fn undoable(
     shards: &mut [Box<dyn Batch>],
     nanoseconds: usize,

@@ -1,4 +1,4 @@
-//! Many environments stepped as one batch.
+//! Many environments that step as one batch.
 
 use super::batch::{Batch, step_shards};
 use super::registry::Entry;
@@ -11,20 +11,21 @@ use crate::error::{Error, Result, check_len};
 use crate::seed::Stream;
 use crate::{interrupt, threads};
 
-/// From this many environments on, shards are spread over threads. Below, waking a
-/// thread costs more than it saves.
+/// Number of environments from which shards are spread over threads. Below it, waking a thread
+/// costs more than it saves.
 pub const PARALLEL_FROM: usize = 16_384;
 
-/// Rows of a full shard: its state stays in the first-level cache, and shards are what threads share.
+/// Number of rows of a full shard. Its state fits the first-level cache. Threads share the work by
+/// shards.
 pub const SHARD: usize = 1024;
 
-/// How a batch is cut up and from which size on threads share it. Never changes a result: the
-/// tests of that promise are why it can be chosen.
+/// The division of a batch into shards, and the size from which threads share it. It never changes
+/// a result; tests choose it to check that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tiling {
-    /// Environments stepped together on one thread, at least 1.
+    /// Number of environments that one thread steps together, at least 1.
     pub shard: usize,
-    /// From this many environments on, shards are spread over threads.
+    /// Number of environments from which shards are spread over threads.
     pub parallel_from: usize,
 }
 
@@ -34,20 +35,20 @@ impl Default for Tiling {
     }
 }
 
-/// More environments than this are refused: about 400 bytes each.
+/// Maximum number of environments; each takes about 400 bytes.
 pub const MAX_ENVS: usize = 1 << 24;
 
-/// About how long an episode's start takes beyond what a step does.
+/// Approximate nanoseconds that the start of an episode takes in addition to a step.
 const RESET_NANOSECONDS: usize = 100;
 
-/// Environments in parts that threads share.
+/// The shards of a batch; threads share them.
 type Shards = Vec<Box<dyn Batch>>;
 
 /// A batch of one native environment with time limits and SAME_STEP autoreset.
 ///
-/// An environment whose episode ends starts the next one within the same step; the last
-/// observation of the ended one is in [`VecEnv::finals`]. Results depend on the seeds and
-/// actions only, never on the number of threads or of other environments.
+/// An environment whose episode ends starts the next one within the same step. [`VecEnv::finals`]
+/// has the last observation of the ended episode. Results depend only on the seeds and actions,
+/// never on the number of threads or of other environments.
 pub struct VecEnv {
     spec: &'static Spec,
     owned_spec: EnvSpec,
@@ -62,7 +63,7 @@ pub struct VecEnv {
 }
 
 impl VecEnv {
-    /// `n` environments `env_id`, each at the start of its first episode.
+    /// Returns `n` environments `env_id`, each at the start of its first episode.
     ///
     /// # Errors
     /// [`Error::UnknownName`] for an id that is not native; [`Error::Config`] unless
@@ -72,7 +73,7 @@ impl VecEnv {
         Self::tiled(env_id, n, seeding, Precision::F64, Tiling::default())
     }
 
-    /// As [`VecEnv::new`], stepped in `precision` and cut up as `tiling` says.
+    /// Returns the same as [`VecEnv::new`], stepped in `precision` and divided by `tiling`.
     ///
     /// # Errors
     /// Those of [`VecEnv::new`]; [`Error::Config`] for shards of no rows, or if the environment
@@ -92,7 +93,7 @@ impl VecEnv {
         if n == 0 || n > MAX_ENVS {
             return Err(Error::config("n", n, format!("1 to {MAX_ENVS} environments")));
         }
-        // So that a shard's numbers can be counted, however large a shard was asked for.
+        // This limits the size of a shard, so that its numbers can be counted.
         let tiling = Tiling { shard: tiling.shard.min(n), ..tiling };
         if let Seeding::PerEnv(seeds) = &seeding {
             check_len("seeds", seeds.len(), n, "one per env")?;
@@ -111,39 +112,39 @@ impl VecEnv {
         })
     }
 
-    /// The environment's fixed facts.
+    /// Returns the environment's fixed properties.
     #[must_use]
     pub fn spec(&self) -> &'static Spec {
         self.spec
     }
 
-    /// The same facts, owned.
+    /// Returns the same properties, owned.
     pub(super) fn owned_spec(&self) -> &EnvSpec {
         &self.owned_spec
     }
 
-    /// What the environments are stepped in.
+    /// Returns the precision of the environments.
     #[must_use]
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// Number of environments.
+    /// Returns the number of environments.
     #[must_use]
     pub fn n_envs(&self) -> usize {
         self.n
     }
 
-    /// Numbers per observation.
+    /// Returns the numbers per observation.
     #[must_use]
     pub fn obs_dim(&self) -> usize {
         self.spec().observation.dim()
     }
 
-    /// Starts a new episode everywhere, drawing on from each environment's stream.
+    /// Starts a new episode in every environment, from the next draws of its stream.
     ///
     /// # Errors
-    /// [`Error::Interrupted`]; nothing is changed then.
+    /// [`Error::Interrupted`]; nothing changes then.
     pub fn reset_all(&mut self) -> Result<()> {
         let parallel = self.n >= self.tiling.parallel_from;
         let nanoseconds = self.n * (RESET_NANOSECONDS + self.spec.nanoseconds);
@@ -173,7 +174,7 @@ impl VecEnv {
         Ok(())
     }
 
-    /// Steps every environment once; afterwards [`VecEnv::finals`] lists the ended episodes.
+    /// Steps every environment once. Afterwards [`VecEnv::finals`] lists the ended episodes.
     ///
     /// # Errors
     /// [`Error::Shape`], [`Error::Config`] (wrong kind of actions), [`Error::Action`],
@@ -182,7 +183,8 @@ impl VecEnv {
         self.step(StepRows { actions, out, last: None })
     }
 
-    /// As [`VecEnv::step_into`]; writes what every environment reached as well.
+    /// Does the same as [`VecEnv::step_into`], and writes the observation that every environment
+    /// reached.
     ///
     /// # Errors
     /// Those of [`VecEnv::step_into`].
@@ -215,7 +217,7 @@ impl VecEnv {
         Ok(())
     }
 
-    /// What ended in the last step.
+    /// Returns the episodes that ended in the last step.
     #[must_use]
     pub fn finals(&self) -> Finals<'_> {
         Finals { indices: &self.final_indices, obs: &self.final_obs }
@@ -238,7 +240,7 @@ fn reset(shards: &mut [Box<dyn Batch>]) {
     }
 }
 
-/// `n` environments in shards of `size` rows, and the keys of their streams.
+/// Returns `n` environments in shards of `size` rows, and the keys of their streams.
 fn shards(
     entry: &Entry,
     precision: Precision,

@@ -1,15 +1,15 @@
-//! Environments of any kind, native or behind a network, stepped as one batch.
+//! A batch of environments of any kind, native or behind a network.
 
 use super::{Actions, Finals, Spec, StepOut};
 use crate::error::Result;
 use crate::space::{ActionSpace, BoxSpace};
 
-/// What is fixed about an environment, owned: a client builds it from what its server says.
+/// The fixed properties of an environment, owned. A client builds them from its server's reply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EnvSpec {
     /// The environment's id.
     pub id: String,
-    /// Steps after which an episode is truncated; None if its rules alone decide.
+    /// Steps after which an episode is truncated; None if only the rules end an episode.
     pub max_episode_steps: Option<u32>,
     /// Bounds of the float32 observation.
     pub observation: BoxSpace<Vec<f32>>,
@@ -28,32 +28,33 @@ impl From<&Spec> for EnvSpec {
     }
 }
 
-/// N environments stepped together, with SAME_STEP autoreset: one whose episode ends starts its next
-/// within the same step, and the ended one's last observation is in [`VectorEnv::finals`].
+/// N environments that step together, with SAME_STEP autoreset. An environment whose episode ends
+/// starts the next one within the same step. [`VectorEnv::finals`] has the last observation of the
+/// ended episode.
 ///
 /// Slices belong to the caller; their rows follow the environments. A call that fails leaves the
-/// environments as before.
+/// environments unchanged.
 pub trait VectorEnv: Send {
-    /// What is fixed about every one of them.
+    /// Returns the fixed properties of the environments.
     fn spec(&self) -> &EnvSpec;
 
-    /// N.
+    /// Returns N.
     fn n_envs(&self) -> usize;
 
-    /// Starts a new episode everywhere and writes the first observations, `[n, obs_dim]`.
+    /// Starts a new episode in every environment and writes the first observations, `[n, obs_dim]`.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] for another length; whatever the environments refuse.
+    /// [`crate::Error::Shape`] for another length; errors of the environments.
     fn reset(&mut self, obs: &mut [f32]) -> Result<()>;
 
     /// Steps every environment once.
     ///
     /// # Errors
     /// [`crate::Error::Shape`], [`crate::Error::Config`] (wrong kind of actions),
-    /// [`crate::Error::Action`] or [`crate::Error::NonFinite`]; whatever the environments refuse.
+    /// [`crate::Error::Action`] or [`crate::Error::NonFinite`]; errors of the environments.
     fn step(&mut self, actions: Actions<'_>, out: StepOut<'_>) -> Result<()>;
 
-    /// The episodes that ended in the last step.
+    /// Returns the episodes that ended in the last step.
     fn finals(&self) -> Finals<'_>;
 
     /// Writes the current observations, `[n, obs_dim]`.
@@ -62,15 +63,15 @@ pub trait VectorEnv: Send {
     /// [`crate::Error::Shape`] for another length.
     fn observe(&self, obs: &mut [f32]) -> Result<()>;
 
-    /// Everything needed to continue exactly here, in a format of the environments' own.
+    /// Returns everything needed to continue exactly here, in the environments' own format.
     ///
     /// # Errors
-    /// Whatever keeps them from being saved.
+    /// If the environments cannot be saved.
     fn snapshot(&self) -> Result<Vec<u8>>;
 
     /// Continues from a [`VectorEnv::snapshot`] of environments of the same kind and number.
     ///
     /// # Errors
-    /// [`crate::Error::Snapshot`] for bytes of another environment, or that are damaged.
+    /// [`crate::Error::Snapshot`] for bytes of another environment, or for damaged bytes.
     fn restore(&mut self, snapshot: &[u8]) -> Result<()>;
 }

@@ -6,13 +6,13 @@ use crate::error::{Error, Result, check_len};
 use crate::interrupt::Pace;
 use crate::math::{Float, lanes};
 
-/// By what the centred rewards of a group are divided.
+/// The divisor of the centred rewards of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// The standard deviation of the group: GRPO (Shao et al. 2024, eq. 3).
     Group,
-    /// The standard deviation of all rewards of the batch, groups not told apart (Liu et al. 2025,
-    /// "Part I: Tricks or Traps?").
+    /// The standard deviation of all rewards of the batch, across groups (Liu et al. 2025, "Part I:
+    /// Tricks or Traps?").
     Batch,
     /// 1: Dr. GRPO (Liu et al. 2025, "Understanding R1-Zero-Like Training").
     None,
@@ -22,7 +22,7 @@ impl Scale {
     /// All names, in the order of the variants.
     pub const NAMES: [&'static str; 3] = ["group", "batch", "none"];
 
-    /// By name.
+    /// Returns the scale of this name.
     ///
     /// # Errors
     /// [`Error::UnknownName`] with the known names.
@@ -36,7 +36,7 @@ impl Scale {
     }
 }
 
-/// How rewards become advantages: `(r - mean) / (std + eps)`.
+/// The settings by which rewards become advantages: `(r - mean) / (std + eps)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scaling {
     scale: Scale,
@@ -45,7 +45,7 @@ pub struct Scaling {
 }
 
 impl Scaling {
-    /// Checks the range of `eps`; a standard deviation divides by n - `ddof`.
+    /// Returns the settings. A standard deviation divides by n - `ddof`.
     ///
     /// # Errors
     /// [`Error::Config`] unless `eps` is finite and not negative.
@@ -57,25 +57,30 @@ impl Scaling {
     }
 }
 
-/// Sums of squares of the fast path: beyond, squares overflow or lose bits.
+/// Sums of squares that the fast path accepts. Beyond this range squares overflow or lose bits.
 const ORDINARY: std::ops::Range<f64> = 1e-240..1e240;
 
-/// Groups whose steps are taken together, so that none waits for another's sums and divisions.
+/// Number of groups that each step processes together, so that none waits for another's sums and
+/// divisions.
 const TOGETHER: usize = 16;
 
-/// Standard deviations up to this many units of rounding of the first reward are no spread.
+/// A standard deviation of at most this many units of rounding of the first reward counts as no
+/// spread.
 const NOISE: f64 = 4.0;
 
-/// Advantages of groups of `group_size` rewards one after the other, `[n_groups * group_size]`.
+/// Computes the advantages of groups of `group_size` rewards, one group after the other, `[n_groups
+/// * group_size]`.
 ///
-/// A group whose population standard deviation is not above 4 units of rounding of its first reward,
-/// in the precision of the input, has no spread: all its advantages are 0. So are those of which the
-/// divisor is a standard deviation of at most `ddof` rewards. Computed in float64 from the rewards less the first of their group, so that equal rewards
-/// leave no rounding error; each sum in 8 lanes.
+/// All advantages of a group without spread are 0. A group has no spread if its population standard
+/// deviation is at most 4 units of rounding of its first reward, in the precision of the input.
+/// Advantages are also 0 if their divisor is a standard deviation of at most `ddof` rewards.
+///
+/// The function subtracts the first reward of each group and computes in float64, so that equal
+/// rewards leave no rounding error. Each sum has 8 lanes.
 ///
 /// # Errors
 /// [`Error::Config`] if `group_size` is 0, [`Error::Shape`] if a slice does not fit,
-/// [`Error::NonFinite`] if a reward is NaN or infinite.
+/// [`Error::NonFinite`] if a reward is NaN or infinite, [`Error::Interrupted`].
 pub fn group_advantages<F: Float>(
     rewards: &[F],
     group_size: usize,
@@ -98,7 +103,7 @@ pub fn group_advantages<F: Float>(
     }
 }
 
-/// What centred rewards are divided by: `value`, times `unit` where the product might overflow.
+/// The divisor of centred rewards: `value`, times `unit` if the product might overflow.
 #[derive(Debug, Clone, Copy)]
 struct Divisor {
     unit: Option<f64>,
@@ -124,7 +129,7 @@ impl Divisor {
     }
 }
 
-/// Rewards less `origin` have this mean, and this sum of squares about it.
+/// The mean of rewards minus `origin`, and their sum of squares about that mean.
 #[derive(Debug, Clone, Copy)]
 struct Moments {
     origin: f64,
@@ -134,7 +139,7 @@ struct Moments {
 
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 impl Moments {
-    /// `squares` still to come.
+    /// Returns moments whose `squares` are not computed yet.
     #[inline(always)]
     fn centre<F: Float>(rewards: &[F]) -> Self {
         let origin = rewards.first().map_or(0.0, |first| first.to_f64());
@@ -160,7 +165,7 @@ impl Moments {
         ORDINARY.contains(&self.squares)
     }
 
-    /// Whether the spread is no more than rounding.
+    /// Returns whether the spread is no more than rounding.
     #[inline(always)]
     fn is_noise<F: Float>(&self, width: f64, count: f64) -> bool {
         let noise = NOISE * F::EPSILON.to_f64() * self.origin;
@@ -178,7 +183,7 @@ fn whole<F: Float>(rewards: &[F]) -> Option<Moments> {
     Some(moments)
 }
 
-/// All groups, each divided by its own standard deviation unless a divisor is given.
+/// Computes all groups. Each is divided by its own standard deviation unless there is a `divisor`.
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 fn groups<F: Float>(
@@ -221,8 +226,8 @@ fn groups<F: Float>(
     Ok(())
 }
 
-/// A group without spread, with numbers that are not finite, or so large or small that squares
-/// leave the range of float64.
+/// Computes a group without spread, with numbers that are not finite, or with numbers so large or
+/// small that squares leave the range of float64.
 #[cold]
 fn careful<F: Float>(
     rewards: &[F],
@@ -249,8 +254,8 @@ fn careful<F: Float>(
     Ok(())
 }
 
-/// Moments of rewards brought to the order of 1: of `(reward / unit - origin) / width`, where the
-/// moments' own origin is that of `reward / unit`.
+/// Moments of rewards that are scaled to the order of 1: of `(reward / unit - origin) / width`,
+/// where `moments.origin` is that of `reward / unit`.
 struct Scaled {
     unit: f64,
     width: f64,
@@ -258,7 +263,7 @@ struct Scaled {
 }
 
 impl Scaled {
-    /// None if all rewards are the same.
+    /// Returns None if all rewards are the same.
     fn of<F: Float>(rewards: &[F], first_index: usize) -> Result<Option<Self>> {
         let bad = rewards.iter().position(|reward| !reward.to_f64().is_finite());
         if let Some((at, reward)) = bad.and_then(|at| Some((at, rewards.get(at)?))) {
@@ -283,14 +288,14 @@ impl Scaled {
     }
 }
 
-/// A standard deviation, infinite where it is not defined.
+/// Returns a standard deviation; infinity if it is not defined.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 fn deviation(squares: f64, freedom: f64) -> f64 {
     if freedom > 0.0 { (squares / freedom).sqrt() } else { f64::INFINITY }
 }
 
-/// n - ddof.
+/// Returns n - ddof.
 fn freedom(n: usize, ddof: usize) -> f64 {
     as_f64(n) - as_f64(ddof)
 }

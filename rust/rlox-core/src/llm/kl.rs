@@ -1,7 +1,7 @@
 //! KL divergence from per-token log-probabilities of a policy p and a reference q.
 //!
-//! Terms use fused multiply-add where the CPU has it, so values may differ in the last bits between
-//! CPUs with and without.
+//! Terms use fused multiply-add if the CPU has it, so the last bits of values may differ between
+//! CPUs with and without it.
 
 use multiversion::multiversion;
 
@@ -12,20 +12,20 @@ use crate::interrupt::{self, SHARED_PIECE};
 use crate::math::{Float, fused, lanes};
 use crate::threads;
 
-/// Tokens from which sequences are spread over threads.
+/// Number of tokens from which sequences are spread over threads.
 const PARALLEL_FROM: usize = 1 << 19;
 
-/// Tokens whose terms are added up before the total is touched.
+/// Number of tokens whose terms are summed before they are added to the total.
 const BLOCK: usize = 256;
 
-/// Blocks are filled up to a multiple of this, so that vector loops have no tail.
+/// Blocks are padded to a multiple of this number, so that vector loops have no tail.
 const STRIDE: usize = 16;
 
-/// How the terms of a sequence become an estimate of KL(p || q).
+/// The estimator that turns the terms of a sequence into KL(p || q).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Estimator {
-    /// p (log p - log q): KL(p || q) itself where the entries list a whole distribution. 0 where p
-    /// is 0, which is taken below log p = -708 (float32: -87).
+    /// p (log p - log q). The sum is KL(p || q) itself if the entries list a whole distribution.
+    /// The term is 0 if p is 0, which is assumed below log p = -708 (float32: -87).
     Exact,
     /// log p - log q for tokens sampled from p: unbiased, of either sign.
     K1,
@@ -40,7 +40,7 @@ impl Estimator {
     /// All names, in the order of the variants.
     pub const NAMES: [&'static str; 4] = ["exact", "k1", "k2", "k3"];
 
-    /// By name.
+    /// Returns the estimator of this name.
     ///
     /// # Errors
     /// [`Error::UnknownName`] with the known names.
@@ -55,12 +55,12 @@ impl Estimator {
     }
 }
 
-/// What is made of the terms of a sequence.
+/// The reduction of the terms of a sequence to one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reduction {
-    /// Their sum.
+    /// The sum of the terms.
     Sum,
-    /// Their sum over the number of tokens that the mask keeps; 0 if it keeps none.
+    /// The sum divided by the number of tokens that the mask keeps; 0 if it keeps none.
     Mean,
 }
 
@@ -68,7 +68,7 @@ impl Reduction {
     /// All names, in the order of the variants.
     pub const NAMES: [&'static str; 2] = ["sum", "mean"];
 
-    /// By name.
+    /// Returns the reduction of this name.
     ///
     /// # Errors
     /// [`Error::UnknownName`] with the known names.
@@ -88,7 +88,8 @@ pub struct Tokens<'a, F, G> {
     pub log_p: &'a [F],
     /// log q of each token under the reference.
     pub log_q: &'a [F],
-    /// Which tokens count; what the others hold, NaN and infinities included, never matters.
+    /// Says which tokens count. The values of the others, NaN and infinities included, do not
+    /// matter.
     pub mask: Option<&'a [G]>,
 }
 
@@ -109,12 +110,12 @@ impl<F: Float, G: Flag> Tokens<'_, F, G> {
     }
 }
 
-/// KL of one sequence.
+/// Returns the KL estimate of one sequence.
 ///
-/// Terms are computed in the precision of the input and added in float64: 8 lanes within blocks of
-/// 256 tokens, then block by block. A k3 term is within 16 units of rounding of its value for the
-/// difference log q - log p as rounded, also near 0. NaN outside the mask gives NaN; so does, but
-/// for the exact estimator, a pair of equal infinities.
+/// Terms are computed in the precision of the input and added in float64: in 8 lanes within blocks
+/// of 256 tokens, then block by block. A k3 term is within 16 units of rounding of its value for
+/// the rounded difference log q - log p, also near 0. The result is NaN if a token that counts has
+/// NaN. With every estimator except the exact one, a pair of equal infinities gives NaN too.
 ///
 /// # Errors
 /// [`Error::Shape`] if a slice is not as long as `log_p`.
@@ -132,11 +133,13 @@ pub fn token_kl<F: Float, G: Flag>(
     })
 }
 
-/// KL of each of B sequences of `seq_len` tokens, one after the other in `[B * seq_len]` slices;
-/// `out` is `[B]`. Each as [`token_kl`] gives it, rounded to `F`.
+/// Writes the KL estimate of each of B sequences of `seq_len` tokens to `out`, `[B]`. The sequences
+/// follow each other in `[B * seq_len]` slices. Each result is that of [`token_kl`], rounded to
+/// `F`.
 ///
 /// # Errors
-/// [`Error::Config`] if `seq_len` is 0, [`Error::Shape`] if a slice does not fit.
+/// [`Error::Config`] if `seq_len` is 0, [`Error::Shape`] if a slice does not fit,
+/// [`Error::Interrupted`].
 pub fn batch_token_kl<F: Float, G: Flag>(
     tokens: Tokens<'_, F, G>,
     seq_len: usize,
@@ -159,7 +162,7 @@ pub fn batch_token_kl<F: Float, G: Flag>(
     }
 }
 
-/// All sequences, on several threads where it pays.
+/// Computes all sequences, on several threads if that pays off.
 fn spread<F: Float, G: Flag>(
     tokens: Tokens<'_, F, G>,
     seq_len: usize,
@@ -202,7 +205,7 @@ fn single<F: Float, G: Flag, T: Term>(tokens: Tokens<'_, F, G>, reduction: Reduc
     sequence::<F, G, T, { fused!() }>(tokens, reduction)
 }
 
-/// One sequence: sums block by block, then the reduction.
+/// Computes one sequence: sums block by block, then the reduction.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 fn sequence<F: Float, G: Flag, T: Term, const FUSED: bool>(
@@ -246,7 +249,7 @@ impl<F: Float> Scratch<F> {
         Self { log_p: [F::ZERO; BLOCK], log_q: [F::ZERO; BLOCK], terms: [F::ZERO; BLOCK] }
     }
 
-    /// The sum of the terms of at most [`BLOCK`] pairs.
+    /// Returns the sum of the terms of at most [`BLOCK`] pairs.
     #[inline(always)]
     fn sum<T: Term, const FUSED: bool>(&mut self, log_p: &[F], log_q: &[F]) -> f64 {
         if log_p.len().is_multiple_of(STRIDE) {
@@ -258,7 +261,8 @@ impl<F: Float> Scratch<F> {
         self.padded_sum::<T, FUSED>(padded)
     }
 
-    /// The same over the pairs that the mask keeps: the others become (0, 0), whose term is 0.
+    /// Returns the sum over the pairs that the mask keeps. The others become (0, 0), whose term is
+    /// 0.
     #[inline(always)]
     fn masked_sum<T: Term, const FUSED: bool, G: Flag>(
         &mut self,
@@ -279,7 +283,8 @@ impl<F: Float> Scratch<F> {
     }
 }
 
-/// The sum of the terms, which are written down first so that computing them vectorises.
+/// Returns the sum of the terms. The terms are written to memory first, so that computing them
+/// vectorises.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 fn add_terms<F: Float, T: Term, const FUSED: bool>(
@@ -293,7 +298,7 @@ fn add_terms<F: Float, T: Term, const FUSED: bool>(
     lanes::sum(cut(terms, &(0..log_p.len())), F::to_f64)
 }
 
-/// `values`, then zeros up to `padded`.
+/// Writes `values` to `out`, then zeros up to `padded`.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 fn fill<F: Float>(out: &mut [F; BLOCK], values: &[F], padded: usize) {
@@ -303,7 +308,7 @@ fn fill<F: Float>(out: &mut [F; BLOCK], values: &[F], padded: usize) {
     out.iter_mut().take(padded).skip(values.len()).for_each(|out| *out = F::ZERO);
 }
 
-/// `values` where the mask is set, else 0, then zeros up to `padded`.
+/// Writes `values` where the mask is set and 0 elsewhere, then zeros up to `padded`.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 fn select<F: Float, G: Flag>(out: &mut [F; BLOCK], values: &[F], mask: &[G], padded: usize) {

@@ -1,24 +1,25 @@
-//! Sequences of different lengths laid side by side in rows of one length.
+//! Packs sequences of different lengths into rows of one length.
 
 use crate::error::{Error, Result, check_len};
 use crate::interrupt::Pace;
 
-/// Tokens of all rows together, padding included, stay below: what `cu_seqlens` can count.
+/// All rows together must have fewer tokens than this, padding included, so that `cu_seqlens` can
+/// count them.
 const MOST_CELLS: usize = 1 << 31;
 
-/// What the search for a row takes, in elements that a loop passes over.
+/// Cost of the search for a row, in elements of a loop.
 const SEARCH: usize = 16;
 
-/// Where a sequence lies.
+/// The position of a sequence in the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// Index of the sequence as it was given.
+    /// Index of the sequence in the input.
     pub sequence: usize,
     /// The row.
     pub bin: usize,
-    /// Its first column.
+    /// First column.
     pub start: usize,
-    /// Its number of tokens.
+    /// Number of tokens.
     pub len: usize,
 }
 
@@ -34,20 +35,20 @@ pub struct Packing {
 pub struct Description<'a> {
     /// The index of the sequence that a token belongs to, -1 for padding.
     pub packed: &'a mut [i64],
-    /// Whether there is a token.
+    /// Whether the cell holds a token.
     pub masks: &'a mut [bool],
     /// The position of the token in its sequence, 0 for padding.
     pub positions: &'a mut [i64],
 }
 
 impl Packing {
-    /// First-fit-decreasing (Johnson 1974): longest first, sequences of one length in their given
-    /// order, each into the first row that has room; at most 11/9 of the fewest rows possible, plus
-    /// one. Time is O(n log n).
+    /// Packs sequences by first-fit-decreasing (Johnson 1974). The longest sequence comes first;
+    /// sequences of the same length keep their order. Each goes into the first row that has room.
+    /// The number of rows is at most 11/9 of the fewest possible, plus one. The time is O(n log n).
     ///
     /// # Errors
     /// [`Error::Config`] if `max_len` is 0, for a length outside `1..=max_len`, or if the rows have
-    /// 2^31 tokens or more.
+    /// 2^31 tokens or more; [`Error::Interrupted`].
     pub fn first_fit_decreasing(lengths: &[i64], max_len: usize) -> Result<Self> {
         if max_len == 0 {
             return Err(Error::config("max_len", 0, "at least 1"));
@@ -72,7 +73,7 @@ impl Packing {
         }
         places.sort_unstable_by_key(|place| (place.bin, place.start));
         let n_bins = places.last().map_or(0, |place| place.bin + 1);
-        // Without sequences too, so that a row is always one that an array can have.
+        // The check includes a packing without sequences, so that an array can always hold a row.
         if n_bins.max(1).checked_mul(max_len).is_none_or(|cells| cells >= MOST_CELLS) {
             let got = format!("{max_len}, for a number of rows of {n_bins}");
             return Err(Error::config(
@@ -84,28 +85,28 @@ impl Packing {
         Ok(Self { max_len, n_bins, places })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     #[must_use]
     pub const fn n_bins(&self) -> usize {
         self.n_bins
     }
 
-    /// Number of tokens of a row.
+    /// Returns the number of tokens of a row.
     #[must_use]
     pub const fn max_len(&self) -> usize {
         self.max_len
     }
 
-    /// Where the sequences lie: row by row, from left to right.
+    /// Returns the positions of the sequences, row by row, from left to right.
     #[must_use]
     pub fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// Which sequence and which of its positions each token is.
+    /// Writes the sequence of each token, and its position in the sequence.
     ///
     /// # Errors
-    /// [`Error::Shape`] if an output is not `[n_bins * max_len]`.
+    /// [`Error::Shape`] if an output is not `[n_bins * max_len]`, [`Error::Interrupted`].
     pub fn describe(&self, out: Description<'_>) -> Result<()> {
         let cells = self.n_bins.saturating_mul(self.max_len);
         let why = "n_bins * max_len";
@@ -136,7 +137,8 @@ impl Packing {
     /// Writes the tokens of `sequences` into rows, `[n_bins * max_len]`, and `pad` elsewhere.
     ///
     /// # Errors
-    /// [`Error::Shape`] if `out` does not fit or a sequence has not the length it was packed with.
+    /// [`Error::Shape`] if `out` does not fit or the length of a sequence differs from its packed
+    /// length, [`Error::Interrupted`].
     pub fn lay_out(&self, sequences: &[&[i64]], pad: i64, out: &mut [i64]) -> Result<()> {
         let cells = self.n_bins.saturating_mul(self.max_len);
         check_len("tokens", out.len(), cells, "n_bins * max_len")?;
@@ -152,7 +154,7 @@ impl Packing {
         Ok(())
     }
 
-    /// Where each sequence begins once the padding is dropped, row by row, and the number of all
+    /// Returns the start of each sequence without padding, row by row, and then the number of all
     /// tokens: `[n_sequences + 1]`, the `cu_seqlens` of variable-length attention kernels.
     #[must_use]
     pub fn cumulative_lengths(&self) -> Vec<i32> {
@@ -163,8 +165,8 @@ impl Packing {
         std::iter::once(0).chain(ends).collect()
     }
 
-    /// (row, first column, length) of each sequence, in the order of their indices, from rows
-    /// that name them: `packed` of [`Description`], `max_len` wide.
+    /// Returns (row, first column, length) of each sequence, in the order of their indices.
+    /// `packed` is that of [`Description`], `max_len` wide.
     ///
     /// # Errors
     /// [`Error::Config`] if a sequence is in two pieces, or an index below the largest is missing.
@@ -196,21 +198,21 @@ impl Packing {
     }
 }
 
-/// The room left in each row, in a tree of maxima, so that the first row with room is found in
-/// O(log n).
+/// The free space of each row, in a tree of maxima that finds the first row with room in O(log n).
 struct Rooms {
     max_len: usize,
-    /// Node i has the children 2 i and 2 i + 1; the second half are the rows.
+    /// Node i has the children 2 i and 2 i + 1; the nodes of the second half are the rows.
     largest: Vec<usize>,
 }
 
 impl Rooms {
-    /// One row for each of `n` sequences, all empty: then there is always a row with room.
+    /// Returns one empty row for each of `n` sequences, so that there is always a row with room.
     fn new(n: usize, max_len: usize) -> Self {
         Self { max_len, largest: vec![max_len; 2 * n.next_power_of_two()] }
     }
 
-    /// Takes `len` of the first row that has it; the row, and the column where it begins.
+    /// Takes `len` tokens of the first row with that much room. Returns the row and the column
+    /// where they begin.
     fn take(&mut self, len: usize) -> (usize, usize) {
         let rows = self.largest.len() / 2;
         let mut node = 1;

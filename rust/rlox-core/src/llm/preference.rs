@@ -1,4 +1,4 @@
-//! Pairs of completions of one prompt, the first preferred to the second.
+//! Pairs of completions of one prompt; the first is preferred to the second.
 
 use crate::error::{Error, Result};
 
@@ -11,7 +11,7 @@ pub struct DpoPair {
 }
 
 impl DpoPair {
-    /// A pair; the prompt may be empty.
+    /// Returns a pair; the prompt may be empty.
     ///
     /// # Errors
     /// [`Error::Shape`] if a completion is empty: it has no log-probability to compare.
@@ -28,19 +28,19 @@ impl DpoPair {
         Ok(Self { prompt, chosen, rejected })
     }
 
-    /// Token ids of the prompt.
+    /// Returns the token ids of the prompt.
     #[must_use]
     pub fn prompt(&self) -> &[u32] {
         &self.prompt
     }
 
-    /// Token ids of the preferred completion.
+    /// Returns the token ids of the preferred completion.
     #[must_use]
     pub fn chosen(&self) -> &[u32] {
         &self.chosen
     }
 
-    /// Token ids of the dispreferred completion.
+    /// Returns the token ids of the dispreferred completion.
     #[must_use]
     pub fn rejected(&self) -> &[u32] {
         &self.rejected

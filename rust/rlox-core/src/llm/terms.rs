@@ -1,4 +1,4 @@
-//! What one token contributes to a KL estimate, without branches.
+//! The terms of one token in a KL estimate, without branches.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
@@ -6,7 +6,7 @@ use crate::math::{Float, Parts, mul_add, parts};
 
 /// A term of log-probabilities `log_p` and `log_q` of one token.
 pub(super) trait Term: Copy + Send + Sync {
-    /// The term; multiplications and additions in one if `FUSED`.
+    /// Returns the term; fuses multiplications and additions if `FUSED`.
     fn of<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F;
 }
 
@@ -32,7 +32,7 @@ impl Term for Exact {
         let Parts { scale, reduced, excess } = parts::<F, FUSED>(log_p);
         let p = mul_add::<F, FUSED>(scale, reduced + excess, scale);
         let p = if log_p > F::HIGHEST { F::INFINITY } else { p };
-        // Selected last, so that 0 (log 0 - log q) is 0; NaN fails the comparison.
+        // This selection comes last, so that 0 (log 0 - log q) is 0. NaN fails the comparison.
         if log_p < F::LOWEST { F::ZERO } else { p * (log_p - log_q) }
     }
 }
@@ -57,8 +57,8 @@ impl Term for K3 {
     fn of<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F {
         let d = log_q - log_p;
         let Parts { scale, reduced, excess } = parts::<F, FUSED>(d);
-        // Near 0 the scale is 1 and `reduced` is d: both brackets vanish exactly, and
-        // nothing cancels. Elsewhere the result is at least 0.05.
+        // Near 0 the scale is 1 and `reduced` is d, so both brackets vanish exactly and nothing
+        // cancels. Elsewhere the result is at least 0.05.
         let rest = mul_add::<F, FUSED>(scale, reduced, -d) + (scale - F::ONE);
         let sum = mul_add::<F, FUSED>(scale, excess, rest);
         if d > F::HIGHEST { F::INFINITY } else { sum }
@@ -70,12 +70,13 @@ mod tests {
     use super::*;
     use crate::seed::Stream;
 
-    /// Units of rounding between a term and its formula in float64, with `exp_m1` for what cancels.
+    /// Returns the units of rounding between a term and its float64 formula, with `exp_m1` against
+    /// cancellation.
     fn off<F: Float>(got: F, exact: f64) -> f64 {
         (got.to_f64() - exact).abs() / (F::EPSILON.to_f64() * exact.abs()).max(f64::MIN_POSITIVE)
     }
 
-    /// e^d - 1 - d: its series near 0.
+    /// Returns e^d - 1 - d; near 0 by its series.
     fn k3(d: f64) -> f64 {
         let series = |d: f64| (2..30).rev().fold(0.0, |sum, n| (sum + 1.0) * d / f64::from(n)) * d;
         if d.abs() < 0.5 { series(d) } else { d.exp_m1() - d }

@@ -1,10 +1,10 @@
-//! e^x in float64 and float32, whole and in parts.
+//! e^x in float64 and float32, as one number and in parts.
 //!
-//! Cody and Waite's reduction x = k ln 2 + r with |r| <= ln(2) / 2. k is rounded by adding a number
-//! whose unit in the last place is 1, which also leaves k in the low bits of the mantissa: no
-//! conversion instruction, which would saturate and keep the loop scalar. (e^r - 1 - r) / r^2 is a
-//! minimax polynomial (Remez exchange in 50 digits) of relative error 3e-18 in float64 and 3e-9 in
-//! float32.
+//! The code uses Cody and Waite's reduction x = k ln 2 + r with |r| <= ln(2) / 2. It rounds k by
+//! adding a number whose unit in the last place is 1. This leaves k in the low bits of the mantissa
+//! and avoids a conversion instruction, which would saturate and keep the loop scalar. (e^r - 1 -
+//! r) / r^2 is a minimax polynomial (Remez exchange in 50 digits) with a relative error of 3e-18 in
+//! float64 and 3e-9 in float32.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
@@ -89,19 +89,21 @@ impl Exponential for f32 {
     }
 }
 
-/// e^x = `scale` (1 + `reduced` + `excess`), so that e^x - 1 - x keeps its precision near 0.
+/// The parts of e^x = `scale` (1 + `reduced` + `excess`). With them e^x - 1 - x keeps its precision
+/// near 0.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<F> {
     /// 2^k, exactly; 1 for |x| < 0.34.
     pub(crate) scale: F,
-    /// r = x - k ln 2; x itself where `scale` is 1.
+    /// r = x - k ln 2; x itself if `scale` is 1.
     pub(crate) reduced: F,
-    /// e^r - 1 - r, which is r^2 times a positive number.
+    /// e^r - 1 - r, which equals r^2 times a positive number.
     pub(crate) excess: F,
 }
 
-/// The parts of e^x; below [`Exponential::LOWEST`] and for NaN those of its value there. Above
-/// [`Exponential::HIGHEST`] they mean nothing, and the caller selects another result.
+/// Returns the parts of e^x. Below [`Exponential::LOWEST`] and for NaN it returns the parts at
+/// [`Exponential::LOWEST`]. Above [`Exponential::HIGHEST`] the parts have no meaning, and the
+/// caller selects another result.
 #[inline(always)]
 pub(crate) fn parts<F: Float, const FUSED: bool>(x: F) -> Parts<F> {
     let x = if x > F::LOWEST { x } else { F::LOWEST };
@@ -109,27 +111,29 @@ pub(crate) fn parts<F: Float, const FUSED: bool>(x: F) -> Parts<F> {
     Parts { scale: F::power_of_2(shifted), reduced, excess: F::excess::<FUSED>(reduced) }
 }
 
-/// e^x with an error below 1.5 units in the last place; below the smallest normal number, of
-/// the smallest subnormal one. Infinity from 709.8 on, 0 below -745.2, NaN for NaN.
+/// Returns e^x with an error below 1.5 units in the last place; below the smallest normal number
+/// the unit is the smallest subnormal number. The result is infinity from 709.8 on, 0 below -745.2,
+/// and NaN for NaN.
 #[must_use]
 #[inline(always)]
 pub fn exp(x: f64) -> f64 {
     whole::<_, false>(x)
 }
 
-/// e^x with an error below 1.5 units in the last place; below the smallest normal number, of
-/// the smallest subnormal one. Infinity from 88.8 on, 0 below -104, NaN for NaN.
+/// Returns e^x with an error below 1.5 units in the last place; below the smallest normal number
+/// the unit is the smallest subnormal number. The result is infinity from 88.8 on, 0 below -104,
+/// and NaN for NaN.
 #[must_use]
 #[inline(always)]
 pub fn exp_f32(x: f32) -> f32 {
     whole::<_, false>(x)
 }
 
-/// Results below the smallest normal number are made 2^64 times too large and then multiplied by
-/// 2^-64, so that they round once.
+/// Returns e^x. Results below the smallest normal number are computed 2^64 times too large and then
+/// multiplied by 2^-64, so that they round once.
 #[inline(always)]
 pub(super) fn whole<F: Float, const FUSED: bool>(x: F) -> F {
-    // Selects instead of `clamp`, which has a branch that panics; NaN passes.
+    // These are selections, because `clamp` has a branch that panics; NaN stays NaN.
     let raised = if x < F::VANISHES { F::VANISHES } else { x };
     let (shifted, r) = reduce::<F, FUSED>(raised);
     let power = F::ONE + (r + F::excess::<FUSED>(r));
@@ -137,11 +141,11 @@ pub(super) fn whole<F: Float, const FUSED: bool>(x: F) -> F {
     let shifted = shifted + if small { F::from_f64(64.0) } else { F::ZERO };
     let large = F::scaled(power, shifted);
     let result = large * if small { F::from_f64(TWO_TO_MINUS_64) } else { F::ONE };
-    // NaN and what overflows.
+    // NaN and overflow take the second branch.
     if x <= F::OVERFLOWS { result } else { x + F::INFINITY }
 }
 
-/// e^x - 1 for x from 0 to [`Exponential::HIGHEST`] or NaN; near 0 nothing cancels.
+/// Returns e^x - 1 for x from 0 to [`Exponential::HIGHEST`] or NaN; nothing cancels near 0.
 #[inline(always)]
 pub(super) fn less_1<F: Float, const FUSED: bool>(x: F) -> F {
     let (shifted, r) = reduce::<F, FUSED>(x);
@@ -149,7 +153,7 @@ pub(super) fn less_1<F: Float, const FUSED: bool>(x: F) -> F {
     mul_add::<F, FUSED>(scale, r + F::excess::<FUSED>(r), scale - F::ONE)
 }
 
-/// (k + [`Exponential::ROUND`], r) of x = k ln 2 + r.
+/// Returns (k + [`Exponential::ROUND`], r) for x = k ln 2 + r.
 #[inline(always)]
 fn reduce<F: Float, const FUSED: bool>(x: F) -> (F, F) {
     let shifted = mul_add::<F, FUSED>(x, F::LOG2_E, F::ROUND);
@@ -164,13 +168,13 @@ mod tests {
     use super::*;
     use crate::seed::Stream;
 
-    /// Distance of `got` from `exact` in units in the last place of `exact`.
+    /// Returns the distance of `got` from `exact` in units in the last place of `exact`.
     fn ulps(got: f64, exact: f64) -> f64 {
         (got - exact).abs() / (exact.next_up() - exact)
     }
 
-    /// The largest error over 200,000 points of [-scale, scale], against the library's exp, whose
-    /// own error is about half a unit.
+    /// Returns the largest error over 200,000 points of [-scale, scale] against the library's exp,
+    /// whose own error is about half a unit.
     fn worst(scale: f64) -> f64 {
         let mut stream = Stream::new(1, "exp", 0);
         let points = (0..200_000).map(|_| stream.uniform_in(-scale, scale));
@@ -178,7 +182,7 @@ mod tests {
         points.map(error).fold(0.0, f64::max)
     }
 
-    /// Likewise, against the float64 library function.
+    /// Returns the largest error in float32, against the float64 library function.
     fn worst_f32(scale: f64) -> f64 {
         let mut stream = Stream::new(2, "exp", 0);
         #[expect(clippy::cast_possible_truncation, reason = "float32 points")]

@@ -1,45 +1,47 @@
-//! What kernels written once for float64 and float32 need of a number type.
+//! Traits of the number types of kernels that are generic over float64 and float32.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
 use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
-/// The constants and the polynomial of the exponential of a number type.
+/// Constants and a polynomial for the exponential function of a number type.
 pub trait Exponential: Sized {
     /// log2 e.
     const LOG2_E: Self;
-    /// Adding it rounds to an integer: 1.5 x 2^52 or 1.5 x 2^23.
+    /// Adding this number rounds to an integer: 1.5 x 2^52 or 1.5 x 2^23.
     const ROUND: Self;
-    /// ln 2 = `LN_2_HIGH` + `LN_2_LOW`; the first is short, so that its product with k is exact.
+    /// ln 2 = `LN_2_HIGH` + `LN_2_LOW`. The high part is short, so that its product with k is
+    /// exact.
     const LN_2_HIGH: Self;
     /// The rest of ln 2.
     const LN_2_LOW: Self;
-    /// Below, e^x rounds to 0.
+    /// Below this number, e^x rounds to 0.
     const VANISHES: Self;
-    /// Above, e^x rounds to infinity: ln 2 times the exponent of infinity.
+    /// Above this number, e^x rounds to infinity: ln 2 times the exponent of infinity.
     const OVERFLOWS: Self;
-    /// From here up to `HIGHEST`, 2^k is a normal number.
+    /// From this number up to `HIGHEST`, 2^k is a normal number.
     const LOWEST: Self;
     /// See `LOWEST`.
     const HIGHEST: Self;
 
-    /// e^r - 1 - r.
+    /// Returns e^r - 1 - r.
     #[must_use]
     fn excess<const FUSED: bool>(r: Self) -> Self;
 
-    /// 2^k of `shifted` = k + [`Exponential::ROUND`].
+    /// Returns 2^k for `shifted` = k + [`Exponential::ROUND`].
     #[must_use]
     fn power_of_2(shifted: Self) -> Self;
 
-    /// `power` 2^k of `shifted` = k + [`Exponential::ROUND`], where that is a normal number.
+    /// Returns `power` 2^k for `shifted` = k + [`Exponential::ROUND`], if the result is a normal
+    /// number.
     #[must_use]
     fn scaled(power: Self, shifted: Self) -> Self;
 }
 
-/// float64 or float32, with the arithmetic of kernels in forms that vectorise.
+/// A number type, float64 or float32. It has the arithmetic of kernels in forms that vectorise.
 ///
-/// Nothing here is fused: every CPU gives the same bits.
+/// Only [`Float::mul_add`] is fused, so everything else gives the same bits on every CPU.
 pub trait Float:
     Exponential
     + Copy
@@ -62,62 +64,62 @@ pub trait Float:
     const ONE: Self;
     /// The distance from 1 to the next number.
     const EPSILON: Self;
-    /// Larger than every number.
+    /// Positive infinity.
     const INFINITY: Self;
     /// Up to this magnitude [`Float::sin_cos_reduced`] is accurate and [`Float::nearest`] exact.
     const LIMIT: Self;
 
-    /// The nearest number of this type.
+    /// Returns the nearest number of this type.
     fn from_f64(value: f64) -> Self;
 
-    /// The same number as float64.
+    /// Returns the same number as float64.
     fn to_f64(self) -> f64;
 
-    /// The nearest float32.
+    /// Returns the nearest float32.
     fn to_f32(self) -> f32;
 
-    /// |x|.
+    /// Returns |x|.
     #[must_use]
     fn abs(self) -> Self;
 
-    /// |x| with the sign of `sign`.
+    /// Returns |x| with the sign of `sign`.
     #[must_use]
     fn copysign(self, sign: Self) -> Self;
 
-    /// a b + c for a = `self`, rounded once. Slow where the CPU has no such instruction, and never
-    /// formed from a multiplication and an addition by itself.
+    /// Returns a b + c for a = `self`, rounded once. This is slow if the CPU has no such
+    /// instruction. The compiler never forms it from a multiplication and an addition by itself.
     #[must_use]
     fn mul_add(self, b: Self, c: Self) -> Self;
 
-    /// e^x, see [`super::exp`].
+    /// Returns e^x, see [`super::exp`].
     #[must_use]
     fn exp(self) -> Self;
 
-    /// The nearest integer, half to even, for |x| <= [`Float::LIMIT`].
+    /// Returns the nearest integer, half to even, for |x| <= [`Float::LIMIT`].
     #[must_use]
     fn nearest(self) -> Self;
 
-    /// x - `turns` 2 pi, as if rounded once, for |x| and |`turns`| <= [`Float::LIMIT`].
+    /// Returns x - `turns` 2 pi, as if rounded once, for |x| and |`turns`| <= [`Float::LIMIT`].
     #[must_use]
     fn less_turns(self, turns: Self) -> Self;
 
-    /// x modulo `modulus`, in [0, `modulus`), for any x.
+    /// Returns x modulo `modulus`, in [0, `modulus`), for any x.
     #[must_use]
     fn remainder(self, modulus: Self) -> Self;
 
-    /// (sin x, cos x) for |x| <= pi/4; bit for bit that of [`Float::sin_cos_reduced`].
+    /// Returns (sin x, cos x) for |x| <= pi/4, with the bits of [`Float::sin_cos_reduced`].
     #[must_use]
     fn sin_cos_small(self) -> (Self, Self);
 
-    /// (sin x, cos x) for |x| <= [`Float::LIMIT`].
+    /// Returns (sin x, cos x) for |x| <= [`Float::LIMIT`].
     #[must_use]
     fn sin_cos_reduced(self) -> (Self, Self);
 
-    /// (sin x, cos x) for any x, by the standard library; does not vectorise.
+    /// Returns (sin x, cos x) for any x from the standard library; it does not vectorise.
     #[must_use]
     fn sin_cos_slow(self) -> (Self, Self);
 
-    /// x if it is within `low..=high`, else the bound it is beyond; NaN stays.
+    /// Returns x if it is within `low..=high`, else the bound that it exceeds; NaN stays NaN.
     #[inline(always)]
     #[must_use]
     fn within(self, low: Self, high: Self) -> Self {

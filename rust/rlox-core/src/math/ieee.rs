@@ -1,4 +1,4 @@
-//! float64 and float32 as [`Float`].
+//! Implements [`Float`] for float64 and float32.
 
 use super::{Float, exp, trig, trig_single};
 

@@ -1,8 +1,9 @@
-//! e^x, tanh, sigmoid and log-softmax of all numbers of a slice, in their place.
+//! e^x, tanh, sigmoid and log-softmax of all numbers of a slice, in place.
 //!
-//! Fused multiply-add where the CPU has it. What a number becomes depends on nothing else in the
-//! slice, log-softmax on nothing outside of its row. Errors are in units in the last place of the
-//! result, those of results below the smallest normal number in units of the smallest subnormal one.
+//! The functions use fused multiply-add if the CPU has it. The result of a number depends on no
+//! other number of the slice; in log-softmax, on no number outside its row. Errors are in units in
+//! the last place of the result. For results below the smallest normal number they are in units of
+//! the smallest subnormal number.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
@@ -13,30 +14,31 @@ use super::log::ln;
 use super::{Float, fused, lanes};
 use crate::error::{Error, Result, check_len};
 
-/// e^x with an error below 1.5 units; infinity from 709.8 on (float32: 88.8), 0 below -745.2 (-104),
-/// NaN for NaN.
+/// Computes e^x with an error below 1.5 units. The result is infinity from 709.8 on (float32:
+/// 88.8), 0 below -745.2 (-104), and NaN for NaN.
 pub fn exp<F: Float>(values: &mut [F]) {
     apply::<F, Exp>(values);
 }
 
-/// tanh x with an error below 2.5 units, of the sign of x (of -0 too); NaN for NaN.
+/// Computes tanh x with an error below 2.5 units. It has the sign of x (of -0 too); NaN for NaN.
 pub fn tanh<F: Float>(values: &mut [F]) {
     apply::<F, Tanh>(values);
 }
 
-/// 1 / (1 + e^-x) with an error below 2.5 units, also where it is close to 0; NaN for NaN.
+/// Computes 1 / (1 + e^-x) with an error below 2.5 units, also near 0; NaN for NaN.
 pub fn sigmoid<F: Float>(values: &mut [F]) {
     apply::<F, Sigmoid>(values);
 }
 
-/// x - ln(sum of e^x) over each row of `[n, k]` values.
+/// Computes x - ln(sum of e^x) over each row of `[n, k]` values.
 ///
-/// The error is below 2 units in the last place of the result plus 2 of 1. Numbers are shifted by
-/// the largest of their row, so nothing overflows, and sums are in float64. A -infinity stays one
-/// beside a finite number. A row of nothing else, or with NaN or +infinity, becomes NaN, as in torch.
+/// The error is below 2 units in the last place of the result plus 2 of 1. The largest number of
+/// each row is subtracted first, so nothing overflows. Sums are in float64. If a row has a finite
+/// number, its -infinities stay -infinity. A row of only -infinities, or with NaN or +infinity,
+/// becomes NaN, as in torch.
 ///
 /// # Errors
-/// [`Error::Config`] if `k` is 0, [`Error::Shape`] if the values are not whole rows.
+/// [`Error::Config`] if `k` is 0, [`Error::Shape`] if the last row is incomplete.
 pub fn log_softmax<F: Float>(values: &mut [F], k: usize) -> Result<()> {
     if k == 0 {
         return Err(Error::config("k", 0, "at least 1"));
@@ -48,7 +50,7 @@ pub fn log_softmax<F: Float>(values: &mut [F], k: usize) -> Result<()> {
 
 /// A function of one number.
 pub(super) trait Elementwise {
-    /// Its value at x.
+    /// Returns its value at x.
     fn at<F: Float, const FUSED: bool>(x: F) -> F;
 }
 
@@ -64,10 +66,11 @@ impl Elementwise for Exp {
 }
 
 impl Elementwise for Tanh {
-    /// (e^2a - 1) / (e^2a + 1) of a = |x|, with e^2a - 1 in parts, so that nothing cancels near 0.
+    /// Computes (e^2a - 1) / (e^2a + 1) for a = |x|. e^2a - 1 comes from parts, so that nothing
+    /// cancels near 0.
     #[inline(always)]
     fn at<F: Float, const FUSED: bool>(x: F) -> F {
-        // From here on tanh rounds to 1 in both precisions. NaN passes.
+        // From here on tanh rounds to 1 in both precisions. NaN fails the comparison and stays.
         let limit = F::from_f64(20.0);
         let a = if x.abs() > limit { limit } else { x.abs() };
         let above_1 = less_1::<F, FUSED>(a + a);
@@ -76,7 +79,8 @@ impl Elementwise for Tanh {
 }
 
 impl Elementwise for Sigmoid {
-    /// 1 / (1 + e^-a) or e^-a / (1 + e^-a) of a = |x|: neither overflows nor cancels.
+    /// Computes 1 / (1 + e^-a) or e^-a / (1 + e^-a) for a = |x|, which neither overflows nor
+    /// cancels.
     #[inline(always)]
     fn at<F: Float, const FUSED: bool>(x: F) -> F {
         let small = whole::<F, FUSED>(-x.abs());
@@ -92,7 +96,7 @@ fn apply<F: Float, E: Elementwise>(values: &mut [F]) {
     }
 }
 
-/// Numbers whose exponentials are on the stack together.
+/// Number of exponentials that are on the stack together.
 const BLOCK: usize = 256;
 
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
@@ -108,8 +112,8 @@ fn rows<F: Float>(values: &mut [F], k: usize) {
     }
 }
 
-/// Rows that fill a block together: each step runs over all of them, so that it is one vector loop
-/// however short they are.
+/// Computes rows that fill a block together. Each step runs over all of them in one vector loop,
+/// also if the rows are short.
 #[inline(always)]
 fn short_rows<F: Float, const FUSED: bool>(values: &mut [F], k: usize) {
     let mut exps = [F::ZERO; BLOCK];
@@ -121,7 +125,8 @@ fn short_rows<F: Float, const FUSED: bool>(values: &mut [F], k: usize) {
             *exp = *value;
         }
     }
-    // All of the block, so that the loop has no tail: e^0 beyond the rows is not read.
+    // The loop covers the whole block, so that it has no tail. The exponentials beyond the rows are
+    // not read.
     for exp in &mut exps {
         *exp = whole::<F, FUSED>(*exp);
     }
@@ -136,7 +141,7 @@ fn short_rows<F: Float, const FUSED: bool>(values: &mut [F], k: usize) {
     }
 }
 
-/// A row of more than a block.
+/// Computes a row that is longer than a block.
 #[inline(always)]
 fn long_row<F: Float, const FUSED: bool>(row: &mut [F]) {
     let (largest, mut sum) = (largest(row), 0.0);
@@ -158,10 +163,10 @@ fn subtract<F: Float>(row: &mut [F], log: F) {
     }
 }
 
-/// Columns from which vectors pay within a row.
+/// Number of columns from which vectors pay off within a row.
 const VECTORS_FROM: usize = 16;
 
-/// The sum of a row, in an order that depends on its length only.
+/// Returns the sum of a row, in an order that depends only on its length.
 #[inline(always)]
 fn total<F: Float>(row: &[F]) -> f64 {
     if row.len() < VECTORS_FROM {
@@ -170,10 +175,10 @@ fn total<F: Float>(row: &[F]) -> f64 {
     lanes::sum(row, F::to_f64)
 }
 
-/// Largest numbers kept side by side: the order does not matter, so there are as many as pay.
+/// Number of partial maxima. Their order does not matter, so there are as many as pay off.
 const SIDE_BY_SIDE: usize = 32;
 
-/// The largest number of a row, NaN left out.
+/// Returns the largest number of a row, ignoring NaN.
 #[inline(always)]
 fn largest<F: Float>(row: &[F]) -> F {
     let larger = |a: F, b: F| if b > a { b } else { a };

@@ -1,10 +1,10 @@
 //! Sums in a fixed order that vectorises.
 
-/// Partial sums kept side by side; a multiple of the widest vector of float64 in use.
+/// Number of partial sums: a multiple of the widest vector of float64 in use.
 pub(crate) const LANES: usize = 8;
 
-/// The sum of `term(x)`: lane j takes elements j, j + 8, ... of the whole blocks of 8, the lanes are
-/// added pairwise, then the rest one by one.
+/// Returns the sum of `term(x)`. Lane j adds elements j, j + 8, ... of the whole blocks of 8. The
+/// lanes are added pairwise, then the remaining elements one by one.
 ///
 /// Relative to the sum of the magnitudes, the error is below `(n / 8 + 11)` units of rounding.
 #[inline(always)]

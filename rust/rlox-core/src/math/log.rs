@@ -1,15 +1,15 @@
-//! Natural logarithm in float64: fdlibm's (`e_log.c`), without branches.
+//! Natural logarithm in float64, as in fdlibm (`e_log.c`), without branches.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
 use super::mul_add;
 
 const MANTISSA: u64 = (1 << 52) - 1;
-/// sqrt(1/2), below which the mantissa is taken twice, from the binade before.
+/// The bits of sqrt(1/2), where the range of the reduced mantissa begins.
 const ROOT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
-/// From [`ROOT_HALF`] to 1.
+/// The distance of the bits of 1 from [`ROOT_HALF`].
 const TO_ONE: u64 = 0x3ff0_0000_0000_0000 - ROOT_HALF;
-/// 2^52, whose unit in the last place is 1.
+/// The bits of 2^52, whose unit in the last place is 1.
 const INTEGERS: u64 = 0x4330_0000_0000_0000;
 /// 2^52 + 1023.
 const INTEGERS_BIAS: f64 = 4_503_599_627_371_519.0;
@@ -26,7 +26,8 @@ const L5: f64 = f64::from_bits(0x3fc7_4664_96cb_03de);
 const L6: f64 = f64::from_bits(0x3fc3_9a09_d078_c69f);
 const L7: f64 = f64::from_bits(0x3fc2_f112_df3e_5244);
 
-/// ln x with an error below 1 unit in the last place; -infinity for 0, NaN below and for NaN.
+/// Returns ln x with an error below 1 unit in the last place; -infinity for 0, NaN for negative x
+/// and for NaN.
 #[inline(always)]
 pub(super) fn ln<const FUSED: bool>(x: f64) -> f64 {
     const SCALE: f64 = 18_014_398_509_481_984.0; // 2^54
@@ -38,10 +39,10 @@ pub(super) fn ln<const FUSED: bool>(x: f64) -> f64 {
     if x > 0.0 { result } else { otherwise }
 }
 
-/// ln of a positive normal number x, less `twos` times ln 2.
+/// Returns ln x - `twos` ln 2 of a positive normal number x.
 ///
-/// x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt 2), and ln(1 + f) = f - f^2/2 + s (f^2/2 + R), s being
-/// f / (2 + f) and R a polynomial of s^2.
+/// x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt 2), and ln(1 + f) = f - f^2/2 + s (f^2/2 + R),
+/// where s is f / (2 + f) and R is a polynomial of s^2.
 #[inline(always)]
 pub(super) fn ln_normal<const FUSED: bool>(x: f64, twos: f64) -> f64 {
     let fma = mul_add::<f64, FUSED>;

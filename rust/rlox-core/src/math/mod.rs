@@ -1,10 +1,10 @@
 //! Elementary functions without branches, so that loops over them vectorise, and the trait of the
 //! number types.
 //!
-//! Fused multiply-add is chosen where a loop is compiled for a CPU, by the parameter `FUSED` of the
-//! functions here. Unfused, every CPU gives the same bits: environments, advantages and random
-//! numbers. Fused, polynomials take half the instructions, and bits are those of every CPU that has
-//! the instruction (x86-64 since 2013, all of aarch64).
+//! The parameter `FUSED` selects fused multiply-add where a loop is compiled for a CPU. Unfused
+//! code gives the same bits on every CPU; environments, advantages and random numbers use it. Fused
+//! polynomials take half the instructions. Their bits are the same on every CPU that has the
+//! instruction (x86-64 since 2013, all of aarch64).
 
 mod exp;
 mod float;
@@ -23,7 +23,7 @@ pub use exp::{exp, exp_f32};
 pub use float::Float;
 pub(crate) use quantile::normals;
 
-/// Whether the version of a `multiversion` function in which this stands has fused multiply-add.
+/// True if the present version of the enclosing `multiversion` function has fused multiply-add.
 macro_rules! fused {
     () => {
         cfg!(target_arch = "aarch64") || multiversion::target::target_cfg_f!(target_feature = "fma")
@@ -32,7 +32,7 @@ macro_rules! fused {
 
 pub(crate) use fused;
 
-/// a b + c, rounded once if `FUSED`.
+/// Returns a b + c, rounded once if `FUSED`.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 pub(crate) fn mul_add<F: Float, const FUSED: bool>(a: F, b: F, c: F) -> F {

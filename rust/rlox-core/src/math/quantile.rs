@@ -1,7 +1,8 @@
-//! Standard normal numbers from random bits: Wichura's algorithm AS 241 (`PPND16`, Applied Statistics
-//! 37, 1988), in float64 within 6 units in the last place.
+//! Standard normal numbers from random bits: Wichura's algorithm AS 241 (`PPND16`, Applied
+//! Statistics 37, 1988), in float64 within 6 units in the last place.
 //!
-//! Never fused, and the logarithm is the core's own: a number is the same on every CPU, for ever.
+//! The code is never fused and uses this crate's logarithm, so a number is the same on every CPU
+//! and never changes.
 
 #![expect(clippy::excessive_precision, reason = "the digits of the paper")]
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
@@ -11,12 +12,12 @@ use multiversion::multiversion;
 use super::Float;
 use super::log::ln_normal;
 
-/// Numbers per loop over parts of the range.
+/// Number of elements per loop over parts of the range.
 const BLOCK: usize = 64;
 
-/// Beyond this distance of the probability from 1/2 it is a tail.
+/// The tails begin at this distance of the probability from 1/2.
 const CENTRE: f64 = 0.425;
-/// sqrt(-ln p) from which a tail is far: p < 1.4e-11.
+/// The far tails begin at this sqrt(-ln p): p < 1.4e-11.
 const FAR: f64 = 5.0;
 
 /// Coefficients of a numerator or denominator, the highest power first.
@@ -91,12 +92,12 @@ const FAR_TAIL: [Polynomial; 2] = [
     ],
 ];
 
-/// The standard normal numbers below which lie the probabilities (2 m + 1) / 2^53, m the upper 52
-/// bits of a draw.
+/// Writes standard normal numbers. The number of a draw has the cumulative probability (2 m + 1) /
+/// 2^53, where m is the upper 52 bits of the draw.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(crate) fn normals<F: Float>(draws: &[[u8; 8]], out: &mut [F]) {
     for (draws, out) in draws.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
-        // Whole blocks, so that the loops have no tail.
+        // The loops run over whole blocks, so that they have no tail.
         let (mut centred, mut distances, mut normals) = ([0.0; BLOCK], [0.0; BLOCK], [0.0; BLOCK]);
         for (centred, draw) in centred.iter_mut().zip(draws) {
             *centred = centre(u64::from_le_bytes(*draw));
@@ -118,28 +119,28 @@ pub(crate) fn normals<F: Float>(draws: &[[u8; 8]], out: &mut [F]) {
     }
 }
 
-/// The probability less 1/2, exactly.
+/// Returns the probability minus 1/2, exactly.
 #[inline(always)]
 fn centre(draw: u64) -> f64 {
     const HALF_STEP: f64 = 1.0 / 9_007_199_254_740_992.0; // 2^-53
     (f64::from_bits(0x3ff0_0000_0000_0000 | (draw >> 12)) - 1.5) + HALF_STEP
 }
 
-/// The number of probability q + 1/2, given sqrt(-ln p) of the tail's probability p, which is to be at
-/// most [`FAR`].
+/// Returns the number with the cumulative probability q + 1/2. `distance` is sqrt(-ln p) of the
+/// probability p of its tail, at most [`FAR`].
 #[inline(always)]
 fn quantile(q: f64, distance: f64) -> f64 {
     let (near_1, near_0) = (0.180_625 - q * q, distance - 1.6);
     let central = CENTRAL.map(|polynomial| horner(polynomial, near_1));
     let tail = NEAR_TAIL.map(|polynomial| horner(polynomial, near_0));
-    // Selected as bits: the compiler would make branches of it.
+    // The selection works on bits, since the compiler would make branches of a comparison.
     let centre = u64::from(q.abs() <= CENTRE).wrapping_neg();
     let either = |a: f64, b: f64| f64::from_bits((a.to_bits() & centre) | (b.to_bits() & !centre));
     let ([central, central_below], [tail, tail_below]) = (central, tail);
     either(central * q, tail.copysign(q)) / either(central_below, tail_below)
 }
 
-/// Replaces the numbers of far tails, of which there is one in 36 billion.
+/// Replaces the numbers in far tails; one draw in 36 billion is there.
 #[cold]
 fn far_tails(centred: &[f64], distances: &[f64], normals: &mut [f64]) {
     for ((normal, &q), &distance) in normals.iter_mut().zip(centred).zip(distances) {
@@ -168,7 +169,8 @@ mod tests {
 
     #[test]
     fn the_mapping_from_draws_never_changes() {
-        // From an independent implementation in Python of AS 241 and fdlibm's logarithm.
+        // The numbers come from an independent implementation in Python of AS 241 and fdlibm's
+        // logarithm.
         for (draw, bits) in [
             (0x1333_3333_3333_3000, 0xbff7_0852_26d3_e521),
             (0x1333_3333_3333_4000, 0xbff7_0852_26d3_e51a),

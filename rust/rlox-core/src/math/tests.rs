@@ -1,5 +1,5 @@
-//! Elementary functions against 50 digits, against the standard library over their whole range, and
-//! what does not depend on where in a slice a number stands.
+//! Tests of the elementary functions: against 50 digits, against the standard library over their
+//! whole range, and that results do not depend on the position of a number in its slice.
 
 use std::fmt::Debug;
 
@@ -7,10 +7,10 @@ use super::in_place::{self, Elementwise, Exp, Sigmoid, Tanh};
 use super::{Float, log, normals};
 use crate::seed::Stream;
 
-/// Functions in 50 digits; `elementary.py` beside it writes it.
+/// Values of the functions in 50 digits; `elementary.py` in the same folder writes the file.
 const EXACT: &str = include_str!("../../tests/data/elementary.txt");
 
-/// Units in the last place by which functions may be off, as their docs state.
+/// Maximum errors of the functions in units in the last place, as their docs state.
 const BOUNDS: [(&str, f64); 5] =
     [("exp", 1.5), ("tanh", 2.5), ("sigmoid", 2.5), ("ln", 1.0), ("quantile", 6.0)];
 
@@ -18,7 +18,7 @@ fn bound(name: &str) -> f64 {
     BOUNDS.iter().find(|known| known.0 == name).unwrap().1
 }
 
-/// Distance of `got` from `high + low` in units in the last place.
+/// Returns the distance of `got` from `high + low` in units in the last place.
 fn units(got: f64, high: f64, low: f64) -> f64 {
     if got.to_bits() == high.to_bits() || (got.is_nan() && high.is_nan()) {
         return 0.0;
@@ -27,12 +27,12 @@ fn units(got: f64, high: f64, low: f64) -> f64 {
     ((got - high) - low).abs() / unit
 }
 
-/// The distance from |x| to the number before it, so that powers of 2 are held to the finer unit.
+/// Returns the distance from |x| to the number before it, so that powers of 2 have the finer unit.
 fn next(x: f64) -> f64 {
     x.abs() - x.abs().next_down()
 }
 
-/// Unfused, fused, and as this CPU has it.
+/// Returns the results without fusing, with fusing, and as this CPU computes it.
 fn every_way<E: Elementwise>(x: f64, in_place: fn(&mut [f64])) -> Vec<f64> {
     let mut dispatched = [x];
     in_place(&mut dispatched);
@@ -50,7 +50,7 @@ fn every_way_of(name: &str, x: f64) -> Vec<f64> {
     }
 }
 
-/// The normal number of the draw whose probability is q + 1/2.
+/// Returns the normal number of the draw whose probability is q + 1/2.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an odd multiple")]
 fn quantile(q: f64) -> f64 {
     let m = ((q + 0.5) * 4_503_599_627_370_496.0).floor() as u64;
@@ -79,7 +79,7 @@ fn functions_are_within_their_bounds_of_50_digits() {
     }
 }
 
-/// A function of this module, the standard library's, its own error included.
+/// The name of a function and the standard library's version, which has its own error.
 type Pair = (&'static str, fn(f64) -> f64);
 
 const STANDARD: [Pair; 4] = [
@@ -89,7 +89,7 @@ const STANDARD: [Pair; 4] = [
     ("ln", f64::ln),
 ];
 
-/// Numbers of every magnitude and both signs, many of them near 1.
+/// Returns numbers of every magnitude and both signs, many of them near 1.
 fn all_magnitudes() -> impl Iterator<Item = f64> {
     let mut stream = Stream::new(1, "magnitudes", 0);
     let any = (0..30_000).map(move |_| f64::from_bits(stream.next_u64()));
@@ -108,7 +108,7 @@ fn float64_functions_agree_with_the_standard_library_over_their_whole_range() {
         for x in all_magnitudes().chain(edges).chain(edges.map(|x| -x)) {
             let expected = standard(x);
             for got in every_way_of(name, x) {
-                // One unit for the library's own error.
+                // One unit allows for the library's own error.
                 let units = units(got, expected, 0.0);
                 assert!(units <= bound(name) + 1.0, "{name}({x:e}): {got:e}, {expected:e}");
             }
@@ -116,13 +116,13 @@ fn float64_functions_agree_with_the_standard_library_over_their_whole_range() {
     }
 }
 
-/// Every `step`-th float32, all of them if RLOX_FULL is set.
+/// Returns every `step`-th float32, or all of them if RLOX_FULL is set.
 fn singles() -> impl Iterator<Item = f32> {
     let step = if std::env::var_os("RLOX_FULL").is_some() { 1 } else { 32_749 };
     (0..=u32::MAX).step_by(step).map(f32::from_bits)
 }
 
-/// Distance of `got` from `exact` in float32 units in the last place.
+/// Returns the distance of `got` from `exact` in float32 units in the last place.
 fn single_units(got: f32, exact: f64) -> f64 {
     #[expect(clippy::cast_possible_truncation, reason = "the nearest float32")]
     let near = exact as f32;
@@ -136,7 +136,7 @@ fn single_units(got: f32, exact: f64) -> f64 {
     (got - exact).abs() / unit.max(f64::from(f32::from_bits(1)))
 }
 
-/// A function's name, unfused and fused, and in place.
+/// A function's name, its results without and with fusing, and its version in place.
 type Single = (&'static str, fn(f32) -> [f32; 2], fn(&mut [f32]));
 
 #[test]
@@ -163,7 +163,7 @@ fn float32_functions_are_within_their_bounds_over_their_whole_range() {
     }
 }
 
-/// A number gives the same bits wherever in a slice of any length it stands.
+/// Asserts that a number gives the same bits at any position in a slice of any length.
 fn wherever_it_stands<F: Float>(function: fn(&mut [F]), bits: fn(F) -> u64) {
     let mut stream = Stream::new(3, "positions", 0);
     let numbers: Vec<F> = (0..70).map(|_| F::from_f64(stream.uniform_in(-20.0, 20.0))).collect();
@@ -195,7 +195,7 @@ fn what_a_number_becomes_depends_on_nothing_else_in_the_slice() {
     }
 }
 
-/// log-softmax by its definition, with ln(1 + the others).
+/// Computes log-softmax by its definition, with ln(1 + the others).
 fn naive(row: &[f64]) -> Vec<f64> {
     let (at, largest) = row
         .iter()
@@ -226,7 +226,8 @@ fn check_rows<F: Float>(columns: usize, scale: f64) {
         let exact = naive(&row.iter().map(|x| x.to_f64()).collect::<Vec<_>>());
         for (got, exact) in got.iter().zip(exact) {
             let got = got.to_f64();
-            // 2 units in the last place and 2 of 1, and half as much again for the oracle's own.
+            // 2 units in the last place and 2 of 1, and half as much again for the error of the
+            // reference.
             let allowed = 3.0 * F::EPSILON.to_f64() * (exact.abs() + 1.0);
             let same = got.to_bits() == exact.to_bits();
             assert!(same || (got - exact).abs() <= allowed, "{columns}: {got} {exact}");

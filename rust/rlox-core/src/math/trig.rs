@@ -1,7 +1,8 @@
 //! Sine and cosine in float64, in a form that vectorises.
 //!
-//! Cody and Waite's reduction by pi/2 in two steps and the minimax polynomials of fdlibm
-//! (`k_sin.c`, `k_cos.c`): error below one unit in the last place, no branch.
+//! The code uses Cody and Waite's reduction by pi/2 in two steps and the minimax polynomials of
+//! fdlibm (`k_sin.c`, `k_cos.c`). The error is below one unit in the last place, and there is no
+//! branch.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
@@ -15,7 +16,8 @@ pub(super) const ROUND: f64 = 6_755_399_441_055_744.0;
 pub(super) const TAU_1: f64 = f64::from_bits(0x4019_21fb_5440_0000);
 pub(super) const TAU_2: f64 = f64::from_bits(0x3df0_b460_0000_0000);
 
-/// pi/2 = `HALF_PI_1` + `HALF_PI_2` + `HALF_PI_3`, the first two with 33 bits each (fdlibm `e_rem_pio2.c`).
+/// pi/2 = `HALF_PI_1` + `HALF_PI_2` + `HALF_PI_3`, the first two with 33 bits each (fdlibm
+/// `e_rem_pio2.c`).
 const HALF_PI_1: f64 = f64::from_bits(0x3ff9_21fb_5440_0000);
 const HALF_PI_2: f64 = f64::from_bits(0x3dd0_b461_1a60_0000);
 const HALF_PI_3: f64 = f64::from_bits(0x3ba3_198a_2e03_7073);
@@ -34,7 +36,7 @@ const C4: f64 = f64::from_bits(0xbe92_7e4f_809c_52ad);
 const C5: f64 = f64::from_bits(0x3e21_ee9e_bdb4_b1c4);
 const C6: f64 = f64::from_bits(0xbda8_fae9_be88_38d4);
 
-/// (sin, cos) of an angle below [`LIMIT`].
+/// Returns (sin, cos) of an angle below [`LIMIT`].
 #[inline(always)]
 pub(super) fn sin_cos(angle: f64) -> (f64, f64) {
     let shifted = angle * std::f64::consts::FRAC_2_PI + ROUND;
@@ -57,25 +59,26 @@ pub(super) fn sin_cos(angle: f64) -> (f64, f64) {
     (f64::from_bits(sin.to_bits() ^ sin_sign), f64::from_bits(cos.to_bits() ^ cos_sign))
 }
 
-/// (sin, cos) of an angle up to pi/4: what [`sin_cos`] gives when there is nothing to reduce.
+/// Returns (sin, cos) of an angle up to pi/4: the result of [`sin_cos`] if there is nothing to
+/// reduce.
 #[inline(always)]
 pub(super) fn sin_cos_small(x: f64) -> (f64, f64) {
     let z = x * x;
     let (cube, half) = (z * x, 0.5 * z);
     let w = 1.0 - half;
-    // The kernels below without the terms of the tail, which is 0; signs are exact.
+    // These are the kernels below without the terms of the tail, which is 0; signs are exact.
     let sin = x - (z * (cube * -sin_terms(z)) - cube * S1);
     (sin, w + (((1.0 - w) - half) + z * cos_terms(z)))
 }
 
-/// sin(x + tail) for |x| <= pi/4, z = x^2.
+/// Returns sin(x + tail) for |x| <= pi/4 and z = x^2.
 #[inline(always)]
 fn sin_kernel(x: f64, tail: f64, z: f64) -> f64 {
     let cube = z * x;
     x - ((z * (0.5 * tail - cube * sin_terms(z)) - tail) - cube * S1)
 }
 
-/// cos(x + tail) for |x| <= pi/4, z = x^2.
+/// Returns cos(x + tail) for |x| <= pi/4 and z = x^2.
 #[inline(always)]
 fn cos_kernel(x: f64, tail: f64, z: f64) -> f64 {
     let half = 0.5 * z;
@@ -83,14 +86,15 @@ fn cos_kernel(x: f64, tail: f64, z: f64) -> f64 {
     w + (((1.0 - w) - half) + (z * cos_terms(z) - x * tail))
 }
 
-/// S2 + S3 z + ... + S6 z^4, as a tree: a row's terms do not wait for each other.
+/// Returns S2 + S3 z + ... + S6 z^4. The sum is a tree, so that the terms of a row do not wait for
+/// each other.
 #[inline(always)]
 fn sin_terms(z: f64) -> f64 {
     let square = z * z;
     (S2 + z * S3) + square * ((S4 + z * S5) + square * S6)
 }
 
-/// C1 z + C2 z^2 + ... + C6 z^6, as a tree.
+/// Returns C1 z + C2 z^2 + ... + C6 z^6 as a tree.
 #[inline(always)]
 fn cos_terms(z: f64) -> f64 {
     let square = z * z;

@@ -1,8 +1,8 @@
 //! Sine and cosine in float32, in a form that vectorises 8 wide.
 //!
-//! Cody and Waite's reduction by pi/2 in three steps and the minimax polynomials of Cephes
-//! (`sinf.c`, `cosf.c`). Error below 1.2e-7 (two units in the last place of 1) up to 100 turns
-//! and below 2e-7 up to [`LIMIT`], no branch.
+//! The code uses Cody and Waite's reduction by pi/2 in three steps and the minimax polynomials of
+//! Cephes (`sinf.c`, `cosf.c`). The error is below 1.2e-7 (two units in the last place of 1) up to
+//! 100 turns and below 2e-7 up to [`LIMIT`]. There is no branch.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
@@ -29,7 +29,7 @@ const C1: f32 = 4.166_664_6e-2;
 const C2: f32 = -1.388_731_6e-3;
 const C3: f32 = 2.443_315_7e-5;
 
-/// (sin, cos) of an angle below [`LIMIT`].
+/// Returns (sin, cos) of an angle below [`LIMIT`].
 #[inline(always)]
 pub(super) fn sin_cos(angle: f32) -> (f32, f32) {
     let shifted = angle * std::f32::consts::FRAC_2_PI + ROUND;
@@ -45,7 +45,8 @@ pub(super) fn sin_cos(angle: f32) -> (f32, f32) {
     (f32::from_bits(sin.to_bits() ^ sin_sign), f32::from_bits(cos.to_bits() ^ cos_sign))
 }
 
-/// (sin, cos) of an angle up to pi/4: what [`sin_cos`] gives when there is nothing to reduce.
+/// Returns (sin, cos) of an angle up to pi/4: the result of [`sin_cos`] if there is nothing to
+/// reduce.
 #[inline(always)]
 pub(super) fn sin_cos_small(x: f32) -> (f32, f32) {
     let z = x * x;

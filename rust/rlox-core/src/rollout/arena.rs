@@ -8,9 +8,11 @@ use crate::error::{Error, Result, check_len};
 use crate::policy::ActionsMut;
 use crate::space::ActionSpace;
 
-/// One rollout of T steps in N environments, time-major, allocated once and filled again and again.
+/// The memory of one rollout of T steps in N environments. It is time-major, allocated once and
+/// used again for each rollout.
 ///
-/// Columns are `[T, N, ...]`; observations and values have a row T for what the last step reached.
+/// Columns are `[T, N, ...]`. Observations and values have a row T for the states after the last
+/// step.
 #[derive(Debug, Clone)]
 pub struct Arena {
     pub(super) n_steps: usize,
@@ -30,7 +32,7 @@ pub struct Arena {
     pub(super) ended: Ended,
     pub(super) scratch: Scratch,
     pub(super) progress: Progress,
-    /// Whether row T of the observations is where the environments stand.
+    /// Whether row T of the observations holds the present observations of the environments.
     pub(super) started: bool,
 }
 
@@ -43,11 +45,11 @@ pub enum ActionColumn {
     Box(Vec<f32>),
 }
 
-/// The columns to be filled, what is beside them, the episodes under way, and what is estimated.
+/// The columns, the ends with the scratch memory, the running episodes, and the estimates.
 type Parts<'a> = (Columns<'a>, (&'a mut Ended, &'a mut Scratch), &'a mut Progress, Out<'a, f32>);
 
 impl Arena {
-    /// Memory for `n_steps` steps of `n_envs` environments.
+    /// Allocates memory for `n_steps` steps of `n_envs` environments.
     ///
     /// # Errors
     /// [`Error::Config`] unless both are at least 1 and the sizes can be counted.
@@ -90,29 +92,29 @@ impl Arena {
         })
     }
 
-    /// T and N.
+    /// Returns T and N.
     #[must_use]
     pub const fn shape(&self) -> (usize, usize) {
         (self.n_steps, self.n_envs)
     }
 
-    /// Numbers of an observation.
+    /// Returns the size of an observation.
     #[must_use]
     pub const fn obs_dim(&self) -> usize {
         self.obs_dim
     }
 
-    /// What the next rollout depends on besides environments and policy, to be saved beside the
-    /// environments' snapshot.
+    /// Returns the state that the next rollout depends on besides environments and policy. A
+    /// checkpoint saves it with the snapshot of the environments.
     #[must_use]
     pub const fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// Goes on with `envs`, which were restored, where `progress` was saved.
+    /// Continues from a saved `progress` with restored `envs`.
     ///
     /// # Errors
-    /// [`Error::Shape`] for progress of another number of environments; whatever `envs` refuse.
+    /// [`Error::Shape`] for progress of another number of environments; errors of `envs`.
     pub fn resume(&mut self, envs: &dyn VectorEnv, progress: Progress) -> Result<()> {
         check_len("totals", progress.totals.len(), self.n_envs, "n_envs")?;
         check_len("steps", progress.steps.len(), self.n_envs, "n_envs")?;
@@ -122,83 +124,85 @@ impl Arena {
         Ok(())
     }
 
-    /// o_t, `[T + 1, N, obs_dim]`: where an episode ended, the next one's first.
+    /// Returns o_t, `[T + 1, N, obs_dim]`; after the end of an episode, the first of the next
+    /// episode.
     #[must_use]
     pub fn obs(&self) -> &[f32] {
         &self.obs
     }
 
-    /// a_t.
+    /// Returns a_t.
     #[must_use]
     pub const fn actions(&self) -> &ActionColumn {
         &self.actions
     }
 
-    /// r_t, `[T, N]`, rounded to float32.
+    /// Returns r_t, `[T, N]`, rounded to float32.
     #[must_use]
     pub fn rewards(&self) -> &[f32] {
         &self.rewards
     }
 
-    /// Whether s_{t+1} is terminal, `[T, N]`.
+    /// Returns whether s_{t+1} is terminal, `[T, N]`.
     #[must_use]
     pub fn terminated(&self) -> &[bool] {
         &self.terminated
     }
 
-    /// Whether the time limit was reached, `[T, N]`; may be true together with `terminated`.
+    /// Returns whether the time limit was reached, `[T, N]`; may be true together with
+    /// `terminated`.
     #[must_use]
     pub fn truncated(&self) -> &[bool] {
         &self.truncated
     }
 
-    /// log pi(a_t | o_t), `[T, N]`.
+    /// Returns log pi(a_t | o_t), `[T, N]`.
     #[must_use]
     pub fn log_probs(&self) -> &[f32] {
         &self.log_probs
     }
 
-    /// V(o_t), `[T + 1, N]`.
+    /// Returns V(o_t), `[T + 1, N]`.
     #[must_use]
     pub fn values(&self) -> &[f32] {
         &self.values
     }
 
-    /// V of the state that step t reached, `[T, N]`: 0 where it is terminal, the final observation's where
-    /// an episode was truncated.
+    /// Returns V of the state after step t, `[T, N]`: 0 if the state is terminal, the value of the
+    /// final observation if the episode was truncated.
     #[must_use]
     pub fn next_values(&self) -> &[f32] {
         &self.next_values
     }
 
-    /// A_t, `[T, N]`.
+    /// Returns A_t, `[T, N]`.
     #[must_use]
     pub fn advantages(&self) -> &[f32] {
         &self.advantages
     }
 
-    /// A_t + V(o_t), `[T, N]`.
+    /// Returns A_t + V(o_t), `[T, N]`.
     #[must_use]
     pub fn returns(&self) -> &[f32] {
         &self.returns
     }
 
-    /// Where episodes ended, in the order of steps and then of environments, each with its last
-    /// observation, `[obs_dim]`.
+    /// Returns the ends of episodes, in the order of steps and then of environments. Each comes
+    /// with the last observation of its episode, `[obs_dim]`.
     #[must_use]
     pub fn finals(&self) -> impl ExactSizeIterator<Item = (Final, &[f32])> {
         let Ended { finals, obs, .. } = &self.ended;
         finals.iter().copied().zip(obs.chunks_exact(self.obs_dim.max(1)))
     }
 
-    /// The episodes that ended in this rollout, in the same order; sums of rewards are of whole
-    /// episodes, also of those that began in an earlier rollout.
+    /// Returns the episodes that ended in this rollout, in the same order. Sums of rewards cover
+    /// whole episodes, also those that began in an earlier rollout.
     #[must_use]
     pub fn episodes(&self) -> &[Episode] {
         &self.ended.episodes
     }
 
-    /// The columns to be filled, and what is beside them.
+    /// Splits the arena into the columns to fill and the other parts.
     pub(super) fn columns(&mut self) -> Parts<'_> {
         let columns = Columns {
             obs: &mut self.obs,

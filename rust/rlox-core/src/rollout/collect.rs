@@ -1,4 +1,4 @@
-//! Filling the memory of a rollout.
+//! Collects rollouts into an arena.
 
 use super::arena::Arena;
 use super::columns::{Key, row_mut};
@@ -8,16 +8,17 @@ use crate::error::{Error, Result};
 use crate::policy::Policy;
 
 impl Arena {
-    /// T steps of every environment, then values of final observations, then advantages.
+    /// Collects T steps of every environment, then computes values of final observations and
+    /// advantages.
     ///
-    /// The first call resets the environments; episodes go on across calls. Noise is that of
+    /// The first call resets the environments; episodes continue across calls. The noise is that of
     /// [`super::noise`].
     ///
     /// # Errors
-    /// [`Error::Config`] for environments of another kind or number; [`Error::NonFinite`] for NaN or
-    /// infinity in what was collected; [`Error::Interrupted`]; whatever environments and policy refuse.
-    /// The environments stand where they were stopped then, and the next call goes on from there; the
-    /// steps of this one are lost.
+    /// [`Error::Config`] for environments of another kind or number; [`Error::NonFinite`] for NaN
+    /// or infinity in the collected numbers; [`Error::Interrupted`]; errors of environments and
+    /// policy. After an error the next call continues from the present state of the environments,
+    /// and the steps of this call are lost.
     pub fn collect(
         &mut self,
         envs: &mut dyn VectorEnv,
@@ -47,7 +48,7 @@ impl Arena {
         Err(Error::config("(n_envs, obs_dim, action_dim)", got, format!("{own:?} as in the arena")))
     }
 
-    /// Row 0 becomes where the environments stand.
+    /// Writes the present observations of the environments to row 0.
     fn start(&mut self, envs: &mut dyn VectorEnv) -> Result<()> {
         let width = self.n_envs * self.obs_dim;
         if self.started {

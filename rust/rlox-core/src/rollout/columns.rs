@@ -1,4 +1,4 @@
-//! Steps of environments into the columns of a rollout, whoever's memory these are.
+//! Collects steps of environments into the columns of a rollout, in any memory.
 
 use super::episodes::{Episode, Running};
 use crate::env::StepOut;
@@ -8,12 +8,12 @@ use crate::interrupt;
 use crate::policy::{Acted, ActionsMut, Policy, Seen};
 use crate::seed::Stream;
 
-/// Name of the stream that the noise of a rollout is drawn from.
+/// Name of the stream that gives the noise of a rollout.
 const STREAM: &str = "action";
 
 /// The columns of T steps of N environments, time-major.
 pub struct Columns<'a> {
-    /// o_t, `[T + 1, N, obs_dim]`; row 0 is where the environments stand.
+    /// o_t, `[T + 1, N, obs_dim]`; row 0 has the present observations of the environments.
     pub obs: &'a mut [f32],
     /// a_t, `[T, N]` or `[T, N, action_dim]`.
     pub actions: ActionsMut<'a>,
@@ -27,8 +27,8 @@ pub struct Columns<'a> {
     pub log_probs: &'a mut [f32],
     /// V(o_t), `[T + 1, N]`.
     pub values: &'a mut [f32],
-    /// V of the state that step t reached, `[T, N]`: 0 where it is terminal, that of the final observation
-    /// where an episode was truncated.
+    /// V of the state after step t, `[T, N]`: 0 if the state is terminal, the value of the final
+    /// observation if the episode was truncated.
     pub next_values: &'a mut [f32],
 }
 
@@ -41,32 +41,32 @@ pub struct Final {
     pub env: usize,
 }
 
-/// Where episodes ended, in the order of steps and then of environments.
+/// Ends of episodes, in the order of steps and then of environments.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ended {
-    /// The steps and environments.
+    /// The steps and environments of the ends.
     pub finals: Vec<Final>,
-    /// The last observation of each, `[k, obs_dim]`.
+    /// The last observation of each episode, `[k, obs_dim]`.
     pub obs: Vec<f32>,
-    /// Sums over each whole episode, also of one that began in an earlier rollout.
+    /// Sums over each whole episode, also over one that began in an earlier rollout.
     pub episodes: Vec<Episode>,
 }
 
-/// Room for one step.
+/// Scratch memory for one step.
 #[derive(Debug, Clone, Default)]
 pub struct Scratch {
-    /// As the environments give them, `[N]`.
+    /// Rewards as the environments return them, `[N]`.
     rewards: Vec<f64>,
-    /// `[N, k]`.
+    /// Noise of the policy, `[N, k]`.
     noise: Vec<f32>,
 }
 
-/// Which rollout of a run it is.
+/// Identifies a rollout of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
-    /// The run's.
+    /// Seed of the run.
     pub seed: u64,
-    /// How many rollouts came before.
+    /// Number of earlier rollouts.
     pub rollout: u64,
 }
 
@@ -78,11 +78,11 @@ impl Ended {
     }
 }
 
-/// What step t of rollout `key` acts at random with, in `out` `[n, k]`.
+/// Writes the noise of step t of rollout `key` to `out`, `[n, k]`.
 ///
-/// The stream (`seed`, "action", `rollout`) gives it step by step, environment by environment, where the
-/// policy keeps its noise at the steps that it is drawn anew; so no generator has to be saved, and
-/// nothing else can shift it.
+/// The stream (`seed`, "action", `rollout`) gives the noise step by step and environment by
+/// environment. If the policy keeps its noise for several steps, only the steps with new noise
+/// count. So no generator state has to be saved, and nothing else can shift the noise.
 pub fn noise(policy: &dyn Policy, key: Key, t: usize, out: &mut [f32]) {
     let mut stream = Stream::new(key.seed, STREAM, key.rollout);
     let drawn = t / policy.noise_kept().get() * out.len();
@@ -91,11 +91,13 @@ pub fn noise(policy: &dyn Policy, key: Key, t: usize, out: &mut [f32]) {
 }
 
 impl Columns<'_> {
-    /// T steps of every environment, then values of what they reached; row 0 of the observations is given.
+    /// Collects T steps of every environment, then computes the values of the states after them.
+    /// Row 0 of the observations must be filled.
     ///
     /// # Errors
-    /// [`Error::Shape`] for columns that do not fit; [`Error::Interrupted`]; whatever environments and
-    /// policy refuse. Row T of the observations is where the environments stand, then too.
+    /// [`Error::Shape`] for columns that do not fit; [`Error::Interrupted`]; errors of environments
+    /// and policy. If a step fails, row T of the observations also has the present observations of
+    /// the environments.
     pub fn collect(
         &mut self,
         envs: &mut dyn VectorEnv,
@@ -159,7 +161,7 @@ impl Columns<'_> {
         Ok(())
     }
 
-    /// Values of what every step reached.
+    /// Computes the values of the states after every step.
     fn value_ends(&mut self, policy: &dyn Policy, ended: &Ended, of: Sizes) -> Result<()> {
         let Sizes { n, obs_dim, steps, .. } = of;
         let last = row(self.obs, steps, n * obs_dim);
@@ -179,7 +181,7 @@ impl Columns<'_> {
         Ok(())
     }
 
-    /// The sizes of a rollout of `envs`, which those of all columns are.
+    /// Returns the sizes of a rollout of `envs`, after checking all columns against them.
     fn fit(&self, envs: &dyn VectorEnv, running: &Running<'_>) -> Result<Sizes> {
         let (n, spec) = (envs.n_envs(), envs.spec());
         let of = Sizes {
@@ -222,17 +224,17 @@ struct Sizes {
     action_dim: usize,
 }
 
-/// Row t of a column whose rows have `width` elements.
+/// Returns row t of a column whose rows have `width` elements.
 pub(super) fn row<T>(column: &[T], t: usize, width: usize) -> &[T] {
     column.get(t * width..(t + 1) * width).unwrap_or_default()
 }
 
-/// Row t of a column whose rows have `width` elements, for writing.
+/// Returns row t of a column whose rows have `width` elements, for writing.
 pub(super) fn row_mut<T>(column: &mut [T], t: usize, width: usize) -> &mut [T] {
     column.get_mut(t * width..(t + 1) * width).unwrap_or_default()
 }
 
-/// The actions of step t, of which there are `width` numbers.
+/// Returns the actions of step t, which consist of `width` numbers.
 pub(super) fn of_step<'a>(
     actions: &'a mut ActionsMut<'_>,
     t: usize,

@@ -1,21 +1,21 @@
-//! Returns and lengths of episodes as they run.
+//! Returns and lengths of running episodes.
 
 /// A finished episode.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Episode {
-    /// The environment that it ran in.
+    /// Environment of the episode.
     pub env: usize,
-    /// Sum of its rewards.
+    /// Sum of the rewards.
     pub total: f64,
-    /// Its steps.
+    /// Number of steps.
     pub steps: u64,
 }
 
-/// What rollouts depend on besides environments and policy: the number of the next one, and the
-/// running episode of each environment.
+/// The state that rollouts depend on besides environments and policy: the number of the next
+/// rollout, and the running episode of each environment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// Rollouts collected so far, also those that were broken off.
+    /// Number of rollouts so far, including interrupted ones.
     pub rollouts: u64,
     /// Sum of rewards so far, `[n_envs]`.
     pub totals: Vec<f64>,
@@ -28,7 +28,7 @@ impl Progress {
         Self { rollouts: 0, totals: vec![0.0; n_envs], steps: vec![0; n_envs] }
     }
 
-    /// The running episodes.
+    /// Returns the running episodes.
     pub(super) fn running(&mut self) -> Running<'_> {
         Running { totals: &mut self.totals, steps: &mut self.steps }
     }
@@ -44,7 +44,7 @@ pub struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// One more step everywhere.
+    /// Adds one step of every environment.
     pub(super) fn add(&mut self, rewards: &[f64]) {
         for ((total, steps), reward) in
             self.totals.iter_mut().zip(self.steps.iter_mut()).zip(rewards)
@@ -54,7 +54,7 @@ impl Running<'_> {
         }
     }
 
-    /// The episodes that ended with the last step.
+    /// Appends the episodes that ended with the last step to `finished`, and begins new ones.
     pub(super) fn finish(&mut self, envs: &[usize], finished: &mut Vec<Episode>) {
         for &env in envs {
             if let (Some(total), Some(steps)) = (self.totals.get_mut(env), self.steps.get_mut(env))

@@ -1,12 +1,14 @@
-//! What is done with the columns of a rollout once they are filled.
+//! Checks and advantages of filled columns of a rollout.
 
 use super::columns::Columns;
 use crate::advantage::{Discount, Ends, gae};
 use crate::error::{Error, Result};
 
 impl Columns<'_> {
+    /// Checks that all numbers are finite.
+    ///
     /// # Errors
-    /// [`Error::NonFinite`] with the column and the place in it of the first number that is none.
+    /// [`Error::NonFinite`] with the column and the index of its first number that is not finite.
     pub fn check_finite(&self) -> Result<()> {
         for (name, column) in [
             ("obs", &*self.obs),
@@ -26,7 +28,8 @@ impl Columns<'_> {
         Ok(())
     }
 
-    /// Advantages and returns `[T, N]` of N environments (generalised advantage estimation).
+    /// Computes advantages and returns `[T, N]` of N environments (generalised advantage
+    /// estimation).
     ///
     /// # Errors
     /// [`Error::Shape`] if a column does not fit; [`Error::Interrupted`].

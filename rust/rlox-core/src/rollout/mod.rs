@@ -1,12 +1,12 @@
-//! Rollouts for on-policy learning: one time-major memory, filled in place, with advantages that are
-//! exact at every end of an episode.
+//! Rollouts for on-policy learning: one time-major memory that is filled in place, with advantages
+//! that are exact at every end of an episode.
 //!
-//! Environments write the observations of step t + 1 and its flags where they stay. Last observations
-//! of ended episodes, which the next ones' first take the place of, are in a sparse table beside. No
-//! bootstrap after termination; the final observation's value after truncation, never the reset
-//! state's; the trace cut at both.
+//! Environments write the observations and flags of a step directly into the columns. The first
+//! observation of a new episode takes the place of the last one of the ended episode, so a sparse
+//! table holds the last observations. There is no bootstrap after termination. After truncation the
+//! value of the final observation is used, never that of the reset state. Both cut the trace.
 //!
-//! A [`Stretch`] is steps for a replay buffer, which learning off-policy draws from.
+//! A [`Stretch`] holds steps for a replay buffer, from which off-policy algorithms learn.
 
 mod arena;
 mod collect;

@@ -1,4 +1,4 @@
-//! Steps of environments as a replay buffer takes them: what each saw, did, was paid and led to.
+//! Collects transitions of environments for a replay buffer.
 
 use super::columns::{Ended, Final, of_step, row, row_mut, single};
 use super::episodes::Running;
@@ -11,21 +11,21 @@ use crate::error::{Error, Result, check_len};
 use crate::interrupt;
 use crate::policy::ActionsMut;
 
-/// What chooses actions in a stretch of steps.
+/// Chooses the actions of a chunk of steps.
 pub trait Explore {
-    /// Writes the actions of step `t` of the stretch for `obs`, `[N, obs_dim]`. There may be some already, which
-    /// it may leave as they are.
+    /// Writes the actions of step `t` of the chunk for `obs`, `[N, obs_dim]`. If `actions` holds
+    /// actions already, this method may leave them unchanged.
     ///
     /// # Errors
-    /// For slices that do not fit, or actions of another kind than it chooses.
+    /// If slices do not fit, or the explorer does not choose actions of this kind.
     fn act(&mut self, t: usize, obs: &[f32], actions: ActionsMut<'_>) -> Result<()>;
 }
 
 /// The columns of T steps of N environments, time-major.
 pub struct Stretch<'a> {
-    /// o_t, `[T + 1, N, obs_dim]`; row 0 is where the environments stand.
+    /// o_t, `[T + 1, N, obs_dim]`; row 0 has the present observations of the environments.
     pub obs: &'a mut [f32],
-    /// What step t led to, `[T, N, obs_dim]`: the last observation of an episode that it ended.
+    /// Observation after step t, `[T, N, obs_dim]`; the last one of an episode that the step ended.
     pub next_obs: &'a mut [f32],
     /// a_t, `[T, N]` or `[T, N, action_dim]`.
     pub actions: ActionsMut<'a>,
@@ -37,17 +37,17 @@ pub struct Stretch<'a> {
     pub truncated: &'a mut [bool],
 }
 
-/// The bounds of Boxes that actions in [-1, 1] stand for the whole of, `[action_dim]` each.
+/// Bounds of Box actions, `[action_dim]` each. Actions in [-1, 1] are scaled to these bounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds<'a> {
-    /// What -1 stands for.
+    /// The value of -1.
     pub low: &'a [f32],
-    /// What 1 stands for.
+    /// The value of 1.
     pub high: &'a [f32],
 }
 
 impl Bounds<'_> {
-    /// `actions` `[n, action_dim]` in [-1, 1] as the environments take them.
+    /// Scales `actions` `[n, action_dim]` from [-1, 1] to the bounds.
     fn stretch(&self, actions: &[f32], out: &mut Vec<f32>) {
         out.clear();
         for row in actions.chunks_exact(self.low.len().max(1)) {
@@ -59,12 +59,12 @@ impl Bounds<'_> {
 }
 
 impl Stretch<'_> {
-    /// T steps of every environment; row 0 of the observations is given. Actions are the explorer's, which
-    /// `bounds` makes the environments' of, where they are not yet.
+    /// Collects T steps of every environment. Row 0 of the observations must be filled. The
+    /// explorer chooses the actions. If `bounds` is present, it scales them for the environments.
     ///
     /// # Errors
-    /// [`Error::Shape`] for columns that do not fit; [`Error::Interrupted`]; whatever environments and
-    /// explorer refuse. The environments stand then where they were stopped.
+    /// [`Error::Shape`] for columns that do not fit; [`Error::Interrupted`]; errors of environments
+    /// and explorer. The environments then keep the state that they have reached.
     pub fn collect(
         &mut self,
         envs: &mut dyn VectorEnv,
@@ -86,10 +86,10 @@ impl Stretch<'_> {
         Ok(ended)
     }
 
-    /// Refuses numbers that are none, by the column's name.
+    /// Checks that all numbers are finite.
     ///
     /// # Errors
-    /// [`Error::NonFinite`].
+    /// [`Error::NonFinite`] with the name of the column.
     pub fn check_finite(&self) -> Result<()> {
         let seen = self.obs.len().min(self.next_obs.len());
         finite("obs", self.obs.get(..seen).unwrap_or_default(), f64::from)?;
@@ -104,8 +104,8 @@ impl Stretch<'_> {
     /// Stores the transitions of the `n` environments.
     ///
     /// # Errors
-    /// [`Error::Shape`] for a buffer of other columns than float32 observations and rewards and these actions;
-    /// as [`Buffer::push`].
+    /// [`Error::Shape`] unless the buffer has the columns of these actions and of float32
+    /// observations and rewards; the errors of [`Buffer::push`].
     pub fn store<S: Sampler + ?Sized>(&self, n: usize, buffer: &mut Buffer<S>) -> Result<()> {
         let rows = self.rewards.len();
         let seen = self.obs.len().min(self.next_obs.len());
@@ -127,7 +127,7 @@ impl Stretch<'_> {
         buffer.push(to, transitions, None)
     }
 
-    /// One step, and what it led to.
+    /// Takes one step and writes its results.
     fn step(
         &mut self,
         envs: &mut dyn VectorEnv,
@@ -159,7 +159,7 @@ impl Stretch<'_> {
         Ok(())
     }
 
-    /// The sizes of steps of `envs`, which those of all columns are.
+    /// Returns the sizes of steps of `envs`, after checking all columns against them.
     fn fit(
         &self,
         envs: &dyn VectorEnv,
@@ -210,6 +210,6 @@ fn finite<T: Copy>(name: &str, column: &[T], wide: impl Fn(T) -> f64) -> Result<
 struct Sizes {
     n: usize,
     obs_dim: usize,
-    /// Numbers of the actions of a step.
+    /// Numbers in the actions of one step of all environments.
     actions: usize,
 }

@@ -1,4 +1,4 @@
-//! Statistics of what is learned from: running ones, and what values say of returns.
+//! Statistics of training data: running moments, and how well values predict returns.
 
 mod explained;
 mod moments;

@@ -1,25 +1,27 @@
-//! Count, mean and variance of everything seen, merged by parts.
+//! Running count, mean and variance, merged from parts.
 
 use crate::error::{Error, Result, check_finite, check_len};
 use crate::interrupt::{self, Pace, SHARED_PIECE};
 use crate::threads;
 
-/// Rows whose moments are taken together; fixed, so that no result depends on threads.
+/// Number of rows whose moments are taken together. It is fixed, so that no result depends on
+/// threads.
 const ROWS: usize = 256;
 
-/// Blocks of rows that a thread takes at once.
+/// Number of blocks of rows that a thread takes at once.
 const BLOCKS: usize = 16;
 
-/// From this many numbers on, blocks of rows are spread over threads.
+/// Number of elements from which blocks of rows are spread over threads.
 const PARALLEL_FROM: usize = 1 << 17;
 
-/// Rows in all, at most: counts up to here are float64 numbers.
+/// Maximum number of rows: counts up to here are exact in float64.
 const MOST_ROWS: u64 = 1 << 53;
 
 /// Count, mean and sum of squared deviations per dimension, in float64.
 ///
-/// Parts are merged as in Chan, Golub and LeVeque 1983, eq. 2.1: no difference of large sums, so a
-/// mean far from 0 costs no precision. Every method that fails leaves the object as it was.
+/// Parts are merged as in Chan, Golub and LeVeque 1983, eq. 2.1. The formula has no difference of
+/// large sums, so a mean far from 0 costs no precision. A method that fails leaves the object
+/// unchanged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Moments {
     count: u64,
@@ -28,17 +30,17 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Of nothing yet, in `dim` dimensions.
+    /// Returns the moments of no rows, in `dim` dimensions.
     #[must_use]
     pub fn new(dim: usize) -> Self {
         Self { count: 0, mean: vec![0.0; dim], m2: vec![0.0; dim] }
     }
 
-    /// From saved parts.
+    /// Returns moments from saved parts.
     ///
     /// # Errors
     /// [`Error::Snapshot`] if sizes differ, a number is not finite, a sum of squares is negative,
-    /// nothing was counted and a number is not 0, or more than 2^53 rows were.
+    /// the count is 0 and a number is not 0, or the count exceeds 2^53.
     pub fn from_parts(count: u64, mean: Vec<f64>, m2: Vec<f64>) -> Result<Self> {
         if count > MOST_ROWS {
             return Err(Error::snapshot("count", count, "at most 2^53"));
@@ -59,37 +61,38 @@ impl Moments {
         Ok(Self { count, mean, m2 })
     }
 
-    /// How many rows were seen.
+    /// Returns the number of rows so far.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The mean of each dimension; 0 before anything was seen.
+    /// Returns the mean of each dimension; 0 before the first row.
     #[must_use]
     pub fn mean(&self) -> &[f64] {
         &self.mean
     }
 
-    /// The sum of squared deviations from the mean of each dimension.
+    /// Returns the sum of squared deviations from the mean of each dimension.
     #[must_use]
     pub fn m2(&self) -> &[f64] {
         &self.m2
     }
 
-    /// The population variance of each dimension (divisor count); 1 before anything was seen, so
-    /// that normalising changes nothing then.
+    /// Returns the population variance of each dimension (divisor count). It is 1 before the first
+    /// row, so that normalising changes nothing then.
     pub fn var(&self) -> impl Iterator<Item = f64> + '_ {
         #[expect(clippy::cast_precision_loss, reason = "at most MOST_ROWS")]
         let count = self.count as f64;
         self.m2.iter().map(move |m2| if count > 0.0 { m2 / count } else { 1.0 })
     }
 
-    /// Takes in `rows`, `[n, dim]` in row-major order.
+    /// Adds `rows`, `[n, dim]` in row-major order.
     ///
     /// # Errors
-    /// [`Error::Shape`] if there is a part of a row; [`Error::NonFinite`] for NaN and infinity, and
-    /// if a sum of squares exceeds float64.
+    /// [`Error::Shape`] if the last row is incomplete; [`Error::NonFinite`] for NaN and infinity,
+    /// and if a sum of squares exceeds float64; [`Error::Config`] beyond 2^53 rows;
+    /// [`Error::Interrupted`].
     pub fn update(&mut self, rows: &[f64]) -> Result<()> {
         let dim = self.mean.len().max(1);
         check_len("rows", rows.len(), rows.len() / dim * dim, "a multiple of dim")?;
@@ -117,7 +120,7 @@ impl Moments {
         self.accept(total)
     }
 
-    /// Takes in everything that `other` has seen.
+    /// Adds all rows of `other`.
     ///
     /// # Errors
     /// [`Error::Shape`] if the dimensions differ; [`Error::Config`] beyond 2^53 rows;
@@ -129,12 +132,13 @@ impl Moments {
         self.accept(total)
     }
 
-    /// (x - mean) / sqrt(var + eps) of `rows`, `[n, dim]`, cut to [-clip, clip].
+    /// Writes (x - mean) / sqrt(var + eps) of `rows`, `[n, dim]`, clipped to [-clip, clip], to
+    /// `out`.
     ///
     /// # Errors
-    /// [`Error::Shape`] if there is a part of a row or `out` has another size;
-    /// [`Error::NonFinite`] for NaN and infinity; [`Error::Config`] unless eps is positive and clip,
-    /// if given, at least 0.
+    /// [`Error::Shape`] if the last row is incomplete or `out` has another size;
+    /// [`Error::NonFinite`] for NaN and infinity; [`Error::Config`] unless eps is positive and
+    /// clip, if present, is at least 0; [`Error::Interrupted`].
     pub fn normalize(
         &self,
         rows: &[f64],
@@ -165,7 +169,7 @@ impl Moments {
         Ok(())
     }
 
-    /// The moments of a few rows alone, by two passes.
+    /// Returns the moments of a few rows alone, by two passes.
     fn of_block(&self, rows: &[f64]) -> Self {
         let dim = self.mean.len();
         let mut part = Self::new(dim);
@@ -188,7 +192,7 @@ impl Moments {
         part
     }
 
-    /// Chan's merge.
+    /// Adds the rows of `other` by Chan's formula.
     #[expect(clippy::cast_precision_loss, reason = "at most MOST_ROWS")]
     fn add(&mut self, other: &Self) {
         let count = self.count.saturating_add(other.count);
@@ -201,13 +205,14 @@ impl Moments {
         for ((mean, m2), (other_mean, other_m2)) in moments.zip(other.mean.iter().zip(&other.m2)) {
             let delta = other_mean - *mean;
             *mean += delta * share;
-            // Grouped so that a first number whose square overflows adds 0, not infinity times 0.
+            // This grouping makes a first number whose square overflows add 0, not infinity times
+            // 0.
             *m2 += other_m2 + (delta * own) * (delta * share);
         }
         self.count = count;
     }
 
-    /// Becomes `total` if that is finite.
+    /// Replaces the moments by `total` if it is finite and its count is at most 2^53.
     fn accept(&mut self, total: Self) -> Result<()> {
         if total.count > MOST_ROWS {
             return Err(Error::config("count", total.count, "at most 2^53 rows in all"));

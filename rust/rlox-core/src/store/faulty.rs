@@ -12,11 +12,11 @@ const ENOSPC: i32 = 28;
 /// Linux's "input/output error".
 const EIO: i32 = 5;
 
-/// The machine's file system, but operation number `fail_at` (counted from 0) and, if told so, all
-/// after it fail.
+/// The machine's file system, but operation number `fail_at` (counted from 0) fails. If `for_ever`,
+/// all later operations fail too.
 ///
-/// Creating a file is an operation, so is each write (of which half the bytes arrive), and forcing it
-/// to the device (which leaves all bytes and still fails).
+/// These are operations: creating a file; each write, which writes half the bytes if it fails; and
+/// forcing a file to the device, which keeps all bytes if it fails.
 #[derive(Debug, Clone)]
 pub struct FaultyFs {
     fail_at: u64,
@@ -25,19 +25,20 @@ pub struct FaultyFs {
 }
 
 impl FaultyFs {
-    /// Fails at operation `fail_at`, and at every later one if `for_ever`.
+    /// Returns a file system that fails at operation `fail_at`, and at every later one if
+    /// `for_ever`.
     #[must_use]
     pub fn new(fail_at: u64, for_ever: bool) -> Self {
         Self { fail_at, for_ever, done: Arc::default() }
     }
 
-    /// Operations so far.
+    /// Returns the number of operations so far.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.done.load(Ordering::SeqCst)
     }
 
-    /// Counts an operation; an error if it is one that fails.
+    /// Counts an operation; returns an error if this operation fails.
     fn pass(&self, code: i32) -> io::Result<()> {
         let now = self.done.fetch_add(1, Ordering::SeqCst);
         if now == self.fail_at || (self.for_ever && now > self.fail_at) {
@@ -84,7 +85,7 @@ impl Fs for FaultyFs {
     }
 }
 
-/// A file that is written on a [`FaultyFs`].
+/// A new file on a [`FaultyFs`].
 #[derive(Debug)]
 struct FaultyNewFile {
     inner: Box<dyn NewFile>,
@@ -106,7 +107,7 @@ impl NewFile for FaultyNewFile {
     }
 }
 
-/// A file of a [`FaultyFs`]; its reads are operations too.
+/// A file of a [`FaultyFs`]; reads are operations too.
 #[derive(Debug)]
 struct FaultyFile {
     inner: Box<dyn RandomRead>,

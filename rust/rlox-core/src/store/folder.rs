@@ -16,33 +16,33 @@ use crate::error::{Error, Result};
 
 const SEGMENT: &str = ".seg";
 const MANIFEST: &str = ".manifest";
-/// Names of saves in a message, at most.
+/// Maximum number of names of saves in a message.
 const SHOWN: usize = 8;
 
-/// What a sweep removed.
+/// The files that a call removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Leftovers {
     /// Number of segments and unfinished files.
     pub files: usize,
 }
 
-/// A folder that this object alone may write to.
+/// A folder that only this object may write to.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
     fs: Arc<dyn Fs>,
-    /// Number of the next segment: above all that are or were listed.
+    /// Number of the next segment. It exceeds all numbers that are or were listed.
     next: AtomicU64,
     lock: FolderLock,
 }
 
 impl Folder {
-    /// Opens the folder for writing, creating it where it is missing.
+    /// Opens the folder for writing; creates it if it is missing.
     ///
     /// # Errors
-    /// [`Error::Storage`] if it cannot be created or another buffer or process has it.
+    /// [`Error::Storage`] if it cannot be created, or if another buffer or process has it.
     pub fn open(path: &Path, fs: Arc<dyn Fs>) -> Result<Self> {
-        // The process may change its working folder.
+        // The path is absolute, since the process may change its working folder.
         let path =
             &std::path::absolute(path).map_err(|cause| Error::storage("find", path, cause))?;
         create_folder(&*fs, path).map_err(|cause| Error::storage("create", path, cause))?;
@@ -53,30 +53,32 @@ impl Folder {
         Ok(folder)
     }
 
-    /// [`Folder::open`] on the machine's file system.
+    /// Calls [`Folder::open`] on the machine's file system.
     ///
     /// # Errors
-    /// As [`Folder::open`].
+    /// The errors of [`Folder::open`].
     pub fn open_real(path: &Path) -> Result<Self> {
         Self::open(path, Arc::new(RealFs))
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// False in a process that was forked from the one that opened it, and has no right to write.
+    /// Returns false in a process that was forked from the one that opened the folder. Such a
+    /// process may not write.
     #[must_use]
     pub fn is_own(&self) -> bool {
         self.lock.is_own()
     }
 
-    /// Begins the folder's next segment; returns it with its number, which is not given again.
+    /// Begins the folder's next segment. Returns its number, which is never used again, and its
+    /// writer.
     ///
     /// # Errors
-    /// As [`SegmentWriter::begin`].
+    /// The errors of [`SegmentWriter::begin`].
     pub fn begin_segment(
         &self,
         columns: Vec<ColumnPlan>,
@@ -88,10 +90,10 @@ impl Folder {
         Ok((number, SegmentWriter::begin(Arc::clone(&self.fs), &path, columns, meta)?))
     }
 
-    /// Opens a segment and checks that it is the one that was meant.
+    /// Opens the segment `which` and checks it against the reference.
     ///
     /// # Errors
-    /// As [`Segment::open`]; [`Error::Damaged`] for another segment under that number.
+    /// The errors of [`Segment::open`]; [`Error::Damaged`] for another segment under that number.
     pub fn segment(&self, which: SegmentRef) -> Result<Segment> {
         open_segment(&*self.fs, &self.path, which)
     }
@@ -99,22 +101,23 @@ impl Folder {
     /// Makes `manifest` durable under `name`, which must consist of letters, digits, `_` and `-`.
     ///
     /// # Errors
-    /// As [`Folder::check_present`] and [`Manifest::write`]; [`Error::Config`] for another name.
+    /// The errors of [`Folder::check_present`] and [`Manifest::write`]; [`Error::Config`] for
+    /// another name.
     pub fn publish(&self, name: &str, manifest: &Manifest) -> Result<()> {
         self.lock.check()?;
         self.check_present(&manifest.segments)?;
         manifest.write(Arc::clone(&self.fs), &manifest_path(&self.path, name)?)
     }
 
-    /// The manifest `name`.
+    /// Returns the manifest `name`.
     ///
     /// # Errors
-    /// As [`Manifest::read`]; [`Error::Missing`] if there is none.
+    /// The errors of [`Manifest::read`]; [`Error::Missing`] if there is none.
     pub fn manifest(&self, name: &str) -> Result<Manifest> {
         read_manifest(&*self.fs, &self.path, name)
     }
 
-    /// Whether there is a manifest `name`.
+    /// Returns whether there is a manifest `name`.
     ///
     /// # Errors
     /// [`Error::Storage`] if the folder cannot be listed.
@@ -122,10 +125,10 @@ impl Folder {
         Ok(self.names()?.iter().any(|other| other.strip_suffix(MANIFEST) == Some(name)))
     }
 
-    /// Removes the manifests not in `keep`, then what no manifest needs.
+    /// Removes the manifests that are not in `keep`, then the files that no manifest needs.
     ///
     /// # Errors
-    /// As [`Folder::sweep`].
+    /// The errors of [`Folder::sweep`].
     pub fn prune(&self, keep: &[&str]) -> Result<Leftovers> {
         self.check_relied_on()?;
         for file in self.names()? {
@@ -137,19 +140,19 @@ impl Folder {
         self.sweep()
     }
 
-    /// Removes the segments that no manifest of the folder lists, and files that were never finished.
+    /// Removes the segments that no manifest of the folder lists, and unfinished files.
     ///
-    /// To be called after a manifest was published: a segment sealed since then is listed nowhere.
+    /// Call it after publishing a manifest: no manifest lists a segment that was sealed since then.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if a manifest cannot be read: then nothing is removed, for nobody knows
-    /// what it listed. [`Error::Storage`] if the disk refuses.
+    /// [`Error::Damaged`] if a manifest cannot be read. Nothing is removed then, because its list
+    /// is unknown. [`Error::Storage`] if the disk refuses.
     pub fn sweep(&self) -> Result<Leftovers> {
         self.remove_all(&self.needless(None)?)
     }
 
-    /// From now on, until [`Folder::delete`], nobody removes segments here while manifest `name` is
-    /// missing.
+    /// Records that the folder depends on manifest `name`. Until [`Folder::delete`], no call
+    /// removes segments while this manifest is missing.
     ///
     /// # Errors
     /// [`Error::Storage`] if the disk refuses.
@@ -157,10 +160,10 @@ impl Folder {
         self.lock.write(name)
     }
 
-    /// Refuses a folder without the manifest that somebody relies on.
+    /// Checks that the manifest of [`Folder::rely_on`] is in the folder.
     ///
     /// # Errors
-    /// [`Error::Damaged`].
+    /// [`Error::Damaged`] if it is missing, [`Error::Storage`] if the disk refuses.
     pub fn check_relied_on(&self) -> Result<()> {
         let name = self.lock.note()?;
         if name.is_empty() || self.has_manifest(&name)? {
@@ -170,15 +173,17 @@ impl Folder {
         Err(Error::damaged(&manifest_path(&self.path, &name)?, 0, what.to_owned()))
     }
 
-    /// Removes manifest `name` and what no other needs; the folder too if nothing else is in it.
+    /// Removes manifest `name` and the files that no other manifest needs. Removes the folder too
+    /// if nothing else is in it.
     ///
     /// # Errors
-    /// As [`Folder::sweep`].
+    /// The errors of [`Folder::sweep`].
     pub fn delete(&self, name: &str) -> Result<()> {
         self.lock.check()?;
         let needless = self.needless(Some(name))?;
         self.rely_on("")?;
-        // Whoever stops here leaves a manifest that says so, and no segments of which nobody knows.
+        // If the process stops here, an empty manifest remains, and its segments are known to be
+        // unused.
         self.publish(name, &Manifest::default())?;
         self.remove_all(&needless)?;
         self.remove(&format!("{name}{MANIFEST}"))?;
@@ -189,7 +194,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Segments that no manifest but `without` lists, and files that were never finished.
+    /// Returns the segments that no manifest lists, disregarding manifest `without`, and unfinished
+    /// files.
     fn needless(&self, without: Option<&str>) -> Result<Vec<String>> {
         self.check_relied_on()?;
         let mut names = self.names()?;
@@ -219,11 +225,12 @@ impl Folder {
         Ok(Leftovers { files: files.len() })
     }
 
-    /// Refuses to list segments that are no longer there: open ones can still be read, but are lost
-    /// when the process ends.
+    /// Checks that the segments are still in the folder. Open segments can be read after their
+    /// removal, but they are lost when the process ends.
     ///
     /// # Errors
-    /// [`Error::Damaged`] names the first; [`Error::Storage`] if another may be writing here.
+    /// [`Error::Damaged`] for the first one that is missing or cut short; [`Error::Storage`] if
+    /// another process may write here.
     pub fn check_present(&self, segments: &[SegmentRef]) -> Result<()> {
         if self.lock.is_own() {
             self.lock.check()?;
@@ -262,10 +269,10 @@ impl Folder {
     }
 }
 
-/// Opens segment `which` of a folder that need not be locked: segments never change.
+/// Opens segment `which` of a folder. The folder need not be locked, since segments never change.
 ///
 /// # Errors
-/// As [`Folder::segment`].
+/// The errors of [`Folder::segment`].
 pub(crate) fn open_segment(fs: &dyn Fs, folder: &Path, which: SegmentRef) -> Result<Segment> {
     let path = folder.join(segment_name(which.number));
     let segment = Segment::open(fs, &path)?;
@@ -282,10 +289,10 @@ pub(crate) fn open_segment(fs: &dyn Fs, folder: &Path, which: SegmentRef) -> Res
     Err(Error::damaged(&path, 0, what))
 }
 
-/// Reads manifest `name` of a folder that need not be locked.
+/// Reads manifest `name` of a folder. The folder need not be locked.
 ///
 /// # Errors
-/// As [`Folder::manifest`].
+/// The errors of [`Folder::manifest`].
 pub(crate) fn read_manifest(fs: &dyn Fs, folder: &Path, name: &str) -> Result<Manifest> {
     let path = manifest_path(folder, name)?;
     Manifest::read(fs, &path).map_err(|error| {
@@ -310,12 +317,13 @@ pub(crate) fn read_manifest(fs: &dyn Fs, folder: &Path, name: &str) -> Result<Ma
     })
 }
 
-/// Whether a file is one that [`super::replace_file`] began and did not finish.
+/// Returns whether a file is an unfinished one of [`super::fs::Replacement`].
 fn is_unfinished(file: &str) -> bool {
     file.strip_suffix(".new").is_some_and(|name| name.starts_with('.'))
 }
 
-/// The name of a manifest by its file; None if it is none, or another program's note about one.
+/// Returns the name of a manifest from its file name. Returns None for other files, and for another
+/// program's hidden file about a manifest.
 fn manifest_name(file: &str) -> Option<&str> {
     file.strip_suffix(MANIFEST).filter(|name| !name.starts_with('.'))
 }

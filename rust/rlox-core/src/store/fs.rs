@@ -1,4 +1,4 @@
-//! The file operations a store needs; tests put [`super::FaultyFs`] in their place.
+//! The file operations that a store needs; tests replace them by [`super::FaultyFs`].
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -15,55 +15,55 @@ pub trait Fs: Debug + Send + Sync {
     /// Creates a folder and its parents.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     fn create_dirs(&self, path: &Path) -> io::Result<()>;
 
-    /// Begins a file, or one anew; a link is refused.
+    /// Creates a file or truncates an existing one; refuses a link.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
 
-    /// Puts `from` in the place of `to` in one step.
+    /// Replaces `to` by `from` in one step.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Forces a folder's entries to the device.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Names of a folder's entries, in no order; those that are not UTF-8 are left out.
+    /// Returns the names of a folder's entries in any order, except those that are not UTF-8.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 
-    /// Opens a plain file for reading; a link or a device is refused.
+    /// Opens a plain file for reading; refuses a link or a device.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomRead>>;
 
     /// Locks an open file for this process without waiting.
     ///
     /// # Errors
-    /// `WouldBlock` if another has the lock, or the system's.
+    /// `WouldBlock` if another object or process has the lock; errors of the system.
     fn lock(&self, file: &File) -> std::result::Result<(), TryLockError> {
         file.try_lock()
     }
 }
 
-/// What a file system answers that cannot do a thing, and never will.
+/// Error codes of a file system that does not support an operation and never will.
 const NEVER: [i32; 8] = [
     libc::EINVAL,
     libc::EISDIR,
@@ -75,24 +75,24 @@ const NEVER: [i32; 8] = [
     libc::EROFS,
 ];
 
-/// Whether a file system has no such operation: to try again would not help.
+/// Returns whether a file system does not support an operation, so that another try would not help.
 pub(super) fn is_lacking(cause: &io::Error) -> bool {
     cause.raw_os_error().is_some_and(|code| NEVER.contains(&code))
 }
 
-/// Forces a folder's entries to the device, where the file system can: CIFS and VirtualBox refuse it for
-/// every folder.
+/// Forces a folder's entries to the device if the file system can; CIFS and VirtualBox refuse it
+/// for every folder.
 ///
 /// # Errors
-/// Those that may pass.
+/// Errors that may be temporary.
 pub(super) fn sync_folder(fs: &dyn Fs, path: &Path) -> io::Result<()> {
     fs.sync_dir(path).or_else(|cause| if is_lacking(&cause) { Ok(()) } else { Err(cause) })
 }
 
-/// Creates a folder and its parents, which outlast a power cut.
+/// Creates a folder and its parents, so that they survive a power cut.
 ///
 /// # Errors
-/// The system's.
+/// Errors of the system.
 pub(super) fn create_folder(fs: &dyn Fs, path: &Path) -> io::Result<()> {
     let made: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
     fs.create_dirs(path)?;
@@ -104,28 +104,29 @@ pub trait NewFile: Debug + Send + Sync {
     /// Writes all of `bytes` from `offset` on.
     ///
     /// # Errors
-    /// The system's; part of them may be written then.
+    /// Errors of the system; part of the bytes may be written then.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
     /// Forces what was written to the device.
     ///
     /// # Errors
-    /// The system's; of kind `Interrupted` if the work was told to stop, see [`crate::interrupt`].
+    /// Errors of the system; kind `Interrupted` if the work was interrupted, see
+    /// [`crate::interrupt`].
     fn sync(&mut self) -> io::Result<()>;
 }
 
 /// An open file, read by position.
 pub trait RandomRead: Debug + Send + Sync {
-    /// Bytes of the file.
+    /// Returns the size of the file in bytes.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     fn size(&self) -> io::Result<u64>;
 
     /// Fills `out` from `offset` on.
     ///
     /// # Errors
-    /// The system's; `UnexpectedEof` where the file ends before.
+    /// Errors of the system; `UnexpectedEof` if the file ends before.
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
@@ -165,7 +166,7 @@ impl Fs for RealFs {
     }
 }
 
-/// Opens a plain file. A link could lead out of the folder, and a pipe be waited for without end.
+/// Opens a plain file. A link could lead out of the folder, and a pipe could block for ever.
 pub(super) fn plain(how: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let refused = || io::Error::other("not a plain file");
     let opened = how.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
@@ -198,8 +199,8 @@ impl RandomRead for File {
     }
 }
 
-/// A file that takes its place once it is whole: a crash leaves the old one or the new one, never a
-/// mix, and after [`Replacement::finish`] the new one is there after a power cut.
+/// A file that replaces another one once it is complete. A crash leaves the old file or the new
+/// one, never a mix. After [`Replacement::finish`] the new file survives a power cut.
 #[derive(Debug)]
 pub(crate) struct Replacement {
     fs: Arc<dyn Fs>,
@@ -235,7 +236,7 @@ impl Replacement {
 impl Drop for Replacement {
     fn drop(&mut self) {
         if !self.finished {
-            // What could not be finished is in nobody's way: the next try truncates it.
+            // An unfinished file does no harm, since the next try truncates it.
             drop(self.fs.remove(&self.new));
         }
     }

@@ -1,23 +1,26 @@
-//! The head of a segment file: what columns follow, and the checksum of every block.
+//! The head of a segment file: its columns, and the checksum of every block.
 //!
-//! Little endian throughout:
+//! All numbers are little-endian:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 8 | magic `rloxseg` and a zero |
 //! | 4 | version, 1 |
-//! | 4 | bytes of the head, up to and with its checksum |
+//! | 4 | bytes of the head, including its checksum |
 //! | 8 | bytes of the file |
 //! | 4 | number of columns |
 //! | 4 | bytes of the description |
-//! | 28 + name each | columns: bytes of the name (4), bytes of a row (4), rows per block (4), number of the first row (8), rows (8), name |
+//! | 28 + name each | columns |
 //! | | description, free text for the owner |
 //! | 4 each | CRC-32 of every block, column by column |
 //! | 4 | CRC-32 of all before |
 //! | | the rows, column by column |
 //!
-//! A block is a whole number of rows, so that one row is read and checked with one block: one row, or as many as
-//! have 4096 bytes at most.
+//! The head has these fields of a column: bytes of the name (4), bytes of a row (4), rows per block
+//! (4), number of the first row (8), rows (8), name.
+//!
+//! A block is a whole number of rows: one row, or as many as fit in 4096 bytes. So a reader of one
+//! row reads and checks one block.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -27,12 +30,12 @@ use crate::error::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"rloxseg\0";
 const VERSION: u32 = 1;
-/// Bytes of the head before the columns.
+/// Number of bytes of the head before the columns.
 pub(super) const FIXED: usize = 32;
-/// Bytes of a block at most, unless it is a single row.
+/// Maximum number of bytes of a block, unless it is a single row.
 const BLOCK_BYTES: usize = 4096;
 
-/// A column to be written.
+/// A column to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnPlan {
     /// Its name, unique in the file.
@@ -46,12 +49,12 @@ pub struct ColumnPlan {
 }
 
 impl ColumnPlan {
-    /// Bytes of a block: whole rows.
+    /// Returns the bytes of a block, which consists of whole rows.
     pub(super) fn block(&self) -> usize {
         rows_per_block(self.row_bytes).saturating_mul(self.row_bytes)
     }
 
-    /// Bytes of all rows.
+    /// Returns the bytes of all rows.
     pub(super) fn bytes(&self) -> u64 {
         self.rows.saturating_mul(self.row_bytes as u64)
     }
@@ -64,31 +67,31 @@ pub struct Column {
     pub name: String,
     /// Bytes of one row.
     pub row_bytes: usize,
-    /// Rows that share a checksum.
+    /// Number of rows that share a checksum.
     pub rows_per_block: u64,
     /// Number of the first row.
     pub first: u64,
     /// Number of rows.
     pub rows: u64,
-    /// Where its rows begin in the file.
+    /// Offset of the rows in the file.
     pub(super) offset: u64,
     /// CRC-32 of each block.
     pub(super) checksums: Vec<u32>,
 }
 
-/// Rows of so many bytes that share a block at most.
+/// Returns the maximum number of rows of `row_bytes` bytes in a block.
 fn rows_per_block(row_bytes: usize) -> usize {
     BLOCK_BYTES.checked_div(row_bytes).unwrap_or(1).max(1)
 }
 
 impl Column {
-    /// Number behind that of the last row.
+    /// Returns the number after that of the last row.
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.first.saturating_add(self.rows)
     }
 
-    /// The block that has row `number`, which is one of the column's: its index, and its rows.
+    /// Returns the index and the rows of the block with row `number`, which must be in the column.
     pub(super) fn block_of(&self, number: u64) -> (u64, Range<u64>) {
         let index = number.saturating_sub(self.first).checked_div(self.rows_per_block).unwrap_or(0);
         let begin = self.first.saturating_add(index.saturating_mul(self.rows_per_block));
@@ -100,7 +103,7 @@ impl Column {
     }
 }
 
-/// Bytes of the head of a file with these columns.
+/// Returns the bytes of the head of a file with these columns.
 pub(super) fn head_len(columns: &[ColumnPlan], meta: &[u8]) -> u64 {
     let blocks = |column: &ColumnPlan| column.bytes().div_ceil(column.block().max(1) as u64);
     let names = columns.iter().map(|column| (column.name.len() as u64).saturating_add(28));
@@ -109,7 +112,7 @@ pub(super) fn head_len(columns: &[ColumnPlan], meta: &[u8]) -> u64 {
     all.fold(0, u64::saturating_add)
 }
 
-/// The head of a file with these columns, and the CRC-32 of every block in their order.
+/// Returns the head of a file with these columns and with the CRC-32 of every block in their order.
 ///
 /// # Errors
 /// [`Error::Config`] for a column that the format cannot express.
@@ -142,7 +145,7 @@ fn small(name: &'static str, value: usize) -> Result<u32> {
         .map_err(|_| Error::config(name, value, "less than 2^32 bytes; use smaller segments"))
 }
 
-/// Bytes of head and file, from a file's first [`FIXED`] bytes.
+/// Returns the bytes of head and file, from a file's first [`FIXED`] bytes.
 pub(super) fn lengths(path: &Path, fixed: &[u8; FIXED]) -> Result<(usize, u64)> {
     let mut cursor = Cursor { path, bytes: fixed, at: 0 };
     if cursor.take::<8>()? != MAGIC {
@@ -155,7 +158,8 @@ pub(super) fn lengths(path: &Path, fixed: &[u8; FIXED]) -> Result<(usize, u64)> 
     Ok((cursor.len()?, cursor.u64()?))
 }
 
-/// Columns, description and own checksum of a whole head, whose length is that of its file.
+/// Returns the columns, the description and the checksum of a whole head. `file` is the size of the
+/// file.
 pub(super) fn decode(path: &Path, head: &[u8], file: u64) -> Result<(Vec<Column>, Vec<u8>, u32)> {
     let Some((body, tail)) = head.split_last_chunk::<4>() else {
         return Err(Error::damaged(path, 0, "no head"));
@@ -189,7 +193,7 @@ pub(super) fn decode(path: &Path, head: &[u8], file: u64) -> Result<(Vec<Column>
     Ok((columns, meta, stored))
 }
 
-/// The first name that was there before.
+/// Returns the first name that occurs a second time.
 pub(super) fn twice<'a>(mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let mut before = HashSet::new();
     names.find(|name| !before.insert(*name))
@@ -199,12 +203,12 @@ fn column(cursor: &mut Cursor<'_>) -> Result<Column> {
     let name = cursor.len()?;
     let (row_bytes, block) = (cursor.len()?, u64::from(cursor.u32()?));
     let (first, rows) = (cursor.u64()?, cursor.u64()?);
-    // The end of the last block, were it full: readers count up to it.
+    // The end of the last block as if it were full: readers count up to it.
     let end = rows.checked_next_multiple_of(block).and_then(|n| first.checked_add(n));
     if row_bytes == 0 || end.is_none() {
         return Err(cursor.broken("a column without rows of a size"));
     }
-    // A reader of one row makes room for its block.
+    // A reader of one row allocates memory for its block.
     if block > rows_per_block(row_bytes) as u64 {
         return Err(cursor.broken("blocks that are too large"));
     }
@@ -222,18 +226,18 @@ fn column(cursor: &mut Cursor<'_>) -> Result<Column> {
     })
 }
 
-/// Whether a checksum is the stored one. In the build of a fuzzer (rust/fuzz) any two agree, so that it gets
-/// behind them.
+/// Returns whether a checksum equals the stored one. In a fuzzing build (rust/fuzz) any two are
+/// equal, so that the fuzzer reaches the code behind this check.
 pub(super) const fn agree(found: u32, stored: u32) -> bool {
     cfg!(fuzzing) || found == stored
 }
 
-/// An [`Error::Damaged`] for a checksum.
+/// Returns an [`Error::Damaged`] for a wrong checksum.
 pub(super) fn mismatch(path: &Path, offset: u64, found: u32, expected: u32) -> Error {
     Error::damaged(path, offset, format!("checksum {found:08x}, expected {expected:08x}"))
 }
 
-/// Reads numbers one after the other; an end too early is damage.
+/// Reads numbers one after the other. An early end means that the file is damaged.
 struct Cursor<'a> {
     path: &'a Path,
     bytes: &'a [u8],

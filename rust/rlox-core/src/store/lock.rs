@@ -12,30 +12,33 @@ use parking_lot::Mutex;
 use super::fs::{Fs, is_lacking, plain};
 use crate::error::{Error, Result};
 
-/// The file that is locked; what is in it says which manifest somebody relies on.
+/// Name of the lock file. Its content is the name of the manifest that the folder depends on.
 pub(super) const LOCK: &str = "lock";
-/// Bytes of that which are read: more than the longest name.
+/// Maximum number of bytes that are read from the lock file: more than the longest name.
 const NOTE: u64 = 256;
 
 /// An open lock file; None in a forked child.
 type Held = Mutex<Option<File>>;
 
-/// Those of this process.
+/// The lock files of this process.
 static ALL: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
 
-/// The right to write to a folder. The lock is the system's (`flock`): it ends with the process,
-/// however that ends. On a disk without locks other buffers of this process are noticed, other processes are not.
+/// The right to write to a folder. The lock is the system's (`flock`), so it ends with the process,
+/// however the process ends. On a disk without locks it notices other buffers of this process, but
+/// no other processes.
 #[derive(Debug)]
 pub(super) struct FolderLock {
     path: PathBuf,
     file: Arc<Held>,
-    /// The process that has the lock: a forked child has the same object, and not the right to it.
+    /// The process that has the lock. A forked child has the same object, but not the lock.
     owner: u32,
 }
 
 impl FolderLock {
+    /// Takes the lock of `folder`.
+    ///
     /// # Errors
-    /// [`Error::Storage`] if another buffer or process has it.
+    /// [`Error::Storage`] if another buffer or process has the lock.
     pub(super) fn take(fs: &dyn Fs, folder: &Path) -> Result<Self> {
         let path = folder.join(LOCK);
         let file = plain(OpenOptions::new().create(true).truncate(false).write(true), &path);
@@ -61,11 +64,12 @@ impl FolderLock {
         Ok(Self { path, file, owner: process::id() })
     }
 
-    /// Refuses to write in a process that was forked from the one that has the lock, and where somebody
-    /// took the lock file away, and may have another now.
+    /// Checks that this process may write. It may not if it was forked from the process that has
+    /// the lock. It may not either if the lock file was removed or replaced, since another process
+    /// may have a lock now.
     ///
     /// # Errors
-    /// [`Error::Storage`].
+    /// [`Error::Storage`] if it may not write.
     pub(super) fn check(&self) -> Result<()> {
         let cause = if !self.is_own() {
             "it belongs to the process that this one was forked from; open it in one of them"
@@ -77,7 +81,7 @@ impl FolderLock {
         Err(Error::storage("write to", self.path.parent().unwrap_or(&self.path), cause))
     }
 
-    /// False in a process that was forked from the one that has the lock.
+    /// Returns false in a process that was forked from the one that has the lock.
     pub(super) fn is_own(&self) -> bool {
         self.owner == process::id()
     }
@@ -88,7 +92,7 @@ impl FolderLock {
         open.is_some() && open == there
     }
 
-    /// What was written into the lock file last, by whoever had it.
+    /// Returns the text that an owner of the lock last wrote into the lock file.
     ///
     /// # Errors
     /// [`Error::Storage`] if the disk refuses.
@@ -100,10 +104,10 @@ impl FolderLock {
         Ok(note)
     }
 
-    /// Writes into the lock file.
+    /// Writes `note` into the lock file.
     ///
     /// # Errors
-    /// As [`FolderLock::check`]; [`Error::Storage`] if the disk refuses.
+    /// The errors of [`FolderLock::check`]; [`Error::Storage`] if the disk refuses.
     pub(super) fn write(&self, note: &str) -> Result<()> {
         self.check()?;
         let Some(file) = &*self.file.lock() else { return Ok(()) };
@@ -112,13 +116,13 @@ impl FolderLock {
     }
 }
 
-/// What tells an open file from all others of the machine.
+/// Returns the numbers that identify an open file on this machine.
 fn number(file: Option<&File>) -> Option<(u64, u64)> {
     let facts = file?.metadata().ok()?;
     Some((facts.dev(), facts.ino()))
 }
 
-/// Whether a disk has no locks.
+/// Returns whether an error means that a disk has no locks.
 fn has_no_locks(cause: &io::Error) -> bool {
     is_lacking(cause) || cause.raw_os_error() == Some(libc::ENOLCK)
 }
@@ -128,16 +132,16 @@ impl Drop for FolderLock {
         if self.is_own()
             && let Some(file) = &*self.file.lock()
         {
-            // Not left to closing the file: a fork that nobody told of may have it open too.
+            // Closing the file would not be enough: an unknown fork may have it open too.
             drop(file.unlock());
         }
     }
 }
 
-/// In the child of a fork: closes the lock files, which would stay locked while the child lives, also
-/// when the parent is gone.
+/// Closes the lock files. The child of a fork calls this. The files would otherwise stay locked
+/// while the child lives, even after the parent has ended.
 pub fn after_fork_in_child() {
-    // A lock that is held is one of a thread that the child does not have.
+    // If the mutex is locked, its owner is a thread that the child does not have.
     let Some(mut all) = ALL.try_lock() else { return };
     for file in all.drain(..).filter_map(|file| file.upgrade()) {
         if let Some(mut file) = file.try_lock() {

@@ -1,4 +1,4 @@
-//! What a saved buffer consists of: a list of segments and the owner's own columns.
+//! The content of a saved buffer: a list of segments and the owner's own columns.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ const REF_BYTES: usize = 24;
 pub struct SegmentRef {
     /// Its number in the folder.
     pub number: u64,
-    /// Its checksum, so that another file of that name is noticed.
+    /// Its checksum, by which another file of that name is detected.
     pub checksum: u32,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
 }
 
@@ -35,10 +35,10 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Writes the manifest in one step; after an `Ok` it outlasts a power cut.
+    /// Writes the manifest in one step. After an `Ok` it survives a power cut.
     ///
     /// # Errors
-    /// As [`write_segment`].
+    /// The errors of [`write_segment`].
     pub fn write(&self, fs: Arc<dyn Fs>, path: &Path) -> Result<()> {
         let list: Vec<u8> = self
             .segments
@@ -62,7 +62,8 @@ impl Manifest {
     /// Reads and checks a manifest.
     ///
     /// # Errors
-    /// As [`Segment::open`] and [`Segment::read_rows`]; [`Error::Damaged`] for a list that is none of segments.
+    /// The errors of [`Segment::open`] and [`Segment::read_rows`]; [`Error::Damaged`] for an
+    /// invalid list of segments.
     pub fn read(fs: &dyn Fs, path: &Path) -> Result<Self> {
         let file = Segment::open(fs, path)?;
         let list = file.read_column(SEGMENTS)?;
@@ -79,7 +80,7 @@ impl Manifest {
         Ok(Self { segments, columns, meta: file.meta().to_vec() })
     }
 
-    /// The rows of the owner's column `name`.
+    /// Returns the rows of the owner's column `name`.
     ///
     /// # Errors
     /// [`Error::Snapshot`] if there is none.
@@ -91,7 +92,7 @@ impl Manifest {
     }
 }
 
-/// A row of the list; None if its checksum has more than 32 bits.
+/// Decodes a row of the list. Returns None if its checksum has more than 32 bits.
 fn reference(row: &[u8; REF_BYTES]) -> Option<SegmentRef> {
     let mut numbers = row.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
     let mut next = || numbers.next().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! Every disk access: immutable checksummed segments, atomic replacement, one writer per folder.
+//! All disk access: immutable segments with checksums, atomic replacement, one writer per folder.
 //!
-//! Files are read by position, never mapped: a file that shrinks under a reader is an error, not a
-//! signal. Every byte of a file is covered by its length or a CRC-32, which finds each single
-//! flipped bit and each burst of up to 32.
+//! Files are read by position, never mapped, so a file that shrinks under a reader causes an error
+//! and no signal. Its length or a CRC-32 covers every byte of a file. CRC-32 detects each single
+//! flipped bit and each burst of up to 32 bits.
 
-// Numbers of files are anyone's: an operation that could overflow is not written.
+// A file can hold any number, so this module has no operation that could overflow.
 #![deny(clippy::arithmetic_side_effects)]
 
 mod faulty;

@@ -1,4 +1,4 @@
-//! A sealed file of numbered rows in columns; never changed after it is in its place.
+//! Sealed files of numbered rows in columns. A segment never changes after it is in place.
 
 use std::io;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// Writes a segment of columns that are in memory and returns its checksum.
 ///
 /// # Errors
-/// As [`SegmentWriter`]'s methods.
+/// The errors of [`SegmentWriter`]'s methods.
 pub fn write_segment(
     fs: Arc<dyn Fs>,
     path: &Path,
@@ -25,8 +25,8 @@ pub fn write_segment(
     Ok(writer.finish()?.0)
 }
 
-/// A segment that is being written, piece by piece; it is in its place once it is finished, and
-/// leaves nothing if it is dropped before.
+/// Writes a segment piece by piece. The segment is in place once it is finished. A writer that is
+/// dropped before leaves nothing.
 #[derive(Debug)]
 pub struct SegmentWriter {
     file: Replacement,
@@ -44,8 +44,8 @@ impl SegmentWriter {
     /// Begins a segment of these columns.
     ///
     /// # Errors
-    /// [`Error::Storage`] if the disk refuses, [`Error::Config`] for a column without bytes or for a name that
-    /// another column has.
+    /// [`Error::Storage`] if the disk refuses, [`Error::Config`] for a column without bytes or for
+    /// a duplicate name.
     pub fn begin(
         fs: Arc<dyn Fs>,
         path: &Path,
@@ -70,7 +70,8 @@ impl SegmentWriter {
     /// Writes the next bytes: the rows of one column after the other.
     ///
     /// # Errors
-    /// [`Error::Storage`] if the disk refuses, [`Error::Shape`] for more bytes than the columns have.
+    /// [`Error::Storage`] if the disk refuses, [`Error::Shape`] for more bytes than the columns
+    /// have.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_at(bytes, self.offset)?;
         self.offset = self.offset.saturating_add(bytes.len() as u64);
@@ -95,19 +96,19 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Goes on to the next column that has bytes left.
+    /// Moves on to the next column with remaining bytes.
     fn skip_full(&mut self) {
         while self.columns.get(self.at.0).is_some_and(|plan| self.at.1 == plan.bytes()) {
             self.at = (self.at.0.saturating_add(1), 0);
         }
     }
 
-    /// Puts the segment in its place; after an `Ok` it outlasts a power cut. Returns its checksum, which
-    /// stands for its whole content, and its bytes.
+    /// Puts the segment in place. After an `Ok` it survives a power cut. Returns its checksum,
+    /// which identifies its whole content, and its size in bytes.
     ///
     /// # Errors
-    /// [`Error::Storage`] if the disk refuses, [`Error::Shape`] for fewer bytes than the columns have,
-    /// [`Error::Interrupted`].
+    /// [`Error::Storage`] if the disk refuses, [`Error::Shape`] for fewer bytes than the columns
+    /// have, [`Error::Interrupted`].
     pub fn finish(mut self) -> Result<(u32, u64)> {
         self.skip_full();
         if self.at.0 != self.columns.len() {
@@ -129,7 +130,7 @@ impl SegmentWriter {
     }
 }
 
-/// An open segment. Its head has been checked; each row is checked as it is read.
+/// An open segment. Its head has been checked; each row is checked when it is read.
 #[derive(Debug)]
 pub struct Segment {
     path: PathBuf,
@@ -144,8 +145,8 @@ impl Segment {
     /// Opens a segment and checks its length and head.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the file is missing or not what was written, [`Error::Storage`] if the
-    /// disk refuses.
+    /// [`Error::Damaged`] if the file is missing or its content has changed, [`Error::Storage`] if
+    /// the disk refuses.
     pub fn open(fs: &dyn Fs, path: &Path) -> Result<Self> {
         let file = fs.open(path).map_err(|cause| failure(path, 0, cause))?;
         let size = file.size().map_err(|cause| failure(path, 0, cause))?;
@@ -162,48 +163,48 @@ impl Segment {
         Ok(Self { path: path.to_owned(), file, columns, meta, checksum, bytes: size })
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its columns, in the order they were written.
+    /// Returns the columns in the order in which they were written.
     #[must_use]
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// The owner's description.
+    /// Returns the owner's description.
     #[must_use]
     pub fn meta(&self) -> &[u8] {
         &self.meta
     }
 
-    /// The checksum that [`SegmentWriter::finish`] returned.
+    /// Returns the checksum that [`SegmentWriter::finish`] returned.
     #[must_use]
     pub fn checksum(&self) -> u32 {
         self.checksum
     }
 
-    /// Bytes of the file.
+    /// Returns the size of the file in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Position of the column `name`.
+    /// Returns the index of the column `name`.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
     }
 
-    /// Reads the rows `numbers` of a column into `out`, which has exactly their bytes.
+    /// Reads the rows `numbers` of a column into `out`, which has exactly their size.
     ///
-    /// `scratch` is memory to be reused from call to call.
+    /// `scratch` is memory that calls reuse.
     ///
     /// # Errors
-    /// [`Error::Damaged`] for a block that is not what was written, [`Error::Storage`] if the disk
+    /// [`Error::Damaged`] for a block whose content has changed, [`Error::Storage`] if the disk
     /// refuses, [`Error::Shape`] for rows that are not in the segment or an `out` of another size.
     pub fn read_rows(
         &self,
@@ -242,7 +243,7 @@ impl Segment {
         Ok(())
     }
 
-    /// All rows of a column.
+    /// Returns all rows of a column.
     ///
     /// # Errors
     /// As [`Segment::read_rows`].
@@ -301,16 +302,16 @@ impl Segment {
     }
 }
 
-/// Memory for a part of a file, which with holes can be longer than any memory.
+/// Allocates memory for a part of a file. A file with holes can be larger than any memory.
 fn room(path: &Path, bytes: usize) -> Result<Vec<u8>> {
-    // Asked first because an allocation that fails aborts the process.
+    // The size is tried first, because an allocation that fails aborts the process.
     if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
         return Err(Error::storage("read", path, format!("no memory for {bytes} bytes of it")));
     }
     Ok(vec![0; bytes])
 }
 
-/// Bytes of rows.
+/// Returns the number of bytes of rows.
 fn span(column: &Column, rows: Range<u64>) -> usize {
     let count = rows.end.saturating_sub(rows.start);
     usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(column.row_bytes)

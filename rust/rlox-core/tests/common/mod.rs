@@ -1,4 +1,4 @@
-//! A buffer of one float observation or more, and the plain list of transitions it stands for.
+//! A replay buffer of float observations, and the list of transitions that it should hold.
 #![allow(dead_code, clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
 use rlox_core::buffer::{
@@ -15,7 +15,7 @@ pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|&value| f32::from_ne_bytes(value)).collect()
 }
 
-/// Float observations `[dim]`, one float action, float rewards, one extra `tag` of int64.
+/// A schema of float observations `[dim]`, one float action, float rewards and an int64 `tag`.
 pub(crate) fn schema(dim: usize) -> Schema {
     let obs = ObsField { field: Field::new("", Dtype::F32, [dim]), stack: None };
     let tag = Field::new("tag", Dtype::I64, []);
@@ -55,7 +55,7 @@ pub(crate) fn push(buffer: &mut ReplayBuffer, to: EnvIndex<'_>, steps: &[Step], 
     buffer.push(to, rows, None).unwrap();
 }
 
-/// An empty buffer of [`schema`], drawn uniformly.
+/// Makes an empty buffer of [`schema`] that samples uniformly.
 pub(crate) fn buffer(dim: usize, capacity: usize, n_envs: usize) -> ReplayBuffer {
     ReplayBuffer::new(schema(dim), capacity, n_envs, 7, named("uniform").unwrap()).unwrap()
 }
@@ -74,7 +74,7 @@ pub(crate) fn read(buffer: &ReplayBuffer, row: RowRef) -> Step {
     }
 }
 
-/// A stream of steps whose episodes end as `flags` of the step number says.
+/// Makes `n` steps of one environment. `flags` maps a step number to `(terminated, truncated)`.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_wrap)]
 pub(crate) fn episodes(
     n: usize,

@@ -1,4 +1,4 @@
-//! The public API of the replay buffer as the programs use it: all that changes with its names.
+//! An adapter to the replay buffer's public API. The rest of the programs does not use its names.
 
 use std::path::Path;
 
@@ -9,7 +9,8 @@ use rlox_core::buffer::{
 };
 use rlox_core::{Dtype, Error, Field};
 
-/// One observation column: `len` numbers in each of `frames` frames, or a plain one of one frame.
+/// One observation column: `len` numbers in each of `frames` frames. Without an axis it is a plain
+/// column, and has one frame.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Obs {
     pub(crate) dtype: Dtype,
@@ -19,7 +20,7 @@ pub(crate) struct Obs {
 }
 
 impl Obs {
-    /// Any column.
+    /// A strategy that generates any column.
     pub(crate) fn any() -> impl Strategy<Value = Self> {
         let dtype = prop_oneof![Just(Dtype::U8), Just(Dtype::F32), Just(Dtype::F64)];
         let axis =
@@ -32,7 +33,7 @@ impl Obs {
         })
     }
 
-    /// The bytes of observation `k`: frame k, or the frames from k on as its axis lays them out.
+    /// Returns the bytes of observation `k`: frame `k`, or the frames from `k` on along the axis.
     pub(crate) fn bytes(&self, k: u8) -> Vec<u8> {
         let element = |frame: usize, at: usize| {
             let number = u8::try_from((usize::from(k) + frame) % 6 * 16 + at).unwrap();
@@ -59,7 +60,7 @@ impl Obs {
     }
 }
 
-/// A row to be pushed; its observations are numbers that [`Obs::bytes`] makes bytes of.
+/// A row to push. Its observations are numbers, which [`Obs::bytes`] turns into bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(crate) env: usize,
@@ -81,14 +82,14 @@ pub(crate) struct Seen {
     pub(crate) flags: (bool, bool),
 }
 
-/// How rows are handed over.
+/// The environments of the rows in a push.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum How {
-    /// Row i from environment i.
+    /// Row i is of environment i.
     Each,
-    /// All from one, one after the other.
+    /// All rows are of this environment, in time order.
     One(usize),
-    /// Each from its own.
+    /// Each row is of its own `env`.
     Mixed,
 }
 
@@ -109,7 +110,7 @@ impl Buffer {
         Self { columns: columns.to_vec(), inner, n_envs }
     }
 
-    /// Another without rows.
+    /// Makes an empty buffer with the same settings.
     fn empty(&self) -> Self {
         Self::new(&self.columns, self.inner.rows().rings().capacity(), self.n_envs)
     }
@@ -154,7 +155,7 @@ impl Buffer {
         self.inner.clear();
     }
 
-    /// Writes rewards; returns how many of the rows are gone, None if one was never there.
+    /// Writes rewards. Returns how many of the rows are no longer stored, or None if one never was.
     pub(crate) fn update(&mut self, indices: &[u64], rewards: &[f64]) -> Option<u64> {
         let values: Vec<u8> = rewards.iter().flat_map(|reward| reward.to_ne_bytes()).collect();
         match self.inner.update(Schema::REWARDS, indices, &values) {
@@ -163,20 +164,20 @@ impl Buffer {
         }
     }
 
-    /// Indices held, stream after stream.
+    /// Returns the indices of the stored rows, one stream after the other.
     pub(crate) fn held(&self) -> Vec<u64> {
         let rings = self.inner.rows().rings();
         rings.rows().map(|row| rings.index(row)).collect()
     }
 
-    /// Rows by their indices, None if one is not held.
+    /// Returns rows by their indices, or None if one is not stored.
     pub(crate) fn gather(&self, indices: &[u64]) -> Option<Vec<Seen>> {
         let rows = indices.iter().map(|&index| self.inner.rows().rings().find(index));
         let rows: Vec<RowRef> = rows.collect::<Result<_, _>>().ok()?;
         Some(self.batch(&rows, None).0)
     }
 
-    /// A batch, as windows of `n` steps with their discounts if asked for.
+    /// Samples a batch. With `n_step`, its rows are n-step windows with discounts.
     pub(crate) fn sample(
         &self,
         batch_size: usize,
@@ -188,7 +189,8 @@ impl Buffer {
         self.batch(&drawn.rows, n_step.map(|(n, gamma)| NStep::new(n, gamma).unwrap()))
     }
 
-    /// Rows of a batch and, of those that are relabelled, the row that achieved the new goal.
+    /// Samples a batch with hindsight. Returns the index of each row and, for each relabelled row,
+    /// its position and the index of the row that achieved the new goal.
     pub(crate) fn goals(
         &self,
         batch_size: usize,
@@ -203,7 +205,7 @@ impl Buffer {
         (drawn.rows.iter().map(|&row| index(row)).collect(), goals.collect())
     }
 
-    /// What is loaded from a save of this buffer.
+    /// Saves this buffer, and returns another one that loads the save.
     pub(crate) fn saved_and_loaded(&mut self, folder: &Path) -> Self {
         self.inner.save(folder, "last").unwrap();
         let mut other = self.empty();
@@ -211,7 +213,7 @@ impl Buffer {
         other
     }
 
-    /// What is restored from the state of this buffer.
+    /// Returns another buffer, restored from the state of this one.
     pub(crate) fn restored(&self) -> Self {
         let mut other = self.empty();
         other.inner.restore(&self.inner.state()).unwrap();

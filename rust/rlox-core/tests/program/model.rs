@@ -1,4 +1,4 @@
-//! What a replay buffer stands for: every row pushed, of which the newest are held.
+//! A model of a replay buffer: a list of every pushed row, of which the newest are stored.
 
 use super::adapter::{Obs, Seen, Step};
 
@@ -6,10 +6,10 @@ use super::adapter::{Obs, Seen, Step};
 #[derive(Debug, Clone)]
 struct Known {
     step: Step,
-    /// Number of the observation it led to; None while that is not known.
+    /// Number of the next observation; None while it is unknown.
     next: Option<u8>,
     reward: f64,
-    /// Whether an episode begins with it.
+    /// Whether an episode begins with this row.
     first: bool,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Model {
     columns: Vec<Obs>,
     each: usize,
     rows: Vec<Vec<Known>>,
-    /// Rows before it were cleared.
+    /// For each environment, the number of rows that were cleared.
     floors: Vec<usize>,
     begins: Vec<bool>,
 }
@@ -61,14 +61,14 @@ impl Model {
         }
     }
 
-    /// Writes a reward; false if the row is not held.
+    /// Writes a reward. Returns false if the row is not stored.
     pub(crate) fn update(&mut self, index: u64, reward: f64) -> bool {
         let Some((env, t)) = self.find(index) else { return false };
         self.rows[env][t].reward = reward;
         true
     }
 
-    /// Whether there was no row with this index yet.
+    /// Returns whether no row has had this index yet.
     pub(crate) fn is_ahead(&self, index: u64) -> bool {
         let index = usize::try_from(index).unwrap();
         index / self.rows.len() >= self.rows[index % self.rows.len()].len()
@@ -84,7 +84,7 @@ impl Model {
         (0..n).flat_map(each).map(|index| index as u64).collect()
     }
 
-    /// Indices that were used, and some that were not.
+    /// Returns a bound above all used indices and some unused ones.
     pub(crate) fn beyond(&self) -> u64 {
         let longest = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         (self.rows.len() * (longest + 2)) as u64
@@ -100,7 +100,7 @@ impl Model {
         self.columns.iter().map(|column| column.bytes(k)).collect()
     }
 
-    /// A row by its index.
+    /// Returns a row by its index, or None if it is not stored.
     pub(crate) fn row(&self, index: u64) -> Option<Seen> {
         let (env, t) = self.find(index)?;
         let known = &self.rows[env][t];
@@ -114,7 +114,7 @@ impl Model {
         })
     }
 
-    /// The held rows of the episode of a row: indices of the first and the last.
+    /// Returns the indices of the first and the last stored row in the episode of a row.
     pub(crate) fn episode(&self, index: u64) -> (u64, u64) {
         let (env, t) = self.find(index).unwrap();
         let rows = &self.rows[env];
@@ -124,7 +124,7 @@ impl Model {
         ((first * n + env) as u64, (last * n + env) as u64)
     }
 
-    /// The window of `n` steps from a row on, and its discount, by the definition.
+    /// Computes the window of `n` steps from a row on, and its discount, by the definition.
     pub(crate) fn window(&self, index: u64, n: usize, gamma: f64) -> (Seen, f64) {
         let mut window = self.row(index).unwrap();
         let (_, last) = self.episode(index);

@@ -1,4 +1,4 @@
-//! Rows for tests of buffers: every byte follows from step and environment.
+//! Rows for tests of buffers. Every byte follows from step and environment.
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 
 use rlox_core::buffer::{
@@ -7,7 +7,7 @@ use rlox_core::buffer::{
 };
 use rlox_core::{Dtype, Field};
 
-/// A vector, a stack of three frames of bytes, and an extra column.
+/// A schema of a vector, a stack of three frames of bytes, and an extra column.
 pub(crate) fn schema() -> Schema {
     let plain = ObsField { field: Field::new("x", Dtype::F32, [2]), stack: None };
     let stack = Some(FrameStack { size: 3, axis: StackAxis::First });
@@ -16,8 +16,8 @@ pub(crate) fn schema() -> Schema {
     Schema::new(vec![plain, stacked], (Dtype::F32, vec![1]), Dtype::F32, extra).unwrap()
 }
 
-/// One row for each of `n` environments at step `t`; an episode ends every 11 steps. Without
-/// `next_obs` on odd steps.
+/// Passes one row for each of `n` environments at step `t` to `store`. An episode ends every 11
+/// steps. Odd steps have no `next_obs`.
 pub(crate) fn push(t: u64, n: usize, mut store: impl FnMut(EnvIndex<'_>, Transitions<'_>)) {
     let x: Vec<u8> = (0..n * 2).flat_map(|i| (t as f32 + i as f32 / 100.0).to_ne_bytes()).collect();
     let frame = |t: u64, env: usize| [t as u8, (t >> 8) as u8, env as u8, 0, 1];
@@ -54,11 +54,11 @@ pub(crate) struct Outputs {
     pub(crate) flags: [Vec<u8>; 2],
     /// Index of each row.
     pub(crate) indices: Vec<u64>,
-    /// Only of n-step windows.
+    /// Empty except for n-step windows.
     pub(crate) discounts: Vec<u8>,
 }
 
-/// What `fill` writes for `n` rows.
+/// Returns the arrays that `fill` writes for `n` rows.
 pub(crate) fn filled(
     n: usize,
     kind: Kind,
@@ -77,7 +77,7 @@ pub(crate) fn filled(
     }
 }
 
-/// One batch.
+/// A request for one batch.
 pub(crate) fn request(batch_size: usize, seed: Option<u64>) -> Request {
     Request { batch_size, n_batches: 1, len: 1, seed }
 }

@@ -1,13 +1,13 @@
-//! A folder for one test, in memory where that can be had: stores force every write to the device.
+//! A folder for one test, in memory if possible, because stores force every write to the device.
 
 use std::fs;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-/// A folder that goes with this object.
+/// A folder that is removed when this object is dropped.
 pub(crate) struct Scratch(PathBuf);
 
-/// A path of its own for each test, where nothing is yet.
+/// Returns a path for one test, at which nothing exists.
 pub(crate) fn folder(test: &str) -> Scratch {
     let memory = PathBuf::from("/dev/shm");
     let root = if memory.is_dir() { memory } else { std::env::temp_dir() };

@@ -1,4 +1,4 @@
-//! Buffers in memory and on disk beside one in memory.
+//! Buffers with rows in memory and on disk, and buffers in memory to compare them with.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! PPO on CartPole-v1 with any network that has the traits, with the hyperparameters of rl-zoo3: the examples
-//! `train_cartpole` of the crates that have a tensor library behind these.
+//! Trains PPO on CartPole-v1 with any network that implements the traits, with the hyperparameters
+//! of rl-zoo3. The examples `train_cartpole` of the crates that wrap a tensor library use it.
 
 use std::time::Instant;
 
@@ -18,10 +18,10 @@ const LENGTH: usize = 32;
 const EPOCHS: usize = 20;
 const LEARNING_RATE: f64 = 1e-3;
 const CLIP_EPS: f64 = 0.2;
-/// Episodes that the trained policy is scored by.
+/// The number of episodes over which the trained policy is scored.
 const SCORED: usize = 100;
 
-/// What learns: a network, its parameters, and what Adam knows of these.
+/// A network, its parameters, and Adam's state.
 struct Learner<N> {
     net: N,
     parameters: Parameters,
@@ -57,7 +57,8 @@ impl<N: ActorCritic> Learner<N> {
         arena.collect(envs, &policy, self.seed, Discount::new(0.98, 0.8)?)
     }
 
-    /// Learns from a rollout, when a part `left` of the training is to come. A minibatch is all of it.
+    /// Learns from a rollout, with one minibatch of all rows. The learning rate and the clip range
+    /// shrink with the fraction of the training that remains.
     fn learn(&mut self, arena: &Arena, left: f64) -> Result<()> {
         let [exp_avg, exp_avg_sq] = &mut self.moments;
         let (rule, steps) = (Adam::new(1e-5), &mut self.steps);
@@ -98,7 +99,8 @@ fn mean(of: &[f64]) -> f64 {
     of.iter().sum::<f64>() / of.len() as f64
 }
 
-/// Trains with the seed of the command line, or 0, prints how it goes, and scores the policy at the end.
+/// Trains with the seed of the command line (default 0), prints the progress, and scores the final
+/// policy.
 #[expect(clippy::cast_precision_loss, reason = "a few hundred rounds")]
 pub(crate) fn train_cartpole<N: ActorCritic>(
     make: impl Fn(&Layout, &Architecture) -> Result<N>,
@@ -120,7 +122,7 @@ pub(crate) fn train_cartpole<N: ActorCritic>(
         }
     }
     println!("trained in {:.2?}", start.elapsed());
-    // Episodes from their beginning, every environment as many: no short one counts for more.
+    // Every environment scores its first episode, so short episodes do not count more often.
     let mut envs = VecEnv::new("CartPole-v1", SCORED, Seeding::Run(seed + 1))?;
     let mut arena = Arena::new(&spec, 500, SCORED)?;
     learner.collect(&mut arena, &mut envs)?;

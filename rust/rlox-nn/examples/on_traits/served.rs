@@ -1,10 +1,11 @@
-//! Work that `benchmarks/bench_nn_backends.py` times, with any networks that have the traits: the examples
-//! `steps_cpu`, `steps_candle` and `steps_burn`.
+//! The work that `benchmarks/bench_nn_backends.py` times, with any networks that implement the
+//! traits. The examples `steps_cpu`, `steps_candle` and `steps_burn` use it.
 //!
-//! `PROGRAM WORK OBS OUTPUTS WIDTH ROWS FOLDER` reads the arrays of the work from the folder, float32 in the order of
-//! this CPU's bytes, `NAME.f32` each. Then a line with a number has the work done so often, a line `result` has what
-//! it gave written to `result.f32`; either is answered by a line. Parameters are arrays of the two hidden layers'
-//! networks, in the order of torch's modules. The other side measures, by this process's CPU time.
+//! `PROGRAM WORK OBS OUTPUTS WIDTH ROWS FOLDER` reads the arrays of the work from the folder: one
+//! file `NAME.f32` each, float32 in the byte order of this CPU. Each line of standard input is a
+//! command: a number runs the work that many times, `result` writes the result to `result.f32`. The
+//! program answers each command with one line. The parameters are those of networks with two hidden
+//! layers, in the order of torch's modules. The caller measures the CPU time of this process.
 
 use std::fs;
 use std::io::{BufRead, Write, stdin, stdout};
@@ -19,7 +20,7 @@ use rlox_nn::cpu::{
 };
 use rlox_nn::traits::{ActorCritic, Minibatch, QFunction, Valued};
 
-/// Of every step here, as in the benchmark's own steps.
+/// The learning rate of every step here, as in the benchmark's own steps.
 const LEARNING_RATE: f64 = 1e-4;
 const ADAM_EPS: f64 = 1e-5;
 
@@ -37,7 +38,8 @@ const SETTINGS: PpoSettings = PpoSettings {
     target_kl: None,
 };
 
-/// Numbers of an observation, outputs, width of both hidden layers, rows of a batch.
+/// The length of an observation, the number of outputs, the width of both hidden layers, and the
+/// rows of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) obs: usize,
@@ -46,19 +48,20 @@ pub(crate) struct Sizes {
     pub(crate) rows: usize,
 }
 
-/// What is done again and again, and gives numbers.
+/// A unit of work that runs many times and has a numeric result.
 pub(crate) trait Work {
-    /// Does it once.
+    /// Runs the work once.
     fn once(&mut self) -> Result<()>;
 
-    /// What it gave: learned parameters, or what was said.
+    /// Returns the result: learned parameters or outputs.
     fn result(&self) -> Vec<f32>;
 }
 
-/// Arrays by name.
+/// A function that reads an array by its name.
 pub(crate) type Read<'a> = &'a dyn Fn(&'static str) -> Result<Vec<f32>>;
 
-/// The work of this name on these arrays, with the networks that the two functions make.
+/// Returns the work of this name on the arrays of `read`, with networks that the two functions
+/// build.
 pub(crate) fn prepared<A: ActorCritic + 'static, Q: QFunction + 'static>(
     name: &str,
     sizes: Sizes,
@@ -88,7 +91,7 @@ pub(crate) fn prepared<A: ActorCritic + 'static, Q: QFunction + 'static>(
     })
 }
 
-/// A squashed normal action at each observation: tanh of what the policy draws.
+/// Draws a squashed Gaussian action for each observation: tanh of the policy's sample.
 struct Act<A> {
     net: A,
     parameters: Vec<f32>,
@@ -122,7 +125,7 @@ impl<A: ActorCritic> Work for Act<A> {
     }
 }
 
-/// Parameters, and Adam's moments.
+/// Parameters and Adam's moments.
 struct Learned {
     parameters: Vec<f32>,
     moments: [Vec<f32>; 2],
@@ -136,7 +139,7 @@ impl Learned {
         Ok(Self { parameters, moments: [zeros.clone(), zeros], steps: 0 })
     }
 
-    /// The parameters and what steps them.
+    /// Returns the parameters and their optimizer.
     fn parts(&mut self) -> (&mut [f32], Optimizer<'_, f32>) {
         let [exp_avg, exp_avg_sq] = &mut self.moments;
         let (rule, steps) = (Adam::new(ADAM_EPS), &mut self.steps);
@@ -144,7 +147,7 @@ impl Learned {
     }
 }
 
-/// A minibatch of PPO.
+/// A PPO step on one minibatch.
 struct PpoStep<A> {
     net: A,
     learned: Learned,
@@ -176,7 +179,7 @@ impl<A: ActorCritic> Work for PpoStep<A> {
     }
 }
 
-/// A step of values towards goals: r + discount max Q' of a target network, or goals that are given.
+/// A step of Q-values towards targets: r + discount max Q' of a target network, or fixed targets.
 struct Td<Q> {
     net: Q,
     loss: TdLoss,
@@ -188,7 +191,7 @@ struct Td<Q> {
     target: Option<Target>,
 }
 
-/// What goals are made of.
+/// The target network and the columns from which targets are computed.
 struct Target {
     parameters: Vec<f32>,
     next_obs: Vec<f32>,
@@ -235,8 +238,9 @@ impl<Q: QFunction> Work for Td<Q> {
     }
 }
 
-/// A hidden layer's three products, `[rows, width]` by `[width, width]`: forward, and back to inputs and weights.
-/// Whatever networks compute them, these are the engine's.
+/// The three matrix products of a hidden layer, `[rows, width]` by `[width, width]`: the forward
+/// pass and the gradients of inputs and weights. The engine `cpu` computes them whatever the
+/// networks are.
 struct Products {
     sizes: Sizes,
     x: Vec<f32>,
@@ -276,7 +280,7 @@ fn choices(numbers: &[f32]) -> Vec<i64> {
     numbers.iter().map(|&number| number as i64).collect()
 }
 
-/// Does the work that the command line names, as often as the lines of standard input say.
+/// Runs the work that the command line names, as the lines of standard input request.
 pub(crate) fn serve<A: ActorCritic + 'static, Q: QFunction + 'static>(
     actor_critic: impl Fn(&Layout, &Architecture) -> Result<A>,
     q_function: impl Fn(&Layout, &QArchitecture) -> Result<Q>,

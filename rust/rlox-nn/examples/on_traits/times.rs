@@ -1,5 +1,6 @@
-//! What acting and a step of PPO take, in microseconds, with any network that has the traits: the examples
-//! `step_times` of the crates that have a tensor library behind these, and of the engine `cpu`.
+//! Measures how many microseconds acting and a PPO step take, with any network that implements the
+//! traits. The examples `step_times` of this crate and of the crates that wrap a tensor library use
+//! it.
 
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use rlox_nn::traits::{ActorCritic, Minibatch};
 
 const OBS: usize = 4;
 const CHOICES: usize = 2;
-/// Calls that are timed together, and how often: the median of these is told.
+/// Calls of one timed sample, and the number of samples; the median sample is reported.
 const CALLS: usize = 50;
 const SAMPLES: usize = 21;
 
@@ -31,7 +32,7 @@ const SETTINGS: PpoSettings = PpoSettings {
     target_kl: None,
 };
 
-/// The median of what a call takes, in microseconds.
+/// Returns the median time of one call in microseconds.
 #[expect(clippy::cast_precision_loss, reason = "a few calls")]
 fn median(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut samples = Vec::with_capacity(SAMPLES);
@@ -52,7 +53,7 @@ fn normals(key: u64, n: usize) -> Vec<f32> {
     out
 }
 
-/// Acting and a step of PPO, of `n` rows.
+/// Returns the times of acting and of a PPO step for `n` rows.
 fn times<N: ActorCritic>(net: &N, parameters: &mut [f32], n: usize) -> Result<[f64; 2]> {
     let (obs, noise) = (normals(0, n * OBS), vec![0.3_f32; n]);
     let (mut actions, mut log_probs, mut values) = (vec![0_i64; n], vec![0.0; n], vec![0.0; n]);
@@ -79,7 +80,7 @@ fn times<N: ActorCritic>(net: &N, parameters: &mut [f32], n: usize) -> Result<[f
     Ok([acting, step])
 }
 
-/// Prints a row for each number of rows, of actor 4-64-64-2 and critic 4-64-64-1.
+/// Prints the times for each number of rows, with an actor 4-64-64-2 and a critic 4-64-64-1.
 pub(crate) fn print_times<N: ActorCritic>(
     name: &str,
     make: impl Fn(&Layout, &Architecture) -> Result<N>,

@@ -8,34 +8,36 @@ use super::losses::{ActorCriticLoss, Collected, Said, Slopes, Terms, standardize
 use super::optim::{Optimizer, clip};
 use super::rows::Rows;
 
-/// Settings of an update; schedules are the caller's.
+/// Settings of one update. The caller applies schedules.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct A2cSettings {
     /// The loss.
     pub loss: ActorCriticLoss,
     /// The optimizer's step size.
     pub learning_rate: f64,
-    /// To which the gradients of all parameters together are cut.
+    /// The global norm to which the gradient is clipped.
     pub max_grad_norm: Option<f64>,
     /// Whether the advantages of the rollout are standardized.
     pub normalize_advantages: bool,
 }
 
-/// What an update did.
+/// The result of an update.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct A2cUpdate {
     /// The loss.
     pub terms: Terms,
-    /// The gradient's norm before it was cut.
+    /// The norm of the gradient before clipping.
     pub grad_norm: f64,
 }
 
 impl<F: Number> OnPolicyEngine<F> {
-    /// One step of A2C, where the rows of a rollout lie; old log-probabilities and values are not read.
+    /// Takes one A2C step on the rows of a rollout. The old log-probabilities and values do not
+    /// enter the loss.
     ///
     /// # Errors
-    /// [`rlox_core::Error::NonFinite`] for a loss, a gradient or a parameter that is no number;
-    /// [`rlox_core::Error::Shape`] for columns of different lengths; what actions are refused.
+    /// [`rlox_core::Error::NonFinite`] for a loss, a gradient or a parameter that is not finite;
+    /// [`rlox_core::Error::Shape`] for columns of different lengths; [`rlox_core::Error::Config`]
+    /// for settings out of range, no rows, and actions that the policy cannot score.
     pub fn a2c(
         &mut self,
         parameters: &mut [F],

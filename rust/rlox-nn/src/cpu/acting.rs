@@ -1,4 +1,4 @@
-//! What acts in rollouts.
+//! Acts with an actor-critic during rollouts.
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
@@ -11,31 +11,34 @@ use rlox_core::threads;
 use super::actor_critic::{ActorCritic, ActorCriticMemory};
 use super::mlp::{Memory, Mlp};
 
-/// Rows that one thread acts for at once: no row's result depends on the others, nor on this.
+/// Rows that one thread processes at once. The result of a row depends neither on the other rows
+/// nor on this number.
 const BLOCK: usize = 128;
 
-/// An [`ActorCritic`] with parameters, as a policy that rollouts are collected with. Many rows are shared by
-/// threads.
+/// An [`ActorCritic`] with parameters, as the policy that collects rollouts. Several threads share
+/// the work when there are many rows.
 #[derive(Debug)]
 pub struct Acting<'a> {
     net: &'a ActorCritic,
     parameters: &'a [f32],
     noise_kept: NonZeroUsize,
-    /// Room of earlier calls, as many as there were at the same time.
+    /// Buffers of earlier calls, one for each call that ran at the same time.
     memory: Mutex<Vec<ActorCriticMemory<f32>>>,
 }
 
 impl<'a> Acting<'a> {
-    /// The policy of these parameters, which under gSDE keeps its noise for so many steps.
+    /// Returns the policy of these parameters. Under gSDE it keeps its noise for `noise_kept`
+    /// steps.
     #[must_use]
     pub fn new(net: &'a ActorCritic, parameters: &'a [f32], noise_kept: NonZeroUsize) -> Self {
         Self { net, parameters, noise_kept, memory: Mutex::default() }
     }
 
-    /// [`Policy::act`], choosing only among what is `allowed`, `[n, choices]`.
+    /// Acts as [`Policy::act`] does, but chooses only actions that the mask `[n, choices]` allows.
     ///
     /// # Errors
-    /// For slices that do not fit, a row that allows nothing, and a mask of actions that are no choices.
+    /// For slices that do not fit, a row that allows no action, and a mask for actions that are
+    /// vectors.
     pub fn act_within(
         &self,
         seen: Seen<'_>,
@@ -47,7 +50,7 @@ impl<'a> Acting<'a> {
         self.within(seen, allowed, acted)
     }
 
-    /// [`Policy::act`] of the actor alone: the critic's values cost as much again.
+    /// Acts as [`Policy::act`] does, but without the critic, which costs as much as the actor.
     ///
     /// # Errors
     /// For slices that do not fit.
@@ -60,7 +63,7 @@ impl<'a> Acting<'a> {
         self.within(seen, None, Acted { actions, log_probs, values: &mut [] })
     }
 
-    /// Without values where there is no room for them.
+    /// Checks the lengths and acts. Computes values only if their slice is not empty.
     fn within(&self, seen: Seen<'_>, allowed: Option<&[bool]>, acted: Acted<'_>) -> Result<()> {
         let n = acted.log_probs.len();
         check_len("obs", seen.obs.len(), n * self.net.actor.inputs(), "one for each log_prob")?;
@@ -107,7 +110,8 @@ impl<'a> Acting<'a> {
         left.and(right)
     }
 
-    /// What the actor's network says of observations `[n, inputs]`, into `[n, outputs]`: logits, or means.
+    /// Writes the outputs of the actor's network, logits or means, for observations `[n, inputs]`
+    /// into `[n, outputs]`.
     ///
     /// # Errors
     /// For slices that do not fit.
@@ -119,7 +123,7 @@ impl<'a> Acting<'a> {
         self.inferred(actor, |memory| &mut memory.actor, obs, out)
     }
 
-    /// What a network says, by as many threads as there are blocks of rows; `room` is its part of the memory.
+    /// Writes the outputs of a network; threads share the blocks of rows.
     fn inferred(
         &self,
         net: &Mlp,
@@ -143,7 +147,8 @@ impl<'a> Acting<'a> {
         left.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `work` with room, that of an earlier call unless others have all of it.
+    /// Calls `work` with memory of an earlier call, or with new memory if other calls use all of
+    /// it.
     fn with_memory<T>(&self, work: impl FnOnce(&mut ActorCriticMemory<f32>) -> T) -> T {
         let all = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let mut memory = all().pop().unwrap_or_default();
@@ -153,7 +158,7 @@ impl<'a> Acting<'a> {
     }
 }
 
-/// The actions of the first rows of n, and of the others.
+/// Splits actions of n rows into those of the first rows and the remaining ones.
 fn split<'a>(
     actions: &'a mut ActionsMut<'_>,
     n: usize,

@@ -1,4 +1,4 @@
-//! What stands between two layers.
+//! Activation functions between two layers.
 
 use multiversion::multiversion;
 use rlox_core::math::in_place;
@@ -6,27 +6,27 @@ use rlox_core::{Error, Result};
 
 use super::gemm::Number;
 
-/// A function of each number that a hidden layer gives, as torch has it.
+/// An elementwise function of a hidden layer's outputs, as torch defines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
     /// tanh x.
     Tanh,
-    /// max(x, 0), of slope 0 at 0.
+    /// max(x, 0), with derivative 0 at 0.
     Relu,
-    /// x, below 0 e^x - 1.
+    /// x for x above 0, else e^x - 1.
     Elu,
     /// x / (1 + e^-x).
     Silu,
 }
 
-/// Numbers that are worked on together, on the stack.
+/// The number of values that are processed together, in a buffer on the stack.
 const BLOCK: usize = 256;
 
 impl Activation {
-    /// All of them.
+    /// All activations.
     pub const ALL: [Self; 4] = [Self::Tanh, Self::Relu, Self::Elu, Self::Silu];
 
-    /// Its name in a configuration.
+    /// Returns the name in a configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl Activation {
         }
     }
 
-    /// The one of this name.
+    /// Returns the activation of this name.
     ///
     /// # Errors
     /// [`Error::UnknownName`] with the nearest names.
@@ -47,13 +47,14 @@ impl Activation {
         found.ok_or_else(|| Error::unknown_name("activation", name, &names))
     }
 
-    /// Whether its slope cannot be told from what it gave.
+    /// Whether the derivative cannot be computed from the output, so that a pass must store it.
     pub(super) const fn keeps_slopes(self) -> bool {
         matches!(self, Self::Elu | Self::Silu)
     }
 
-    /// Its value at each of `values`, in their place. If it [`Activation::keeps_slopes`], these go to
-    /// `slopes`, which is as long or empty; nobody will ask for those that found no place.
+    /// Replaces each of `values` by the function's value. If the activation
+    /// [`Activation::keeps_slopes`], it writes the derivatives to `slopes`, unless `slopes` is
+    /// empty.
     pub(crate) fn apply<F: Number>(self, values: &mut [F], slopes: &mut [F]) {
         match self {
             Self::Tanh => in_place::tanh(values),
@@ -71,8 +72,8 @@ impl Activation {
         }
     }
 
-    /// The gradient of what it was given, in the place of that of what it gave: of `given`, or by the
-    /// `slopes` that it kept.
+    /// Multiplies the gradient of the outputs by the derivative, which gives the gradient of the
+    /// inputs. The derivative is computed from the outputs, or read from `slopes`.
     pub(super) fn back<F: Number>(self, gradient: &mut [F], given: &[F], slopes: &[F]) {
         match self {
             Self::Tanh => times_tanh_slope(gradient, given),
@@ -82,7 +83,8 @@ impl Activation {
     }
 }
 
-/// Calls `work` with blocks of values and room for their slopes, which are kept if there is a place.
+/// Calls `work` with blocks of values and of slopes. If `slopes` has another length than `values`,
+/// the slopes go to a temporary buffer.
 fn in_blocks<F: Number>(values: &mut [F], slopes: &mut [F], work: impl Fn(&mut [F], &mut [F])) {
     if slopes.len() == values.len() {
         for (values, slopes) in values.chunks_mut(BLOCK).zip(slopes.chunks_mut(BLOCK)) {
@@ -100,11 +102,11 @@ fn in_blocks<F: Number>(values: &mut [F], slopes: &mut [F], work: impl Fn(&mut [
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn relu<F: Number>(values: &mut [F]) {
     for value in values {
-        *value = if *value < F::ZERO { F::ZERO } else { *value }; // NaN stays, as in torch
+        *value = if *value < F::ZERO { F::ZERO } else { *value }; // NaN stays NaN, as in torch
     }
 }
 
-/// Values and slopes of ELU from values and their exponentials.
+/// Replaces values by ELU and `exps`, their exponentials, by the derivatives.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn elu<F: Number>(values: &mut [F], exps: &mut [F]) {
     for (value, exp) in values.iter_mut().zip(exps) {
@@ -115,7 +117,7 @@ fn elu<F: Number>(values: &mut [F], exps: &mut [F]) {
     }
 }
 
-/// Values and slopes s (1 + x (1 - s)) of x s from values and their sigmoids s.
+/// Replaces values x by x s and their sigmoids s by the derivatives s (1 + x (1 - s)).
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn silu<F: Number>(values: &mut [F], sigmoids: &mut [F]) {
     for (value, sigmoid) in values.iter_mut().zip(sigmoids) {

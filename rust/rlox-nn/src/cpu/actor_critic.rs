@@ -1,4 +1,4 @@
-//! A policy and a value function with no parameter in common.
+//! A policy and a value function that share no parameters.
 
 use rlox_core::{Error, Layout, Result};
 
@@ -8,34 +8,34 @@ use super::heads::{Done, Head, HeadMemory, Scores, ToScores};
 use super::losses::{Said, Slopes};
 use super::mlp::{Memory, Mlp, Wanted, named};
 
-/// What [`ActorCritic`] is made of.
+/// The architecture of an [`ActorCritic`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Architecture {
-    /// Numbers of an observation.
+    /// The length of an observation.
     pub obs_dim: usize,
-    /// What an action is.
+    /// The kind of action.
     pub kind: Kind,
     /// Widths of the actor's hidden layers.
     pub actor: Vec<usize>,
-    /// Widths of the critic's.
+    /// Widths of the critic's hidden layers.
     pub critic: Vec<usize>,
-    /// Of all hidden layers.
+    /// The activation of all hidden layers.
     pub activation: Activation,
 }
 
-/// What an action is, and how it is drawn.
+/// The kind of action, its size, and the distribution it is drawn from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// One of so many choices.
+    /// One of this many choices.
     Choices(usize),
-    /// So many numbers, with deviations of their own.
+    /// A vector of this length, with a learned standard deviation for each number.
     Numbers(usize),
-    /// So many numbers, whose deviations are a function of the last hidden layer (gSDE).
+    /// A vector of this length, with deviations that depend on the last hidden layer (gSDE).
     Sde(usize),
 }
 
 impl Architecture {
-    /// Names and shapes of the parameters, in the order of torch's modules.
+    /// Returns the names and shapes of the parameters, in the order of torch's modules.
     #[must_use]
     pub fn named(&self) -> Vec<(String, Vec<usize>)> {
         let mut all = named("actor", &self.sizes(&self.actor, self.kind.outputs()));
@@ -45,7 +45,7 @@ impl Architecture {
             Kind::Numbers(dim) => vec![dim],
             Kind::Sde(dim) => vec![self.features(), dim],
         };
-        // A module's own parameters come before those of its parts.
+        // torch lists a module's own parameters before those of its submodules.
         all.insert(0, ("log_std".to_owned(), shape));
         all
     }
@@ -60,7 +60,7 @@ impl Architecture {
 }
 
 impl Kind {
-    /// How many numbers the network of the actor says.
+    /// Returns the number of outputs of the actor's network.
     #[must_use]
     pub const fn outputs(self) -> usize {
         match self {
@@ -69,7 +69,7 @@ impl Kind {
     }
 }
 
-/// An actor and a critic over one vector of parameters.
+/// An actor and a critic over one parameter vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActorCritic {
     pub(super) actor: Mlp,
@@ -77,7 +77,7 @@ pub struct ActorCritic {
     pub(super) head: Head,
 }
 
-/// Room for a pass and the way back.
+/// Buffers of a forward and a backward pass.
 #[derive(Debug, Clone, Default)]
 pub struct ActorCriticMemory<F> {
     pub(super) actor: Memory<F>,
@@ -91,11 +91,12 @@ pub struct ActorCriticMemory<F> {
 }
 
 impl ActorCritic {
-    /// The networks of this architecture whose parameters lie as `layout` says.
+    /// Returns the networks of this architecture, whose parameters are at the ranges of `layout`.
     ///
     /// # Errors
-    /// [`rlox_core::Error::UnknownName`] for a parameter that is missing, [`rlox_core::Error::Shape`] for one
-    /// of another shape, [`rlox_core::Error::Config`] for layers that the architecture has not.
+    /// [`rlox_core::Error::UnknownName`] for a missing parameter, [`rlox_core::Error::Shape`] for a
+    /// parameter of another shape, [`rlox_core::Error::Config`] for parameters of layers that the
+    /// architecture does not have, and for gSDE without a hidden layer.
     pub fn new(layout: &Layout, of: &Architecture) -> Result<Self> {
         let (outputs, named) = (of.kind.outputs(), of.named());
         if matches!(of.kind, Kind::Sde(_)) && of.actor.is_empty() {
@@ -121,10 +122,10 @@ impl ActorCritic {
         Ok(Self { actor, critic, head })
     }
 
-    /// What is said of `obs` `[n, obs_dim]` and what was done there.
+    /// Returns log-probabilities of the actions, entropies and values for `obs` `[n, obs_dim]`.
     ///
     /// # Errors
-    /// For slices that do not fit, and actions that are none.
+    /// For slices that do not fit, and actions that do not exist.
     pub fn evaluate<'m, F: Number>(
         &self,
         parameters: &[F],
@@ -145,13 +146,14 @@ impl ActorCritic {
         Ok(Said { log_probs, entropy, values: memory.critic.given() })
     }
 
-    /// A loss of what is said, and its gradient with respect to all parameters, in `gradient`.
+    /// Computes a loss, and writes its gradient with respect to all parameters to `gradient`.
     ///
-    /// `loss` is given what was said and the places of the gradient of that, and returns that of every
-    /// row's entropy. Nothing is learned where it returns None in its place.
+    /// `loss` receives the network's evaluation and the slices for the gradient with respect to
+    /// log-probabilities and values. It returns its result and the derivative with respect to each
+    /// row's entropy. If the latter is None, no gradient is computed.
     ///
     /// # Errors
-    /// For slices that do not fit, actions that are none, and what `loss` refuses.
+    /// For slices that do not fit, actions that do not exist, and errors of `loss`.
     pub fn gradient<F: Number, T>(
         &self,
         parameters: &[F],

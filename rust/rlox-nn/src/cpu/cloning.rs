@@ -1,4 +1,4 @@
-//! Behavioural cloning: what batches of somebody's actions do to the parameters (Pomerleau 1991).
+//! Behavioural cloning from batches of recorded actions (Pomerleau 1991).
 
 use rlox_core::error::{Error, Result, check_len};
 use rlox_core::{Layout, interrupt};
@@ -11,29 +11,31 @@ use super::heads::{Done, Head, HeadMemory, Scores, ToScores};
 use super::mlp::{Memory, Mlp, Wanted, resize};
 use super::replayed::part;
 
-/// Settings of a training; schedules are the caller's.
+/// Settings of one call of [`CloningEngine::learn`]. The caller applies schedules.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CloningSettings {
-    /// Of the optimizer.
+    /// The optimizer's step size.
     pub learning_rate: f64,
-    /// To which the gradient is cut.
+    /// The norm to which the gradient is clipped.
     pub max_grad_norm: Option<f64>,
-    /// Of vectors: the mean squared error of the means, in place of the likelihood.
+    /// Whether vectors are learned by the mean squared error of the means instead of the
+    /// likelihood.
     pub squared: bool,
 }
 
-/// What a training did: means over its batches.
+/// The result of [`CloningEngine::learn`], means over its batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CloningUpdate {
     /// -E\[log pi(a | o)\], or the squared error.
     pub loss: f64,
-    /// The part of choices that are the likeliest, or the mean distance of numbers from the means.
+    /// The fraction of choices that have the largest logit, or the mean absolute error of the
+    /// means.
     pub fit: f64,
-    /// The norm of the gradient before it was cut.
+    /// The norm of the gradient before clipping.
     pub grad_norm: f64,
 }
 
-/// Learns a policy, a softmax of logits or normal numbers, from what was done.
+/// Learns a policy from recorded actions, a softmax of logits or a Gaussian.
 #[derive(Debug, Clone)]
 pub struct CloningEngine<F> {
     net: Mlp,
@@ -49,11 +51,12 @@ pub struct CloningEngine<F> {
 }
 
 impl<F: Number> CloningEngine<F> {
-    /// An engine for a network whose parameters lie as the layout says, that of numbers with `log_std` too.
+    /// Returns an engine for a network whose parameters are at the ranges of `layout`. For vectors
+    /// the layout has `log_std` too.
     ///
     /// # Errors
-    /// [`Error::UnknownName`] and [`Error::Shape`] for `log_std`, [`Error::Config`] for gSDE, or if memory does
-    /// not hold as many numbers again.
+    /// [`Error::UnknownName`] and [`Error::Shape`] for `log_std`; [`Error::Config`] for gSDE, and
+    /// if there is no memory for a gradient.
     pub fn new(net: Mlp, layout: Layout, kind: Kind) -> Result<Self> {
         let head = match kind {
             Kind::Choices(n) => Head::Categorical { n },
@@ -76,18 +79,19 @@ impl<F: Number> CloningEngine<F> {
         })
     }
 
-    /// The network.
+    /// Returns the network.
     #[must_use]
     pub const fn net(&self) -> &Mlp {
         &self.net
     }
 
-    /// One step for each batch of `rows`, of `obs` `[k, rows, obs_dim]` and what was `done` there.
+    /// Takes one step for each batch of `rows` rows, on observations `[k, rows, obs_dim]` and the
+    /// actions that were taken.
     ///
     /// # Errors
-    /// [`Error::NonFinite`] for a loss, a gradient or a parameter that is no number; [`Error::Interrupted`];
-    /// [`Error::Shape`] and [`Error::Config`] for columns and actions that do not fit. What was learned before
-    /// stays.
+    /// [`Error::NonFinite`] for a loss, a gradient or a parameter that is not finite;
+    /// [`Error::Interrupted`]; [`Error::Shape`] and [`Error::Config`] for columns and actions that
+    /// do not fit. Earlier steps keep their effect.
     pub fn learn(
         &mut self,
         of: &mut Learned<'_, F>,
@@ -141,7 +145,8 @@ impl<F: Number> CloningEngine<F> {
         Ok(CloningUpdate { loss, fit, grad_norm })
     }
 
-    /// -E[log pi(a | o)], whose gradient is that of the outputs and of the head's own parameters.
+    /// Returns -E[log pi(a | o)]. Computes the gradients of the outputs and of the head's own
+    /// parameters.
     fn likelihood(&mut self, parameters: &[F], done: Done<'_, F>) -> Result<f64> {
         let n = self.memory.given().len() / self.net.outputs().max(1);
         self.log_probs.resize(n, F::ZERO);
@@ -159,7 +164,7 @@ impl<F: Number> CloningEngine<F> {
     }
 }
 
-/// Batch i of `count`.
+/// Returns the actions of batch i of `count`.
 fn batch_of<F>(done: Done<'_, F>, i: usize, count: usize) -> Done<'_, F> {
     match done {
         Done::Choices(choices, allowed) => {
@@ -169,7 +174,7 @@ fn batch_of<F>(done: Done<'_, F>, i: usize, count: usize) -> Done<'_, F> {
     }
 }
 
-/// The mean squared distance of the means from what was done, and its gradient.
+/// Returns the mean squared error of the means, and writes its gradient.
 fn squared<F: Number>(means: &[F], taken: &[F], to_means: &mut [F]) -> Result<f64> {
     check_len("actions", taken.len(), means.len(), "one for each observation")?;
     #[expect(clippy::cast_precision_loss, reason = "numbers of a batch")]
@@ -183,7 +188,8 @@ fn squared<F: Number>(means: &[F], taken: &[F], to_means: &mut [F]) -> Result<f6
     Ok(sum / n)
 }
 
-/// The part of choices that are the likeliest, the first where several are, or the mean distance of numbers.
+/// Returns the fraction of choices that are the most likely ones (the first of equals), or the mean
+/// absolute error of vectors.
 fn fitting<F: Number>(said: &[F], done: Done<'_, F>) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "numbers of a batch")]
     let part_of = |sum: f64, n: usize| sum / n as f64;

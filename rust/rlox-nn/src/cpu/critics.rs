@@ -1,4 +1,4 @@
-//! Values of vectors by several critics with no parameter in common.
+//! Q-values of vectors by several critics that share no parameters.
 
 use rlox_core::error::{Result, check_len};
 use rlox_core::{Error, Layout};
@@ -8,18 +8,18 @@ use super::gemm::Number;
 use super::mlp::{Memory, Mlp, Wanted, resize};
 use super::optim::{Optimizer, clip};
 
-/// What [`Critics`] are made of.
+/// The architecture of [`Critics`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CriticsArchitecture {
-    /// How many.
+    /// The number of critics.
     pub members: usize,
-    /// Numbers of an observation.
+    /// The length of an observation.
     pub obs_dim: usize,
-    /// Numbers of a vector.
+    /// The length of an action.
     pub size: usize,
     /// Widths of the hidden layers.
     pub hidden: Vec<usize>,
-    /// Of all hidden layers.
+    /// The activation of all hidden layers.
     pub activation: Activation,
 }
 
@@ -28,8 +28,9 @@ impl CriticsArchitecture {
         [&[self.obs_dim + self.size], self.hidden.as_slice(), &[1]].concat()
     }
 
-    /// Names and shapes of the parameters, in the order of rlox's `EnsembleMLP`: `weights.0` `[members,
-    /// outputs, inputs]`, `weights.1`, ..., `biases.0` `[members, outputs]`, ...
+    /// Returns the names and shapes of the parameters, in the order of rlox's `EnsembleMLP`:
+    /// `weights.0` `[members, outputs, inputs]`, `weights.1`, ..., `biases.0` `[members, outputs]`,
+    /// ...
     #[must_use]
     pub fn named(&self) -> Vec<(String, Vec<usize>)> {
         let sizes = self.sizes();
@@ -44,7 +45,7 @@ impl CriticsArchitecture {
     }
 }
 
-/// Q_i(s, a), over one vector of parameters.
+/// The functions Q_i(s, a), over one parameter vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Critics {
     members: Vec<Mlp>,
@@ -52,11 +53,11 @@ pub struct Critics {
     size: usize,
 }
 
-/// Room for a pass and the way back.
+/// Buffers of a forward and a backward pass.
 #[derive(Debug, Clone, Default)]
 pub struct CriticsMemory<F> {
     nets: Vec<Memory<F>>,
-    /// Observation and vector beside each other, `[n, obs_dim + size]`.
+    /// Observations and actions side by side, `[n, obs_dim + action_dim]`.
     inputs: Vec<F>,
     /// `[members, n]`.
     q: Vec<F>,
@@ -64,33 +65,33 @@ pub struct CriticsMemory<F> {
     to_inputs: Vec<F>,
 }
 
-/// Rows of states and vectors.
+/// Rows of observations and actions.
 #[derive(Debug, Clone, Copy)]
 pub struct Pairs<'a, F> {
     /// `[n, obs_dim]`.
     pub obs: &'a [F],
-    /// `[n, size]`.
+    /// `[n, action_dim]`.
     pub actions: &'a [F],
 }
 
-/// What the values of a batch are to become.
+/// The targets of a batch, and the weights of its loss.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Aim<'a, F> {
     /// `[n]`.
     pub(super) goals: &'a [F],
-    /// `[n]`; 1 without them.
+    /// `[n]`; None: all are 1.
     pub(super) weights: Option<&'a [F]>,
-    /// Of the sum of all critics' squared errors.
+    /// The factor of the sum of all critics' squared errors.
     pub(super) factor: f64,
 }
 
 impl Critics {
-    /// The critics of this architecture whose parameters lie as `layout` says.
+    /// Returns the critics of this architecture, whose parameters are at the ranges of `layout`.
     ///
     /// # Errors
-    /// [`Error::UnknownName`] for a parameter that is missing, [`Error::Shape`] for one of another shape,
-    /// [`Error::Config`] for parameters that the architecture has not, and for no members, numbers of an
-    /// observation or of an action.
+    /// [`Error::UnknownName`] for a missing parameter, [`Error::Shape`] for a parameter of another
+    /// shape, [`Error::Config`] for parameters that the architecture does not have, and if the
+    /// number of members or the length of an observation or an action is 0.
     pub fn new(layout: &Layout, of: &CriticsArchitecture) -> Result<Self> {
         let named = of.named();
         if let Some((name, ..)) =
@@ -109,13 +110,13 @@ impl Critics {
         Ok(Self { members, obs_dim: of.obs_dim, size: of.size })
     }
 
-    /// How many.
+    /// Returns the number of critics.
     #[must_use]
     pub const fn members(&self) -> usize {
         self.members.len()
     }
 
-    /// What the first `members` say of `pairs`, `[members, n]`.
+    /// Returns the Q-values of `pairs` by the first `members` critics, `[members, n]`.
     ///
     /// # Errors
     /// [`Error::Shape`] for slices that do not fit.
@@ -144,10 +145,11 @@ impl Critics {
         Ok(q)
     }
 
-    /// The gradient of `factor` sum_i E[w (Q_i - goal)^2] (Fujimoto et al. 2018, algorithm 1), of the last
-    /// pass of all critics, in the place of `gradient`; returns that loss, and E[Q] of all.
+    /// Writes the gradient of `factor` sum_i E[w (Q_i - target)^2] to `gradient`, after a forward
+    /// pass of all critics (algorithm 1 of Fujimoto et al. 2018). Returns that loss and the mean of
+    /// Q over all critics.
     ///
-    /// `errors` `[n]` become the means over the critics of |Q_i - goal|.
+    /// `errors` `[n]` receives |Q_i - target| as the mean over the critics.
     pub(super) fn gradient<F: Number>(
         &self,
         parameters: &[F],
@@ -185,8 +187,8 @@ impl Critics {
         Ok((aim.factor * loss / rows, total / (rows * members)))
     }
 
-    /// The gradient of the vectors, `[n, size]` in `to_actions`, of that of the values of the last pass,
-    /// `to_q` `[members, n]` of as many as were asked.
+    /// Writes the gradient with respect to the actions, `[n, action_dim]`, to `to_actions`. `to_q`
+    /// `[members, n]` is the gradient with respect to the Q-values of the last forward pass.
     pub(super) fn back<F: Number>(
         &self,
         parameters: &[F],
@@ -213,17 +215,18 @@ impl Critics {
     }
 }
 
-/// A vector that is learned, and its optimizer.
+/// A parameter vector and its optimizer.
 #[derive(Debug)]
 pub struct Learned<'a, F> {
     /// The parameters.
     pub parameters: &'a mut [F],
-    /// What steps them.
+    /// The optimizer of these parameters.
     pub optimizer: Optimizer<'a, F>,
 }
 
 impl<F: Number> Learned<'_, F> {
-    /// A step along `gradient`, cut to `most`, whose norm before that is returned; none if that is no number.
+    /// Clips `gradient`, takes a step along it, and returns the norm before clipping. Takes no step
+    /// if that norm is not finite.
     pub(super) fn step(&mut self, gradient: &mut [F], most: Option<f64>, lr: f64) -> Result<f64> {
         let norm = clip(gradient, most);
         if norm.is_finite() {
@@ -233,7 +236,7 @@ impl<F: Number> Learned<'_, F> {
     }
 }
 
-/// target <- (1 - tau) target + tau online, as torch's `lerp` rounds it.
+/// Sets target to (1 - tau) target + tau online, rounded as torch's `lerp` does.
 pub(super) fn follow<F: Number>(target: &mut [F], online: &[F], tau: f64) {
     let (near, far) = (F::from_f64(tau), F::from_f64(1.0 - tau));
     for (target, &online) in target.iter_mut().zip(online) {
@@ -242,7 +245,8 @@ pub(super) fn follow<F: Number>(target: &mut [F], online: &[F], tau: f64) {
     }
 }
 
-/// The lowest of several critics' values `[members, n]` in each row, `[n]`, and whose it is.
+/// Computes for each row the minimum over critics of the Q-values `[members, n]`, and the index of
+/// the critic that has it; `[n]` each.
 pub(super) fn lowest<F: Number>(q: &[F], n: usize, low: &mut Vec<F>, whose: &mut Vec<usize>) {
     low.clear();
     whose.clear();

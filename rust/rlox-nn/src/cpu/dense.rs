@@ -1,4 +1,4 @@
-//! One linear layer, y = x W' + b with W `[outputs, inputs]` as torch keeps it.
+//! A linear layer, y = x W' + b, with W `[outputs, inputs]` as torch stores it.
 
 use std::ops::Range;
 
@@ -7,14 +7,14 @@ use rlox_core::Result;
 
 use super::gemm::{Matrix, Number};
 
-/// Up to so many outputs, of inputs that fill vectors, are dot products: a product of matrices works on
-/// blocks of columns, of which most would be empty.
+/// The largest number of outputs that are computed as dot products, if the inputs fill vector
+/// registers. A matrix product works on blocks of columns, most of which would be empty.
 const NARROW: usize = 3;
 
-/// Numbers that are added up side by side.
+/// The number of partial sums of a dot product.
 const LANES: usize = 16;
 
-/// Where the numbers of a layer lie in the vector of parameters, and how many there are.
+/// The ranges of a layer's weights and biases in the parameter vector, and its sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Dense {
     pub(super) weight: Range<usize>,
@@ -28,7 +28,7 @@ impl Dense {
         self.outputs <= NARROW && self.inputs >= LANES
     }
 
-    /// `y` `[n, outputs]` of `x` `[n, inputs]`.
+    /// Computes `y` `[n, outputs]` from `x` `[n, inputs]`.
     pub(super) fn forward<F: Number>(&self, parameters: &[F], x: &[F], y: &mut [F]) -> Result<()> {
         let (weight, bias) = (part(parameters, &self.weight), part(parameters, &self.bias));
         if self.narrow() {
@@ -43,7 +43,7 @@ impl Dense {
         F::multiply(Matrix::new(x, n, self.inputs), weight, true, y)
     }
 
-    /// Adds the layer's part to the vector `gradient`, of that of `y`.
+    /// Adds the gradients of weights and biases to `gradient`, from the gradient of `y`.
     pub(super) fn learn<F: Number>(&self, gradient: &mut [F], x: &[F], to_y: &[F]) -> Result<()> {
         add_rows(gradient.get_mut(self.bias.clone()).unwrap_or_default(), to_y);
         let of_weight = gradient.get_mut(self.weight.clone()).unwrap_or_default();
@@ -56,7 +56,7 @@ impl Dense {
         F::multiply(to_y, Matrix::new(x, n, self.inputs), true, of_weight)
     }
 
-    /// The gradient of `x`, of that of `y`.
+    /// Computes the gradient of `x` from that of `y`.
     pub(super) fn back<F: Number>(
         &self,
         parameters: &[F],
@@ -78,7 +78,7 @@ fn part<'a, F>(parameters: &'a [F], range: &Range<usize>) -> &'a [F] {
     parameters.get(range.clone()).unwrap_or_default()
 }
 
-/// Each row of x with each row of the weights.
+/// Computes y by dot products of each row of x with each row of the weights.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn dots<F: Number>(weight: &[F], bias: &[F], x: &[F], y: &mut [F]) {
     let inputs = weight.len() / bias.len();
@@ -107,7 +107,7 @@ fn dots<F: Number>(weight: &[F], bias: &[F], x: &[F], y: &mut [F]) {
     }
 }
 
-/// sums += every row of `rows`.
+/// Adds every row of `rows` to `sums`.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn add_rows<F: Number>(sums: &mut [F], rows: &[F]) {
     for row in rows.chunks_exact(sums.len().max(1)) {
@@ -117,7 +117,7 @@ fn add_rows<F: Number>(sums: &mut [F], rows: &[F]) {
     }
 }
 
-/// `of_weight` += `to_y`' x.
+/// Adds the product of the transposed `to_y` and x to the weights' gradient.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn add_outer<F: Number>(of_weight: &mut [F], x: &[F], to_y: &[F], outputs: usize) {
     let inputs = of_weight.len() / outputs;
@@ -130,7 +130,7 @@ fn add_outer<F: Number>(of_weight: &mut [F], x: &[F], to_y: &[F], outputs: usize
     }
 }
 
-/// `to_x` = `to_y` W.
+/// Computes `to_x` = `to_y` W.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn combine<F: Number>(weight: &[F], to_y: &[F], to_x: &mut [F], inputs: usize, outputs: usize) {
     for (to_x, to_y) in to_x.chunks_exact_mut(inputs).zip(to_y.chunks_exact(outputs)) {

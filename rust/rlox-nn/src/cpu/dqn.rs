@@ -1,4 +1,4 @@
-//! DQN: what batches of transitions do to the parameters (Mnih et al. 2015).
+//! DQN: learns Q-values from batches of transitions (Mnih et al. 2015).
 
 use rlox_core::error::{Error, Result};
 use rlox_core::{Layout, interrupt};
@@ -11,39 +11,41 @@ use super::optim::{Optimizer, clip};
 use super::q_network::{QMemory, QNetwork};
 use super::replayed::Batches;
 
-/// Settings of a training; schedules are the caller's.
+/// Settings of one call of [`DqnEngine::learn`]. The caller applies schedules.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DqnSettings {
-    /// Of the temporal-difference error.
+    /// The loss of the TD error.
     pub loss: TdLoss,
-    /// The network that learns chooses the action that the target network values (van Hasselt et al. 2016).
+    /// Whether the online network chooses the action that the target network values (double
+    /// Q-learning, van Hasselt et al. 2016).
     pub double: bool,
     /// The optimizer's step size.
     pub learning_rate: f64,
-    /// To which the gradients of all parameters together are cut.
+    /// The global norm to which the gradient is clipped.
     pub max_grad_norm: Option<f64>,
 }
 
-/// What a training did: means over its batches.
+/// The result of [`DqnEngine::learn`], means over its batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct DqnUpdate {
     /// The loss.
     pub loss: f64,
-    /// Q of what was done.
+    /// The mean Q-value of the actions taken.
     pub q_mean: f64,
-    /// The gradient's norm before it was cut.
+    /// The norm of the gradient before clipping.
     pub grad_norm: f64,
-    /// Batches.
+    /// The number of batches.
     pub steps: usize,
 }
 
-/// Learns the parameters of a [`QNetwork`], which are the caller's, from replayed transitions.
+/// Learns the parameters of a [`QNetwork`] from replayed transitions. The caller owns the
+/// parameters.
 #[derive(Debug, Clone)]
 pub struct DqnEngine<F> {
     net: QNetwork,
     layout: Layout,
     memory: QMemory<F>,
-    /// Of what is said of next observations.
+    /// Buffers for the passes over next observations.
     other: QMemory<F>,
     gradient: Vec<F>,
     goals: Vec<F>,
@@ -53,16 +55,16 @@ pub struct DqnEngine<F> {
 }
 
 impl<F: Number> DqnEngine<F> {
-    /// The network that it learns.
+    /// Returns the network that learns.
     #[must_use]
     pub const fn net(&self) -> &QNetwork {
         &self.net
     }
 
-    /// An engine for `net`, whose parameters lie as `layout` says.
+    /// Returns an engine for `net`, whose parameters are at the ranges of `layout`.
     ///
     /// # Errors
-    /// [`Error::Config`] if memory does not hold as many numbers again.
+    /// [`Error::Config`] if there is no memory for a gradient.
     pub fn new(net: QNetwork, layout: Layout) -> Result<Self> {
         let mut gradient = Vec::new();
         resize(&mut gradient, layout.len())?;
@@ -71,13 +73,13 @@ impl<F: Number> DqnEngine<F> {
         Ok(Self { net, layout, memory, other, gradient, goals, said, slopes, to_q })
     }
 
-    /// One step for each batch; `target` are the parameters of the target network, `errors` `[k, rows]`
-    /// becomes by how much each row was wrong.
+    /// Takes one step for each batch. `target` holds the parameters of the target network; `errors`
+    /// `[k, rows]` receives the TD error of each row.
     ///
     /// # Errors
-    /// [`Error::NonFinite`] for a loss, a gradient or a parameter that is no number; [`Error::Interrupted`];
-    /// [`Error::Shape`] for columns that do not fit; [`Error::Config`] for a choice that there is not. What was
-    /// learned before stays.
+    /// [`Error::NonFinite`] for a loss, a gradient or a parameter that is not finite;
+    /// [`Error::Interrupted`]; [`Error::Shape`] for columns that do not fit; [`Error::Config`] for
+    /// settings out of range and an action that does not exist. Earlier steps keep their effect.
     pub fn learn(
         &mut self,
         parameters: &mut [F],
@@ -111,7 +113,8 @@ impl<F: Number> DqnEngine<F> {
         Ok(sums.divide())
     }
 
-    /// `goals` become R + gamma^m Q'(s', argmax Q(s', .)), Q being the target network's too unless `double`.
+    /// Computes the targets R + gamma^m Q'(s', argmax Q(s', .)). Without `double`, Q is the target
+    /// network Q' too.
     fn aim(
         &mut self,
         parameters: &[F],
@@ -132,7 +135,7 @@ impl<F: Number> DqnEngine<F> {
         Ok(())
     }
 
-    /// The gradient of a batch's loss, whose mean and that of Q are returned.
+    /// Computes the gradient of a batch's loss. Returns the mean loss and the mean Q-value.
     fn step(
         &mut self,
         parameters: &[F],
@@ -172,7 +175,7 @@ impl<F: Number> DqnEngine<F> {
     }
 }
 
-/// The place of the greatest value, the first of equals.
+/// Returns the index of the largest value, the first of equals.
 pub(super) fn best_of<F: Number>(values: &[F]) -> usize {
     let mut best = 0;
     for (i, value) in values.iter().enumerate() {
@@ -184,7 +187,7 @@ pub(super) fn best_of<F: Number>(values: &[F]) -> usize {
 }
 
 impl DqnUpdate {
-    /// Sums become means.
+    /// Turns sums into means.
     fn divide(mut self) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "batches of a training")]
         let n = self.steps.max(1) as f64;

@@ -1,4 +1,5 @@
-//! What learns from rollouts: networks over parameters of the caller, and room for an update.
+//! The engine that learns from rollouts: networks over the caller's parameters, and buffers of an
+//! update.
 
 use rlox_core::{Error, Layout, Result};
 
@@ -8,7 +9,7 @@ use super::losses::ActorCriticLoss;
 use super::mlp::resize;
 use super::rows::Minibatch;
 
-/// Learns the parameters of an [`ActorCritic`], which are the caller's, from rollouts.
+/// Learns the parameters of an [`ActorCritic`] from rollouts. The caller owns the parameters.
 #[derive(Debug, Clone)]
 pub struct OnPolicyEngine<F> {
     pub(super) net: ActorCritic,
@@ -19,39 +20,39 @@ pub struct OnPolicyEngine<F> {
 }
 
 impl<F: Number> OnPolicyEngine<F> {
-    /// An engine for `net`, whose parameters lie as `layout` says.
+    /// Returns an engine for `net`, whose parameters are at the ranges of `layout`.
     ///
     /// # Errors
-    /// [`Error::Config`] if memory does not hold as many numbers again.
+    /// [`Error::Config`] if there is no memory for a gradient.
     pub fn new(net: ActorCritic, layout: Layout) -> Result<Self> {
         let (memory, mut gradient) = (ActorCriticMemory::default(), Vec::new());
         resize(&mut gradient, layout.len())?;
         Ok(Self { net, layout, memory, gradient, batch: Minibatch::default() })
     }
 
-    /// The networks.
+    /// Returns the networks.
     #[must_use]
     pub const fn net(&self) -> &ActorCritic {
         &self.net
     }
 
-    /// That of the last minibatch's loss, cut to `max_grad_norm`.
+    /// Returns the gradient of the last minibatch's loss, clipped to `max_grad_norm`.
     #[must_use]
     pub fn gradient(&self) -> &[F] {
         &self.gradient
     }
 
     /// # Errors
-    /// [`Error::NonFinite`] with the name of the first parameter that is no number.
+    /// [`Error::NonFinite`] with the name of the first parameter that is not finite.
     pub(super) fn check_finite(&self, parameters: &[F]) -> Result<()> {
         check_parameters(&self.layout, parameters)
     }
 }
 
 /// # Errors
-/// [`Error::NonFinite`] with the name of the first parameter that is no number.
+/// [`Error::NonFinite`] with the name of the first parameter that is not finite.
 pub(super) fn check_parameters<F: Number>(layout: &Layout, parameters: &[F]) -> Result<()> {
-    // One look at all of them is what a healthy run pays.
+    // In a healthy run this one pass over the parameters is the only cost.
     if parameters.iter().fold(true, |all, value| all & value.to_f64().is_finite()) {
         return Ok(());
     }
@@ -67,7 +68,8 @@ pub(super) fn check_parameters<F: Number>(layout: &Layout, parameters: &[F]) -> 
 }
 
 /// # Errors
-/// [`Error::NonFinite`] for the first number of an update that is none; the index is that of the minibatch.
+/// [`Error::NonFinite`] for the first of these numbers that is not finite; its index is the
+/// minibatch's.
 pub(super) fn finite<const N: usize>(
     minibatch: usize,
     numbers: [(&'static str, f64); N],
@@ -79,7 +81,7 @@ pub(super) fn finite<const N: usize>(
     })
 }
 
-/// Settings that every update has.
+/// The settings that PPO and A2C share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Common {
     pub(super) loss: ActorCriticLoss,
@@ -100,7 +102,7 @@ impl Common {
 }
 
 /// # Errors
-/// [`Error::Config`] unless the setting is finite and `fits`.
+/// [`Error::Config`] unless the setting is finite and its condition holds.
 pub(super) fn within(
     name: &'static str,
     value: f64,

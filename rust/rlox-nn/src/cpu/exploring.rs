@@ -1,4 +1,4 @@
-//! What acts while transitions are collected for a replay buffer.
+//! Acts while transitions are collected for a replay buffer.
 
 use rlox_core::Result;
 use rlox_core::error::{Error, check_len};
@@ -11,18 +11,18 @@ use super::heads::squashed::Drawn;
 use super::mlp::{Memory, Mlp};
 use super::q_network::{QMemory, QNetwork};
 
-/// How actions are chosen.
+/// A network and how actions are chosen from its outputs.
 #[derive(Debug, Clone)]
 pub enum Explores {
-    /// The choice of the greatest value.
+    /// The action with the largest Q-value.
     Greedy(QNetwork),
-    /// tanh(mean + deviation noise), of a network that gives means and log deviations.
+    /// tanh(mean + deviation * noise); the network outputs means and log deviations.
     Squashed(Mlp),
-    /// tanh of what the network gives, and the noise times this deviation, cut off at -1 and 1.
+    /// tanh of the network's outputs plus noise times this deviation, clipped to [-1, 1].
     Disturbed(Mlp, f32),
 }
 
-/// A network that explores, with the room that it needs.
+/// A network that explores, with the buffers it needs.
 #[derive(Debug, Clone)]
 pub struct Explorer {
     explores: Explores,
@@ -31,28 +31,29 @@ pub struct Explorer {
     drawn: Drawn<f32>,
 }
 
-/// Parameters and noise of a stretch of steps, for an [`Explorer`].
+/// An [`Explorer`] with parameters and the noise of a segment of steps.
 #[derive(Debug)]
 pub struct Exploring<'a> {
-    /// What chooses.
+    /// The explorer.
     pub explorer: &'a mut Explorer,
-    /// Of its network.
+    /// The parameters of its network.
     pub parameters: &'a [f32],
-    /// Standard normal numbers of the steps after the `given` ones, `[T - given, N, size]`; none for choices.
+    /// Standard normal noise of the steps whose actions the network chooses, `[steps, N,
+    /// action_dim]`; empty for choices.
     pub noise: &'a [f32],
-    /// At so many steps the actions are there already.
+    /// The number of steps at the start of the segment whose actions are already set.
     pub given: usize,
 }
 
 impl Explorer {
-    /// One that acts so.
+    /// Returns an explorer that chooses actions this way.
     #[must_use]
     pub fn new(explores: Explores) -> Self {
         let (values, memory, drawn) = (QMemory::default(), Memory::default(), Drawn::default());
         Self { explores, values, memory, drawn }
     }
 
-    /// Numbers of an action; 0 for choices, which take no noise.
+    /// Returns the length of an action; 0 for choices, which take no noise.
     #[must_use]
     pub fn size(&self) -> usize {
         match &self.explores {
@@ -62,8 +63,8 @@ impl Explorer {
         }
     }
 
-    /// Actions for `obs` `[n, obs_dim]`, with `noise` `[n, size]` where they are numbers. Of choices those that
-    /// are negative, for all others are made already.
+    /// Chooses actions for `obs` `[n, obs_dim]`; vectors use `noise` `[n, action_dim]`. Of choices
+    /// it sets only those that are negative; the others are already set.
     ///
     /// # Errors
     /// [`Error::Shape`] for slices that do not fit, [`Error::Config`] for actions of another kind.
@@ -108,7 +109,7 @@ impl Explorer {
     }
 }
 
-/// Whether there are as many numbers of noise and actions as the network says.
+/// Checks that noise and actions are as long as the network's outputs require.
 fn fits(noise: &[f32], actions: &[f32], expected: usize) -> Result<()> {
     check_len("noise", noise.len(), expected, "a number for each of an action's")?;
     check_len("actions", actions.len(), expected, "one for each row of obs")

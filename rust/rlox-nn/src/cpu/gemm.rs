@@ -1,31 +1,32 @@
-//! Products of matrices.
+//! Matrix products.
 //!
-//! The only module of the crate with unsafe code, and this is all of it: the call of `matrixmultiply`,
-//! which is given addresses. It is sound because [`multiply`] goes on only where the sizes fit one another
-//! and each matrix has exactly the numbers that its rows and columns say, in row-major order or as the
-//! transpose of that, so that every address in use lies in its slice; the result is borrowed alone.
+//! This is the only module of the crate with unsafe code, and the call of `matrixmultiply` is the
+//! only unsafe block: it takes pointers. It is sound because [`multiply`] continues only if the
+//! sizes fit one another and each matrix has exactly rows times columns numbers, in row-major order
+//! or as the transpose of it. So every address that is used lies within its slice, and the result
+//! is borrowed exclusively.
 //!
-//! What a number of the result is depends on its row of a, its column of b and the CPU, not on how many
-//! other rows and columns there are.
+//! A number of the result depends on its row of a, its column of b and the CPU, not on the number
+//! of other rows and columns.
 #![allow(unsafe_code)]
 
 use rlox_core::math::Float;
 use rlox_core::{Error, Result};
 
-/// float32 or float64, with what networks need.
+/// float32 or float64, with the operations that networks need.
 pub trait Number: Float {
-    /// The square root.
+    /// Returns the square root.
     #[must_use]
     fn sqrt(self) -> Self;
 
-    /// c = a b, or c + a b.
+    /// Computes c = a b, or c + a b if `add`.
     ///
     /// # Errors
     /// [`Error::Internal`] unless the sizes fit.
     fn multiply(a: Matrix<'_, Self>, b: Matrix<'_, Self>, add: bool, c: &mut [Self]) -> Result<()>;
 }
 
-/// A matrix whose numbers belong to someone else.
+/// A view of a matrix.
 #[derive(Debug, Clone, Copy)]
 pub struct Matrix<'a, F> {
     values: &'a [F],
@@ -36,21 +37,21 @@ pub struct Matrix<'a, F> {
 }
 
 impl<'a, F> Matrix<'a, F> {
-    /// `rows` rows, one after the other.
+    /// Returns the matrix of `rows` rows that `values` holds one after the other.
     #[must_use]
     pub const fn new(values: &'a [F], rows: usize, columns: usize) -> Self {
         Self { values, rows, columns, transposed: false }
     }
 
-    /// Rows and columns exchanged.
+    /// Returns the transpose.
     #[must_use]
     pub const fn transposed(self) -> Self {
         let Self { values, rows, columns, transposed } = self;
         Self { values, rows: columns, columns: rows, transposed: !transposed }
     }
 
-    /// From a number to that in the next row, and in the next column; None if there are other than
-    /// `rows` times `columns` numbers.
+    /// Returns the distance from a number to the next row and to the next column; None unless there
+    /// are `rows` times `columns` numbers.
     fn strides(&self) -> Option<(isize, isize)> {
         let (rows, columns) =
             (isize::try_from(self.rows).ok()?, isize::try_from(self.columns).ok()?);

@@ -1,14 +1,15 @@
-//! What parameters begin as.
+//! Initial values of parameters.
 
 use rlox_core::seed::Stream;
 use rlox_core::{Parameters, Result, orthogonal as matrix};
 
 use super::actor_critic::Architecture;
 
-/// Weights are orthogonal (Saxe et al. 2014) with gain sqrt 2, the actor's head 0.01, the critic's 1, biases
-/// 0: as the PPO of OpenAI Baselines had it, and rlox's torch policies do.
+/// Initializes weights orthogonally (Saxe et al. 2014) with gain sqrt 2 (0.01 for the actor's last
+/// layer, 1 for the critic's) and biases with 0, as the PPO of OpenAI Baselines and rlox's torch
+/// policies do.
 ///
-/// Layer i of a run's networks is a function of stream (`seed`, "init", i).
+/// Parameter i draws from stream (`seed`, "init", i).
 ///
 /// # Errors
 /// For parameters that are not those of the architecture.

@@ -1,5 +1,4 @@
-//! Implicit Q-learning: what batches of a dataset do to the parameters (Kostrikov et al. 2022,
-//! arXiv:2110.06169).
+//! Implicit Q-learning from batches of a dataset (Kostrikov et al. 2022, arXiv:2110.06169).
 
 use std::ops::Range;
 
@@ -14,45 +13,45 @@ use super::heads::bounded;
 use super::mlp::{Memory, Mlp, Wanted, resize};
 use super::replayed::Batches;
 
-/// Settings of a training; schedules are the caller's.
+/// Settings of one call of [`IqlEngine::learn`]. The caller applies schedules.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct IqlSettings {
-    /// Of the critics and of the value.
+    /// The learning rate of the critics and of the value network.
     pub learning_rate: f64,
-    /// Of the actor.
+    /// The learning rate of the actor.
     pub actor_learning_rate: f64,
-    /// To which the gradients of each network are cut.
+    /// The norm to which each network's gradient is clipped.
     pub max_grad_norm: Option<f64>,
-    /// How far the target moves.
+    /// The step of the target network towards the critics, from 0 to 1.
     pub tau: f64,
-    /// Which expectile of the action values the state value is.
+    /// The expectile of the action values that the state value estimates.
     pub expectile: f64,
     /// beta: actions are cloned with weights e^(beta A).
     pub temperature: f64,
-    /// Limit of that weight.
+    /// The limit of those weights.
     pub max_weight: f64,
 }
 
-/// What a training did: means over its batches.
+/// The result of [`IqlEngine::learn`], means over its batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct IqlUpdate {
     /// The critics' loss.
     pub critic: f64,
-    /// The value's.
+    /// The loss of the value network.
     pub value: f64,
-    /// The actor's.
+    /// The loss of the actor.
     pub actor: f64,
-    /// E\[Q\] of what was done.
+    /// E\[Q\] of the batch's actions.
     pub q_mean: f64,
-    /// E\[V\], before its step.
+    /// E\[V\], before the value network's step.
     pub v_mean: f64,
-    /// E\[w\].
+    /// E\[w\], the mean weight of the actor's loss.
     pub weight: f64,
-    /// The norm of the critics' gradient before it was cut.
+    /// The norm of the critics' gradient before clipping.
     pub grad_norm: f64,
 }
 
-/// The networks that learn, and what follows them.
+/// The parameters of the networks that learn, and of the target network.
 #[derive(Debug)]
 pub struct IqlParameters<'a, F> {
     /// The policy.
@@ -61,11 +60,11 @@ pub struct IqlParameters<'a, F> {
     pub critic: Learned<'a, F>,
     /// V.
     pub value: Learned<'a, F>,
-    /// The critics' target.
+    /// The parameters of the critics' target network.
     pub target: &'a mut [F],
 }
 
-/// A network and where its parameters lie, with room for a pass and the way back.
+/// A network, its parameters' layout, and buffers of a forward and a backward pass.
 #[derive(Debug, Clone)]
 struct Net<F> {
     mlp: Mlp,
@@ -81,7 +80,8 @@ impl<F: Number> Net<F> {
         Ok(Self { mlp, layout, memory: Memory::default(), gradient })
     }
 
-    /// A step along what the outputs' gradient makes of the parameters'; the norm before it was cut.
+    /// Computes the parameters' gradient from that of the outputs, and takes a step along it.
+    /// Returns the norm before clipping.
     fn step(
         &mut self,
         of: &mut Learned<'_, F>,
@@ -94,8 +94,8 @@ impl<F: Number> Net<F> {
     }
 }
 
-/// Learns a Gaussian policy whose means are in [-1, 1], critics and a value of the state. No value is asked for of
-/// an action that is not the batch's.
+/// Learns a Gaussian policy with means in [-1, 1], critics and a state value. It never evaluates
+/// actions outside the batch.
 #[derive(Debug, Clone)]
 pub struct IqlEngine<F> {
     actor: Net<F>,
@@ -114,11 +114,12 @@ pub struct IqlEngine<F> {
 }
 
 impl<F: Number> IqlEngine<F> {
-    /// An engine for networks whose parameters lie as the layouts say; the actor's has `log_std` `[size]` too.
+    /// Returns an engine for networks whose parameters are at the ranges of the layouts. The
+    /// actor's layout has `log_std` `[action_dim]` too.
     ///
     /// # Errors
-    /// [`rlox_core::Error::UnknownName`] and [`rlox_core::Error::Shape`] where `log_std` is not there; [`rlox_core::Error::Config`] if memory
-    /// does not hold as many numbers again.
+    /// [`rlox_core::Error::UnknownName`] and [`rlox_core::Error::Shape`] for `log_std`;
+    /// [`rlox_core::Error::Config`] if there is no memory for the gradients.
     pub fn new(
         (actor, of_actor): (Mlp, Layout),
         (critics, of_critics): (Critics, Layout),
@@ -144,18 +145,19 @@ impl<F: Number> IqlEngine<F> {
         })
     }
 
-    /// The actor's network.
+    /// Returns the actor's network.
     #[must_use]
     pub const fn actor(&self) -> &Mlp {
         &self.actor.mlp
     }
 
-    /// One step of value, actor, critics and target for each batch (algorithm 1); `errors` `[k, rows]` become
-    /// the critics' mean absolute errors.
+    /// Takes one step of value, actor, critics and target for each batch (algorithm 1). `errors`
+    /// `[k, rows]` receives the critics' mean absolute errors.
     ///
     /// # Errors
-    /// [`rlox_core::Error::NonFinite`] for a loss, a gradient or a parameter that is no number; [`rlox_core::Error::Interrupted`];
-    /// [`rlox_core::Error::Shape`] for columns that do not fit. What was learned before stays.
+    /// [`rlox_core::Error::NonFinite`] for a loss, a gradient or a parameter that is not finite;
+    /// [`rlox_core::Error::Interrupted`]; [`rlox_core::Error::Shape`] for columns that do not fit;
+    /// [`rlox_core::Error::Config`] for settings out of range. Earlier steps keep their effect.
     pub fn learn(
         &mut self,
         of: &mut IqlParameters<'_, F>,
@@ -225,7 +227,8 @@ impl<F: Number> IqlEngine<F> {
         Ok((update, [of_value, of_actor]))
     }
 
-    /// One step of V towards the expectile of the lowest Q' (equation 5); its loss and mean before that.
+    /// Takes one step of V towards the expectile of the minimum Q' (equation 5). Returns the loss
+    /// and the mean of V before the step, and the norm of the gradient.
     fn improve_value(
         &mut self,
         of: &mut IqlParameters<'_, F>,
@@ -254,7 +257,8 @@ impl<F: Number> IqlEngine<F> {
         Ok((loss / n, sum / n, norm))
     }
 
-    /// One step of -E[w log pi(a | s)] with w = e^(beta (min Q' - V)), cut off (equation 7); that and E[w].
+    /// Takes one step along the gradient of -E[w log pi(a | s)], where w is e^(beta (min Q' - V))
+    /// up to a limit (equation 7). Returns that loss, E[w], and the norm of the gradient.
     fn improve_actor(
         &mut self,
         of: &mut IqlParameters<'_, F>,
@@ -292,7 +296,7 @@ impl<F: Number> IqlEngine<F> {
         Ok((loss, mean, norm))
     }
 
-    /// `goals` become R + gamma^m V(s') (equation 6).
+    /// Computes the targets R + gamma^m V(s') (equation 6).
     fn aim(&mut self, of: &IqlParameters<'_, F>, batch: Batches<'_, F, F>) -> Result<()> {
         let Self { value, goals, .. } = self;
         let v = value.mlp.infer(of.value.parameters, batch.next_obs, &mut value.memory)?;

@@ -1,4 +1,4 @@
-//! A whole iteration of PPO or A2C: a rollout, its advantages, and what is learned from it.
+//! One iteration of PPO or A2C: collects a rollout, estimates advantages, and learns.
 
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
@@ -18,34 +18,35 @@ use super::optim::Optimizer;
 use super::ppo::{PpoSettings, PpoUpdate};
 use super::rows::Rows;
 
-/// A rollout in memory of the caller's, which is collected and then learned from; both give the bits of
-/// doing it in parts.
+/// A rollout in the caller's memory, which is collected and then learned from. Results have the
+/// same bits as those of the separate calls.
 pub struct Iteration<'a> {
-    /// What is collected.
+    /// The columns that are collected.
     pub columns: Columns<'a>,
-    /// What is estimated of it, `[T, N]` each.
+    /// The advantages and returns that are estimated, `[T, N]` each.
     pub estimated: Out<'a, f32>,
-    /// Which rollout of the run it is.
+    /// The seed and the rollout's number in the run.
     pub key: Key,
-    /// Steps for which gSDE acts with the same noise.
+    /// The number of steps for which gSDE uses the same noise.
     pub noise_kept: NonZeroUsize,
-    /// Of the estimates.
+    /// The discount of the estimates.
     pub discount: Discount,
 }
 
-/// What was learned in an iteration.
+/// The result of learning in an iteration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Iterated<U> {
-    /// What the update did.
+    /// The result of the update.
     pub update: U,
-    /// What the values of the rollout explained of its returns.
+    /// The explained variance of the returns by the rollout's values.
     pub explained_variance: f64,
-    /// How long learning took, advantages and all.
+    /// The time that learning took, with the estimation of advantages.
     pub learning: Duration,
 }
 
 impl Iteration<'_> {
-    /// T steps of every environment by the policy that `engine` learns, from row 0 of the observations on.
+    /// Collects T steps of every environment with the engine's policy. The first observations are
+    /// in row 0.
     ///
     /// # Errors
     /// As [`Columns::collect`].
@@ -63,7 +64,7 @@ impl Iteration<'_> {
         Ok(ended)
     }
 
-    /// One step of A2C along the gradient of the whole rollout.
+    /// Takes one A2C step along the gradient of the whole rollout.
     ///
     /// # Errors
     /// As [`Columns::check_finite`], [`Columns::estimate`] and [`OnPolicyEngine::a2c`].
@@ -77,7 +78,7 @@ impl Iteration<'_> {
         self.learned(|rows| engine.a2c(parameters, optimizer, rows, settings))
     }
 
-    /// PPO's passes over the rollout, in the orders that `order` gives.
+    /// Runs PPO's epochs over the rollout, in the order that `order` writes for each.
     ///
     /// # Errors
     /// As [`Columns::check_finite`], [`Columns::estimate`] and [`OnPolicyEngine::ppo`].

@@ -1,4 +1,4 @@
-//! Multilayer perceptrons whose parameters lie in somebody else's vector.
+//! Multilayer perceptrons over a parameter vector that the caller owns.
 
 use rlox_core::error::{Error, Result, check_len};
 use rlox_core::{Layout, interrupt};
@@ -7,55 +7,57 @@ use super::activation::Activation;
 use super::dense::Dense;
 use super::gemm::Number;
 
-/// Linear layers with an activation between them, none at the end.
+/// Linear layers with an activation between them, and none after the last one.
 ///
-/// Parameters are those of a `torch.nn.Sequential` of `Linear` layers with activations between: `PREFIX.0.weight`
-/// `[outputs, inputs]`, `PREFIX.0.bias`, `PREFIX.2.weight`, ...
+/// The parameters are those of a `torch.nn.Sequential` of `Linear` layers with activations between:
+/// `PREFIX.0.weight` `[outputs, inputs]`, `PREFIX.0.bias`, `PREFIX.2.weight`, ...
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mlp {
     layers: Vec<Dense>,
     activation: Activation,
-    /// Whether it stands behind the last layer too.
+    /// Whether the activation follows the last layer too.
     ends: bool,
-    /// Of the vector that the layers lie in.
+    /// The length of the parameter vector.
     len: usize,
 }
 
-/// What a pass through a network leaves for the way back, and room for that.
+/// Activations that a forward pass stores for the backward pass, and its buffers.
 #[derive(Debug, Clone, Default)]
 pub struct Memory<F> {
     /// Rows of the last pass.
     rows: usize,
-    /// What each layer gave, after its activation.
+    /// The outputs of each layer, after its activation.
     outputs: Vec<Vec<F>>,
-    /// The slopes of each hidden layer's activation, where these cannot be told from what it gave.
+    /// The derivatives of each hidden layer's activation, if they cannot be computed from its
+    /// outputs.
     slopes: Vec<Vec<F>>,
-    /// Gradients of what a layer gave and of what it was given.
+    /// The gradients of a layer's outputs and of its inputs.
     gradients: [Vec<F>; 2],
 }
 
-/// Where the gradients of a pass go.
+/// The slices that receive the gradients of a backward pass.
 #[derive(Debug, Default)]
 pub struct Wanted<'a, F> {
-    /// Those of the parameters are added to this vector.
+    /// The vector to which the gradient of the parameters is added.
     pub parameters: Option<&'a mut [F]>,
-    /// Those of the inputs, `[n, inputs]`.
+    /// The slice for the gradient of the inputs, `[n, inputs]`.
     pub inputs: Option<&'a mut [F]>,
 }
 
 impl<'a, F> Wanted<'a, F> {
-    /// Of the parameters only.
+    /// Requests the gradient of the parameters only.
     pub const fn parameters(gradient: &'a mut [F]) -> Self {
         Self { parameters: Some(gradient), inputs: None }
     }
 
-    /// Of the inputs only.
+    /// Requests the gradient of the inputs only.
     pub const fn inputs(gradient: &'a mut [F]) -> Self {
         Self { parameters: None, inputs: Some(gradient) }
     }
 }
 
-/// Names and shapes of a network of these `sizes`, inputs and outputs included, in torch's order.
+/// Returns the names and shapes of the parameters of a network of these `sizes`, inputs and outputs
+/// included, in torch's order.
 #[must_use]
 pub fn named(prefix: &str, sizes: &[usize]) -> Vec<(String, Vec<usize>)> {
     let pairs = sizes.iter().zip(sizes.iter().skip(1));
@@ -67,11 +69,11 @@ pub fn named(prefix: &str, sizes: &[usize]) -> Vec<(String, Vec<usize>)> {
 }
 
 impl Mlp {
-    /// The network of these `sizes` whose parameters `layout` has under `prefix`.
+    /// Returns the network of these `sizes`, whose parameters have `prefix` in `layout`.
     ///
     /// # Errors
-    /// [`Error::UnknownName`] for a parameter that is missing, [`Error::Shape`] for one of another shape;
-    /// [`Error::Config`] for fewer than two sizes.
+    /// [`Error::UnknownName`] for a missing parameter, [`Error::Shape`] for a parameter of another
+    /// shape; [`Error::Config`] for fewer than two sizes.
     pub fn new(
         layout: &Layout,
         prefix: &str,
@@ -101,8 +103,8 @@ impl Mlp {
         Ok(Self { layers, activation, ends: false, len: layout.len() })
     }
 
-    /// Networks of these `sizes` whose parameters lie one after the other: `weights.0` `[members, outputs,
-    /// inputs]`, `biases.0` `[members, outputs]`, `weights.1`, ...
+    /// Returns networks of these `sizes` whose parameters are stacked: `weights.0` `[members,
+    /// outputs, inputs]`, `biases.0` `[members, outputs]`, `weights.1`, ...
     ///
     /// # Errors
     /// As [`Mlp::new`].
@@ -130,29 +132,29 @@ impl Mlp {
         Ok(all)
     }
 
-    /// The same with the activation behind the last layer too.
+    /// Returns the network with the activation after the last layer too.
     #[must_use]
     pub(super) const fn activated(mut self) -> Self {
         self.ends = true;
         self
     }
 
-    /// Numbers of an input.
+    /// Returns the length of an input.
     #[must_use]
     pub fn inputs(&self) -> usize {
         self.layers.first().map_or(0, |layer| layer.inputs)
     }
 
-    /// Numbers of an output.
+    /// Returns the length of an output.
     #[must_use]
     pub fn outputs(&self) -> usize {
         self.layers.last().map_or(0, |layer| layer.outputs)
     }
 
-    /// A pass through the network of `x` `[n, inputs]`, which gives `[n, outputs]`.
+    /// Runs the network on `x` `[n, inputs]` and returns its outputs `[n, outputs]`.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless `x` are whole rows and `parameters` the whole vector.
+    /// [`Error::Shape`] unless `x` consists of whole rows and `parameters` is the whole vector.
     pub fn forward<'m, F: Number>(
         &self,
         parameters: &[F],
@@ -162,7 +164,7 @@ impl Mlp {
         self.pass(parameters, x, memory, self.activation.keeps_slopes())
     }
 
-    /// [`Mlp::forward`] without a way back.
+    /// Runs [`Mlp::forward`] without storing what only a backward pass needs.
     ///
     /// # Errors
     /// As [`Mlp::forward`].
@@ -199,8 +201,8 @@ impl Mlp {
         Ok(memory.outputs.last_mut().map_or(&mut [], Vec::as_mut_slice))
     }
 
-    /// The way back of the last [`Mlp::forward`], of the same `parameters` and `x`: from the gradient of
-    /// what it gave, `[n, outputs]`, to what is `wanted`.
+    /// Runs backward from the last [`Mlp::forward`], with the same `parameters` and `x`. Turns the
+    /// gradient of the outputs, `[n, outputs]`, into the requested gradients.
     ///
     /// # Errors
     /// [`Error::Shape`] for slices of other lengths.
@@ -264,10 +266,10 @@ impl Mlp {
     }
 }
 
-/// Room for so many numbers; what they are is of no account.
+/// Resizes `numbers`; the values are unspecified.
 ///
 /// # Errors
-/// [`Error::Config`] if memory has not that much: an allocation that fails would end the process.
+/// [`Error::Config`] if memory does not suffice: a failed allocation would end the process.
 pub(super) fn resize<F: Number>(numbers: &mut Vec<F>, len: usize) -> Result<()> {
     let more = len.saturating_sub(numbers.len());
     numbers.try_reserve_exact(more).map_err(|_| {
@@ -291,12 +293,13 @@ impl<F: Number> Memory<F> {
         Ok(())
     }
 
-    /// What the last pass gave.
+    /// Returns the outputs of the last pass.
     pub(crate) fn given(&self) -> &[F] {
         self.outputs.last().map_or(&[], Vec::as_slice)
     }
 
-    /// What the last hidden layer gave in it; nothing of a network without one.
+    /// Returns the last hidden layer's outputs of the last pass; empty if the network has no hidden
+    /// layer.
     pub(crate) fn features(&self) -> &[F] {
         let hidden = self.outputs.len().checked_sub(2);
         hidden.and_then(|i| self.outputs.get(i)).map_or(&[], Vec::as_slice)

@@ -1,6 +1,7 @@
-//! The engine of the CPU: perceptrons over products of matrices, gradients written out.
+//! The CPU engine: multilayer perceptrons over matrix products, with explicit gradients.
 //!
-//! Every kernel is written once for float32 and float64. No result depends on the number of threads.
+//! Every kernel is written once for float32 and float64. No result depends on the number of
+//! threads.
 
 mod a2c;
 mod acting;

@@ -1,27 +1,27 @@
-//! What a step does with the gradients: Adam and RMSprop as torch has them.
+//! Gradient clipping, and the optimizers Adam and RMSprop as in torch.
 
 use multiversion::multiversion;
 use rlox_core::error::{Error, Result, check_len};
 
 use super::gemm::Number;
 
-/// Numbers that are added up side by side.
+/// The number of partial sums of a sum of squares.
 const LANES: usize = 8;
 
-/// From here on float64 does not count any more.
+/// The step count from which float64 cannot represent every integer.
 const MOST_STEPS: u64 = 1 << 53;
 
 /// Adam (Kingma & Ba 2015, algorithm 1).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Adam {
-    /// Of the first moments and of the second ones.
+    /// The decay rates of the first and of the second moments.
     pub betas: (f64, f64),
-    /// Added to the root.
+    /// The constant that is added to the root.
     pub eps: f64,
 }
 
 impl Adam {
-    /// With beta 0.9 and 0.999.
+    /// Returns Adam with betas 0.9 and 0.999.
     #[must_use]
     pub const fn new(eps: f64) -> Self {
         Self { betas: (0.9, 0.999), eps }
@@ -31,35 +31,35 @@ impl Adam {
 /// RMSprop without momentum (Tieleman & Hinton 2012).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RmsProp {
-    /// What of the mean of squares is kept in a step.
+    /// The decay rate of the mean of squares.
     pub alpha: f64,
-    /// Added to the root, or to what it is taken of.
+    /// The constant that is added to the root, or to its argument.
     pub eps: f64,
-    /// Epsilon inside of the root, as in TensorFlow, where means of squares begin at 1.
+    /// Whether epsilon is inside the root, as in TensorFlow, where the means of squares start at 1.
     pub tf_like: bool,
 }
 
-/// A rule, and what it knows of each parameter, in vectors as long as theirs.
+/// An update rule and its state, in vectors as long as the parameters.
 #[derive(Debug)]
 pub enum Optimizer<'a, F> {
     /// See [`Adam`].
     Adam {
-        /// Its constants.
+        /// The constants of the rule.
         rule: Adam,
         /// First moments.
         exp_avg: &'a mut [F],
         /// Second moments.
         exp_avg_sq: &'a mut [F],
-        /// Steps so far.
+        /// The number of steps so far.
         steps: &'a mut u64,
     },
     /// See [`RmsProp`].
     RmsProp {
-        /// Its constants.
+        /// The constants of the rule.
         rule: RmsProp,
         /// Means of squares.
         square_avg: &'a mut [F],
-        /// Steps so far, on which nothing depends.
+        /// The number of steps so far; it does not affect the update.
         steps: &'a mut u64,
     },
 }
@@ -80,7 +80,7 @@ impl<F> Optimizer<'_, F> {
         if !fits {
             return Err(Error::config("a beta or alpha", "out of its range", "0 to below 1"));
         }
-        // At 0 a parameter without a gradient would become NaN.
+        // With eps 0, a parameter without a gradient would become NaN.
         if eps.is_finite() && eps > 0.0 {
             Ok(())
         } else {
@@ -90,7 +90,7 @@ impl<F> Optimizer<'_, F> {
 }
 
 impl<F: Number> Optimizer<'_, F> {
-    /// One step of `parameters` along `gradient`.
+    /// Takes one step of `parameters` along `gradient`.
     ///
     /// # Errors
     /// [`rlox_core::Error::Shape`] for slices of different lengths.
@@ -127,7 +127,7 @@ impl<F: Number> Optimizer<'_, F> {
     }
 }
 
-/// The norm of all gradients together, which are then cut to `most` if they are more.
+/// Clips the gradient to a norm limit, and returns its norm before clipping.
 #[must_use]
 pub fn clip<F: Number>(gradient: &mut [F], most: Option<f64>) -> f64 {
     let norm = sum_of_squares(gradient).sqrt();
@@ -185,7 +185,7 @@ fn scale<F: Number>(values: &mut [F], factor: F) {
     }
 }
 
-/// In float64, in an order that depends on the length only.
+/// Returns the sum of squares in float64. The order of summation depends only on the length.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn sum_of_squares<F: Number>(values: &[F]) -> f64 {
     let mut lanes = [0.0; LANES];

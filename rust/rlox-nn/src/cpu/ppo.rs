@@ -1,4 +1,4 @@
-//! PPO: what a rollout does to the parameters.
+//! PPO: learns from a rollout by the clipped surrogate.
 
 use rlox_core::{Error, Result, interrupt};
 
@@ -8,48 +8,49 @@ use super::losses::{Collected, Ppo, PpoTerms, Said, Slopes, Terms, standardize};
 use super::optim::{Optimizer, clip};
 use super::rows::Rows;
 
-/// Settings of an update; schedules are the caller's.
+/// Settings of one update. The caller applies schedules.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PpoSettings {
     /// The loss.
     pub loss: Ppo,
     /// The optimizer's step size.
     pub learning_rate: f64,
-    /// Passes over a rollout.
+    /// The number of epochs, passes over a rollout.
     pub n_epochs: usize,
-    /// Rows of a minibatch; the last of a pass may have fewer.
+    /// The rows of a minibatch; the last one of an epoch may have fewer.
     pub batch_size: usize,
-    /// To which the gradients of all parameters together are cut.
+    /// The global norm to which the gradient is clipped.
     pub max_grad_norm: Option<f64>,
     /// Whether each minibatch's advantages are standardized.
     pub normalize_advantages: bool,
-    /// The passes end at a minibatch whose `approx_kl` is more than 1.5 times this.
+    /// The update ends at a minibatch whose `approx_kl` is more than 1.5 times this.
     pub target_kl: Option<f64>,
 }
 
-/// What an update did.
+/// The result of an update.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PpoUpdate {
     /// Means over the minibatches.
     pub terms: PpoTerms,
-    /// The mean of the gradients' norms before they were cut.
+    /// The mean of the gradient norms before clipping.
     pub grad_norm: f64,
-    /// Passes that were whole.
+    /// The number of complete epochs.
     pub epochs: usize,
-    /// Steps of the optimizer.
+    /// The number of optimizer steps.
     pub steps: usize,
-    /// Rows that were learned from, in all of them.
+    /// The number of rows in all steps.
     pub samples: usize,
 }
 
 impl<F: Number> OnPolicyEngine<F> {
-    /// Learns from a rollout: `n_epochs` passes of minibatches of its `rows` in the orders that `order`
-    /// gives, one a pass.
+    /// Learns from a rollout in `n_epochs` epochs. For each epoch `order` writes the order of the
+    /// rows, from which minibatches are taken.
     ///
     /// # Errors
-    /// [`Error::NonFinite`] for a loss, a gradient or a parameter that is no number; [`Error::Interrupted`];
-    /// [`Error::Config`] for a batch size of 0 and for numbers of rows that there are not. What was learned
-    /// before stays.
+    /// [`Error::NonFinite`] for a loss, a gradient or a parameter that is not finite;
+    /// [`Error::Interrupted`]; [`Error::Shape`] for columns of different lengths; [`Error::Config`]
+    /// for settings out of range, and for an order that is empty or has a row out of range. Earlier
+    /// steps keep their effect.
     pub fn ppo(
         &mut self,
         parameters: &mut [F],
@@ -80,7 +81,8 @@ impl<F: Number> OnPolicyEngine<F> {
         Ok(sums.divide())
     }
 
-    /// A step along the gradient of the minibatch; None of a policy that has gone too far.
+    /// Takes a step along the gradient of the minibatch. Returns None, without a step, if
+    /// `approx_kl` exceeds its limit.
     fn step(
         &mut self,
         parameters: &mut [F],
@@ -136,7 +138,7 @@ impl PpoSettings {
 }
 
 impl PpoUpdate {
-    /// Sums become those with one minibatch more.
+    /// Adds the terms of one minibatch.
     fn add(&mut self, mut more: PpoTerms, norm: f64, rows: usize) {
         for (sum, more) in numbers(&mut self.terms).into_iter().zip(numbers(&mut more)) {
             *sum += *more;
@@ -146,7 +148,7 @@ impl PpoUpdate {
         self.samples += rows;
     }
 
-    /// Sums become means.
+    /// Turns sums into means.
     fn divide(mut self) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "minibatches of a rollout")]
         let n = self.steps.max(1) as f64;
@@ -158,7 +160,7 @@ impl PpoUpdate {
     }
 }
 
-/// All the numbers of a loss.
+/// Returns references to all numbers of a loss.
 const fn numbers(of: &mut PpoTerms) -> [&mut f64; 6] {
     let PpoTerms { terms, approx_kl, clip_fraction } = of;
     let Terms { policy, value, entropy, total } = terms;

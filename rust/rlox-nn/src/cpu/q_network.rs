@@ -1,4 +1,4 @@
-//! Values of choices.
+//! Q-values of choices.
 
 use rlox_core::error::check_len;
 use rlox_core::{Layout, Result};
@@ -7,30 +7,30 @@ use super::activation::Activation;
 use super::gemm::Number;
 use super::mlp::{Memory, Mlp, Wanted, named};
 
-/// What a [`QNetwork`] is made of.
+/// The architecture of a [`QNetwork`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QArchitecture {
-    /// Numbers of an observation.
+    /// The length of an observation.
     pub obs_dim: usize,
-    /// How many choices.
+    /// The number of choices.
     pub choices: usize,
     /// Widths of the hidden layers.
     pub hidden: Vec<usize>,
-    /// Of all hidden layers.
+    /// The activation of all hidden layers.
     pub activation: Activation,
-    /// Value and advantage in streams of their own (Wang et al. 2016).
+    /// Whether the value and the advantages have separate streams (Wang et al. 2016).
     pub dueling: bool,
 }
 
 impl QArchitecture {
-    /// Names and shapes of the parameters, in the order of torch's modules.
+    /// Returns the names and shapes of the parameters, in the order of torch's modules.
     #[must_use]
     pub fn named(&self) -> Vec<(String, Vec<usize>)> {
         self.parts().into_iter().flat_map(|(prefix, sizes)| named(prefix, &sizes)).collect()
     }
 
-    /// The networks, by the prefix of their parameters' names, and their sizes; what dueling streams share comes
-    /// first and may be nothing.
+    /// Returns the networks' parameter prefixes and sizes. For dueling streams the shared network
+    /// comes first; it may have no layers.
     fn parts(&self) -> Vec<(&'static str, Vec<usize>)> {
         let sizes = [&[self.obs_dim], self.hidden.as_slice()].concat();
         if !self.dueling {
@@ -46,7 +46,7 @@ impl QArchitecture {
     }
 }
 
-/// Q(s, a) of each choice, over one vector of parameters.
+/// A network that computes Q(s, a) of each choice, over one parameter vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QNetwork {
     choices: usize,
@@ -56,7 +56,8 @@ pub struct QNetwork {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Nets {
     Plain(Mlp),
-    /// All hidden layers but the last are shared, if there are more; each stream has one of the last width.
+    /// The streams share all hidden layers but the last, if there are several. Each stream has a
+    /// hidden layer of the last width.
     Dueling {
         shared: Option<Mlp>,
         value: Mlp,
@@ -64,27 +65,28 @@ enum Nets {
     },
 }
 
-/// Room for a pass and the way back.
+/// Buffers of a forward and a backward pass.
 #[derive(Debug, Clone, Default)]
 pub struct QMemory<F> {
-    /// Of the network, or of what is shared.
+    /// Buffers of the plain network, or of the shared one.
     first: Memory<F>,
     value: Memory<F>,
     advantage: Memory<F>,
     /// Q of dueling streams, `[n, choices]`.
     q: Vec<F>,
-    /// Gradients of what the streams gave, and of what they were given.
+    /// The gradients of the streams' outputs and of their inputs.
     to_value: Vec<F>,
     to_advantage: Vec<F>,
     to_shared: [Vec<F>; 2],
 }
 
 impl QNetwork {
-    /// The network of this architecture whose parameters lie as `layout` says.
+    /// Returns the network of this architecture, whose parameters are at the ranges of `layout`.
     ///
     /// # Errors
-    /// [`rlox_core::Error::UnknownName`] for a parameter that is missing, [`rlox_core::Error::Shape`] for one
-    /// of another shape, [`rlox_core::Error::Config`] for parameters that the architecture has not.
+    /// [`rlox_core::Error::UnknownName`] for a missing parameter, [`rlox_core::Error::Shape`] for a
+    /// parameter of another shape, [`rlox_core::Error::Config`] for parameters that the
+    /// architecture does not have.
     pub fn new(layout: &Layout, of: &QArchitecture) -> Result<Self> {
         let own = of.named();
         if let Some((name, ..)) =
@@ -109,13 +111,13 @@ impl QNetwork {
         Ok(Self { choices: of.choices, nets })
     }
 
-    /// How many choices.
+    /// Returns the number of choices.
     #[must_use]
     pub const fn choices(&self) -> usize {
         self.choices
     }
 
-    /// Q of `obs` `[n, obs_dim]`, `[n, choices]`.
+    /// Computes the Q-values `[n, choices]` of `obs` `[n, obs_dim]`.
     ///
     /// # Errors
     /// [`rlox_core::Error::Shape`] for slices that do not fit.
@@ -146,8 +148,9 @@ impl QNetwork {
         Ok(q)
     }
 
-    /// The way back of the last [`QNetwork::forward`], of the same `parameters` and `obs`: adds to `gradient`
-    /// what the gradient of Q, `[n, choices]`, is of the parameters.
+    /// Runs backward from the last [`QNetwork::forward`], with the same `parameters` and `obs`.
+    /// Adds the gradient of the parameters to `gradient`, from the gradient `to_q` of the Q-values,
+    /// `[n, choices]`.
     ///
     /// # Errors
     /// [`rlox_core::Error::Shape`] for slices that do not fit.

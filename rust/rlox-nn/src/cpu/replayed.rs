@@ -1,28 +1,29 @@
-//! Batches of stored transitions, to be learned from one after the other.
+//! Batches of replayed transitions, which an engine learns from one after the other.
 
 use rlox_core::error::{Error, Result, check_len};
 
 /// The columns of k batches of `rows` transitions each.
 #[derive(Debug, Clone, Copy)]
 pub struct Batches<'a, F, A> {
-    /// Rows of a batch.
+    /// The rows of a batch.
     pub rows: usize,
     /// o, `[k, rows, obs_dim]`.
     pub obs: &'a [F],
-    /// a: choices `[k, rows]`, or vectors `[k, rows, size]`.
+    /// a: choices `[k, rows]`, or vectors `[k, rows, action_dim]`.
     pub actions: &'a [A],
-    /// Of an n-step window the discounted sum, `[k, rows]`.
+    /// The discounted sum of the rewards of an n-step window, `[k, rows]`.
     pub rewards: &'a [F],
-    /// What the window led to, `[k, rows, obs_dim]`.
+    /// The observation after the window, `[k, rows, obs_dim]`.
     pub next_obs: &'a [F],
-    /// gamma^m of a window of m steps, 0 where it ended in termination, `[k, rows]`.
+    /// gamma^m for a window of m steps, 0 if it ended in termination, `[k, rows]`.
     pub discounts: &'a [F],
-    /// What each row counts, `[k, rows]`; 1 without them.
+    /// The weight of each row, `[k, rows]`; None: all are 1.
     pub weights: Option<&'a [F]>,
 }
 
 impl<F: Copy, A> Batches<'_, F, A> {
-    /// How many batches there are, of actions of so many numbers; `errors` is how long that column is.
+    /// Checks the columns' lengths and returns the number of batches. `errors` is the length of the
+    /// errors' column.
     pub(super) fn check(&self, size: usize, errors: usize) -> Result<usize> {
         let n = self.rewards.len();
         if n == 0 || self.rows == 0 {
@@ -43,7 +44,7 @@ impl<F: Copy, A> Batches<'_, F, A> {
         Ok(n / self.rows)
     }
 
-    /// Batch i of `count`.
+    /// Returns batch i of `count`.
     pub(super) fn one(&self, i: usize, count: usize) -> Self {
         Self {
             rows: self.rows,
@@ -57,7 +58,7 @@ impl<F: Copy, A> Batches<'_, F, A> {
     }
 }
 
-/// Part i of `count` equal ones.
+/// Returns part i of `count` equal parts.
 pub(super) fn part<T>(column: &[T], i: usize, count: usize) -> &[T] {
     let width = column.len() / count.max(1);
     column.get(i * width..(i + 1) * width).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Rows of a rollout, and copies of some of them.
+//! The rows of a rollout, and minibatches of them.
 
 use rlox_core::error::{Error, Result, check_len};
 use rlox_core::rollout::{ActionColumn, Arena};
@@ -8,9 +8,9 @@ use super::heads::Done;
 /// The columns of a rollout, `[rows, ...]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Rows<'a, F> {
-    /// o, `[rows, obs_dim]`; there may be more behind them.
+    /// o, `[rows, obs_dim]`; the slice may be longer.
     pub obs: &'a [F],
-    /// Numbers of an observation.
+    /// The length of an observation.
     pub obs_dim: usize,
     /// a.
     pub done: Done<'a, F>,
@@ -18,9 +18,9 @@ pub struct Rows<'a, F> {
     pub log_probs: &'a [F],
     /// V(o) when it acted.
     pub values: &'a [F],
-    /// A.
+    /// The estimated advantages.
     pub advantages: &'a [F],
-    /// What V is to become.
+    /// The targets of V.
     pub returns: &'a [F],
 }
 
@@ -42,22 +42,22 @@ impl<'a> From<&'a Arena> for Rows<'a, f32> {
 }
 
 impl<F> Rows<'_, F> {
-    /// How many there are.
+    /// Returns the number of rows.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.log_probs.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.log_probs.is_empty()
     }
 
-    /// How many rows all the columns have.
+    /// Returns the number of rows, which all columns share.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless they have the same, [`Error::Config`] if there are none.
+    /// [`Error::Shape`] for columns of different lengths, [`Error::Config`] if there are no rows.
     pub(super) fn check(&self) -> Result<usize> {
         let n = self.len();
         if n == 0 {
@@ -83,7 +83,7 @@ impl<F> Rows<'_, F> {
     }
 }
 
-/// Copies of rows.
+/// Copies of some rows of a rollout.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Minibatch<F> {
     pub(super) obs: Vec<F>,
@@ -97,7 +97,7 @@ pub(super) struct Minibatch<F> {
     pub(super) returns: Vec<F>,
 }
 
-/// Which of the actions are those of the rows.
+/// The column that holds the actions of the present rows.
 #[derive(Debug, Clone, Copy, Default)]
 enum Kind {
     #[default]
@@ -107,10 +107,10 @@ enum Kind {
 }
 
 impl<F: Copy> Minibatch<F> {
-    /// The rows at these places, in their order.
+    /// Copies the rows at these indices, in their order.
     ///
     /// # Errors
-    /// [`Error::Config`] for a place that is none; [`Rows::check`] has passed.
+    /// [`Error::Config`] for an index out of range. The caller has called [`Rows::check`].
     pub(super) fn gather(&mut self, rows: Rows<'_, F>, places: &[usize]) -> Result<()> {
         let n = rows.len();
         if let Some(place) = places.iter().find(|&&place| place >= n) {
@@ -137,7 +137,7 @@ impl<F: Copy> Minibatch<F> {
         Ok(())
     }
 
-    /// What was done in them.
+    /// Returns the actions of the rows.
     pub(super) fn done(&self) -> Done<'_, F> {
         match self.kind {
             Kind::Vectors => Done::Vectors(&self.vectors),
@@ -147,7 +147,7 @@ impl<F: Copy> Minibatch<F> {
     }
 }
 
-/// Rows of `width` elements, one after the other.
+/// Replaces `out` by the rows at these indices, `width` elements each.
 fn copy<T: Copy>(out: &mut Vec<T>, column: &[T], places: &[usize], width: usize) {
     out.clear();
     for place in places {

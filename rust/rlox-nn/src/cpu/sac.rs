@@ -1,4 +1,4 @@
-//! SAC: what batches of transitions do to the parameters (Haarnoja et al. 2018, arXiv:1812.05905).
+//! SAC: learns from batches of transitions (Haarnoja et al. 2018, arXiv:1812.05905).
 
 use rlox_core::error::{Error, Result, check_len};
 use rlox_core::{Layout, interrupt};
@@ -10,33 +10,33 @@ use super::heads::squashed::Drawn;
 use super::mlp::{Memory, Mlp, Wanted, resize};
 use super::replayed::{Batches, part};
 
-/// Of the critics' loss, as in equation 5.
+/// The factor of the critics' loss in equation 5.
 const HALF: f64 = 0.5;
 
-/// Settings of a training; schedules are the caller's.
+/// Settings of one call of [`SacEngine::learn`]. The caller applies schedules.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SacSettings {
-    /// Of all optimizers.
+    /// The learning rate of all optimizers.
     pub learning_rate: f64,
-    /// To which the gradients of the critics, and of the actor, are cut.
+    /// The norm to which the critics' gradient and the actor's gradient are clipped.
     pub max_grad_norm: Option<f64>,
-    /// How far the target moves.
+    /// The step of the target network towards the critics, from 0 to 1.
     pub tau: f64,
-    /// It moves at every so many batches.
+    /// The number of batches from one step of the target network to the next.
     pub target_update_interval: u64,
 }
 
-/// How much an entropy of 1 is worth in reward.
+/// The weight alpha of the entropy in the reward.
 #[derive(Debug)]
 pub enum Temperature<'a, F> {
-    /// This much.
+    /// A constant alpha.
     Fixed(f64),
-    /// e to the first of these parameters, which follows the policy's entropy to `target_entropy`
-    /// (section 5).
+    /// An alpha that is learned, so that the policy's entropy approaches `target_entropy` (section
+    /// 5).
     Learned {
-        /// The logarithm, and what only fills its vector.
+        /// The parameters whose first element is log alpha; the others are padding.
         log: Learned<'a, F>,
-        /// What the entropy is to be.
+        /// The entropy that the policy shall have.
         target_entropy: f64,
     },
 }
@@ -54,39 +54,39 @@ impl<F> Temperature<'_, F> {
     }
 }
 
-/// The networks that learn, and what follows them.
+/// The parameters of the networks that learn, of the target network, and of alpha.
 #[derive(Debug)]
 pub struct SacParameters<'a, F> {
     /// The policy.
     pub actor: Learned<'a, F>,
     /// Q.
     pub critic: Learned<'a, F>,
-    /// The critics' target.
+    /// The parameters of the critics' target network.
     pub target: &'a mut [F],
-    /// alpha.
+    /// The temperature alpha.
     pub temperature: Temperature<'a, F>,
 }
 
-/// What a training did: means over its batches.
+/// The result of [`SacEngine::learn`], means over its batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SacUpdate {
     /// The critics' loss.
     pub critic: f64,
-    /// The actor's.
+    /// The actor's loss.
     pub actor: f64,
-    /// The temperature's.
+    /// The temperature's loss.
     pub temperature: f64,
-    /// E\[Q\] of what was done.
+    /// E\[Q\] of the batch's actions.
     pub q_mean: f64,
     /// -E\[log pi\].
     pub entropy: f64,
-    /// alpha, before its step.
+    /// alpha, before the step of the temperature.
     pub alpha: f64,
-    /// The norm of the critics' gradient before it was cut.
+    /// The norm of the critics' gradient before clipping.
     pub grad_norm: f64,
 }
 
-/// Learns a squashed Gaussian policy and critics of it.
+/// Learns a squashed Gaussian policy and its critics.
 #[derive(Debug, Clone)]
 pub struct SacEngine<F> {
     actor: Mlp,
@@ -94,7 +94,7 @@ pub struct SacEngine<F> {
     layouts: [Layout; 2],
     acting: Memory<F>,
     drawn: Drawn<F>,
-    /// Of what is done next.
+    /// Buffers for actions at next observations.
     acting_next: Memory<F>,
     drawn_next: Drawn<F>,
     valuing: CriticsMemory<F>,
@@ -108,16 +108,17 @@ pub struct SacEngine<F> {
 }
 
 impl<F: Number> SacEngine<F> {
-    /// The actor's network, which gives means and log deviations.
+    /// Returns the actor's network, which outputs means and log deviations.
     #[must_use]
     pub const fn actor(&self) -> &Mlp {
         &self.actor
     }
 
-    /// An engine for networks whose parameters lie as the layouts say; the actor gives means and log deviations.
+    /// Returns an engine for networks whose parameters are at the ranges of the layouts. The actor
+    /// outputs means and log deviations.
     ///
     /// # Errors
-    /// [`Error::Config`] if memory does not hold as many numbers again.
+    /// [`Error::Config`] if there is no memory for the gradients.
     pub fn new(
         (actor, of_actor): (Mlp, Layout),
         (critics, of_critics): (Critics, Layout),
@@ -145,13 +146,15 @@ impl<F: Number> SacEngine<F> {
         })
     }
 
-    /// One step of everything for each batch, the first of which is `first` of the run. `noise` is standard
-    /// normal, `[k, 2, rows, size]`: of what is done, and of what is done next; `errors` `[k, rows]` become the
-    /// critics' mean absolute errors.
+    /// Takes one step of temperature, critics and actor for each batch, and of the target network
+    /// at its interval. The number beside the settings counts the batches of the run before these.
+    /// `noise` is standard normal, `[k, 2, rows, action_dim]`: for actions at observations and at
+    /// next observations. `errors` `[k, rows]` receives the critics' mean absolute errors.
     ///
     /// # Errors
-    /// [`Error::NonFinite`] for a loss, a gradient or a parameter that is no number; [`Error::Interrupted`];
-    /// [`Error::Shape`] for columns that do not fit. What was learned before stays.
+    /// [`Error::NonFinite`] for a loss, a gradient or a parameter that is not finite;
+    /// [`Error::Interrupted`]; [`Error::Shape`] for columns that do not fit; [`Error::Config`] for
+    /// settings out of range. Earlier steps keep their effect.
     pub fn learn(
         &mut self,
         of: &mut SacParameters<'_, F>,
@@ -193,7 +196,8 @@ impl<F: Number> SacEngine<F> {
         Ok(sums)
     }
 
-    /// Temperature, critics, actor; and the norm of the actor's gradient before it was cut.
+    /// Takes a step of temperature, critics and actor. Returns the results and the norm of the
+    /// actor's gradient before clipping.
     fn step(
         &mut self,
         of: &mut SacParameters<'_, F>,
@@ -222,8 +226,9 @@ impl<F: Number> SacEngine<F> {
         Ok((update, norm))
     }
 
-    /// alpha, and the loss of a step of it: -log alpha E[log pi + H], linear in log alpha (equation 18 with that
-    /// in front, as its authors' code has it).
+    /// Takes a step of a learned temperature. Returns alpha before the step and the loss -log alpha
+    /// E[log pi + H], linear in log alpha (equation 18 with log alpha as its factor, as in the
+    /// authors' code).
     fn temper(
         &mut self,
         temperature: &mut Temperature<'_, F>,
@@ -247,7 +252,7 @@ impl<F: Number> SacEngine<F> {
         }
     }
 
-    /// `goals` become R + gamma^m (min_i Q'_i(s', a') - alpha log pi(a' | s')).
+    /// Computes the targets R + gamma^m (min_i Q'_i(s', a') - alpha log pi(a' | s')).
     fn aim(
         &mut self,
         of: &SacParameters<'_, F>,
@@ -268,7 +273,8 @@ impl<F: Number> SacEngine<F> {
         Ok(())
     }
 
-    /// One step along the gradient of E[alpha log pi(a | s) - min_i Q_i(s, a)] (equation 9), which is returned.
+    /// Takes one step along the gradient of E[alpha log pi(a | s) - min_i Q_i(s, a)] (equation 9).
+    /// Returns that loss and the norm of the gradient before clipping.
     fn improve_actor(
         &mut self,
         of: &mut SacParameters<'_, F>,

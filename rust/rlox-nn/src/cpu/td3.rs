@@ -1,4 +1,4 @@
-//! TD3: what batches of transitions do to the parameters (Fujimoto et al. 2018, arXiv:1802.09477).
+//! TD3: learns from batches of transitions (Fujimoto et al. 2018, arXiv:1802.09477).
 
 use rlox_core::error::{Error, Result, check_len};
 use rlox_core::math::in_place;
@@ -10,56 +10,57 @@ use super::gemm::Number;
 use super::mlp::{Memory, Mlp, Wanted, resize};
 use super::replayed::{Batches, part};
 
-/// Of the mean size of values, which is divided by.
+/// The smallest divisor in place of the mean of |Q|.
 const LEAST: f64 = 1e-12;
 
-/// Settings of a training; schedules are the caller's.
+/// Settings of one call of [`Td3Engine::learn`]. The caller applies schedules.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Td3Settings {
-    /// Of both optimizers.
+    /// The learning rate of both optimizers.
     pub learning_rate: f64,
-    /// To which the gradients of the critics, and of the actor, are cut.
+    /// The norm to which the critics' gradient and the actor's gradient are clipped.
     pub max_grad_norm: Option<f64>,
-    /// How far the targets move, each time that the actor learns.
+    /// The step of the targets towards the networks after each step of the actor, from 0 to 1.
     pub tau: f64,
-    /// The actor learns at every so many batches.
+    /// The number of batches from one step of the actor to the next.
     pub policy_delay: u64,
-    /// Deviation of the noise on the target's actions, 0: none.
+    /// The standard deviation of the noise on the target's actions; 0: no noise.
     pub target_noise: f64,
-    /// At which that noise is cut off.
+    /// The absolute value to which that noise is clipped.
     pub noise_clip: f64,
-    /// Of TD3+BC (Fujimoto & Gu 2021, arXiv:2106.06860): the actor is held to the batch's actions, and its value
-    /// counts alpha / E|Q|.
+    /// alpha of TD3+BC (Fujimoto & Gu 2021, arXiv:2106.06860): the actor also learns to imitate the
+    /// batch's actions, and its value loss has the weight alpha / E|Q|. None: plain TD3.
     pub alpha: Option<f64>,
 }
 
-/// What a training did: means over its batches.
+/// The result of [`Td3Engine::learn`], means over its batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Td3Update {
     /// The critics' loss.
     pub critic: f64,
-    /// Of the batches at which the actor learned its loss; None: there was none.
+    /// The mean loss of the actor over the batches at which it learned; None if there was no such
+    /// batch.
     pub actor: Option<f64>,
-    /// E\[Q\] of what was done.
+    /// E\[Q\] of the batch's actions.
     pub q_mean: f64,
-    /// The norm of the critics' gradient before it was cut.
+    /// The norm of the critics' gradient before clipping.
     pub grad_norm: f64,
 }
 
-/// The networks that learn, and those that follow them.
+/// The parameters of the networks that learn, and of the target networks.
 #[derive(Debug)]
 pub struct Td3Parameters<'a, F> {
     /// mu.
     pub actor: Learned<'a, F>,
     /// Q.
     pub critic: Learned<'a, F>,
-    /// The actor's target.
+    /// The parameters of the actor's target network.
     pub target_actor: &'a mut [F],
-    /// The critics'.
+    /// The parameters of the critics' target network.
     pub target_critic: &'a mut [F],
 }
 
-/// Learns a deterministic policy, tanh of a network's output, and critics of it.
+/// Learns a deterministic policy, tanh of a network's outputs, and its critics.
 #[derive(Debug, Clone)]
 pub struct Td3Engine<F> {
     actor: Mlp,
@@ -76,16 +77,16 @@ pub struct Td3Engine<F> {
 }
 
 impl<F: Number> Td3Engine<F> {
-    /// The actor's network.
+    /// Returns the actor's network.
     #[must_use]
     pub const fn actor(&self) -> &Mlp {
         &self.actor
     }
 
-    /// An engine for networks whose parameters lie as the layouts say.
+    /// Returns an engine for networks whose parameters are at the ranges of the layouts.
     ///
     /// # Errors
-    /// [`Error::Config`] if memory does not hold as many numbers again.
+    /// [`Error::Config`] if there is no memory for the gradients.
     pub fn new(
         (actor, of_actor): (Mlp, Layout),
         (critics, of_critics): (Critics, Layout),
@@ -109,13 +110,15 @@ impl<F: Number> Td3Engine<F> {
         })
     }
 
-    /// One step of the critics for each batch, the first of which is `first` of the run; of the actor and the
-    /// targets every `policy_delay`. `noise` is standard normal, `[k, rows, size]`, or empty without
-    /// `target_noise`; `errors` `[k, rows]` become the critics' mean absolute errors.
+    /// Takes one step of the critics for each batch, and one of the actor and the targets at every
+    /// `policy_delay` batches. The number beside the settings counts the batches of the run before
+    /// these. `noise` is standard normal, `[k, rows, action_dim]`, or empty without `target_noise`.
+    /// `errors` `[k, rows]` receives the critics' mean absolute errors.
     ///
     /// # Errors
-    /// [`Error::NonFinite`] for a loss, a gradient or a parameter that is no number; [`Error::Interrupted`];
-    /// [`Error::Shape`] for columns that do not fit. What was learned before stays.
+    /// [`Error::NonFinite`] for a loss, a gradient or a parameter that is not finite;
+    /// [`Error::Interrupted`]; [`Error::Shape`] for columns that do not fit; [`Error::Config`] for
+    /// settings out of range. Earlier steps keep their effect.
     pub fn learn(
         &mut self,
         of: &mut Td3Parameters<'_, F>,
@@ -159,7 +162,8 @@ impl<F: Number> Td3Engine<F> {
         Ok(Td3Update { critic: critic / n, actor, q_mean: q_mean / n, grad_norm: grad_norm / n })
     }
 
-    /// `goals` become R + gamma^m min_i Q'_i(s', clip(mu'(s') + clip(noise))) (equation 14, algorithm 1).
+    /// Computes the targets R + gamma^m min_i Q'_i(s', clip(mu'(s') + clip(noise))) (equation 14,
+    /// algorithm 1).
     fn aim(
         &mut self,
         of: &Td3Parameters<'_, F>,
@@ -201,9 +205,10 @@ impl<F: Number> Td3Engine<F> {
         Ok((loss, q, norm))
     }
 
-    /// One step along the gradient of the first critic's values; their mean, negative. Under TD3+BC along that of
-    /// -lambda E[Q] + E[(mu - a)^2] with lambda = alpha / E|Q|, of which no gradient is taken (equations 3 and 5;
-    /// the error is a mean over numbers too).
+    /// Takes one step along the gradient of the first critic's negative mean value. With TD3+BC the
+    /// loss is -lambda E[Q] + E[(mu - a)^2] with lambda = alpha / E|Q|, which has no gradient
+    /// (equations 3 and 5; the squared error is a mean over numbers too). Returns the loss and the
+    /// norm of the gradient before clipping.
     fn improve_actor(
         &mut self,
         of: &mut Td3Parameters<'_, F>,
@@ -240,7 +245,7 @@ impl<F: Number> Td3Engine<F> {
     }
 }
 
-/// The mean squared distance of `actions` from those of the batch, whose gradient is added.
+/// Returns the mean squared error of `actions` with respect to the batch's, and adds its gradient.
 fn cloning<F: Number>(actions: &[F], taken: &[F], to_actions: &mut [F]) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "numbers of a batch")]
     let n = actions.len() as f64;
@@ -253,7 +258,7 @@ fn cloning<F: Number>(actions: &[F], taken: &[F], to_actions: &mut [F]) -> f64 {
     sum / n
 }
 
-/// The number, or the nearest in [-limit, limit].
+/// Returns the number clipped to [-limit, limit].
 fn within_of<F: Number>(number: F, limit: F) -> F {
     if number > limit {
         limit

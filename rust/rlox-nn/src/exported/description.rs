@@ -1,6 +1,6 @@
-//! What a file says of its policy, besides the numbers.
+//! The description of a policy in an exported file.
 
-// Numbers of files are anyone's: an operation that could overflow is not written.
+// A file may contain any number, so operations that could overflow are denied.
 #![deny(clippy::arithmetic_side_effects)]
 
 use rlox_core::{Error, Result};
@@ -9,32 +9,34 @@ use serde_json::Value;
 use super::file::File;
 use crate::cpu::Activation;
 
-/// The version of the format that is read.
+/// The version of the format that this module reads.
 pub(super) const FORMAT: u64 = 1;
 
-/// The key of the header under which the description is.
+/// The key of the description in the file's header.
 const KEY: &str = "rlox";
 
-/// The longest description, layers, and numbers of an observation, a layer or golden vectors.
+/// Limits: the bytes of the description, the number of layers, and the length of an observation or
+/// a layer and the number of golden vectors.
 const LONGEST: usize = 1 << 20;
 const MOST_LAYERS: usize = 64;
 const MOST: usize = 1 << 16;
 
-/// Products of numbers that the golden vectors may ask for, some seconds: `rlox export` writes 32 of them.
+/// The limit of products that the golden vectors may require, some seconds of work. `rlox export`
+/// writes 32 golden vectors.
 const MOST_PRODUCTS: u64 = 1 << 32;
 
-/// What is made of the network's outputs.
+/// The function from the network's outputs to an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Head {
-    /// Logits: the most likely choice.
+    /// The outputs are logits; the action is the most likely choice.
     Categorical,
-    /// Action values: the best choice.
+    /// The outputs are action values; the action is the best choice.
     Q,
-    /// Means, cut to the bounds.
+    /// The outputs are means; the action is clipped to the bounds.
     Gaussian,
-    /// tanh of means, stretched over the bounds.
+    /// The outputs are means; the action is their tanh, scaled to the bounds.
     Squashed,
-    /// tanh, stretched over the bounds.
+    /// The action is tanh of the outputs, scaled to the bounds.
     Deterministic,
 }
 
@@ -52,7 +54,7 @@ impl Head {
         matches!(self, Self::Categorical | Self::Q)
     }
 
-    /// What the names of the network's tensors begin with.
+    /// Returns the prefix of the network's tensor names.
     pub(super) const fn prefix(self) -> &'static str {
         match self {
             Self::Q => "q",
@@ -61,32 +63,32 @@ impl Head {
     }
 }
 
-/// A description that was looked through.
+/// A description whose values have been checked.
 #[derive(Debug, Clone)]
 pub(super) struct Description {
     pub(super) algorithm: String,
     pub(super) env: String,
-    /// Of the network: inputs, hidden widths, outputs.
+    /// The network's sizes: inputs, hidden widths, outputs.
     pub(super) sizes: Vec<usize>,
     pub(super) activation: Activation,
     pub(super) dueling: bool,
     pub(super) head: Head,
-    /// The environment's number for the first choice.
+    /// The environment's number of the first choice.
     pub(super) start: i64,
-    /// What the mean of a squashed policy is cut off at, on both sides.
+    /// The absolute value to which the mean of a squashed policy is clipped.
     pub(super) mean_limit: Option<f32>,
-    /// What standardised observations are cut off at, on both sides, which may be infinity; None: they are
-    /// not standardised.
+    /// The absolute value to which standardized observations are clipped, possibly infinity; None:
+    /// they are not standardized.
     pub(super) normalizer: Option<f64>,
-    /// How many golden vectors there are.
+    /// The number of golden vectors.
     pub(super) golden: usize,
 }
 
 impl Description {
-    /// That of a file.
+    /// Reads the description of a file.
     ///
     /// # Errors
-    /// [`Error::Config`] for one that is missing, of another version, or says what cannot be.
+    /// [`Error::Config`] if it is missing, has another version, or has an invalid value.
     pub(super) fn of(file: &File<'_>) -> Result<Self> {
         let text = file.text(KEY)?;
         if text.len() > LONGEST {
@@ -122,12 +124,12 @@ impl Description {
         })
     }
 
-    /// Refuses golden vectors that would keep a reader busy for minutes.
+    /// Refuses golden vectors whose check would take minutes.
     ///
     /// # Errors
     /// [`Error::Config`].
     pub(super) fn check_effort(&self, file: &File<'_>) -> Result<()> {
-        // At most 64 layers of 2^32 weights and 2^16 vectors.
+        // At most 64 layers of 2^32 weights each, and 2^16 vectors.
         let pairs = self.sizes.iter().zip(self.sizes.iter().skip(1));
         let of_layers = pairs.map(|(&inputs, &outputs)| inputs.saturating_mul(outputs) as u64);
         let weights = of_layers.fold(0, u64::saturating_add);
@@ -138,18 +140,18 @@ impl Description {
         Err(file.wrong("description, golden", got, format!("{MOST_PRODUCTS} products at most")))
     }
 
-    /// Numbers of an observation.
+    /// Returns the length of an observation.
     pub(super) fn inputs(&self) -> usize {
         self.sizes.first().copied().unwrap_or_default()
     }
 
-    /// Numbers that the network gives.
+    /// Returns the number of the network's outputs.
     pub(super) fn outputs(&self) -> usize {
         self.sizes.last().copied().unwrap_or_default()
     }
 }
 
-/// A part of the description.
+/// An object of the description, with its name for messages.
 #[derive(Clone, Copy)]
 struct Said<'a> {
     file: &'a File<'a>,
@@ -158,7 +160,7 @@ struct Said<'a> {
 }
 
 impl<'a> Said<'a> {
-    /// What is there under a name; null where nothing is.
+    /// Returns the value of a name; null if it is missing.
     fn get(&self, name: &str) -> &'a Value {
         self.value.get(name).unwrap_or(&Value::Null)
     }
@@ -213,7 +215,7 @@ impl<'a> Said<'a> {
         said.as_i64().ok_or_else(|| self.wrong(name, said, "a whole number"))
     }
 
-    /// A number above 0 where nothing is cut off further, or none.
+    /// Reads a limit above 0; None if it is null.
     fn limit(&self, name: &str) -> Result<Option<f64>> {
         match self.get(name) {
             Value::Null => Ok(None),
@@ -241,7 +243,8 @@ impl<'a> Said<'a> {
         sizes.iter().map(|size| self.count("sizes", size)).collect()
     }
 
-    /// Whether the network has streams for value and advantage, which only one with a hidden layer has.
+    /// Reads whether the network has separate streams for value and advantage, which require a
+    /// hidden layer and head `q`.
     fn dueling(&self, head: Head) -> Result<bool> {
         let said = self.get("dueling");
         let hidden = self.sizes()?.len() > 2;

@@ -1,28 +1,28 @@
-//! A safetensors file, of which nothing is believed before it was looked at.
+//! Reads a safetensors file and checks everything in it.
 
-// Numbers of files are anyone's: an operation that could overflow is not written.
+// A file may contain any number, so operations that could overflow are denied.
 #![deny(clippy::arithmetic_side_effects)]
 
 use rlox_core::{Error, Result};
 use safetensors::tensor::{Dtype, Metadata, SafeTensors};
 
-/// The tensors of a file, and its description.
+/// The tensors of a file and the metadata of its header.
 #[derive(Debug)]
 pub(super) struct File<'a> {
-    /// What it is called in messages.
+    /// The name of the file in messages.
     name: &'a str,
     header: Metadata,
     data: &'a [u8],
 }
 
-/// Numbers that a tensor may be of.
+/// A number type that a tensor may have.
 pub(super) trait Stored: Sized {
     const DTYPE: Dtype;
 
-    /// Those of the bytes, little end first.
+    /// Decodes all numbers of the bytes, little-endian.
     fn all(bytes: &[u8]) -> Vec<Self>;
 
-    /// Whether it is a number, and not infinite.
+    /// Whether the value is neither NaN nor infinite.
     fn is_number(&self) -> bool;
 }
 
@@ -47,7 +47,7 @@ stored!(f64, Dtype::F64, |x: &f64| x.is_finite());
 stored!(i64, Dtype::I64, |_: &i64| true);
 
 impl<'a> File<'a> {
-    /// The file of these bytes.
+    /// Reads the header of these bytes.
     ///
     /// # Errors
     /// [`Error::Config`] for bytes that are no safetensors file, or only a part of one.
@@ -60,7 +60,7 @@ impl<'a> File<'a> {
         Ok(Self { name, header, data })
     }
 
-    /// An [`Error::Config`] about a part of it.
+    /// Returns an [`Error::Config`] about a part of the file.
     pub(super) fn wrong(
         &self,
         part: impl std::fmt::Display,
@@ -70,10 +70,10 @@ impl<'a> File<'a> {
         Error::config(format!("{}: {part}", self.name), got, expected)
     }
 
-    /// The text of its header under this key.
+    /// Returns the text of this key in the header.
     ///
     /// # Errors
-    /// [`Error::Config`] if there is none.
+    /// [`Error::Config`] if it is missing.
     pub(super) fn text(&self, key: &str) -> Result<&str> {
         let texts = self.header.metadata().as_ref();
         let found = texts.and_then(|texts| texts.get(key));
@@ -83,10 +83,11 @@ impl<'a> File<'a> {
         })
     }
 
-    /// A tensor of this shape.
+    /// Returns the numbers of a tensor of this shape.
     ///
     /// # Errors
-    /// [`Error::Config`] if it is missing, of another shape or kind, or has a number that is none.
+    /// [`Error::Config`] if the tensor is missing, has another shape or number type, or has a
+    /// number that is not finite.
     pub(super) fn tensor<T: Stored>(&self, tensor: &str, shape: &[usize]) -> Result<Vec<T>> {
         let part = format_args!("tensor {tensor}");
         let expected = || format!("{:?} {shape:?}", T::DTYPE);

@@ -1,6 +1,6 @@
-//! Observations of a file, and what its policy made of them where it was written.
+//! Golden observations of a file, with the outputs and actions of its policy where it was written.
 
-// Numbers of files are anyone's: an operation that could overflow is not written.
+// A file may contain any number, so operations that could overflow are denied.
 #![deny(clippy::arithmetic_side_effects)]
 
 use rlox_core::{Error, Result};
@@ -9,10 +9,10 @@ use super::description::Description;
 use super::file::File;
 use super::player::{Action, Player};
 
-/// How far outputs and actions may be from those of the file, as a part of their size.
+/// The largest distance of outputs and actions from those of the file, relative to their size.
 const TOLERANCE: f64 = 1e-5;
 
-/// Observations `[n, inputs]`, outputs `[n, outputs]` and actions, as a file has them.
+/// Observations `[n, inputs]`, outputs `[n, outputs]` and actions of a file.
 #[derive(Debug, Clone)]
 pub(super) struct Golden {
     n: usize,
@@ -22,7 +22,7 @@ pub(super) struct Golden {
 }
 
 impl Golden {
-    /// Those of a file.
+    /// Reads the golden vectors of a file.
     ///
     /// # Errors
     /// [`Error::Config`] for tensors that are missing or of another shape.
@@ -40,10 +40,10 @@ impl Golden {
         Ok(Self { n, obs, outputs, actions })
     }
 
-    /// Whether a policy gives the same.
+    /// Checks that the policy's outputs and actions are those of the file.
     ///
     /// # Errors
-    /// [`Error::Config`] naming the first that it does not.
+    /// [`Error::Config`] naming the first that differs.
     pub(super) fn check(&self, policy: &mut Player) -> Result<()> {
         let each = |numbers: &[f32]| numbers.len().checked_div(self.n).unwrap_or(0);
         let (inputs, width) = (each(&self.obs), each(&self.outputs));
@@ -58,7 +58,7 @@ impl Golden {
         for (number, ((obs, expected), golden)) in rows.zip(&self.actions).enumerate() {
             let outputs = policy.outputs(obs)?;
             require(number, "output", distance(outputs, expected), allowed)?;
-            // Of two choices that are as good as each other rounding decides.
+            // Between choices of nearly equal value, rounding decides.
             let best = outputs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             let second = 2.0_f64.mul_add(-allowed, f64::from(best));
             let close = outputs.iter().filter(|&&one| f64::from(one) >= second).count();
@@ -73,7 +73,7 @@ impl Golden {
         Ok(())
     }
 
-    /// The root of the mean square of the rows' norms.
+    /// Returns the root mean square of the rows' norms.
     #[expect(clippy::cast_precision_loss, reason = "some vectors")]
     fn size(&self, rows: &[f32]) -> f64 {
         let squares: f64 = rows.iter().map(|&x| f64::from(x).powi(2)).sum();

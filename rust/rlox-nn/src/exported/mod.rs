@@ -1,7 +1,8 @@
-//! Policies that `rlox export` wrote, without Python.
+//! Reads policies that `rlox export` wrote, without Python.
 //!
-//! A file is safetensors: the network's layers by name, the moments of observations, the bounds of actions, golden
-//! vectors, and a description as JSON under `rlox` in its header (docs/export.md of the repository has all of it).
+//! A file is a safetensors file: the network's layers by name, the moments of observations, the
+//! bounds of actions, golden vectors, and a JSON description under `rlox` in its header.
+//! docs/export.md of the repository describes all of it.
 //!
 //! ```no_run
 //! use rlox_nn::exported::Policy;

@@ -1,7 +1,7 @@
-//! Networks that see one observation at a time.
+//! Networks for one observation at a time.
 //!
-//! A product of matrices packs what it is given before it multiplies, which takes memory, and ten times as long as
-//! the product with a single vector does. Here weights are packed once, when they are read.
+//! A matrix product packs its operands before it multiplies. That takes memory, and ten times as
+//! long as the product with a single vector. Here weights are packed once, when the file is read.
 
 use multiversion::multiversion;
 use rlox_core::Result;
@@ -9,21 +9,22 @@ use rlox_core::Result;
 use super::file::File;
 use crate::cpu::Activation;
 
-/// Outputs that are worked on together: their sums stay in registers.
+/// Outputs that are computed together, so that their sums stay in registers.
 const BLOCK: usize = 64;
 
-/// Partial sums of a dot product.
+/// The number of partial sums of a dot product.
 const LANES: usize = 16;
 
-/// y = W x + b.
+/// A linear layer, y = W x + b.
 #[derive(Debug, Clone)]
 struct Linear {
-    /// Of each block of outputs the weights of the first input, then of the second, ...
+    /// The weights of each block of outputs: those of the first input, then those of the second,
+    /// ...
     blocks: Vec<f32>,
-    /// The rows of the outputs that fill no block, `[outputs, inputs]`.
+    /// The weight rows of the outputs that fill no block, `[outputs, inputs]`.
     rows: Vec<f32>,
     bias: Vec<f32>,
-    /// Where y goes.
+    /// The buffer of the output.
     y: Vec<f32>,
 }
 
@@ -46,12 +47,12 @@ impl Linear {
 pub(super) struct Chain {
     layers: Vec<Linear>,
     activation: Activation,
-    /// Whether it stands behind the last layer too.
+    /// Whether the activation follows the last layer too.
     ends: bool,
 }
 
 impl Chain {
-    /// The layers `PREFIX.0`, `PREFIX.2`, ... of these sizes, inputs and outputs included.
+    /// Reads the layers `PREFIX.0`, `PREFIX.2`, ... of these sizes, inputs and outputs included.
     ///
     /// # Errors
     /// [`rlox_core::Error::Config`] for tensors that are missing or of another shape.
@@ -69,7 +70,7 @@ impl Chain {
         Ok(Self { layers: layers.collect::<Result<_>>()?, activation, ends })
     }
 
-    /// What the last layer gives; nothing of a chain without one.
+    /// Returns the outputs of the last layer; empty for a chain without layers.
     fn run(&mut self, x: &[f32]) -> &mut [f32] {
         let last = self.layers.len().saturating_sub(1);
         for at in 0..self.layers.len() {
@@ -85,11 +86,12 @@ impl Chain {
     }
 }
 
-/// What a policy asks.
+/// The network of a policy.
 #[derive(Debug, Clone)]
 pub(super) enum Network {
     Plain(Chain),
-    /// Value and advantage in streams of their own (Wang et al. 2016), behind what they share, if they do.
+    /// Separate streams for value and advantage (Wang et al. 2016), after shared layers if there
+    /// are any.
     Dueling {
         shared: Chain,
         value: Chain,
@@ -98,7 +100,8 @@ pub(super) enum Network {
 }
 
 impl Network {
-    /// The network of these sizes, inputs and outputs included; `prefix` is that of its tensors.
+    /// Reads the network of these sizes, inputs and outputs included. `prefix` starts its tensors'
+    /// names.
     ///
     /// # Errors
     /// [`rlox_core::Error::Config`] for tensors that are missing or of another shape.
@@ -125,7 +128,7 @@ impl Network {
         })
     }
 
-    /// What it says of an observation.
+    /// Returns the outputs for an observation.
     pub(super) fn run(&mut self, x: &[f32]) -> &mut [f32] {
         match self {
             Self::Plain(chain) => chain.run(x),
@@ -150,7 +153,7 @@ fn mean(values: &[f32]) -> f32 {
     values.iter().sum::<f32>() / values.len() as f32
 }
 
-/// y = W x + b: blocks of outputs input by input, the others as dot products.
+/// Computes y = W x + b: blocks of outputs input by input, the others as dot products.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn affine(blocks: &[f32], rows: &[f32], bias: &[f32], x: &[f32], y: &mut [f32]) {
     let (starts, last) = bias.as_chunks::<BLOCK>();

@@ -1,4 +1,5 @@
-//! What plays: the network, and what stands before and behind it.
+//! Plays a policy: standardizes an observation, runs the network, and turns its outputs into an
+//! action.
 
 use rlox_core::env::Actions;
 use rlox_core::error::check_len;
@@ -9,17 +10,17 @@ use super::description::{Description, Head};
 use super::file::File;
 use super::network::Network;
 
-/// An action, as the environment takes it.
+/// An action for an environment.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// The environment's number for a choice.
+    /// The environment's number of a choice.
     Discrete(i64),
-    /// A vector within the bounds; of a box of several dimensions in row-major order.
+    /// A vector within the bounds; for a box of several dimensions, in row-major order.
     Box(Vec<f32>),
 }
 
 impl Action {
-    /// The same action, for one environment of `rlox_core`.
+    /// Returns a view of the action for one environment of `rlox_core`.
     #[must_use]
     pub fn view(&self) -> Actions<'_> {
         match self {
@@ -29,7 +30,7 @@ impl Action {
     }
 }
 
-/// How observations are standardised: `(x - mean) / deviation` in float64, cut off at `clip`.
+/// Standardizes observations: `(x - mean) / deviation` in float64, clipped to `clip`.
 #[derive(Debug, Clone)]
 struct Normalizer {
     mean: Vec<f64>,
@@ -57,7 +58,7 @@ impl Normalizer {
     }
 }
 
-/// A policy without the vectors that it is checked by.
+/// A policy without its golden vectors.
 #[derive(Debug, Clone)]
 pub(super) struct Player {
     head: Head,
@@ -65,18 +66,19 @@ pub(super) struct Player {
     mean_limit: f32,
     network: Network,
     normalizer: Option<Normalizer>,
-    /// Bounds of vectors; empty of choices.
+    /// The bounds of vectors; empty for choices.
     low: Vec<f32>,
     high: Vec<f32>,
-    /// An observation as the network sees it.
+    /// The buffer for the standardized observation.
     seen: Vec<f32>,
 }
 
 impl Player {
-    /// That of a file.
+    /// Reads the policy of a file.
     ///
     /// # Errors
-    /// [`Error::Config`] for tensors that are missing, of another shape or not finite.
+    /// [`Error::Config`] for tensors that are missing, of another shape or not finite, and for
+    /// bounds or deviations that are invalid.
     pub(super) fn read(file: &File<'_>, about: &Description) -> Result<Self> {
         let (inputs, head) = (about.inputs(), about.head);
         let bound = |name: &str| {
@@ -108,7 +110,7 @@ impl Player {
         })
     }
 
-    /// An action of the kind and length that [`Player::act`] writes.
+    /// Returns an action of the kind and length that [`Player::act`] writes.
     pub(super) fn action(&self) -> Action {
         if self.head.chooses() {
             Action::Discrete(self.start)
@@ -154,7 +156,7 @@ impl Player {
         Ok(())
     }
 
-    /// What the network says of an observation `[obs_dim]`.
+    /// Returns the network's outputs for an observation `[obs_dim]`.
     ///
     /// # Errors
     /// As `Policy::act`.
@@ -163,7 +165,7 @@ impl Player {
     }
 }
 
-/// The outputs of a network, all of them numbers.
+/// Runs the network on an observation and checks that its outputs are finite.
 fn given<'a>(
     network: &'a mut Network,
     normalizer: Option<&Normalizer>,
@@ -182,7 +184,7 @@ fn given<'a>(
 }
 
 fn require_finite(name: &'static str, values: &[f32]) -> Result<()> {
-    // All of them in a loop without a way out of it, which vectorises.
+    // The loop has no early exit, so that it vectorizes.
     if values.iter().fold(true, |all, value| all & value.is_finite()) {
         return Ok(());
     }
@@ -191,7 +193,7 @@ fn require_finite(name: &'static str, values: &[f32]) -> Result<()> {
     Err(Error::NonFinite { name: name.into(), index, value })
 }
 
-/// The place of the greatest number, the first of several.
+/// Returns the index of the largest number, the first of equals.
 fn greatest(values: &[f32]) -> i64 {
     let (mut best, mut most) = (0, f32::NEG_INFINITY);
     for (place, &value) in (0..).zip(values) {

@@ -1,4 +1,4 @@
-//! A policy that plays.
+//! An exported policy, checked by its golden vectors.
 
 use std::fs;
 use std::io::Read;
@@ -11,14 +11,14 @@ use super::file::File;
 use super::golden::Golden;
 use super::player::{Action, Player};
 
-/// The largest file that is read: networks of some 60 million parameters.
+/// The largest file that is read; it holds a network of some 60 million parameters.
 const LARGEST: u64 = 1 << 28;
 
-/// A policy that `rlox export` wrote: what it plays is the deterministic policy of `rlox evaluate`, the
-/// normaliser of observations and the bounds of actions included.
+/// A policy that `rlox export` wrote. It acts as the deterministic policy of `rlox evaluate` does,
+/// including the normalizer of observations and the bounds of actions.
 ///
-/// Reading it makes all the room that it needs; [`Policy::act`] allocates nothing. A thread each needs a copy
-/// of its own.
+/// Reading allocates all buffers; [`Policy::act`] allocates nothing. Each thread needs its own
+/// copy.
 #[derive(Debug, Clone)]
 pub struct Policy {
     about: Description,
@@ -27,7 +27,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads a file, and checks that it plays here as it did where it was written.
+    /// Reads a file, and checks that the policy acts as it did where it was written.
     ///
     /// # Errors
     /// [`Error::Storage`] for a file that cannot be read, and as [`Policy::from_bytes`].
@@ -40,11 +40,13 @@ impl Policy {
         Self::named(&bytes, &path.display().to_string())
     }
 
-    /// The policy of the bytes of a file, which may come from anywhere: nothing in them is believed.
+    /// Reads a policy from the bytes of a file. The bytes may come from an untrusted source:
+    /// everything in them is checked.
     ///
     /// # Errors
-    /// [`Error::Config`] for bytes that are no exported policy or of another version, for tensors that are
-    /// missing, of another shape or not finite, and for golden vectors that give something else here.
+    /// [`Error::Config`] for bytes that are no exported policy or of another version, for tensors
+    /// that are missing, of another shape or not finite, and for golden vectors whose results
+    /// differ here.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Self::named(bytes, "policy")
     }
@@ -69,43 +71,43 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Numbers of an observation.
+    /// Returns the length of an observation.
     #[must_use]
     pub fn obs_dim(&self) -> usize {
         self.about.inputs()
     }
 
-    /// The environment that it learned in.
+    /// Returns the id of the environment that the policy was trained in.
     #[must_use]
     pub fn env(&self) -> &str {
         &self.about.env
     }
 
-    /// What it learned by.
+    /// Returns the name of the algorithm that trained the policy.
     #[must_use]
     pub fn algorithm(&self) -> &str {
         &self.about.algorithm
     }
 
-    /// An action of the kind and length that [`Policy::act`] writes.
+    /// Returns an action of the kind and length that [`Policy::act`] writes.
     #[must_use]
     pub fn action(&self) -> Action {
         self.player.action()
     }
 
-    /// Writes the best action for an observation `[obs_dim]`, which is one as the environment gives it: raw,
-    /// of several dimensions in row-major order.
+    /// Writes the best action for an observation `[obs_dim]` as the environment returns it: not
+    /// standardized, several dimensions in row-major order.
     ///
     /// # Errors
-    /// [`Error::Shape`] for an observation or an action of another length, [`Error::NonFinite`] for an
-    /// observation that has a number that is none, or that leads to one; [`Error::Config`] for an action of
-    /// the other kind, see [`Policy::action`].
+    /// [`Error::Shape`] for an observation or an action of another length; [`Error::NonFinite`] for
+    /// an observation with a number that is not finite, or whose outputs are not finite;
+    /// [`Error::Config`] for an action of the other kind, see [`Policy::action`].
     pub fn act(&mut self, obs: &[f32], action: &mut Action) -> Result<()> {
         self.player.act(obs, action)
     }
 
-    /// What the network says of an observation `[obs_dim]`: logits or values of choices, or means before any
-    /// tanh.
+    /// Returns the network's outputs for an observation `[obs_dim]`: logits or values of choices,
+    /// or means before any tanh.
     ///
     /// # Errors
     /// As [`Policy::act`].
@@ -113,11 +115,11 @@ impl Policy {
         self.player.outputs(obs)
     }
 
-    /// Plays the golden vectors of the file, which reading it has done already.
+    /// Checks the golden vectors of the file again; reading it has done so already.
     ///
     /// # Errors
-    /// [`Error::Config`] naming the first whose outputs or action differ from those of the file by more than
-    /// 1e-5 of their size.
+    /// [`Error::Config`] naming the first vector whose outputs or action differ from those of the
+    /// file by more than 1e-5 of their size.
     pub fn check(&mut self) -> Result<()> {
         self.golden.check(&mut self.player)
     }

@@ -1,5 +1,6 @@
-//! The traits of the engine `cpu`. Its own engines (`OnPolicyEngine`, `DqnEngine`, `Td3Engine`) keep their
-//! room from call to call and are faster; these ask for it each time.
+//! Implements the traits for the engine `cpu`. Its engines (`OnPolicyEngine`, `DqnEngine`,
+//! `Td3Engine`) keep their buffers from call to call and are faster; these methods allocate them in
+//! each call.
 
 use std::num::NonZeroUsize;
 
@@ -97,7 +98,7 @@ impl QFunction for QNetwork {
     }
 }
 
-/// Actions are tanh of what the network gives, as TD3 has them.
+/// Actions are tanh of the network's outputs, as in TD3.
 impl DeterministicPolicy for Mlp {
     fn actions(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()> {
         let mut memory = Memory::default();

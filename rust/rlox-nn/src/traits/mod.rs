@@ -1,9 +1,9 @@
-//! What networks do, whatever computes them: the engine `cpu` of this crate, or a tensor library behind the
-//! same traits.
+//! Traits of networks, for any engine: the engine `cpu` of this crate, or a tensor library.
 //!
-//! Parameters are one flat float32 vector of the caller's, in which a [`rlox_core::Layout`] has each array by
-//! name and shape, and batches are slices. So are gradients, which is why clipping and optimizers
-//! ([`crate::cpu::optim`]) are the same for every engine, and a run may change engines where it likes.
+//! Parameters are one flat float32 vector of the caller, in which a [`rlox_core::Layout`] finds
+//! each array by name and shape. Batches and gradients are slices too. So clipping and optimizers
+//! ([`crate::cpu::optim`]) are the same for every engine, and a run may change its engine at any
+//! time.
 
 mod cpu;
 
@@ -14,34 +14,34 @@ use crate::cpu::losses::{Collected, Ppo, PpoTerms, TdLoss, standardize};
 use crate::cpu::optim::{Optimizer, clip};
 use crate::cpu::{Done, PpoSettings};
 
-/// Rows that PPO learns from.
+/// Rows of a PPO minibatch.
 #[derive(Debug, Clone, Copy)]
 pub struct Minibatch<'a> {
     /// `[n, obs_dim]`.
     pub obs: &'a [f32],
-    /// What was done there.
+    /// The actions taken.
     pub done: Done<'a, f32>,
-    /// What was said of it then, and what was estimated since.
+    /// Log-probabilities and values at collection, and the estimated advantages and returns.
     pub collected: Collected<'a, f32>,
 }
 
-/// Rows that values of choices learn from, `[n]` but for the first.
+/// Rows from which Q-values of choices are learned; all columns but the first are `[n]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Valued<'a> {
     /// `[n, obs_dim]`.
     pub obs: &'a [f32],
-    /// What was chosen there.
+    /// The choices taken.
     pub actions: &'a [i64],
-    /// What Q(o, a) is to become.
+    /// The targets of Q(o, a).
     pub goals: &'a [f32],
 }
 
-/// pi(. | o).
+/// A stochastic policy pi(. | o).
 pub trait StochasticPolicy: Sync {
-    /// What it needs to act at random.
+    /// Returns the kind and length of the noise of an action.
     fn noise(&self) -> Noise;
 
-    /// Actions for `seen`, and log pi(a | o) of each, `[n]`.
+    /// Draws actions for observations with noise, and writes log pi(a | o) of each, `[n]`.
     ///
     /// # Errors
     /// For slices that do not fit, and actions of another kind.
@@ -54,19 +54,19 @@ pub trait StochasticPolicy: Sync {
     ) -> Result<()>;
 }
 
-/// A policy and V(o), which PPO teaches.
+/// A policy and a value function V(o), which PPO trains.
 pub trait ActorCritic: StochasticPolicy {
-    /// V of `obs` `[n, obs_dim]`, `[n]`.
+    /// Computes V(o) `[n]` of `obs` `[n, obs_dim]`.
     ///
     /// # Errors
     /// For slices that do not fit.
     fn values(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()>;
 
-    /// The loss of a minibatch, and its gradient in `gradient`, which is as long as `parameters`; what lies
-    /// between arrays is 0 there. Advantages are taken as they are.
+    /// Returns the loss of a minibatch, and writes its gradient to `gradient`, which is as long as
+    /// `parameters`; it is 0 between arrays. Advantages are used as they are.
     ///
     /// # Errors
-    /// For slices that do not fit, and actions that are none.
+    /// For slices that do not fit, and actions that do not exist.
     fn ppo_gradient(
         &self,
         parameters: &[f32],
@@ -75,12 +75,13 @@ pub trait ActorCritic: StochasticPolicy {
         gradient: &mut [f32],
     ) -> Result<PpoTerms>;
 
-    /// One step of PPO: what the loss was, and the norm of its gradient before that was cut. None, and no step,
-    /// where the policy has gone further than `target_kl` allows.
+    /// Takes one PPO step. Returns the loss and the norm of the gradient before clipping. Returns
+    /// None, without a step, if `approx_kl` exceeds 1.5 times `target_kl`.
     ///
     /// # Errors
     /// As [`ActorCritic::ppo_gradient`]; [`Error::Config`] for a setting out of its range,
-    /// [`Error::NonFinite`] for a loss or a gradient that is no number. Nothing was learned then.
+    /// [`Error::NonFinite`] for a loss or a gradient that is not finite. The parameters do not
+    /// change then.
     fn ppo_step(
         &self,
         parameters: &mut [f32],
@@ -109,21 +110,22 @@ pub trait ActorCritic: StochasticPolicy {
     }
 }
 
-/// Q(o, a) of every choice.
+/// A function that computes Q(o, a) of every choice.
 pub trait QFunction: Sync {
-    /// How many choices.
+    /// Returns the number of choices.
     fn choices(&self) -> usize;
 
-    /// Q of `obs` `[n, obs_dim]`, `[n, choices]`.
+    /// Computes the Q-values `[n, choices]` of `obs` `[n, obs_dim]`.
     ///
     /// # Errors
     /// For slices that do not fit.
     fn q(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()>;
 
-    /// The mean loss of what was chosen, and its gradient in `gradient`, which is as long as `parameters`.
+    /// Returns the mean loss of the choices taken, and writes its gradient to `gradient`, which is
+    /// as long as `parameters`.
     ///
     /// # Errors
-    /// For slices that do not fit, and choices that there are not.
+    /// For slices that do not fit, and choices that do not exist.
     fn td_gradient(
         &self,
         parameters: &[f32],
@@ -133,17 +135,17 @@ pub trait QFunction: Sync {
     ) -> Result<f64>;
 }
 
-/// mu(o), in [-1, 1].
+/// A deterministic policy mu(o), with actions in [-1, 1].
 pub trait DeterministicPolicy: Sync {
-    /// Actions at `obs` `[n, obs_dim]`, `[n, action_dim]`.
+    /// Computes the actions `[n, action_dim]` at `obs` `[n, obs_dim]`.
     ///
     /// # Errors
     /// For slices that do not fit.
     fn actions(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()>;
 
-    /// From the gradient of a loss with respect to the actions, `[n, action_dim]`, that with respect to
-    /// the parameters, in `gradient`: the deterministic policy gradient where the former is that of -Q / n
-    /// (Silver et al. 2014, theorem 1).
+    /// Computes the gradient with respect to the parameters from that with respect to the actions,
+    /// `[n, action_dim]`. If the latter is the gradient of -Q / n, the result is the deterministic
+    /// policy gradient (Silver et al. 2014, theorem 1).
     ///
     /// # Errors
     /// For slices that do not fit.
@@ -156,7 +158,7 @@ pub trait DeterministicPolicy: Sync {
     ) -> Result<()>;
 }
 
-/// An [`ActorCritic`] with parameters, which rollouts are collected with.
+/// An [`ActorCritic`] with parameters, as the policy that collects rollouts.
 #[derive(Debug, Clone, Copy)]
 pub struct Bound<'a, N> {
     /// The network.

@@ -1,5 +1,5 @@
-//! Holds a tensor library behind the traits against the engine `cpu`, over whole iterations, and asks that what
-//! it is not written for is refused.
+//! Compares an engine of a tensor library with the engine `cpu` over whole iterations, and checks
+//! that the engine refuses features that it does not support.
 
 use rlox_core::advantage::Discount;
 use rlox_core::env::{Seeding, VecEnv};
@@ -29,7 +29,7 @@ fn architecture(obs_dim: usize, kind: Kind) -> Architecture {
     }
 }
 
-/// The parameters after three rollouts of which three epochs each were learned.
+/// Returns the parameters before and after three rollouts with three epochs each.
 fn trained<N: ActorCritic>(
     env_id: &str,
     of: &Architecture,
@@ -73,7 +73,8 @@ fn norm(of: impl Iterator<Item = f32>) -> f64 {
     of.map(|x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt()
 }
 
-/// Three iterations of collecting and learning leave the parameters that they leave with the engine `cpu`.
+/// Checks that three iterations of collecting and learning end with the parameters of the engine
+/// `cpu`.
 pub fn check_iterations<N: ActorCritic>(make: impl Fn(&Layout, &Architecture) -> Result<N>) {
     for (env_id, obs_dim, kind) in
         [("CartPole-v1", 4, Kind::Choices(2)), ("Pendulum-v1", 3, Kind::Numbers(1))]
@@ -83,7 +84,8 @@ pub fn check_iterations<N: ActorCritic>(make: impl Fn(&Layout, &Architecture) ->
         let (_, theirs) = trained(env_id, &of, cpu::ActorCritic::new).unwrap();
         let moved = norm(theirs.iter().zip(&before).map(|(a, b)| a - b));
         let off = norm(theirs.iter().zip(&ours).map(|(a, b)| a - b));
-        // Adam's step where a slope is nearly 0 has its sign: rounding shows in nine of them.
+        // Where a gradient is nearly 0, Adam's step follows its sign, so rounding shows in nine
+        // such steps.
         assert!(off < 1e-3 * moved, "{env_id}: {off:e} of {moved:e}");
     }
 }
@@ -96,7 +98,7 @@ fn values_of(obs_dim: usize, dueling: bool) -> QArchitecture {
     QArchitecture { obs_dim, choices: 2, hidden: vec![4], activation: Activation::Silu, dueling }
 }
 
-/// gSDE, masks and dueling streams are refused by name, and so are choices that there are not.
+/// Checks that gSDE, masks and dueling streams are refused by name, and so are invalid choices.
 pub fn check_refusals<N: ActorCritic, Q: QFunction>(
     make: impl Fn(&Layout, &Architecture) -> Result<N>,
     make_q: impl Fn(&Layout, &QArchitecture) -> Result<Q>,
@@ -123,7 +125,8 @@ pub fn check_refusals<N: ActorCritic, Q: QFunction>(
     assert!(of(Done::Choices(&[1], None)).is_ok());
 }
 
-/// A layout that lacks an array, or has it in another shape, is refused by the array's name.
+/// Checks that a layout that lacks an array, or has it in another shape, is refused by the array's
+/// name.
 pub fn check_layouts<N: ActorCritic, D: DeterministicPolicy>(
     make: impl Fn(&Layout, &Architecture) -> Result<N>,
     make_deterministic: impl Fn(&Layout, &str, &[usize], Activation) -> Result<D>,
@@ -137,7 +140,7 @@ pub fn check_layouts<N: ActorCritic, D: DeterministicPolicy>(
     assert!(refusal(make(&layout, &of)).contains("actor.0.weight"));
 }
 
-/// Of no rows there is nothing to say, and their loss is no number; half a row is refused.
+/// Checks that an empty batch has no outputs and a loss of NaN, and that half a row is refused.
 pub fn check_no_rows<Q: QFunction>(make: impl Fn(&Layout, &QArchitecture) -> Result<Q>) {
     let of = values_of(3, false);
     let layout = Layout::sorted(of.named()).unwrap();

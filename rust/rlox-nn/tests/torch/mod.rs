@@ -1,6 +1,6 @@
-//! Holds an engine behind the traits against `golden.json`, which torch wrote (`make.py`).
+//! Compares an engine behind the traits with `golden.json`, which torch wrote (`make.py`).
 //!
-//! Each check builds the engine's network with `make` for every case, on a layout with gaps.
+//! Each check builds the engine's network with `make` for every case, with a layout that has gaps.
 
 use rlox_core::policy::{ActionsMut, Noise, Seen};
 use rlox_core::{Layout, Parameters};
@@ -16,7 +16,7 @@ const ROWS: usize = 12;
 const OBS: usize = 3;
 const HIDDEN: [usize; 2] = [6, 6];
 
-/// The norm of a difference over the norm of what is right may be so much.
+/// The largest norm of a difference, relative to the norm of the expected array.
 const TOLERANCE: f64 = 1e-5;
 
 fn golden(list: &str) -> Vec<Value> {
@@ -40,7 +40,7 @@ fn activation(case: &Value) -> Activation {
     Activation::named(case["activation"].as_str().unwrap()).unwrap()
 }
 
-/// Numbers by name as a vector that lies as `layout` says.
+/// Returns arrays by name as one vector with this layout.
 fn vector(layout: &Layout, of: &Value) -> Vec<f32> {
     let mut vector = Parameters::of(layout.clone());
     assert_eq!(of.as_object().unwrap().len(), layout.arrays().len());
@@ -59,7 +59,7 @@ fn close(what: &str, got: &[f32], right: &[f32]) {
     assert!(off <= TOLERANCE, "{what}: {off:e} of the norm");
 }
 
-/// Every array of a gradient by itself, and nothing where no array is.
+/// Checks every array of a gradient separately, and that the gradient is 0 between arrays.
 #[track_caller]
 fn close_arrays(what: &str, layout: &Layout, got: &[f32], right: &[f32]) {
     for (name, _, range) in layout.arrays() {
@@ -100,7 +100,8 @@ fn close_terms(case: &Value, told: &PpoTerms) {
     }
 }
 
-/// Actions of noise are those of the engine `cpu`, and the first ratio of what they do is 1.
+/// Checks that actions with the same noise, and their log-probabilities, equal those of the engine
+/// `cpu`.
 fn check_acting<N: ActorCritic>(net: &N, of: &Architecture, layout: &Layout, case: &Value) {
     let (ours, at) =
         (cpu::ActorCritic::new(layout, of).unwrap(), vector(layout, &case["parameters"]));
@@ -129,7 +130,7 @@ fn check_acting<N: ActorCritic>(net: &N, of: &Architecture, layout: &Layout, cas
     assert!(net.act(&at, short, ActionsMut::Discrete(&mut [0; ROWS]), &mut log_probs).is_err());
 }
 
-/// Values, terms, gradients and steps of PPO are torch's.
+/// Checks that values, terms, gradients and steps of PPO equal torch's.
 pub fn check_actor_critic<N: ActorCritic>(make: impl Fn(&Layout, &Architecture) -> N) {
     let cases = golden("on_policy");
     assert_eq!(cases.len(), 8);
@@ -183,7 +184,7 @@ pub fn check_actor_critic<N: ActorCritic>(make: impl Fn(&Layout, &Architecture) 
     }
 }
 
-/// Q, losses and gradients are torch's.
+/// Checks that Q-values, losses and gradients equal torch's.
 pub fn check_q_function<N: QFunction>(make: impl Fn(&Layout, &QArchitecture) -> N) {
     for case in golden("values") {
         let (hidden, activation) = (HIDDEN.to_vec(), activation(&case));
@@ -212,7 +213,7 @@ pub fn check_q_function<N: QFunction>(make: impl Fn(&Layout, &QArchitecture) -> 
     }
 }
 
-/// Actions and the gradient of what they are worth are torch's.
+/// Checks that actions and their value's gradient equal torch's.
 pub fn check_deterministic<N: DeterministicPolicy>(
     make: impl Fn(&Layout, &str, &[usize], Activation) -> N,
 ) {

@@ -9,14 +9,14 @@ use crate::convert::coerce::{self, Given};
 use crate::errors::{self, Class};
 use crate::memory::views::{Plain, View, ViewMut, is_of};
 
-/// The flags as the caller named them.
+/// The episode flags that the caller passed.
 pub(crate) struct EndArgs<'a, 'py> {
     pub(crate) dones: Given<'a, 'py>,
     pub(crate) terminated: Given<'a, 'py>,
     pub(crate) truncated: Given<'a, 'py>,
 }
 
-/// Flags in the dtype they came in, so that the common ones are not copied.
+/// Episode flags in the dtype of the caller's arrays, so that common dtypes are not copied.
 pub(crate) enum EndArrays<'py> {
     Bool(EndPair<'py, u8>),
     Single(EndPair<'py, f32>),
@@ -26,14 +26,14 @@ pub(crate) enum EndArrays<'py> {
 /// An array and the name of its argument.
 type Named<'a, 'py> = (&'a Bound<'py, PyUntypedArray>, &'a str);
 
-/// Contiguous flags; without `truncated` every end is a termination.
+/// Contiguous flags. Without `truncated` every episode end is a termination.
 pub(crate) struct EndPair<'py, G> {
     terminated: View<'py, G>,
     truncated: Option<View<'py, G>>,
 }
 
 impl<'py, G> EndPair<'py, G> {
-    /// Both by `read`.
+    /// Reads both arrays with `read`.
     fn read(
         terminated: Named<'_, 'py>,
         truncated: Option<Named<'_, 'py>>,
@@ -45,7 +45,7 @@ impl<'py, G> EndPair<'py, G> {
 }
 
 impl<G: Plain + Flag> EndPair<'_, G> {
-    /// The kernels' view.
+    /// Returns the flags as the kernels take them.
     pub(crate) fn ends(&self) -> Ends<'_, G> {
         let terminated = self.terminated.slice();
         match &self.truncated {
@@ -56,7 +56,7 @@ impl<G: Plain + Flag> EndPair<'_, G> {
 }
 
 impl<'py> EndArrays<'py> {
-    /// Reads flags of `shape`; truncation needs the values of the states reached.
+    /// Reads flags of `shape`. Truncation needs the values of the states that the steps reached.
     pub(crate) fn read(
         py: Python<'py>,
         args: &EndArgs<'_, 'py>,
@@ -115,7 +115,7 @@ impl<'py> EndArrays<'py> {
     }
 }
 
-/// Numbers that are flags: 0 or not 0, but not NaN.
+/// Reads numbers as flags: 0 is false, other numbers are true, NaN is an error.
 fn flags<'py, T: Plain + Flag>(
     array: &Bound<'py, PyUntypedArray>,
     name: &str,
@@ -125,7 +125,7 @@ fn flags<'py, T: Plain + Flag>(
     Ok(flags)
 }
 
-/// Runs the body with the pair of flags of whatever type as `$pair`.
+/// Runs the body with the pair of flags, of any type, as `$pair`.
 macro_rules! with_ends {
     ($ends:expr, $pair:ident => $body:expr) => {
         match $ends {

@@ -1,4 +1,4 @@
-//! Advantage estimation for Python: the signatures, and which arguments go together.
+//! Advantage estimation for Python: the signatures and the checks of which arguments go together.
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
@@ -16,15 +16,16 @@ use crate::errors::{self, Class, OrRaise};
 /// A_t = delta_t + gamma lam (1 - end_t) A_{t+1},
 /// delta_t = r_t + gamma (1 - terminated_t) V(s_{t+1}) - V(s_t).
 ///
-/// Two forms. `dones` are episode ends without bootstrap and `last_value` is V of the state after
-/// the last step. `terminated`, `truncated` and `next_values` treat time limits exactly:
-/// `next_values` is V of the state each step reached, the final observation's after truncation.
+/// There are two forms. In the first, `dones` are episode ends without bootstrap and `last_value`
+/// is V of the state after the last step. In the second, `terminated`, `truncated` and
+/// `next_values` treat time limits exactly: `next_values` is V of the state that each step reached,
+/// after truncation that of the final observation.
 ///
 /// Args:
 ///     rewards: r_t, `[T]`.
 ///     values: V(s_t), `[T]`.
 ///     dones: episode ends after step t, `[T]`, bool or numbers.
-///     last_value: V(s_T); 0 if `next_values` is given.
+///     last_value: V(s_T); must be 0 if `next_values` is passed.
 ///     gamma: discount in [0, 1].
 ///     lam: trace decay in [0, 1].
 ///     terminated: s_{t+1} is terminal, `[T]`.
@@ -36,7 +37,7 @@ use crate::errors::{self, Class, OrRaise};
 ///
 /// Raises:
 ///     ShapeError: an array has another shape or is not numeric.
-///     ConfigError: gamma or lam out of range, or contradicting arguments.
+///     ConfigError: gamma or lam is out of range, or arguments contradict each other.
 ///     NonFiniteError: a flag is NaN.
 #[pyfunction]
 #[pyo3(
@@ -75,14 +76,14 @@ pub(crate) fn compute_gae<'py>(
 
 /// GAE of N trajectories of T steps, flat in env-major order: env 0's T steps, then env 1's, ...
 ///
-/// As `compute_gae`, with arrays `[N * T]`.
+/// The same as `compute_gae`, with arrays `[N * T]`.
 ///
 /// Args:
 ///     rewards: r_t, `[N * T]`.
 ///     values: V(s_t), `[N * T]`.
 ///     dones: episode ends after step t, `[N * T]`, bool or numbers.
 ///     last_values: V of the state after the last step of each env, `[N]`; None means 0.
-///     n_steps: T; may be left out if `last_values` is given.
+///     n_steps: T; may be omitted if `last_values` is passed.
 ///     gamma: discount in [0, 1].
 ///     lam: trace decay in [0, 1].
 ///     terminated: s_{t+1} is terminal, `[N * T]`.
@@ -90,11 +91,12 @@ pub(crate) fn compute_gae<'py>(
 ///     next_values: V(s_{t+1}), `[N * T]`; instead of `last_values`.
 ///
 /// Returns:
-///     (advantages, returns), each `[N * T]`: float32 if rewards and values are, else float64.
+///     (advantages, returns), each `[N * T]`: float32 if rewards and values are float32, else
+///     float64.
 ///
 /// Raises:
 ///     ShapeError: an array has another shape or is not numeric.
-///     ConfigError: gamma or lam out of range, or contradicting arguments.
+///     ConfigError: gamma or lam is out of range, or arguments contradict each other.
 ///     NonFiniteError: a flag is NaN.
 #[pyfunction]
 #[pyo3(
@@ -124,14 +126,14 @@ pub(crate) fn compute_gae_batched<'py>(
     batched(py, inputs, &args, last_values, n_steps, discount, next_values)?.run(py)
 }
 
-/// `compute_gae_batched` with rewards and values taken as float32, whatever their dtype.
+/// Does the same as `compute_gae_batched`, but reads rewards and values as float32 in any case.
 ///
 /// Args:
 ///     rewards: r_t, `[N * T]`.
 ///     values: V(s_t), `[N * T]`.
 ///     dones: episode ends after step t, `[N * T]`, bool or numbers.
 ///     last_values: V of the state after the last step of each env, `[N]`; None means 0.
-///     n_steps: T; may be left out if `last_values` is given.
+///     n_steps: T; may be omitted if `last_values` is passed.
 ///     gamma: discount in [0, 1].
 ///     lam: trace decay in [0, 1].
 ///     terminated: s_{t+1} is terminal, `[N * T]`.
@@ -143,7 +145,7 @@ pub(crate) fn compute_gae_batched<'py>(
 ///
 /// Raises:
 ///     ShapeError: an array has another shape or is not numeric.
-///     ConfigError: gamma or lam out of range, or contradicting arguments.
+///     ConfigError: gamma or lam is out of range, or arguments contradict each other.
 ///     NonFiniteError: a flag is NaN.
 #[pyfunction]
 #[pyo3(
@@ -206,33 +208,35 @@ fn batched<'py>(
 
 /// GAE of a `[T, N]` rollout, vectorised over the N environments.
 ///
-/// As `compute_gae`: either `next_values` with `terminated` and `truncated`, exact at time limits,
-/// or `last_values` with `dones`, where V(s_{t+1}) is the next row of `values`. float32 arrays are
-/// summed in float32, whose error grows with 1 / (1 - gamma lam): some 1e-6 of the largest value.
+/// There are two forms, as in `compute_gae`: `next_values` with `terminated` and `truncated` is
+/// exact at time limits; with `last_values` and `dones`, V(s_{t+1}) is the next row of `values`.
+/// float32 arrays are summed in float32. The error of such a sum grows with 1 / (1 - gamma lam) and
+/// is about 1e-6 of the largest value.
 ///
 /// Args:
 ///     rewards: r_t, `[T, N]`.
 ///     values: V(s_t), `[T, N]`.
-///     next_values: V(s_{t+1}) of the state each step reached, `[T, N]`: the final observation's
-///         after truncation; ignored after termination.
+///     next_values: V(s_{t+1}) of the state that each step reached, `[T, N]`: after truncation that
+///         of the final observation; ignored after termination.
 ///     terminated: s_{t+1} is terminal, `[T, N]`.
 ///     truncated: the episode was cut after step t, `[T, N]`; needs `next_values`.
 ///     gamma: discount in [0, 1].
 ///     lam: trace decay in [0, 1].
-///     dones: episode ends after step t, `[T, N]`, bool or numbers; instead of the two above.
+///     dones: episode ends after step t, `[T, N]`, bool or numbers; instead of `terminated` and
+///         `truncated`.
 ///     last_values: V of the state after the last step of each env, `[N]`; instead of
 ///         `next_values`.
-///     advantages: where to write A_t; C-contiguous, of the result's dtype and shape.
-///     returns: where to write A_t + V(s_t); likewise.
+///     advantages: output for A_t; C-contiguous, of the result's dtype and shape.
+///     returns: output for A_t + V(s_t), likewise.
 ///
 /// Returns:
-///     (advantages, returns), each `[T, N]`: the arrays passed in or fresh ones; float32 if
-///     rewards and values are, else float64.
+///     (advantages, returns), each `[T, N]`: the arrays that were passed, or new ones; float32 if
+///     rewards and values are float32, else float64.
 ///
 /// Raises:
-///     ShapeError: an array has another shape, an output another dtype or layout, or memory is
-///         shared between an output and another argument.
-///     ConfigError: gamma or lam out of range, or contradicting arguments.
+///     ShapeError: an array has another shape, an output has another dtype or layout, or an output
+///         shares memory with another argument.
+///     ConfigError: gamma or lam is out of range, or arguments contradict each other.
 ///     NonFiniteError: a flag is NaN.
 #[pyfunction]
 #[pyo3(
@@ -280,7 +284,7 @@ pub(crate) fn compute_gae_time_major<'py>(
     Grid { inputs, next, ends, discount }.run(py, advantages, returns)
 }
 
-/// gamma and lambda, checked.
+/// Returns gamma and lambda after a check of their ranges.
 pub(crate) fn discount(py: Python<'_>, gamma: f64, lam: f64) -> PyResult<Discount> {
     Discount::new(gamma, lam).or_raise(py)
 }

@@ -1,4 +1,4 @@
-//! GAE calls from Python whose arguments are understood: pick the precision, borrow, run, return.
+//! GAE calls from Python with parsed arguments: they choose the precision and run the kernel.
 
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ use crate::memory::views::{Plain, View, ViewMut, Written};
 /// (advantages, returns).
 pub(crate) type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// Rewards and values as arrays, and whether results are float32: only if both are.
+/// Rewards and values as arrays, and whether the results are float32, which needs both in float32.
 pub(crate) struct Inputs<'py> {
     pub(crate) rollout: Rollout<'py>,
     pub(crate) values: Bound<'py, PyUntypedArray>,
@@ -37,7 +37,7 @@ impl<'py> Inputs<'py> {
     }
 }
 
-/// A flat call once its arguments are understood.
+/// A flat call with parsed arguments.
 pub(crate) struct Flat<'py> {
     pub(crate) inputs: Inputs<'py>,
     pub(crate) next_values: Option<Bound<'py, PyUntypedArray>>,
@@ -46,7 +46,7 @@ pub(crate) struct Flat<'py> {
     pub(crate) layout: Layout<'py>,
 }
 
-/// How a flat array is cut into trajectories.
+/// How a flat array splits into trajectories.
 pub(crate) enum Layout<'py> {
     Single { last_value: f64 },
     Batched { last_values: Option<Bound<'py, PyUntypedArray>>, n_steps: usize },
@@ -99,7 +99,7 @@ fn optional<'py, F: Plain>(
     array.map(|array| coerce::numbers(array, name)).transpose()
 }
 
-/// Allocates `[len]` advantages and returns and lets `kernel` fill them.
+/// Allocates advantages and returns, `[len]`, and runs `kernel`, which fills them.
 fn fill<F: Plain + Float>(
     py: Python<'_>,
     len: usize,
@@ -112,7 +112,7 @@ fn fill<F: Plain + Float>(
     Ok((advantages.into_array().into_any(), returns.into_array().into_any()))
 }
 
-/// A `[T, N]` call once its arguments are understood.
+/// A `[T, N]` call with parsed arguments.
 pub(crate) struct Grid<'py> {
     pub(crate) inputs: Inputs<'py>,
     pub(crate) next: GridNext<'py>,
@@ -120,16 +120,16 @@ pub(crate) struct Grid<'py> {
     pub(crate) discount: Discount,
 }
 
-/// Where a `[T, N]` call has V(s_{t+1}) from.
+/// The source of V(s_{t+1}) in a `[T, N]` call.
 pub(crate) enum GridNext<'py> {
-    /// `[T, N]`.
+    /// V(s_{t+1}) of each step, `[T, N]`.
     Values(Bound<'py, PyUntypedArray>),
-    /// `[N]`, after the last row of the values.
+    /// V after the last row of the values, `[N]`.
     Bootstrap(Bound<'py, PyUntypedArray>),
 }
 
 impl<'py> Grid<'py> {
-    /// Runs the kernel into the outputs given, or into fresh ones.
+    /// Runs the kernel. It writes into the caller's outputs, or into new ones.
     pub(crate) fn run(
         &self,
         py: Python<'py>,

@@ -18,27 +18,28 @@ use crate::memory::views::{Plain, ViewMut};
 
 /// n-step returns G_t = r_t + ... + gamma^(m-1) r_{t+m-1} + gamma^m V(s_{t+m}).
 ///
-/// m is n, or fewer where the episode or the array ends first: a window never crosses the end of an
-/// episode. V(s_{t+m}) is the value of the state the window's last step reached: 0 after
-/// termination, the final observation's after truncation. Source: Sutton and Barto 2018, eq. 7.1.
-/// Takes time proportional to T, whatever n is. A NaN spoils the windows that hold it.
+/// m is n, or less where the episode or the array ends first: no window crosses the end of an
+/// episode. V(s_{t+m}) is the value of the state that the window's last step reached: 0 after
+/// termination, the value of the final observation after truncation. Source: Sutton and Barto 2018,
+/// eq. 7.1. The time is proportional to T and does not depend on n. A NaN makes every window that
+/// contains it NaN.
 ///
 /// Args:
 ///     rewards: r_t, `[T]` or `[T, N]`.
-///     next_values: V(s_{t+1}) of the state each step reached, shape of rewards; ignored after
+///     next_values: V(s_{t+1}) of the state that each step reached, shape of rewards; ignored after
 ///         termination.
-///     n: rewards in a window, at least 1.
+///     n: number of rewards in a window, at least 1.
 ///     gamma: discount in [0, 1].
 ///     dones: episode ends after step t without bootstrap, shape of rewards, bool or numbers.
 ///     terminated: s_{t+1} is terminal, shape of rewards.
 ///     truncated: the episode was cut after step t, shape of rewards.
 ///
 /// Returns:
-///     The returns, shape of rewards: float32 if rewards and next_values are, else float64.
+///     The returns, shape of rewards: float32 if rewards and next_values are float32, else float64.
 ///
 /// Raises:
 ///     ShapeError: an array has another shape or is not numeric.
-///     ConfigError: n or gamma out of range, or contradicting arguments.
+///     ConfigError: n or gamma is out of range, or arguments contradict each other.
 #[pyfunction]
 #[pyo3(
     signature = (
@@ -64,14 +65,15 @@ pub(crate) fn compute_n_step_returns<'py>(
 
 /// lambda-returns G_t = r_t + gamma ((1 - lam) V(s_{t+1}) + lam G_{t+1}).
 ///
-/// After termination both values are 0; after truncation and the last step G_{t+1} is V(s_{t+1}).
-/// Equal to GAE's advantages plus V(s_t) where V(s_{t+1}) is the next step's value. Sources: Sutton
-/// and Barto 2018, eq. 12.3; the recursion is eq. 6 of Hafner et al. 2020 (Dreamer). A NaN spoils
-/// its step and those before it in the same episode.
+/// After termination both values are 0. After truncation and after the last step G_{t+1} is
+/// V(s_{t+1}). The result equals GAE's advantages plus V(s_t) where V(s_{t+1}) is the next step's
+/// value. Sources: Sutton and Barto 2018, eq. 12.3; the recursion is eq. 6 of Hafner et al. 2020
+/// (Dreamer). A NaN makes the return of its step NaN, and the returns of earlier steps of the same
+/// episode.
 ///
 /// Args:
 ///     rewards: r_t, `[T]` or `[T, N]`.
-///     next_values: V(s_{t+1}) of the state each step reached, shape of rewards; ignored after
+///     next_values: V(s_{t+1}) of the state that each step reached, shape of rewards; ignored after
 ///         termination.
 ///     gamma: discount in [0, 1].
 ///     lam: weight of longer returns in [0, 1].
@@ -80,11 +82,11 @@ pub(crate) fn compute_n_step_returns<'py>(
 ///     truncated: the episode was cut after step t, shape of rewards.
 ///
 /// Returns:
-///     The returns, shape of rewards: float32 if rewards and next_values are, else float64.
+///     The returns, shape of rewards: float32 if rewards and next_values are float32, else float64.
 ///
 /// Raises:
 ///     ShapeError: an array has another shape or is not numeric.
-///     ConfigError: gamma or lam out of range, or contradicting arguments.
+///     ConfigError: n or gamma is out of range, or arguments contradict each other.
 #[pyfunction]
 #[pyo3(
     signature = (
@@ -108,14 +110,14 @@ pub(crate) fn compute_lambda_returns<'py>(
     call.run(py, Kind::Lambda(discount(py, gamma, lam)?))
 }
 
-/// Which returns.
+/// The kind of returns.
 #[derive(Clone, Copy)]
 enum Kind {
     Steps { n: usize, gamma: f64 },
     Lambda(Discount),
 }
 
-/// A call once its arrays are understood.
+/// A call with parsed arrays.
 struct Call<'py> {
     rollout: Rollout<'py>,
     next_values: Bound<'py, PyUntypedArray>,

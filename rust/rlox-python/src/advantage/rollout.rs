@@ -1,4 +1,4 @@
-//! What advantages and returns have in common: arrays of one shape in one precision.
+//! Shared parts of advantages and returns: arrays of one shape in one precision.
 
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -7,15 +7,15 @@ use crate::convert::coerce;
 use crate::errors::{self, Class};
 use crate::memory::views::is_of;
 
-/// The first array of a call, which gives the others their shape.
+/// The first array of a call. It sets the shape of the others.
 pub(crate) struct Rollout<'py> {
     pub(crate) rewards: Bound<'py, PyUntypedArray>,
-    /// N of a `[T, N]`.
+    /// N of `[T, N]`.
     pub(crate) n_envs: usize,
 }
 
 impl<'py> Rollout<'py> {
-    /// Rewards `[T]`, whose N is 1, or `[T, N]`.
+    /// Reads rewards `[T]`, with N = 1, or `[T, N]`.
     pub(crate) fn read(rewards: &Bound<'py, PyAny>) -> PyResult<Self> {
         let rewards = coerce::array(rewards, "rewards")?;
         let n_envs = match *rewards.shape() {
@@ -29,7 +29,7 @@ impl<'py> Rollout<'py> {
         Ok(Self { rewards, n_envs })
     }
 
-    /// Rewards of these dimensions, the last of which are the environments of a `[T, N]`.
+    /// Reads rewards of these dimensions; the last one is N.
     pub(crate) fn of_shape(rewards: &Bound<'py, PyAny>, dims: &[&str]) -> PyResult<Self> {
         let rewards = coerce::array(rewards, "rewards")?;
         coerce::check_ndim(&rewards, "rewards", dims)?;
@@ -37,7 +37,7 @@ impl<'py> Rollout<'py> {
         Ok(Self { rewards, n_envs })
     }
 
-    /// `value` as an array of the shape of rewards.
+    /// Reads `value` as an array of the shape of rewards.
     pub(crate) fn like(
         &self,
         value: &Bound<'py, PyAny>,
@@ -46,13 +46,13 @@ impl<'py> Rollout<'py> {
         like(value, name, self.rewards.shape())
     }
 
-    /// Whether results are float32: only if rewards and these arrays are.
+    /// Whether results are float32, which needs rewards and these arrays in float32.
     pub(crate) fn is_single(&self, others: &[&Bound<'py, PyUntypedArray>]) -> bool {
         is_of::<f32>(&self.rewards) && others.iter().all(|array| is_of::<f32>(array))
     }
 }
 
-/// `value` as an array of `shape`, which is that of rewards.
+/// Reads `value` as an array of `shape`, the shape of rewards.
 pub(crate) fn like<'py>(
     value: &Bound<'py, PyAny>,
     name: &str,

@@ -21,14 +21,15 @@ use crate::memory::views::{Plain, View, ViewMut};
 /// V-trace targets and policy-gradient advantages of off-policy steps.
 ///
 /// With rho_t = min(rho_bar, exp(log_rho_t)) and c_t = lam min(c_bar, exp(log_rho_t)):
-/// delta_t = rho_t (r_t + gamma V(s_{t+1}) - V(s_t)), vs_t = V(s_t) + delta_t +
-/// gamma c_t (vs_{t+1} - V(s_{t+1})), pg_t = rho_t (r_t + gamma vs_{t+1} - V(s_t)).
+/// delta_t = rho_t (r_t + gamma V(s_{t+1}) - V(s_t)), vs_t = V(s_t) + delta_t + gamma c_t (vs_{t+1}
+/// - V(s_{t+1})), pg_t = rho_t (r_t + gamma vs_{t+1} - V(s_t)).
 /// Nothing follows a termination; after a truncation and after the last step vs_{t+1} is
 /// V(s_{t+1}). Source: Espeholt et al. 2018 (IMPALA), eq. 1 and section 4.2, lambda as in remark 2.
 ///
-/// Two forms, as in `compute_gae`: `dones` and `bootstrap_value`, or `terminated`, `truncated` and
-/// `next_values`. A NaN spoils its step and those before it in the same episode; nothing beyond an
-/// end is read. An infinite ratio that is not clipped gives infinities or NaN likewise.
+/// There are two forms, as in `compute_gae`: `dones` and `bootstrap_value`, or `terminated`,
+/// `truncated` and `next_values`. A NaN makes the results of its step NaN, and those of earlier
+/// steps of the same episode; nothing after an episode's end is read. An infinite ratio that is not
+/// clipped spreads infinities or NaN in the same way.
 ///
 /// Args:
 ///     log_rhos: log of target over behaviour probability of the actions, `[T]` or `[T, N]`.
@@ -42,7 +43,7 @@ use crate::memory::views::{Plain, View, ViewMut};
 ///     lam: trace decay in [0, 1].
 ///     terminated: s_{t+1} is terminal, shape of rewards.
 ///     truncated: the episode was cut after step t, shape of rewards; needs `next_values`.
-///     next_values: V(s_{t+1}) of the state each step reached, shape of rewards; instead of
+///     next_values: V(s_{t+1}) of the state that each step reached, shape of rewards; instead of
 ///         `bootstrap_value`; ignored where terminated.
 ///
 /// Returns:
@@ -51,7 +52,7 @@ use crate::memory::views::{Plain, View, ViewMut};
 ///
 /// Raises:
 ///     ShapeError: an array has another shape or is not numeric.
-///     ConfigError: a setting out of range, or contradicting arguments.
+///     ConfigError: a setting is out of range, or arguments contradict each other.
 #[pyfunction]
 #[pyo3(
     signature = (
@@ -100,14 +101,14 @@ pub(crate) fn compute_vtrace<'py>(
     Call { rollout, log_rhos, values, next, ends, discount, clip }.run(py)
 }
 
-/// Where V(s_{t+1}) comes from.
+/// The source of V(s_{t+1}).
 enum Source<'py> {
     Values(Bound<'py, PyUntypedArray>),
     Number(f64),
     Row(Bound<'py, PyUntypedArray>),
 }
 
-/// A number for `[T]`, or one per environment.
+/// Reads one number for `[T]`, or one per environment.
 fn bootstrap<'py>(rollout: &Rollout<'py>, last: &Bound<'py, PyAny>) -> PyResult<Source<'py>> {
     if rollout.rewards.ndim() == 1
         && let Some(number) = coerce::real_if_any(last)?
@@ -119,7 +120,7 @@ fn bootstrap<'py>(rollout: &Rollout<'py>, last: &Bound<'py, PyAny>) -> PyResult<
     Ok(Source::Row(last))
 }
 
-/// A call once its arguments are understood.
+/// A call with parsed arguments.
 struct Call<'py> {
     rollout: Rollout<'py>,
     log_rhos: Bound<'py, PyUntypedArray>,

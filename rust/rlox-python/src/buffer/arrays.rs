@@ -1,4 +1,4 @@
-//! The arrays of a batch: fresh ones, or memory of the caller.
+//! The arrays of a batch: new ones, or the caller's.
 
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
@@ -11,21 +11,21 @@ use crate::convert::coerce;
 use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::{ViewMut, Written};
 
-/// The most dimensions of an array.
+/// The largest number of dimensions of an array.
 const MAX_DIMS: usize = 16;
 
 /// The arrays of one call, in the order of [`Kind::parts`].
 pub(super) struct Arrays<'a, 'py> {
     columns: &'a Columns,
     kind: Kind,
-    /// Rows, over all leading axes.
+    /// Number of rows, over all leading axes.
     n: usize,
     given: Option<&'a Bound<'py, PyDict>>,
     views: Vec<ViewMut<'py, u8>>,
 }
 
 impl<'a, 'py> Arrays<'a, 'py> {
-    /// Arrays with the leading axes `lead`: those of the caller's dict `given`, or fresh ones.
+    /// Returns arrays with the leading axes `lead`: those of the caller's dict, or new ones.
     pub(super) fn new(
         py: Python<'py>,
         columns: &'a Columns,
@@ -55,7 +55,7 @@ impl<'a, 'py> Arrays<'a, 'py> {
         Ok(Self { columns, kind, n: lead.iter().product(), given, views })
     }
 
-    /// Lets `fill` write into the arrays; its own errors come back within.
+    /// Runs `fill`, which writes into the arrays, and passes its errors on.
     pub(super) fn batch<T>(
         &mut self,
         py: Python<'py>,
@@ -67,7 +67,7 @@ impl<'a, 'py> Arrays<'a, 'py> {
         fill(&mut batch.or_raise(py)?)
     }
 
-    /// The batch as a dict: the caller's own, or a new one.
+    /// Returns the batch as a dict: the caller's own, or a new one.
     pub(super) fn into_dict(self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         if let Some(given) = self.given {
             return Ok(given.clone());
@@ -96,7 +96,8 @@ impl<'a, 'py> Arrays<'a, 'py> {
     }
 }
 
-/// Refuses what a batch of another kind left in the caller's dict: it would look like this one's.
+/// Refuses keys that this call does not write, for example from a batch of another kind: their
+/// values would look like a part of this batch.
 fn only_known(columns: &Columns, given: &Bound<'_, PyDict>, kind: Kind) -> PyResult<()> {
     let py = given.py();
     let mut known: Vec<&str> = Vec::with_capacity(given.len());
@@ -117,7 +118,7 @@ fn only_known(columns: &Columns, given: &Bound<'_, PyDict>, kind: Kind) -> PyRes
     Err(errors::new(py, Class::Shape, message))
 }
 
-/// The caller's array for a part, and its key.
+/// Returns the caller's array for a part, and its key.
 fn found<'a, 'py>(
     py: Python<'py>,
     columns: &'a Columns,
@@ -136,14 +137,14 @@ fn found<'a, 'py>(
     Ok((value, key))
 }
 
-/// Memory of the caller.
+/// Returns the caller's array as a writable view.
 fn writable<'py, T: Written>(
     value: &Bound<'py, PyAny>,
     key: &Bound<'py, PyString>,
     shape: &[usize],
 ) -> PyResult<ViewMut<'py, u8>> {
     let name = key.to_string_lossy();
-    // A tensor's NumPy view shares its memory; what a list becomes would be lost.
+    // A tensor's NumPy view shares its memory. The array that NumPy makes of a list would be lost.
     let array = coerce::array(value, &name)?;
     let owned = || array.as_any().getattr("flags")?.getattr("owndata")?.is_truthy();
     if !array.is(value) && owned()? {

@@ -1,4 +1,4 @@
-//! The columns of a buffer as Python names them.
+//! The columns of a buffer, under their Python names.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -11,15 +11,15 @@ use super::incoming::{self, Bytes};
 use crate::convert::coerce;
 use crate::errors::{self, Class, OrInstead, OrRaise};
 
-/// The columns and streams of a buffer; fixed, so read without its lock.
+/// The columns and streams of a buffer. They never change, so calls read them without its lock.
 pub(super) struct Columns {
     schema: Schema,
     n_envs: usize,
-    /// Names of the observation columns, None if the observation is one array.
+    /// Names of the observation columns; None if the observation is one array.
     obs_keys: Vec<Option<Py<PyString>>>,
     column_keys: Vec<Py<PyString>>,
     row_bytes: usize,
-    /// A batch with its keys and nothing else, made by the first.
+    /// A batch that has only its keys. The first batch makes it.
     batch: PyOnceLock<Py<PyDict>>,
 }
 
@@ -60,12 +60,13 @@ impl Columns {
         self.n_envs
     }
 
-    /// True if observations are dicts.
+    /// Whether observations are dicts.
     pub(super) fn dict(&self) -> bool {
         self.obs_keys.first().is_some_and(Option::is_some)
     }
 
-    /// The key of a part of a batch, and the key of the dict that it is in, if there is one.
+    /// Returns the key of a part of a batch, and the key of the dict that contains it, if there is
+    /// one.
     pub(super) fn key<'a, 'py>(
         &'a self,
         py: Python<'py>,
@@ -75,7 +76,7 @@ impl Columns {
             let key = self.obs_keys.get(at).and_then(Option::as_ref);
             key.map_or((None, own), |key| (Some(name), key.bind(py)))
         };
-        // Keys that are made once: making one costs as much as copying a few rows.
+        // Interned keys, because making a key costs as much as copying a few rows.
         let own = match part {
             Part::Obs(at) => return obs(at, "obs", intern!(py, "obs")),
             Part::NextObs(at) => return obs(at, "next_obs", intern!(py, "next_obs")),
@@ -96,7 +97,8 @@ impl Columns {
         (None, own)
     }
 
-    /// A dict for a batch; where the keys are always the same, they are there: a copy never grows.
+    /// Returns a dict for a batch. Where the keys are always the same it has them already, so that
+    /// it never grows.
     pub(super) fn batch<'py>(&self, py: Python<'py>, kind: Kind) -> PyResult<Bound<'py, PyDict>> {
         if kind != Kind::Transitions {
             return Ok(PyDict::new(py));
@@ -115,12 +117,13 @@ impl Columns {
         ready.bind(py).copy()
     }
 
-    /// Bytes of one row in a batch, `obs` and `next_obs` both counted.
+    /// Bytes of one row in a batch, with `obs` and `next_obs`.
     pub(super) const fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
-    /// Reads `n` rows (None: one without leading axis) and hands them to `store`.
+    /// Reads `n` rows, or one row without a leading axis if `n` is None, and passes them to
+    /// `store`.
     pub(super) fn read<T>(
         &self,
         pushed: Pushed<'_, '_>,
@@ -143,7 +146,7 @@ impl Columns {
             (self.schema.obs(), self.schema.columns(), pushed.extra)
             && !self.dict()
         {
-            // The common case, without a list on the heap.
+            // The common case needs no list on the heap.
             let obs = incoming::read(pushed.obs, "obs", &column.field, lead)?;
             let next =
                 pushed.next_obs.map(|next| incoming::read(next, "next_obs", &column.field, lead));
@@ -171,7 +174,7 @@ impl Columns {
         })
     }
 
-    /// One array, or a mapping with one array per observation column.
+    /// Reads one array, or a mapping with one array per observation column.
     fn observations<'py>(
         &self,
         value: &Bound<'py, PyAny>,
@@ -196,7 +199,7 @@ impl Columns {
         Ok(parts)
     }
 
-    /// What a mapping of observations has too much.
+    /// Returns the error for a mapping of observations that has an unknown key.
     fn unknown_key(&self, value: &Bound<'_, PyAny>, name: &str) -> PyErr {
         let known: Vec<&str> =
             self.schema.obs().iter().map(|obs| obs.field.name.as_str()).collect();
@@ -210,7 +213,7 @@ impl Columns {
         errors::new(value.py(), Class::Shape, message)
     }
 
-    /// Actions, rewards and the extra columns, each of which has to be given.
+    /// Reads actions, rewards and the extra columns, all of which are required.
     fn others<'py>(&self, pushed: &Pushed<'_, 'py>, lead: &[usize]) -> PyResult<Vec<Bytes<'py>>> {
         let py = pushed.obs.py();
         let given = pushed.extra.map_or(0, PyDictMethods::len);

@@ -1,4 +1,4 @@
-//! The arrays that a dataset is made of, and those made from it.
+//! Conversions of a dataset's input arrays and of observations.
 
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -7,7 +7,8 @@ use rlox_core::{Dtype, Field};
 use crate::convert::coerce;
 use crate::errors::{self, Class};
 
-/// The result of `work` on observations, `[..., *row]`, in float64, in the array's precision.
+/// Applies `work` in float64 to observations, `[..., *row]`, and returns the result in the
+/// precision of the array.
 pub(super) fn arithmetic<'py>(
     obs: &Bound<'py, PyAny>,
     row: &[usize],
@@ -26,7 +27,7 @@ pub(super) fn arithmetic<'py>(
     if single { result.call_method1("astype", ("float32",)) } else { Ok(result) }
 }
 
-/// An array of `n` rows, `[n, ...]`, `[n]` or flat, and the column it fills.
+/// Reads an array of `n` rows, `[n, ...]`, `[n]` or flat, and returns its column.
 pub(super) fn rows_of<'py>(
     value: &Bound<'py, PyAny>,
     name: &str,

@@ -1,4 +1,4 @@
-//! Hindsight relabelling at the boundary.
+//! Hindsight relabelling for Python.
 
 use numpy::{PyArrayDyn, PyUntypedArrayMethods};
 use pyo3::intern;
@@ -21,24 +21,25 @@ use crate::memory::views::{View, ViewMut};
 
 /// How `ReplayBuffer.sample(her=...)` replaces goals (Andrychowicz et al. 2017, section 4.5).
 ///
-/// For buffers of dict observations with `achieved_goal` and `desired_goal`. A drawn transition is
-/// relabelled with probability `ratio`: `desired_goal` of both its observations becomes what
-/// `next_obs` achieved in a transition of the same episode, and its reward is computed anew.
-/// `terminated` and `truncated` stay. An episode that still runs counts up to its newest
-/// transition, one that was partly overwritten from its oldest.
+/// The buffer needs dict observations with `achieved_goal` and `desired_goal`. A sampled transition
+/// is relabelled with probability `ratio`: `desired_goal` of both its observations becomes the
+/// `achieved_goal` of `next_obs` in a transition of the same episode, and its reward is computed
+/// anew. `terminated` and `truncated` stay. A running episode counts up to its newest transition,
+/// and a partly overwritten one from its oldest.
 ///
 /// Args:
 ///     compute_reward: `compute_reward(achieved_goal, desired_goal, info)` with the goals of the m
 ///         relabelled transitions, `[m, ...]`, the achieved ones of `next_obs`, and an empty dict;
 ///         returns the rewards, `[m]`, finite. The `compute_reward` of a Gymnasium-Robotics
-///         environment.
-///     strategy: "future" (any transition from the relabelled one on), "final" (the episode's
-///         last) or "episode" (any).
-///     k: relabelled transitions for each that is not: `ratio` is k / (k + 1).
+///         environment has this form.
+///     strategy: "future" (any transition from the relabelled one on), "final" (the episode's last)
+///         or "episode" (any).
+///     k: number of relabelled transitions per transition that is not relabelled: `ratio` is k / (k
+///         + 1).
 ///     ratio: the probability itself, in [0, 1], instead of `k`.
 ///
 /// Raises:
-///     UnknownNameError: there is no such strategy.
+///     UnknownNameError: the strategy does not exist.
 ///     ConfigError: `ratio` is out of range, or `compute_reward` cannot be called.
 #[pyclass(name = "HindsightConfig", module = "rlox._core", frozen)]
 pub(crate) struct PyHindsightConfig {
@@ -75,23 +76,23 @@ impl PyHindsightConfig {
         Ok(Self { compute_reward, hindsight: made.or_raise(py)? })
     }
 
-    /// The strategy's name.
+    /// Name of the strategy.
     #[getter]
     fn strategy(&self) -> &'static str {
         self.hindsight.strategy().name()
     }
 
-    /// The probability that a drawn transition is relabelled.
+    /// Probability that a sampled transition is relabelled.
     #[getter]
     const fn ratio(&self) -> f64 {
         self.hindsight.ratio()
     }
 }
 
-/// What messages call what `compute_reward` returned.
+/// The name of the result of `compute_reward` in messages.
 const RESULT: &str = "compute_reward's result";
 
-/// The columns that goals are in.
+/// The columns of the goals.
 #[derive(Clone, Copy)]
 struct Goals {
     achieved: usize,
@@ -124,7 +125,7 @@ impl Goals {
 }
 
 impl Goals {
-    /// Writes the goals `wanted`, one for each of `places`, into both observations of a batch.
+    /// Writes one new goal per position into both observations of a batch.
     fn replace(self, batch: &mut Batch<'_, '_>, places: &[usize], wanted: &[u8]) {
         for columns in [&mut *batch.obs, &mut *batch.next_obs] {
             let Some(out) = columns.get_mut(self.desired) else { continue };
@@ -215,7 +216,7 @@ fn rewarded(
     column.set_item(index, rewards)
 }
 
-/// An array of a batch with its leading axes as one, `[rows, ...]`, on the same memory.
+/// Returns an array of a batch with its leading axes merged, `[rows, ...]`, on the same memory.
 fn flat<'py>(array: &Bound<'py, PyAny>, lead: &[usize]) -> PyResult<Bound<'py, PyAny>> {
     let array = coerce::array(array, "batch")?;
     let row = array.shape().get(lead.len()..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The buffers that runs learn from, as calls of several steps use them.
+//! The replay buffers of fused updates, which collect, store and sample in one call.
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
@@ -13,14 +13,14 @@ use super::shared::{self, Asked};
 use crate::convert::coerce;
 use crate::errors::{self, Class};
 
-/// A buffer of Python's.
+/// A buffer that Python passed.
 pub(crate) enum Held<'a> {
     Uniform(&'a PyReplayBuffer),
     Prioritized(&'a PyPrioritizedReplayBuffer),
 }
 
 impl<'a> Held<'a> {
-    /// The buffer that `given` is; `ConfigError` for anything else.
+    /// Reads a replay buffer. Anything else is a `ConfigError`.
     pub(crate) fn of(given: &'a Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(buffer) = given.cast::<PyReplayBuffer>() {
             return Ok(Self::Uniform(buffer.get()));
@@ -33,7 +33,7 @@ impl<'a> Held<'a> {
         Err(errors::new(given.py(), Class::Config, message))
     }
 
-    /// Stores the transitions of `n` environments, once nobody else uses the buffer.
+    /// Waits for other users of the buffer and stores the transitions of `n` environments.
     pub(crate) fn store(&self, n: usize, stretch: &Stretch<'_>) -> Result<()> {
         match self {
             Self::Uniform(held) => held.buffer.write(|buffer| stretch.store(n, buffer))?,
@@ -41,7 +41,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Draws batches into `out`, the arrays `[k, rows, ...]` of an earlier draw.
+    /// Draws batches into `out`, the arrays `[k, rows, ...]` of an earlier call.
     pub(crate) fn sample(&self, out: &Bound<'_, PyDict>, n_step: NStep) -> PyResult<()> {
         let py = out.py();
         let rewards = out.get_item("rewards")?.unwrap_or_else(|| py.None().into_bound(py));

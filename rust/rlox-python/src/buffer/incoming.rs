@@ -1,4 +1,4 @@
-//! What is pushed -> the bytes of a column.
+//! Conversion of pushed values to the bytes of a column.
 
 use std::fmt::Display;
 
@@ -11,16 +11,16 @@ use crate::convert::{coerce, masked};
 use crate::errors::{self, Class};
 use crate::memory::views::{Plain, View};
 
-/// Rows of one column.
+/// The bytes of a column's rows.
 pub(super) enum Bytes<'py> {
-    /// An array's memory.
+    /// The memory of an array.
     Array(View<'py, u8>),
-    /// One number of so many bytes.
+    /// One number, and how many bytes it has.
     Number([u8; 8], usize),
 }
 
 impl Bytes<'_> {
-    /// The bytes in row-major order.
+    /// Returns the bytes in row-major order.
     pub(super) fn slice(&self) -> &[u8] {
         match self {
             Self::Array(view) => view.slice(),
@@ -29,14 +29,14 @@ impl Bytes<'_> {
     }
 }
 
-/// Rows of column `field` with the leading axes `lead`, from any array-like or number.
+/// Reads rows of column `field` with the leading axes `lead` from any array-like or number.
 pub(super) fn read<'py>(
     value: &Bound<'py, PyAny>,
     name: &str,
     field: &Field,
     lead: &[usize],
 ) -> PyResult<Bytes<'py>> {
-    // To ask whether something is an array costs more than to ask whether it is a float.
+    // The check for an array costs more than the check for a float.
     if !value.is_exact_instance_of::<PyFloat>()
         && let Ok(array) = value.cast::<PyUntypedArray>()
     {
@@ -52,7 +52,7 @@ pub(super) fn read<'py>(
     from_array(&coerce::array(value, name)?, name, field, lead)
 }
 
-/// One flag, or `lead` of them.
+/// Reads one flag, or flags of shape `lead`.
 pub(super) fn flags<'py>(
     value: &Bound<'py, PyAny>,
     name: &str,
@@ -62,7 +62,7 @@ pub(super) fn flags<'py>(
         if let Ok(flag) = value.cast::<PyBool>() {
             return Ok(Bytes::Number([u8::from(flag.is_true()); 8], 1));
         }
-        // Also NumPy's bool scalars.
+        // NumPy's bool scalars are not `PyBool`.
         if let Ok(flag) = value.extract::<bool>() {
             return Ok(Bytes::Number([u8::from(flag); 8], 1));
         }
@@ -83,16 +83,16 @@ fn from_array<'py>(
     with_dtype!(field.dtype, T => T::view(array, name, field.dtype)).map(Bytes::Array)
 }
 
-/// An element of a column, as it is read from NumPy and from Python.
+/// An element of a column. It can be read from NumPy and from Python.
 trait Element: Sized {
-    /// The array's memory, or a copy of it in this type.
+    /// Returns the array's memory, or a copy in this type.
     fn view<'py>(
         array: &Bound<'py, PyUntypedArray>,
         name: &str,
         dtype: Dtype,
     ) -> PyResult<View<'py, u8>>;
 
-    /// A Python number as one of these; None if it does not fit.
+    /// Converts a Python number; None if it does not fit.
     fn number(value: &Bound<'_, PyAny>) -> PyResult<Option<Bytes<'static>>>;
 }
 
@@ -170,7 +170,7 @@ impl Element for bool {
         if view.slice().iter().all(|&byte| byte <= 1) {
             return Ok(view);
         }
-        // Bytes that something else wrote, seen as bool: NumPy takes all but 0 for True.
+        // Other code can view any bytes as bool. NumPy reads all but 0 as True.
         let flags = array.call_method1("view", ("uint8",))?.call_method1("__ne__", (0,))?;
         coerce::bools(flags.cast()?, name)
     }
@@ -180,7 +180,7 @@ impl Element for bool {
     }
 }
 
-/// A copy of whole numbers of any type, each of which has to fit.
+/// Copies integers of any type; each has to fit into `T`.
 #[cold]
 fn whole<'py, T: Plain + TryFrom<i128>>(
     array: &Bound<'py, PyUntypedArray>,
@@ -189,7 +189,7 @@ fn whole<'py, T: Plain + TryFrom<i128>>(
 ) -> PyResult<View<'py, u8>> {
     let signed = array.dtype().kind() != b'u';
     let wide = coerce::elements::<i64>(array, name, "iub")?;
-    // Of unsigned numbers the bits are meant.
+    // The values of unsigned numbers are in their bits.
     let exact = |number: i64| {
         if signed { i128::from(number) } else { i128::from(number.cast_unsigned()) }
     };
@@ -205,8 +205,8 @@ fn beyond(py: Python<'_>, name: &str, number: impl Display, dtype: Dtype) -> PyE
     errors::new(py, Class::Shape, message)
 }
 
-/// Checks for `lead + field.shape`; a column of flat rows takes rows of any shape with as many
-/// elements, and a single row may have a leading axis of 1.
+/// Checks for the shape `lead + field.shape`. A column of flat rows takes rows of any shape with
+/// the same number of elements, and a single row may have a leading axis of 1.
 #[inline]
 fn check_shape(
     array: &Bound<'_, PyUntypedArray>,
@@ -215,7 +215,7 @@ fn check_shape(
     lead: &[usize],
 ) -> PyResult<()> {
     let shape = array.shape();
-    // A call of memcmp would take longer than these few numbers.
+    // A call of memcmp would take longer for so few numbers.
     let alike = |expected: &[usize], got: &[usize]| {
         expected.len() == got.len() && expected.iter().zip(got).all(|(a, b)| a == b)
     };

@@ -1,31 +1,34 @@
-//! Methods that several classes have, letter for letter: Python knows no generic classes.
+//! Macros for methods that are identical in several classes, because Python has no generic classes.
 //!
-//! A class that uses them has `columns: Columns` and `buffer: Shared<B>`.
+//! A class that uses them has the fields `columns: Columns` and `buffer: Shared<B>`.
 
-/// `push` and `push_batch`, where `B` is [`Replay`](super::shared::Replay).
+/// Implements `push` and `push_batch`, where `B` is [`Replay`](super::shared::Replay).
 macro_rules! push_methods {
     ($class:ident) => {
         #[pymethods]
         impl $class {
-            /// Stores one transition; with `n_envs > 1` one of each environment, every argument with a
-            /// leading axis `[n_envs]`.
+            /// Stores one transition; with `n_envs > 1` one of each environment, and every argument
+            /// has a leading axis `[n_envs]`.
             ///
             /// Args:
-            ///     obs: the observation acted on, in the declared shape (or any with as many elements if
-            ///         that is flat), or a mapping for dict observations.
+            ///     obs: the observation before the action, in the declared shape (if that is flat,
+            ///         in any shape with the same number of elements), or a mapping for dict
+            ///         observations.
             ///     action: a number or array.
             ///     reward: a number.
-            ///     terminated: whether the state reached is terminal: its value is 0.
-            ///     truncated: whether the episode was cut short: the state reached has a value.
-            ///     next_obs: what the step led to, the last observation of the episode where one ended.
-            ///         Left out, it is the next `obs` pushed for the same environment (until then, and
-            ///         where the episode ends, `obs` itself).
+            ///     terminated: whether the state reached is terminal, so that its value is 0.
+            ///     truncated: whether the episode was cut short, so that the state reached has a
+            ///         value.
+            ///     next_obs: the observation after the step; at the end of an episode its last
+            ///         observation. If it is omitted, it is the next `obs` pushed for the same
+            ///         environment (until then, and where the episode ends, `obs` itself).
             ///     extra: the extra columns, a dict by name.
             ///
             /// Raises:
-            ///     ShapeError: an array of another shape, or a number that the column cannot hold.
+            ///     ShapeError: an array has another shape, or the column cannot hold a number.
             ///     NonFiniteError: a flag is NaN.
-            ///     StorageError: of a buffer on disk: it refuses a segment and memory has no room to wait.
+            ///     StorageError: for a buffer on disk: the disk refuses a segment, and memory has
+            ///         no room for its rows.
             #[pyo3(
                 signature = (obs, action, reward, terminated, truncated, next_obs=None, extra=None),
                 text_signature = "($self, obs, action, reward, terminated, truncated, next_obs=None, extra=None)"
@@ -47,15 +50,16 @@ macro_rules! push_methods {
                 shared::push(py, &self.columns, &self.buffer, pushed, None)
             }
 
-            /// Stores consecutive transitions of one environment, oldest first, each array with a leading
-            /// axis `[n]`; otherwise as `push`.
+            /// Stores consecutive transitions of one environment, oldest first. Each array has a
+            /// leading axis `[n]`; the rest is as in `push`.
             ///
             /// Args:
-            ///     env_ids: the environment of each row, `[n]`, the rows of one environment in time order;
-            ///         without it all are of environment 0.
+            ///     env_ids: the environment of each row, `[n]`, the rows of one environment in time
+            ///         order; without it all rows are of environment 0.
             ///
             /// Raises:
-            ///     ShapeError, StorageError: as `push`; rows before a refused segment are stored.
+            ///     ShapeError, StorageError: as in `push`; rows before a refused segment are
+            ///         stored.
             #[pyo3(
                 signature = (obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None,
                     extra=None),
@@ -81,17 +85,18 @@ macro_rules! push_methods {
     };
 }
 
-/// What every ring of rows does, where `B` is [`Replay`](super::shared::Replay).
+/// Implements the methods of every ring of rows, where `B` is [`Replay`](super::shared::Replay).
 #[rustfmt::skip]
 macro_rules! ring_methods {
     ($class:ident) => {
         #[pymethods]
         impl $class {
-            /// The transitions with the given indices, uint64 `[n]`, as `sample` returns them.
+            /// The transitions with the indices `indices`, uint64 `[n]`, in the form that `sample`
+            /// returns.
             ///
             /// Raises:
-            ///     StaleIndexError: one was overwritten or never written.
-            ///     CheckpointError: of a buffer on disk: a row there is damaged; names the file and byte.
+            ///     StaleIndexError: a row was overwritten or never written.
+            ///     CheckpointError: a row of a buffer on disk is damaged; names the file and byte.
             #[pyo3(signature = (indices, *, out=None))]
             fn gather<'py>(
                 &self,
@@ -102,9 +107,9 @@ macro_rules! ring_methods {
                 shared::gather(py, &self.columns, &self.buffer, indices, out)
             }
 
-            /// Ends the running episode of environment `env` after its newest transition, whatever its
-            /// flags say: n-step windows and goals do not join it to what is pushed next. For an
-            /// environment that died and was replaced.
+            /// Ends the running episode of environment `env` after its newest transition, whatever
+            /// its flags are: n-step windows and goals do not join it with later transitions. Call
+            /// this when an environment has crashed and was replaced.
             #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
             fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
                 let env = settings::size(&env, "env", 0)?;
@@ -126,7 +131,7 @@ macro_rules! ring_methods {
                 Err(crate::errors::not_copied(slf, crate::errors::SAVED))
             }
 
-            /// Transitions held at most, a multiple of `n_envs`.
+            /// Largest number of transitions, a multiple of `n_envs`.
             #[getter]
             fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
                 crate::detach::reading(py, &self.buffer, 100, |buffer| Ok(rlox_core::buffer::Rows::rings(buffer.rows()).capacity()))
@@ -141,17 +146,19 @@ macro_rules! ring_methods {
     };
 }
 
-/// What every buffer in memory does, where `B` is in memory, with the signature of `from_spaces`.
-// rustfmt moves some of the attributes further right each time.
+/// Implements the methods of every buffer in memory. `$from_spaces` is the signature of
+/// `from_spaces`.
+// rustfmt would move some of the attributes further to the right at each run.
 #[rustfmt::skip]
 macro_rules! held_methods {
     ($class:ident, $from_spaces:tt) => {
         #[pymethods]
         impl $class {
-            /// A buffer for the observations and actions of Gymnasium spaces; Discrete actions are
-            /// `(1,)` of the space's dtype. Other keywords are those of the constructor that no space says.
+            /// Makes a buffer for the observations and actions of Gymnasium spaces. Discrete
+            /// actions are `(1,)` of the space's dtype. The other keywords are those of the
+            /// constructor that do not follow from the spaces.
             ///
-            /// Raises UnsupportedSpaceError for spaces whose elements are no arrays.
+            /// Raises UnsupportedSpaceError for spaces whose elements are not arrays.
             #[classmethod]
             #[pyo3(
                 signature = (observation_space, action_space, capacity, **keywords),
@@ -167,15 +174,16 @@ macro_rules! held_methods {
                 settings::from_spaces(cls, observation_space, action_space, capacity, keywords)
             }
 
-            /// Writes `values`, `[n, ...]`, into a column (`actions`, `rewards` or an extra one) of the
-            /// rows with the given indices, `[n]`; of an index given twice the last value stays.
+            /// Writes `values`, `[n, ...]`, into a column (`actions`, `rewards` or an extra one) of
+            /// the rows with the indices `indices`, `[n]`. If an index occurs twice, its last value
+            /// stays.
             ///
             /// Returns:
-            ///     How many rows were overwritten in the meantime, or are padding (2**64 - 1, which is
-            ///     -1 as int64), and were passed over.
+            ///     Number of skipped rows: they were overwritten in the meantime, or are padding
+            ///     (2**64 - 1, which is -1 as int64).
             ///
-            /// Raises StaleIndexError if one was never written, or a `load` or `restore` forgot it; nothing
-            /// is changed then.
+            /// Raises StaleIndexError if a row was never written, or was dropped by `load` or
+            /// `restore`; nothing changes then.
             fn update(
                 &self,
                 py: Python<'_>,
@@ -186,7 +194,7 @@ macro_rules! held_methods {
                 shared::update(py, &self.columns, &self.buffer, &column, indices, values)
             }
 
-            /// Forgets every transition; indices go on counting.
+            /// Removes every transition; indices continue to count up.
             fn clear(&self, py: Python<'_>) -> PyResult<()> {
                 crate::detach::detached(py, crate::detach::LONG, || {
                     self.buffer.replace(|buffer| {
@@ -196,32 +204,37 @@ macro_rules! held_methods {
                 })
             }
 
-            /// Everything needed to go on from here, as a flat dict of arrays, integers and strings.
+            /// The complete state of the buffer, as a flat dict of arrays, integers and strings.
             fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
                 state::save(py, &self.buffer)
             }
 
-            /// Continues from what `state` returned, in a buffer of the same columns, capacity and number
-            /// of environments (and alpha): the same rows, indices, draws and priorities.
+            /// Continues from the result of `state`, in a buffer of the same columns, capacity and
+            /// number of environments (and alpha): with the same rows, indices, draws and
+            /// priorities.
             ///
-            /// Raises CheckpointError or ShapeError for a state that does not fit; nothing is changed then.
+            /// Raises CheckpointError or ShapeError for a state that does not fit; nothing changes
+            /// then.
             fn restore(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
                 state::restore(py, &self.buffer, state)
             }
 
-            /// Saves the buffer as `name` in the folder `path`, which other saves and buffers may share.
+            /// Saves the buffer as `name` in the folder `path`, which other saves and buffers may
+            /// share.
             ///
-            /// Rows that are in a segment there already are only listed, so a save costs what came since
-            /// the last one (after an `update` the records of all rows, without observations); segments
-            /// that no saved buffer lists are removed. After the call the save outlasts a power cut;
-            /// killed before that, the earlier save of that name stays.
+            /// Rows that a segment of the folder already contains are only listed, so a save costs
+            /// as much as the rows since the last one (after an `update`, the records of all rows,
+            /// without observations). Segments that no save lists are removed. After the call the
+            /// save survives a power failure; if the process is killed before, the earlier save of
+            /// that name stays.
             ///
             /// Returns:
-            ///     Bytes written for rows.
+            ///     Number of bytes written for rows.
             ///
             /// Raises:
             ///     StorageError: the disk refuses, or another process is writing there.
-            ///     ConfigError: `name` is not of letters, digits, `_` and `-`, or is `newest`.
+            ///     ConfigError: `name` has characters other than letters, digits, `_` and `-`, or
+            ///         is `newest`.
             #[pyo3(
                 signature = (path, name=Text::Omitted("last")),
                 text_signature = "($self, path, name='last')"
@@ -231,13 +244,13 @@ macro_rules! held_methods {
                 crate::detach::detached(py, crate::detach::LONG, || Ok(self.buffer.save(&path, &name)?.new_bytes))
             }
 
-            /// Continues from what a buffer of the same columns and size (and alpha) saved: the same
-            /// rows, indices, draws and priorities. In the folder of a `MmapReplayBuffer` the name `newest`
-            /// is what a reopening finds.
+            /// Continues from a save of a buffer of the same columns and size (and alpha): with the
+            /// same rows, indices, draws and priorities. In the folder of a `MmapReplayBuffer` the
+            /// name `newest` stands for the state that a reopened buffer starts from.
             ///
             /// Raises:
-            ///     CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
-            ///         another layout. Nothing is changed then.
+            ///     CheckpointError: a file is damaged (named, with the byte) or missing, or is from
+            ///         a buffer of another layout. Nothing changes then.
             #[pyo3(
                 signature = (path, name=Text::Omitted("last")),
                 text_signature = "($self, path, name='last')"
@@ -247,14 +260,14 @@ macro_rules! held_methods {
                 crate::detach::detached(py, crate::detach::LONG, || self.buffer.load(&path, &name))
             }
 
-            /// Transitions pushed so far, overwritten ones included.
+            /// Number of transitions pushed so far, overwritten ones included.
             #[getter]
             fn n_pushed(&self, py: Python<'_>) -> PyResult<u64> {
                 crate::detach::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().pushed()))
             }
 
-            /// Bytes of memory held, counting all records and whole blocks of observations though
-            /// memory is taken as it is first written.
+            /// Bytes of memory in use. All records and whole blocks of observations count, though
+            /// the system provides memory only at the first write.
             #[getter]
             fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
                 crate::detach::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.rows().nbytes()))

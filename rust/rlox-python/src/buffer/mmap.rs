@@ -1,4 +1,4 @@
-//! The replay buffer that is larger than memory, for Python.
+//! The replay buffer on disk, which can be larger than memory, for Python.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -13,36 +13,36 @@ use crate::convert::paths::PathArg;
 use crate::detach::{detached, reading};
 use crate::errors::OrRaise;
 
-/// A ring of transitions whose newer part is in memory and whose older part is on disk.
+/// A ring of transitions with its newer part in memory and its older part on disk.
 ///
-/// `cold_path` becomes a folder of immutable segments, every row under a checksum and read by
-/// position (not through a mapping: a file that is cut short is an error, never a signal). One
-/// process at a time may use it. Rows that an earlier buffer of the same columns and `n_envs`
-/// sealed there are taken over, also if its process was killed; `reopen=False` refuses them.
+/// `cold_path` becomes a folder of immutable segments. Every row has a checksum and is read by
+/// position, not through a mapping: a file that is cut short is an error, never a signal. One
+/// process at a time may use the folder. The buffer takes over rows that an earlier buffer of the
+/// same columns and `n_envs` sealed there, also if its process was killed; with `reopen=False` such
+/// rows are an error.
 ///
 /// Rows are sealed in segments of 1/256 of `total_capacity` or 1 MiB (at most a third of
-/// `hot_capacity`); `n_unsealed` newest rows would be lost with the process, `flush` seals them. An
-/// observation is stored once, uint8 stays uint8, frames of stacks are shared, as in
+/// `hot_capacity`). If the process dies, the `n_unsealed` newest rows are lost; `flush` seals them.
+/// An observation is stored once, uint8 stays uint8 and frames of stacks are shared, as in
 /// `ReplayBuffer`; from the same pushes and seed both sample the same rows.
 ///
 /// Args:
-///     hot_capacity: transitions kept in memory at least (2/256 of `total_capacity` if that is
+///     hot_capacity: smallest number of transitions in memory (2/256 of `total_capacity` if that is
 ///         more).
-///     total_capacity: transitions held in all, fewer than 2**30.
-///     obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
-///     act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
+///     total_capacity: number of transitions in all, fewer than 2**30.
+///     obs_dim: numbers per observation; or pass `obs_shape` or `obs_spaces`.
+///     act_dim: numbers per action, 1 for a discrete action; or pass `action_shape`.
 ///     cold_path: the folder.
-///     n_envs: environments pushed side by side.
-///     seed: draws without a seed of their own come from `Stream(seed, "replay", i)` for the
-///         i-th batch.
-///     reopen: take over rows that are there.
-///     obs_shape: and the other keywords, as for `ReplayBuffer`.
+///     n_envs: number of environments whose transitions are pushed together.
+///     seed: without a seed of its own, the i-th batch draws from `Stream(seed, "replay", i)`.
+///     reopen: take over rows that are in the folder.
+///     obs_shape: this and the other keywords are as for `ReplayBuffer`.
 ///
 /// Raises:
 ///     ConfigError: a setting is out of range or contradicts another.
-///     StorageError: the disk refuses, another buffer uses the folder, or it has rows and
+///     StorageError: the disk refuses, another buffer uses the folder, or the folder has rows and
 ///         `reopen` is False.
-///     CheckpointError: what is there is damaged (the file and byte are named) or of other columns.
+///     CheckpointError: the files are damaged (the file and byte are named) or have other columns.
 #[pyclass(name = "MmapReplayBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PyMmapReplayBuffer {
     columns: Columns,
@@ -90,8 +90,8 @@ impl PyMmapReplayBuffer {
         Ok(Self { columns, buffer: Shared::new(buffer) })
     }
 
-    /// Draws transitions uniformly, with replacement, from memory and disk; as
-    /// `ReplayBuffer.sample` without `her`. An n-step window does not go on over a reopening.
+    /// Draws transitions uniformly, with replacement, from memory and disk; the same as
+    /// `ReplayBuffer.sample` without `her`. An n-step window does not continue across a reopening.
     ///
     /// Raises:
     ///     ConfigError: the buffer is empty or closed, or a setting is out of range.
@@ -118,17 +118,17 @@ impl PyMmapReplayBuffer {
         shared::sample(py, (&self.columns, &self.buffer), &asked, (kind, n_step), out)
     }
 
-    /// Writes `values`, `[n, ...]`, into a column of rows that are not sealed on disk yet, given by
-    /// their indices, `[n]`; otherwise as `ReplayBuffer.update`.
+    /// Writes `values`, `[n, ...]`, into a column of rows that are not yet sealed on disk.
+    /// `indices` are their indices, `[n]`; the rest is as in `ReplayBuffer.update`.
     ///
-    /// Segments never change: a value written over a sealed row would be lost when the row leaves
-    /// memory, so that is refused. Only rows pushed since the last segment was sealed can be updated;
-    /// a newest row that waits for its next observation counts in `n_unsealed` though it is sealed.
+    /// Segments never change: a new value of a sealed row would be lost when the row leaves memory,
+    /// so that is an error. Only rows pushed since the last segment was sealed can be updated. A
+    /// newest row that waits for its next observation counts in `n_unsealed` though it is sealed.
     ///
     /// Returns:
-    ///     How many rows left the ring in the meantime, or are padding, and were passed over.
+    ///     Number of skipped rows: they left the ring in the meantime, or are padding.
     ///
-    /// Raises ConfigError if one of the rows is sealed, StaleIndexError if one was never written; nothing
+    /// Raises ConfigError if a row is sealed, StaleIndexError if a row was never written; nothing
     /// is written then.
     fn update(
         &self,
@@ -140,23 +140,23 @@ impl PyMmapReplayBuffer {
         shared::update(py, &self.columns, &self.buffer, &column, indices, values)
     }
 
-    /// Seals the rows that are only in memory, so that they outlast the process. The newest row of
-    /// an environment is left out while its next observation is not known.
+    /// Seals the rows that are only in memory, so that they survive the process. The newest row of
+    /// an environment stays unsealed until its next observation is known.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         detached(py, crate::detach::LONG, || self.buffer.flush())
     }
 
-    /// Ends the buffer and removes its files but for what saves need; with `keep` every row is
-    /// sealed and the files stay for a later buffer. Closing twice is allowed.
+    /// Closes the buffer and removes its files except those that saves need. With `keep` every row
+    /// is sealed and the files stay for a later buffer. Closing twice is allowed.
     ///
-    /// A buffer that is dropped without `close` leaves what was sealed.
+    /// A buffer that is dropped without `close` leaves its sealed rows.
     #[pyo3(signature = (keep=false))]
     fn close(&self, py: Python<'_>, keep: bool) -> PyResult<()> {
         detached(py, crate::detach::LONG, || self.buffer.close(keep))
     }
 
-    /// Saves the state exactly, running episodes and draws included, as `name` beside the rows,
-    /// which are sealed and kept as long as that save.
+    /// Saves the exact state, running episodes and draws included, as `name` next to the rows. It
+    /// seals the rows and keeps them as long as the save exists.
     #[pyo3(
         signature = (name=Text::Omitted("last")),
         text_signature = "($self, name='last')"
@@ -166,9 +166,9 @@ impl PyMmapReplayBuffer {
         detached(py, crate::detach::LONG, || self.buffer.save(&name))
     }
 
-    /// Goes on from the state saved as `name`; rows pushed since are forgotten.
+    /// Continues from the state saved as `name`; rows pushed since are dropped.
     ///
-    /// Raises CheckpointError for files that are damaged or missing; nothing is changed then.
+    /// Raises CheckpointError for files that are damaged or missing; nothing changes then.
     #[pyo3(
         signature = (name=Text::Omitted("last")),
         text_signature = "($self, name='last')"
@@ -183,19 +183,19 @@ impl PyMmapReplayBuffer {
         reading(py, &self.buffer, crate::detach::LONG, MmapReplayBuffer::verify)
     }
 
-    /// Transitions in memory.
+    /// Number of transitions in memory.
     #[getter]
     fn n_hot(&self, py: Python<'_>) -> PyResult<usize> {
         reading(py, &self.buffer, 100, |buffer| Ok(buffer.memory().rings().len()))
     }
 
-    /// Newest transitions that would be lost if the process died now.
+    /// Number of newest transitions that would be lost if the process died now.
     #[getter]
     fn n_unsealed(&self, py: Python<'_>) -> PyResult<u64> {
         reading(py, &self.buffer, 100, |buffer| Ok(buffer.unsealed()))
     }
 
-    /// Bytes of memory held for transitions.
+    /// Bytes of memory used for transitions.
     #[getter]
     fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
         reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.memory().nbytes()))
@@ -208,14 +208,15 @@ impl PyMmapReplayBuffer {
     }
 }
 
-/// Removes every save of the folder `path` but those named in `keep`, and the segments that none
-/// of these lists; returns how many segments went.
+/// Removes every save of the folder `path` except those named in `keep`, and the segments that none
+/// of these lists; returns the number of removed segments.
 ///
-/// The rows that an `MmapReplayBuffer` left in the folder stay, whatever `keep` names.
+/// The rows that a `MmapReplayBuffer` left in the folder stay, whatever `keep` names.
 ///
 /// Raises:
-///     StorageError: there is no such folder, the disk refuses, or another process is writing there.
-///     CheckpointError: a save that is to be kept is not there or cannot be read; nothing is removed
+///     StorageError: the folder does not exist, the disk refuses, or another process is writing
+///         there.
+///     CheckpointError: a save named in `keep` does not exist or cannot be read; nothing is removed
 ///         then.
 #[pyfunction]
 pub(crate) fn prune_replay(

@@ -19,28 +19,30 @@ use crate::convert::paths::PathArg;
 use crate::detach::{detached, reading};
 use crate::errors::{self, Class, OrRaise};
 
-/// A dataset of transitions for offline learning: built once, then read only.
+/// A dataset of transitions for offline learning, built once and then read-only.
 ///
-/// Rows are in time order, episode after episode; `terminated` or `truncated` ends an episode.
-/// Rows after the last end are one more, incomplete, episode, sampled from and counted like the
+/// Rows are in time order, episode after episode; `terminated` or `truncated` ends an episode. Rows
+/// after the last end form one more, incomplete, episode, which is sampled and counted like the
 /// others. A `next_obs` that equals the next row's `obs` is stored once.
 ///
 /// Args:
 ///     obs: `[n, ...]`, or flat, `[n * obs_dim]`, of any dtype of a column; float16 becomes
-///         float32, uint32 and uint64 int64.
-///     next_obs: as `obs`; the last observation of the episode where one ends.
+///         float32, uint32 and uint64 become int64.
+///     next_obs: the same as `obs`; at the end of an episode its last observation.
 ///     actions: `[n, ...]`, `[n]` or flat, `[n * act_dim]`.
-///     rewards: `[n]`, which says how many rows there are.
+///     rewards: `[n]`; its length is the number of rows.
 ///     terminated: `[n]`, whether the state reached is terminal.
 ///     truncated: `[n]`, whether the episode was cut short.
 ///     normalize: standardise float observations by the dataset's mean and population standard
 ///         deviation of each element (elements with a deviation below 1e-6 are only centred);
-///         `stats` has both, `normalize` and `denormalize` convert others.
-///     seed: draws without a seed of their own come from `Stream(seed, "replay", i)`.
+///         `stats` returns both, `normalize` and `denormalize` convert other observations.
+///     seed: without a seed of their own, batches draw from `Stream(seed, "replay", i)`.
 ///
 /// Raises:
-///     ShapeError: arrays that do not fit together. NonFiniteError: NaN or infinity in
-///     observations, actions, rewards or flags, or observations beyond about 1e150. ConfigError: no rows.
+///     ShapeError: the arrays do not fit together.
+///     NonFiniteError: observations, actions, rewards or flags contain NaN or infinity, or
+///         observations exceed about 1e150.
+///     ConfigError: there are no rows.
 #[pyclass(name = "OfflineDatasetBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PyOfflineDatasetBuffer {
     columns: Columns,
@@ -84,7 +86,7 @@ impl PyOfflineDatasetBuffer {
         );
         let schema = schema.or_raise(py)?;
         let reward = Field::new("rewards", reward_dtype, []);
-        // Flat, because the arrays may be: sizes were checked.
+        // Both are read as flat, because the arrays may be flat. Their sizes have been checked.
         let flat = |field: &Field| Field::new("", field.dtype, [n * field.len()]);
         let obs = incoming::read(obs.as_any(), "obs", &flat(&column.field), &[])?;
         let next_obs = incoming::read(next_obs.as_any(), "next_obs", &flat(&column.field), &[])?;
@@ -113,12 +115,14 @@ impl PyOfflineDatasetBuffer {
     ///
     /// Args:
     ///     batch_size: rows per batch, B.
-    ///     seed: the same seed gives the same batch; without one the dataset's own draws go on.
+    ///     seed: the same seed gives the same batch; without one the dataset continues its own
+    ///         draws.
     ///     n_batches: several batches in one call; every array then has a leading axis.
-    ///     out: a dict that an earlier call of the same sizes returned, to be filled in place.
+    ///     out: a dict that an earlier call of the same sizes returned; its arrays are filled in
+    ///         place.
     ///
     /// Returns:
-    ///     A dict: `obs` and `next_obs` `[B, ...]` (normalised if asked for), `actions`
+    ///     A dict: `obs` and `next_obs` `[B, ...]` (normalised if the dataset is), `actions`
     ///     `[B, act_dim]`, `rewards` `[B]`, `terminated` and `truncated` bool `[B]`, `indices`
     ///     uint64 `[B]`, the rows of the dataset.
     ///
@@ -144,15 +148,15 @@ impl PyOfflineDatasetBuffer {
         })
     }
 
-    /// Draws stretches of episodes, as the Decision Transformer trains on (Chen et al. 2021).
+    /// Draws parts of episodes, as the Decision Transformer trains on (Chen et al. 2021).
     ///
-    /// The first row of each is uniform over the dataset; a stretch ends with its episode and is
-    /// padded at its end with zeros, where `mask` is False.
+    /// The first row of each part is uniform over the dataset. A part ends with its episode; its
+    /// end is padded with zeros, where `mask` is False.
     ///
     /// Args:
-    ///     batch_size: stretches, B.
-    ///     seq_len: rows of each with padding, L.
-    ///     seed: as for `sample`.
+    ///     batch_size: number of parts, B.
+    ///     seq_len: rows of each part with padding, L.
+    ///     seed: the same as for `sample`.
     ///
     /// Returns:
     ///     A dict: `obs` `[B, L, ...]`, `actions` `[B, L, act_dim]`, `rewards` `[B, L]`,
@@ -180,14 +184,14 @@ impl PyOfflineDatasetBuffer {
         })
     }
 
-    /// What the dataset consists of.
+    /// Statistics of the dataset.
     ///
     /// Returns:
-    ///     A dict: `n_transitions`, `n_episodes` (the incomplete one at the end included),
+    ///     A dict: `n_transitions`, `n_episodes` (with an incomplete one at the end),
     ///     `n_complete_episodes`, `obs_dim` and `act_dim` (numbers per row), `mean_return`,
     ///     `std_return` (population), `min_return`, `max_return` (undiscounted),
-    ///     `mean_episode_length`, and for float observations `obs_mean` and `obs_std`
-    ///     (population), float64 in the shape of an observation, of `obs` as passed in.
+    ///     `mean_episode_length`, and for float observations `obs_mean` and `obs_std` (population),
+    ///     float64 in the shape of an observation, of the `obs` that was passed.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (schema, dict) = (self.columns.schema(), PyDict::new(py));
         let (stats, moments) =
@@ -209,13 +213,13 @@ impl PyOfflineDatasetBuffer {
         Ok(dict)
     }
 
-    /// Number of episodes, the incomplete one at the end included.
+    /// Number of episodes, with an incomplete one at the end.
     fn n_episodes(&self, py: Python<'_>) -> PyResult<usize> {
         self.reading(py, |data| data.episodes().len())
     }
 
-    /// (obs - mean) / std of the dataset, for observations from elsewhere, `[..., *obs]`, in their
-    /// precision. Elements whose std is below 1e-6 are only centred.
+    /// (obs - mean) / std with the dataset's mean and std, for other observations, `[..., *obs]`,
+    /// in their precision. Elements with a std below 1e-6 are only centred.
     ///
     /// Raises ConfigError for a dataset without float observations.
     fn normalize<'py>(&self, obs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -225,7 +229,7 @@ impl PyOfflineDatasetBuffer {
         })
     }
 
-    /// obs * std + mean of the dataset, the inverse of `normalize`.
+    /// obs * std + mean with the dataset's mean and std, the inverse of `normalize`.
     ///
     /// Raises ConfigError for a dataset without float observations.
     fn denormalize<'py>(&self, obs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -242,8 +246,8 @@ impl PyOfflineDatasetBuffer {
     }
 
     /// Saves the dataset and its draws as `name` in the folder `path`, which other saves and
-    /// buffers may share; otherwise as `ReplayBuffer.save`. Rows are written by the first save into
-    /// a folder and only listed by the others.
+    /// buffers may share; the rest is as in `ReplayBuffer.save`. The first save into a folder
+    /// writes the rows, later ones only list them.
     #[pyo3(
         signature = (path, name=Text::Omitted("last")),
         text_signature = "($self, path, name='last')"
@@ -253,12 +257,12 @@ impl PyOfflineDatasetBuffer {
         detached(py, crate::detach::LONG, || Ok(self.data.save(&path, &name)?.new_bytes))
     }
 
-    /// Continues from what a dataset of the same columns and number of rows saved, both with
-    /// `normalize` or both without: the same rows, moments and draws.
+    /// Continues from a save of a dataset of the same columns and number of rows, both with
+    /// `normalize` or both without: with the same rows, moments and draws.
     ///
     /// Raises:
-    ///     CheckpointError: a file is damaged (named, with the byte), missing, or of another
-    ///         layout. Nothing is changed then.
+    ///     CheckpointError: a file is damaged (named, with the byte) or missing, or has another
+    ///         layout. Nothing changes then.
     #[pyo3(
         signature = (path, name=Text::Omitted("last")),
         text_signature = "($self, path, name='last')"
@@ -282,7 +286,7 @@ impl PyOfflineDatasetBuffer {
 }
 
 impl PyOfflineDatasetBuffer {
-    /// A batch of a kind, drawn and copied by `fill`.
+    /// Returns a batch of this kind, which `fill` draws and copies.
     fn sampled<'py>(
         &self,
         py: Python<'py>,
@@ -298,7 +302,7 @@ impl PyOfflineDatasetBuffer {
         arrays.into_dict(py)
     }
 
-    /// What a short `read` gives.
+    /// Returns the result of `read`, a short call.
     fn reading<T: Send>(
         &self,
         py: Python<'_>,
@@ -307,18 +311,18 @@ impl PyOfflineDatasetBuffer {
         reading(py, &self.data, 1_000, |data| Ok(read(data)))
     }
 
-    /// Numbers of an observation in its shape.
+    /// Returns the numbers of an observation in its shape.
     fn row_array<'py>(&self, py: Python<'py>, values: &[f64]) -> PyResult<Bound<'py, PyAny>> {
         PyArray1::from_slice(py, values).call_method1("reshape", (self.row_shape().to_vec(),))
     }
 
-    /// Shape of an observation.
+    /// Returns the shape of an observation.
     fn row_shape(&self) -> &[usize] {
         let column = self.columns.schema().obs().first();
         column.map_or(&[], |column| column.field.shape.as_slice())
     }
 
-    /// Mean, and what is divided by.
+    /// Returns the mean and the divisor of standardisation.
     fn moments<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let missing = || {
             let message = "observations are whole numbers, expected float ones to normalise";

@@ -14,25 +14,25 @@ use crate::detach::{detached, reading, writing};
 
 /// A ring of transitions, sampled with probability proportional to priority^alpha.
 ///
-/// Slot i is drawn with P(i) = p_i / sum of p, p_i = priority^alpha (0^0 = 1), and has the weight
-/// (N P(i))^-beta divided by the largest weight of any transition held (Schaul et al. 2016,
-/// equation 1 and section 3.4). A batch is stratified: one draw in each of B equal parts of the
-/// sum (appendix B.2.1). Storage, columns and thread safety are those of `ReplayBuffer`.
+/// Slot i is drawn with P(i) = p_i / sum of p, p_i = priority^alpha (0^0 = 1). Its weight is (N
+/// P(i))^-beta divided by the largest weight of any transition in the buffer (Schaul et al. 2016,
+/// equation 1 and section 3.4). A batch is stratified: one draw in each of B equal parts of the sum
+/// (appendix B.2.1). Storage, columns and thread safety are those of `ReplayBuffer`.
 ///
 /// Args:
-///     capacity: transitions held over all environments, fewer than 2**30.
-///     obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
-///     act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
+///     capacity: number of transitions over all environments, fewer than 2**30.
+///     obs_dim: numbers per observation; or pass `obs_shape` or `obs_spaces`.
+///     act_dim: numbers per action, 1 for a discrete action; or pass `action_shape`.
 ///     alpha: priority exponent in [0, 1]: 0 is uniform, 1 fully prioritized.
 ///     beta: exponent of the importance weights in [0, 1].
-///     n_envs: environments pushed side by side.
-///     seed: as for `ReplayBuffer`.
+///     n_envs: number of environments whose transitions are pushed together.
+///     seed: the same as for `ReplayBuffer`.
 ///     stratified: False draws independently instead.
-///     obs_shape: and the other keywords, as for `ReplayBuffer`.
+///     obs_shape: this and the other keywords are as for `ReplayBuffer`.
 ///
 /// Raises:
 ///     ConfigError: a setting is out of range or contradicts another.
-///     UnknownNameError: a keyword or dtype that does not exist; names the nearest.
+///     UnknownNameError: a keyword or dtype does not exist; names the nearest.
 #[pyclass(name = "PrioritizedReplayBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PyPrioritizedReplayBuffer {
     pub(super) columns: Columns,
@@ -72,9 +72,9 @@ impl PyPrioritizedReplayBuffer {
         let (alpha, beta) = (alpha.read("alpha")?, beta.read("beta")?);
         let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());
         let make = || {
-            // Too large a buffer is refused before its tree is made, which takes seconds.
+            // This refuses too large a buffer before the tree is allocated, which takes seconds.
             drop(MemoryRows::new(schema.clone(), capacity, n_envs)?);
-            // As many leaves as rows that fit.
+            // The tree has as many leaves as the buffer has rows.
             let leaves = capacity.checked_div(n_envs).unwrap_or(0).saturating_mul(n_envs).max(1);
             let rule = Prioritized::new(leaves, alpha, beta, stratified)?;
             PrioritizedReplayBuffer::new(schema, capacity, n_envs, seed, rule)
@@ -83,8 +83,8 @@ impl PyPrioritizedReplayBuffer {
         Ok(Self { columns, buffer: Shared::new(buffer) })
     }
 
-    /// As `ReplayBuffer.push`, with a priority in [0, 1e100]; without one the largest seen so
-    /// far, 1 at first. With `n_envs > 1` priorities are `[n_envs]`.
+    /// The same as `ReplayBuffer.push`, with a priority in [0, 1e100]. Without one the row gets the
+    /// largest priority so far, at first 1. With `n_envs > 1` priorities are `[n_envs]`.
     #[pyo3(
         signature = (obs, action, reward, terminated, truncated, next_obs=None, priority=None,
             extra=None)
@@ -107,7 +107,7 @@ impl PyPrioritizedReplayBuffer {
         shared::push(py, &self.columns, &self.buffer, pushed, priority)
     }
 
-    /// As `ReplayBuffer.push_batch`, with priorities, `[n]`, as in `push`.
+    /// The same as `ReplayBuffer.push_batch`, with priorities, `[n]`, as in `push`.
     #[pyo3(
         signature = (obs, actions, rewards, terminated, truncated, next_obs=None, priorities=None,
             *, env_ids=None, extra=None)
@@ -134,11 +134,11 @@ impl PyPrioritizedReplayBuffer {
     ///
     /// Args:
     ///     batch_size: rows per batch, B.
-    ///     seed: and the other arguments, as for `ReplayBuffer.sample`.
+    ///     seed: this and the other arguments are as for `ReplayBuffer.sample`.
     ///
     /// Returns:
-    ///     The dict of `ReplayBuffer.sample` with `weights`, float32 `[B]`, in [0, 1]: 0 only where float32 has
-    ///     no smaller number.
+    ///     The dict of `ReplayBuffer.sample` with `weights`, float32 `[B]`, in [0, 1]: 0 only where
+    ///     float32 has no smaller number.
     ///
     /// Raises:
     ///     ConfigError: the buffer is empty, or a setting is out of range.
@@ -165,16 +165,16 @@ impl PyPrioritizedReplayBuffer {
         shared::sample(py, (&self.columns, &self.buffer), &asked, (kind, n_step), out)
     }
 
-    /// Sets the priorities, `[n]`, of the rows with the given indices, `[n]`: new absolute TD
-    /// errors plus a small constant. Of an index given twice the last priority stays.
+    /// Sets the priorities, `[n]`, of the rows with the indices `indices`, `[n]`: usually absolute
+    /// TD errors plus a small constant. If an index occurs twice, its last priority stays.
     ///
     /// Returns:
-    ///     How many rows were overwritten in the meantime, or are padding, and were passed over.
+    ///     Number of skipped rows: they were overwritten in the meantime, or are padding.
     ///
     /// Raises, with nothing changed:
     ///     ConfigError: a priority is negative or above 1e100.
     ///     NonFiniteError: a priority is NaN or infinite.
-    ///     StaleIndexError: a row was never written, or a `load` forgot it.
+    ///     StaleIndexError: a row was never written, or a `load` dropped it.
     ///     ShapeError: the lengths differ.
     fn update_priorities(
         &self,
@@ -211,7 +211,7 @@ impl PyPrioritizedReplayBuffer {
         reading(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().alpha()))
     }
 
-    /// The priority of a row that is pushed without one: the largest so far, 1 at first.
+    /// Priority of a row that is pushed without one: the largest so far, at first 1.
     #[getter]
     fn max_priority(&self, py: Python<'_>) -> PyResult<f64> {
         reading(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().max()))

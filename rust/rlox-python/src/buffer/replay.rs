@@ -17,38 +17,37 @@ use crate::errors::OrRaise;
 /// A ring of transitions, sampled uniformly with replacement.
 ///
 /// The oldest transition is overwritten first, in a ring of `capacity // n_envs` rows for each
-/// environment. An observation is stored once though it is the `next_obs` of one row and the `obs`
-/// of the next; where the bytes differ (a reset) both are kept. Numbers are stored as they are,
+/// environment. An observation that is the `next_obs` of one row and the `obs` of the next is
+/// stored once; where the bytes differ (at a reset) both are stored. Numbers are stored unchanged,
 /// NaN and infinity included.
 ///
-/// Any number of threads may call any methods at once: a call sees whole rows only, sampling does
-/// not wait for sampling, and the GIL is released during long calls and while waiting. Results
-/// never depend on the number of threads.
+/// Any number of threads may call any methods at once: a call sees whole rows only, calls of
+/// `sample` do not wait for each other, and the GIL is released during long calls and while a call
+/// waits. Results never depend on the number of threads.
 ///
 /// Args:
-///     capacity: transitions held over all environments, fewer than 2**30.
-///     obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
-///     act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
-///     n_envs: environments pushed side by side.
-///     seed: draws without a seed of their own come from `Stream(seed, "replay", i)` for the
-///         i-th batch.
-///     sampler: the rule by which `sample` draws: "uniform", every transition alike, or
-///         "episode_balanced", every episode alike and within it every transition.
+///     capacity: number of transitions over all environments, fewer than 2**30.
+///     obs_dim: numbers per observation; or pass `obs_shape` or `obs_spaces`.
+///     act_dim: numbers per action, 1 for a discrete action; or pass `action_shape`.
+///     n_envs: number of environments whose transitions are pushed together.
+///     seed: without a seed of its own, the i-th batch draws from `Stream(seed, "replay", i)`.
+///     sampler: the rule by which `sample` draws: "uniform" gives every transition the same
+///         probability, "episode_balanced" every episode, and within it every transition.
 ///     obs_shape: shape of an observation.
 ///     obs_dtype: uint8 to uint64, int8 to int64, float32, float64 or bool.
 ///     obs_spaces: `{name: (dtype, shape)}` for observations that are dicts of arrays.
 ///     action_shape: shape of an action.
-///     action_dtype: as `obs_dtype`.
+///     action_dtype: the same as for `obs_dtype`.
 ///     reward_dtype: float32 or float64.
 ///     frame_stack: `(k, "first")` or `(k, "last")` if an observation stacks k frames along its
 ///         first or last axis, oldest first (for dict observations, a mapping from names to such
-///         pairs): each frame is stored once. Stacks are compared by bytes, so any reset
-///         convention is reproduced exactly; frames that a reset changes take memory of their own.
+///         pairs): each frame is stored once. Stacks are compared by bytes, so any reset convention
+///         is reproduced exactly; frames that a reset changes take extra memory.
 ///     extra_columns: `{name: (dtype, shape)}` of further columns, pushed as `extra`.
 ///
 /// Raises:
 ///     ConfigError: a setting is out of range or contradicts another.
-///     UnknownNameError: a keyword or dtype that does not exist; names the nearest.
+///     UnknownNameError: a keyword or dtype does not exist; names the nearest.
 #[pyclass(name = "ReplayBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PyReplayBuffer {
     pub(super) columns: Columns,
@@ -95,19 +94,18 @@ impl PyReplayBuffer {
     ///
     /// Args:
     ///     batch_size: rows per batch, B.
-    ///     seed: the same seed and contents give the same batch; without one the buffer's own
-    ///         draws go on, which `state` saves.
+    ///     seed: the same seed and contents give the same batch; without one the buffer continues
+    ///         its own draws, which `state` saves.
     ///     n_batches: several batches in one call, equal to as many calls; every array then has a
     ///         leading axis `[n_batches]`. With a seed, batch i draws from
     ///         `Stream(seed, "replay", i)`.
     ///     n_step: rewards become R = sum_{k<m} gamma^k r_{t+k} and `next_obs` and the flags those
     ///         of row t+m-1, with m = n_step, or less where the episode ends or the newest row is
     ///         reached; `discounts` is added. (Sutton & Barto 2018, equation 7.1.)
-    ///     gamma: discount per step, in [0, 1]; needed with `n_step`.
+    ///     gamma: discount per step, in [0, 1]; required with `n_step`.
     ///     her: hindsight relabelling of dict observations; see `HindsightConfig`.
-    ///     out: a dict of arrays as returned by an earlier call of the same sizes, or of CPU
-    ///         tensors, to be filled in place and returned.
-    ///
+    ///     out: a dict of arrays that an earlier call of the same sizes returned, or of CPU
+    ///         tensors; it is filled in place and returned.
     /// Returns:
     ///     A dict: `obs` and `next_obs` `[B, ...]` (dicts for dict observations), `actions`
     ///     `[B, act_dim]`, `rewards` `[B]`, `terminated` and `truncated` bool `[B]`, the extra
@@ -116,9 +114,9 @@ impl PyReplayBuffer {
     ///
     /// Raises:
     ///     ConfigError: the buffer is empty, or a setting is out of range.
-    ///     ShapeError: an array of `out` has another shape or dtype, or what `compute_reward` of `her`
-    ///         returned is not one number for each goal.
-    ///     NonFiniteError: what it returned is NaN or infinite.
+    ///     ShapeError: an array of `out` has another shape or dtype, or `compute_reward` of `her`
+    ///         does not return one number for each goal.
+    ///     NonFiniteError: `compute_reward` returns NaN or infinity.
     #[pyo3(
         signature = (batch_size, seed=Number::OMITTED, *, n_batches=Number::OMITTED,
             n_step=Number::OMITTED, gamma=None, her=None, out=None),

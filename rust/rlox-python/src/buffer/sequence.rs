@@ -13,25 +13,24 @@ use crate::convert::paths::PathArg;
 use crate::detach::detached;
 use crate::errors::OrRaise;
 
-/// A ring of transitions, sampled as windows of consecutive ones.
+/// A ring of transitions, sampled as windows of consecutive transitions.
 ///
 /// Storage, `push`, `push_batch`, `gather`, `update` and thread safety are those of
 /// `ReplayBuffer`; only `sample` differs.
 ///
 /// Args:
-///     capacity: transitions held over all environments, fewer than 2**30.
-///     obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
-///     act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
-///     n_envs: environments pushed side by side.
-///     seed: draws without a seed of their own come from `Stream(seed, "replay", i)` for the
-///         i-th batch.
-///     cross_episodes: windows may go on into the next episode of the same environment, where
-///         `is_first` is set; by default they never do.
-///     obs_shape: and the other keywords, as for `ReplayBuffer`.
+///     capacity: number of transitions over all environments, fewer than 2**30.
+///     obs_dim: numbers per observation; or pass `obs_shape` or `obs_spaces`.
+///     act_dim: numbers per action, 1 for a discrete action; or pass `action_shape`.
+///     n_envs: number of environments whose transitions are pushed together.
+///     seed: without a seed of its own, the i-th batch draws from `Stream(seed, "replay", i)`.
+///     cross_episodes: windows may continue into the next episode of the same environment, where
+///         `is_first` is set; by default they do not.
+///     obs_shape: this and the other keywords are as for `ReplayBuffer`.
 ///
 /// Raises:
 ///     ConfigError: a setting is out of range or contradicts another.
-///     UnknownNameError: a keyword or dtype that does not exist; names the nearest.
+///     UnknownNameError: a keyword or dtype does not exist; names the nearest.
 #[pyclass(name = "SequenceReplayBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PySequenceReplayBuffer {
     columns: Columns,
@@ -76,21 +75,22 @@ impl PySequenceReplayBuffer {
 
     /// Draws windows of `seq_len` consecutive transitions of one environment, with replacement.
     ///
-    /// Uniform over all places where a whole window fits into its episode, which ends at the
-    /// newest transition if it still runs and begins at the oldest held. An episode shorter than
-    /// `seq_len` has one place, its first transition, and its window is padded with zeros.
+    /// Draws are uniform over all positions where a whole window fits into its episode. A running
+    /// episode ends at its newest transition, and a partly overwritten one begins at its oldest. An
+    /// episode shorter than `seq_len` has one position, its first transition, and its window is
+    /// padded with zeros.
     ///
     /// Args:
     ///     batch_size: windows per batch, B.
     ///     seq_len: transitions per window, L.
-    ///     seed: as for `ReplayBuffer.sample`.
-    ///     n_batches: as for `ReplayBuffer.sample`.
-    ///     out: as for `ReplayBuffer.sample`.
+    ///     seed: the same as for `ReplayBuffer.sample`.
+    ///     n_batches: the same as for `ReplayBuffer.sample`.
+    ///     out: the same as for `ReplayBuffer.sample`.
     ///
     /// Returns:
     ///     The dict of `ReplayBuffer.sample` with leading axes `[B, L]`, and bool `[B, L]`
-    ///     `is_first`, where an episode begins (not merely a window), and `mask`, False where the
-    ///     window is padding, whose `indices` are 2**64 - 1.
+    ///     `is_first`, where an episode begins (not merely a window), and `mask`, False at padding,
+    ///     whose `indices` are 2**64 - 1.
     ///
     /// Raises:
     ///     ConfigError: the buffer is empty, or a setting is out of range.

@@ -1,4 +1,4 @@
-//! The columns that a constructor's arguments ask for.
+//! Parsing of the constructor arguments that describe a buffer's columns.
 
 use pyo3::PyTypeInfo;
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ struct Settings<'a, 'py> {
     given: Option<&'a Bound<'py, PyDict>>,
 }
 
-/// The schema of `obs_dim`, `act_dim` and the keywords of class `T`.
+/// Returns the schema that `obs_dim`, `act_dim` and the keywords describe, for class `T`.
 fn schema<'py, T: PyTypeInfo>(
     py: Python<'py>,
     obs_dim: Number<'py>,
@@ -38,7 +38,7 @@ fn schema<'py, T: PyTypeInfo>(
     settings.checked(Schema::new(obs, action, reward, extras))
 }
 
-/// The columns and environments of a buffer of class `T`.
+/// Returns the columns and number of environments of a buffer of class `T`.
 pub(super) fn columns<'py, T: PyTypeInfo>(
     py: Python<'py>,
     obs_dim: Number<'py>,
@@ -72,7 +72,7 @@ impl<'py> Settings<'_, 'py> {
         Ok(())
     }
 
-    /// A keyword that was given and is not None.
+    /// Returns the value of a keyword that was passed and is not None.
     fn get(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         let value = self.given.map(|given| given.get_item(name)).transpose()?.flatten();
         Ok(value.filter(|value| !value.is_none()))
@@ -82,7 +82,7 @@ impl<'py> Settings<'_, 'py> {
         self.get(name)?.map_or(Ok(Dtype::F32), |value| dtype(&value, name))
     }
 
-    /// `(dim,)` or the shape given in its place.
+    /// Returns `(dim,)`, or the shape that was passed in its place.
     fn shape_of(
         &self,
         dim_name: &'static str,
@@ -130,7 +130,7 @@ impl<'py> Settings<'_, 'py> {
     }
 }
 
-/// `{name: (dtype, shape)}`.
+/// Reads `{name: (dtype, shape)}`.
 fn fields(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<Field>> {
     let mut fields = Vec::new();
     for item in mapping(value, name)?.items()?.iter() {
@@ -155,7 +155,7 @@ fn mapping<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, Py
     })
 }
 
-/// A dtype by name, or as NumPy writes it.
+/// Reads a dtype by its name, or anything that NumPy takes as a dtype.
 fn dtype(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Dtype> {
     let py = value.py();
     let found = py.import("numpy")?.call_method1("dtype", (value,));
@@ -175,7 +175,7 @@ fn dtype(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Dtype> {
     Dtype::parse(&found).or_raise(py)
 }
 
-/// A tuple of sizes, or one size.
+/// Reads a tuple of sizes, or one size.
 fn shape(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
     let sizes = value.extract::<Vec<usize>>().or_else(|_| value.extract().map(|size| vec![size]));
     let sizes: PyResult<Vec<usize>> = sizes;
@@ -188,7 +188,7 @@ fn shape(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
     })
 }
 
-/// `(frames, "first")` or `(frames, "last")`.
+/// Reads `(frames, "first")` or `(frames, "last")`.
 fn frame_stack(value: &Bound<'_, PyAny>) -> PyResult<FrameStack> {
     let read = value.extract::<(usize, String)>().ok();
     let axis = read.as_ref().and_then(|(_, axis)| match axis.as_str() {
@@ -207,7 +207,7 @@ fn frame_stack(value: &Bound<'_, PyAny>) -> PyResult<FrameStack> {
     Err(errors::new(value.py(), Class::Config, message))
 }
 
-/// An instance of `class` with the columns of Gymnasium spaces.
+/// Makes an instance of `class` with the columns of Gymnasium spaces.
 pub(super) fn from_spaces<'py>(
     class: &Bound<'py, PyType>,
     observation_space: &Bound<'py, PyAny>,
@@ -254,7 +254,7 @@ pub(super) fn from_spaces<'py>(
     class.call((capacity,), Some(&settings))
 }
 
-/// Dtype and shape of the rows of a space.
+/// Returns the dtype and shape of the rows of a space.
 fn column<'py>(
     space: &Bound<'py, PyAny>,
     name: &str,
@@ -274,12 +274,12 @@ fn column<'py>(
     }
 }
 
-/// A size argument, `usize::MAX` if it is larger than any.
+/// Reads a size argument; a number beyond `usize` becomes `usize::MAX`.
 pub(super) fn size(number: &Number<'_>, name: &str, default: u64) -> PyResult<usize> {
     Ok(usize::try_from(number.read(name, default)?).unwrap_or(usize::MAX))
 }
 
-/// The integers of `env_ids`, one per row.
+/// Reads `env_ids`, one integer per row.
 pub(super) fn env_ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     let ids = coerce::array(value, "env_ids")?;
     coerce::check_ndim(&ids, "env_ids", &["n"])?;

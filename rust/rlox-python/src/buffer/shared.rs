@@ -1,4 +1,4 @@
-//! What the buffers have in common at the boundary.
+//! Functions that all buffers share at the boundary to Python.
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
@@ -17,9 +17,9 @@ use crate::detach::{LONG, detached, reading, writing};
 use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::View;
 
-/// A buffer of transitions, wherever they are.
+/// A buffer of transitions, in memory or on disk.
 pub(super) trait Replay: Send + Sync + Sized {
-    /// Nanoseconds after which reading a row may have to wait for the disk: for ever, or never.
+    /// Nanoseconds that a read may wait for the disk: `LONG` for a buffer on disk, 0 in memory.
     const WAITS: usize;
 
     /// Stores rows, which takes about `cost` nanoseconds.
@@ -43,7 +43,7 @@ pub(super) trait Replay: Send + Sync + Sized {
     /// Copies rows by their indices.
     fn gather(&self, indices: &[u64], out: &mut Batch<'_, '_>) -> Result<()>;
 
-    /// Writes values into a column; returns how many rows were gone.
+    /// Writes values into a column; returns the number of rows that no longer exist.
     fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64>;
 }
 
@@ -125,23 +125,23 @@ impl Replay for MmapReplayBuffer {
     }
 }
 
-/// Nanoseconds of a short call, which may have to wait for the disk.
+/// Returns the nanoseconds of a short call, which may have to wait for the disk.
 pub(super) fn waits<B: Replay>(_buffer: &Shared<B>) -> usize {
     B::WAITS.max(100)
 }
 
-/// Nanoseconds that copying `rows` rows takes, about.
+/// Estimates the nanoseconds for a copy of `rows` rows.
 pub(super) fn cost(columns: &Columns, rows: usize) -> usize {
     rows.saturating_mul(10 + columns.row_bytes() / 16)
 }
 
-/// How much a call draws, and the leading axes of its arrays.
+/// The size of a draw, and the leading axes of its arrays.
 pub(super) struct Asked {
     pub request: Request,
     pub lead: Vec<usize>,
 }
 
-/// What `batch_size`, `seed` and `n_batches` ask for.
+/// Parses `batch_size`, `seed` and `n_batches`.
 pub(super) fn asked(
     batch_size: &Number<'_>,
     seed: &Number<'_>,
@@ -156,7 +156,7 @@ pub(super) fn asked(
 }
 
 impl Asked {
-    /// The same for windows of `len` rows.
+    /// Returns the same request for windows of `len` rows.
     pub(super) fn windows(mut self, len: &Number<'_>) -> PyResult<Self> {
         self.request.len = settings::size(len, "seq_len", 0)?;
         self.lead.push(self.request.len);
@@ -164,7 +164,7 @@ impl Asked {
     }
 }
 
-/// The n-step returns that `n_step` and `gamma` ask for, None for single steps.
+/// Parses `n_step` and `gamma`; None means single steps.
 pub(super) fn n_step(
     py: Python<'_>,
     n_step: &Number<'_>,
@@ -184,7 +184,7 @@ pub(super) fn n_step(
     made.or_raise(py)
 }
 
-/// Draws a batch of a kind.
+/// Draws a batch of this kind.
 pub(super) fn sample<'py, B: Replay>(
     py: Python<'py>,
     (columns, buffer): (&Columns, &Shared<B>),
@@ -202,7 +202,7 @@ pub(super) fn sample<'py, B: Replay>(
     arrays.into_dict(py)
 }
 
-/// Leading axis and environments of one transition of each of `n` environments.
+/// Returns the leading axis and environments for one transition of each of `n` environments.
 pub(super) const fn each(n: usize) -> (Option<usize>, EnvIndex<'static>) {
     if n == 1 { (None, EnvIndex::One(0)) } else { (Some(n), EnvIndex::Each) }
 }
@@ -220,7 +220,7 @@ pub(super) fn push<'py, B: Replay>(
     store(py, (columns, buffer), pushed, (lead, n, to), priorities)
 }
 
-/// Stores consecutive transitions of one environment, or of those named.
+/// Stores consecutive transitions of one environment, or of those in `env_ids`.
 pub(super) fn push_batch<'py, B: Replay>(
     py: Python<'py>,
     columns: &Columns,
@@ -264,14 +264,14 @@ fn store<'py, B: Replay>(
     })
 }
 
-/// The indices of rows, `[n]`.
+/// Reads the indices of rows, `[n]`.
 pub(super) fn indices_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<View<'py, u64>> {
     let indices = coerce::array(value, "indices")?;
     coerce::check_ndim(&indices, "indices", &["n"])?;
     coerce::elements::<u64>(&indices, "indices", "iu")
 }
 
-/// The rows with given indices.
+/// Returns the rows with these indices.
 pub(super) fn gather<'py, B: Replay>(
     py: Python<'py>,
     columns: &Columns,
@@ -287,7 +287,7 @@ pub(super) fn gather<'py, B: Replay>(
     arrays.into_dict(py)
 }
 
-/// Writes values into a column; returns how many rows were gone.
+/// Writes values into a column; returns the number of rows that no longer exist.
 pub(super) fn update<B: Replay>(
     py: Python<'_>,
     columns: &Columns,

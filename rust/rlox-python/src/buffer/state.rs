@@ -15,8 +15,8 @@ use crate::errors::{self, Class};
 /// Version of the dict's fields and their meaning.
 const FORMAT: u32 = 2;
 
-/// Writes the dict: rows under the names of what they are of (these have a `/`), and what else the
-/// buffer consists of as numbers of 8 bytes, or bytes.
+/// Returns the state as a dict: rows under the names of their columns (these contain a `/`), and
+/// the rest of the buffer as numbers of 8 bytes, or as bytes.
 pub(super) fn save<'py, B: InMemory + Send + Sync>(
     py: Python<'py>,
     buffer: &Shared<B>,

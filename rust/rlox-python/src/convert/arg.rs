@@ -1,7 +1,7 @@
-//! Readers of arguments. Each knows the name of its parameter for messages, so a signature holds
-//! plain defaults, from which Python's signature, its text and the stub come.
+//! Readers of arguments. Each one contains the name of its parameter for messages. A signature can
+//! therefore have plain defaults, and Python's signature, its text and the stub follow from them.
 
-/// A module of readers for parameters of one type, all of which read alike.
+/// Defines a module of readers for parameters of one type.
 macro_rules! readers {
     ($(#[$doc:meta])* $kind:ident: $type:ty = $read:path; $($name:ident)+) => {
         $(#[$doc])*
@@ -32,7 +32,7 @@ readers! {
 }
 
 readers! {
-    /// Integers in 0..2**64; what no array can have is the largest size.
+    /// Integers in 0..2**64; a number beyond `usize` becomes `usize::MAX`, which no array can have.
     size: usize = crate::convert::coerce::size;
     batch_size ddof given max_len members n n_step obs_dim parallel_from shard size step
 }
@@ -44,7 +44,7 @@ readers! {
 }
 
 readers! {
-    /// Numbers, whose range is checked by whoever uses them.
+    /// Numbers. The code that uses them checks their range.
     number: f64 = crate::convert::coerce::real;
     actor_learning_rate adam_eps alpha c_bar clip_eps deviation ent_coef entropy_or_alpha eps expectile gamma lam
     last_value learning_rate max_weight noise_clip rho_bar target_noise tau temperature vf_coef

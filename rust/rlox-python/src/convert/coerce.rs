@@ -1,4 +1,4 @@
-//! What Python passes in -> contiguous slices of the right type, or a typed error.
+//! Conversion of Python arguments to contiguous slices of the right type, or to a typed error.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,8 @@ use crate::memory::views::{Plain, Refusal, View, ViewMut, Written};
 /// An optional argument.
 pub(crate) type Given<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
-/// An integer argument as it came, `None` included; read with the argument's name for messages.
+/// An unconverted integer argument, which may be `None`. Reading takes the argument's name for
+/// messages.
 pub(crate) struct Number<'py>(Option<Bound<'py, PyAny>>);
 
 impl<'py> FromPyObject<'_, 'py> for Number<'py> {
@@ -31,27 +32,28 @@ impl<'py> FromPyObject<'_, 'py> for Number<'py> {
 }
 
 impl Number<'_> {
-    /// An argument that was left out.
+    /// An omitted argument.
     pub(crate) const OMITTED: Self = Self(None);
 
-    /// The integer, which must be in 0..2**64; `default` if it was left out.
+    /// Returns the integer, which must be in 0..2**64, or `default` if the argument was omitted.
     pub(crate) fn read(&self, name: &str, default: u64) -> PyResult<u64> {
         self.0.as_ref().map_or(Ok(default), |value| unsigned(value, name))
     }
 
-    /// The integer, which must be in 0..2**64; None if it was left out or is None.
+    /// Returns the integer, which must be in 0..2**64, or None if the argument was omitted or is
+    /// None.
     pub(crate) fn optional(&self, name: &str) -> PyResult<Option<u64>> {
         let value = self.0.as_ref().filter(|value| !value.is_none());
         value.map(|value| unsigned(value, name)).transpose()
     }
 }
 
-/// A float argument as it came, `None` included, or its default; read with the argument's name for
-/// messages.
+/// An unconverted float argument, which may be `None`, or its default. Reading takes the argument's
+/// name for messages.
 pub(crate) enum Real<'py> {
-    /// What Python passed.
+    /// The object that Python passed.
     Given(Bound<'py, PyAny>),
-    /// An argument that was left out.
+    /// The default of an omitted argument.
     Omitted(f64),
 }
 
@@ -64,7 +66,7 @@ impl<'py> FromPyObject<'_, 'py> for Real<'py> {
 }
 
 impl Real<'_> {
-    /// The number; its range is checked by whoever uses it.
+    /// Returns the number. The code that uses it checks its range.
     pub(crate) fn read(&self, name: &str) -> PyResult<f64> {
         match self {
             Self::Given(value) => real(value, name),
@@ -73,13 +75,14 @@ impl Real<'_> {
     }
 }
 
-/// A float argument that may be left out or None.
+/// Reads a float argument that may be omitted or None.
 pub(crate) fn optional_real(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Option<f64>> {
     value.map(|value| real(value, name)).transpose()
 }
 
-/// Anything that Python converts to a float, NaN and infinities included, but for NumPy's complex
-/// numbers, of which it would drop the imaginary part, and time spans.
+/// Reads anything that Python converts to a float, NaN and infinities included. NumPy's complex
+/// numbers are an error, because the conversion would drop the imaginary part, and so are time
+/// spans.
 pub(crate) fn real(value: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
     real_if_any(value)?.ok_or_else(|| {
         let message =
@@ -88,7 +91,7 @@ pub(crate) fn real(value: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
     })
 }
 
-/// [`real`], None for anything else.
+/// Reads a number as [`real`] does, but returns None for anything else.
 pub(crate) fn real_if_any(value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
     let plain = value.cast::<PyFloat>().is_ok() || value.cast::<PyInt>().is_ok();
     if !plain && is_of_kind(value, b"cmM") {
@@ -101,11 +104,11 @@ pub(crate) fn real_if_any(value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
     }
 }
 
-/// A text argument as it came, or its default; anything but a `str` is a `TypeError`.
+/// An unconverted text argument, or its default. Anything but a `str` is a `TypeError`.
 pub(crate) enum Text<'py> {
-    /// What Python passed.
+    /// The text that Python passed.
     Given(Bound<'py, PyString>),
-    /// An argument that was left out.
+    /// The default of an omitted argument.
     Omitted(&'static str),
 }
 
@@ -118,7 +121,7 @@ impl<'py> FromPyObject<'_, 'py> for Text<'py> {
 }
 
 impl Text<'_> {
-    /// The text, which must not hold lone surrogates: they have no UTF-8.
+    /// Returns the text. Lone surrogates are an error, because UTF-8 cannot encode them.
     pub(crate) fn read(&self, name: &str) -> PyResult<Cow<'_, str>> {
         match self {
             Self::Given(text) => text.to_cow().or_instead(text.py(), |_| {
@@ -137,7 +140,7 @@ fn is_of_kind(value: &Bound<'_, PyAny>, kinds: &[u8]) -> bool {
     kind.is_some_and(|kind| kinds.contains(&kind))
 }
 
-/// An integer in 0..2**64.
+/// Reads an integer in 0..2**64.
 pub(crate) fn unsigned(value: &Bound<'_, PyAny>, name: &str) -> PyResult<u64> {
     value.extract().or_instead(value.py(), |_| {
         let message = format!("{name} is {}, expected an integer in 0..2**64", shown(value));
@@ -145,22 +148,22 @@ pub(crate) fn unsigned(value: &Bound<'_, PyAny>, name: &str) -> PyResult<u64> {
     })
 }
 
-/// A number as [`real`] reads it, or None.
+/// Reads a number as [`real`] does, or None.
 pub(crate) fn real_or_none(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<f64>> {
     if value.is_none() { Ok(None) } else { real(value, name).map(Some) }
 }
 
-/// An integer in 0..2**64, or None.
+/// Reads an integer in 0..2**64, or None.
 pub(crate) fn unsigned_or_none(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<u64>> {
     if value.is_none() { Ok(None) } else { unsigned(value, name).map(Some) }
 }
 
-/// An integer in 0..2**64 as a size, `usize::MAX` if it is larger than any.
+/// Reads an integer in 0..2**64 as a size; a number beyond `usize` becomes `usize::MAX`.
 pub(crate) fn size(value: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
     Ok(usize::try_from(unsigned(value, name)?).unwrap_or(usize::MAX))
 }
 
-/// An integer in -2**63..2**63.
+/// Reads an integer in -2**63..2**63.
 pub(crate) fn signed(value: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
     value.extract().or_instead(value.py(), |_| {
         let message = format!("{name} is {}, expected an integer in -2**63..2**63", shown(value));
@@ -168,7 +171,8 @@ pub(crate) fn signed(value: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
     })
 }
 
-/// A `str`, anything else is a `TypeError`; it must not hold lone surrogates: they have no UTF-8.
+/// Reads a `str`; anything else is a `TypeError`. Lone surrogates are an error, because UTF-8
+/// cannot encode them.
 pub(crate) fn text<'a>(value: &'a Bound<'_, PyAny>, name: &str) -> PyResult<&'a str> {
     let text = value.cast::<PyString>()?;
     text.to_str().or_instead(value.py(), |_| {
@@ -177,7 +181,7 @@ pub(crate) fn text<'a>(value: &'a Bound<'_, PyAny>, name: &str) -> PyResult<&'a 
     })
 }
 
-/// A short `repr` for messages.
+/// Returns a short `repr` for messages.
 pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
     let text = value.repr().map_or_else(|_| "an object".to_owned(), |text| text.to_string());
     if text.chars().count() > 80 {
@@ -187,7 +191,7 @@ pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// Any array-like as a NumPy array, unchanged if it is one; masked numbers are refused.
+/// Converts any array-like to a NumPy array; an array stays as it is. Masked numbers are refused.
 pub(crate) fn array<'py>(
     value: &Bound<'py, PyAny>,
     name: &str,
@@ -203,7 +207,8 @@ pub(crate) fn array<'py>(
         if array.len() > 0 || array.dtype().kind() != b'f' || value.hasattr("dtype")? {
             return Ok(array);
         }
-        // NumPy says float64 for `[]`, which also has to do for no indices; integers become any number.
+        // NumPy makes float64 of `[]`, which must also serve as an array of no indices. int64
+        // converts to any type of number.
         Ok(array.call_method1("astype", ("int64",))?.cast_into::<PyUntypedArray>()?)
     };
     read().or_instead(py, |cause| {
@@ -216,7 +221,8 @@ pub(crate) fn array<'py>(
     })
 }
 
-/// A C-contiguous view or copy of `array` with elements `T`; `kinds` are the dtype kinds accepted.
+/// Returns a C-contiguous view or copy of `array` with elements `T`. `kinds` are the accepted dtype
+/// kinds.
 #[inline]
 pub(crate) fn elements<'py, T: Plain>(
     array: &Bound<'py, PyUntypedArray>,
@@ -226,13 +232,14 @@ pub(crate) fn elements<'py, T: Plain>(
     match View::of(array) {
         Ok(view) => Ok(view),
         Err(Refusal::InUse) => Err(being_written(array, name)),
-        // Float64 beyond float32's range becomes infinite, which the kernels report by index.
+        // float64 beyond the range of float32 becomes infinite; the kernels report it with its
+        // index.
         Err(_) => converted::<T, _>(array, name, kinds, View::of),
     }
 }
 
-/// A C-contiguous view or copy of `array` as bools: a byte each, 0 is false, all others true but NaN,
-/// which is refused.
+/// Returns a C-contiguous view or copy of `array` as bools, one byte each: 0 is false, other
+/// numbers are true, NaN is an error.
 pub(crate) fn bools<'py>(
     array: &Bound<'py, PyUntypedArray>,
     name: &str,
@@ -263,7 +270,7 @@ fn being_written(array: &Bound<'_, PyUntypedArray>, name: &str) -> PyErr {
     errors::new(array.py(), Class::Shape, message)
 }
 
-/// A view of a copy of `array` with elements `T`.
+/// Returns a view of a copy of `array` with elements `T`.
 #[cold]
 fn converted<'py, T: Element, V>(
     array: &Bound<'py, PyUntypedArray>,
@@ -286,17 +293,18 @@ fn converted<'py, T: Element, V>(
     let options = PyDict::new(py);
     options.set_item("dtype", numpy::dtype::<T>(py))?;
     options.set_item("order", "C")?;
-    // Not `ascontiguousarray`, which returns a misaligned array as it is.
+    // `ascontiguousarray` would not do: it returns a misaligned array unchanged.
     let copy = || get_array_module(py)?.call_method("array", (array,), Some(&options));
     let copied = match copy() {
-        // Where warnings are errors. What does not fit is refused by name by whoever asked.
+        // The user may have turned warnings into errors. The caller of this function reports
+        // numbers that do not fit.
         Err(error) if error.is_instance_of::<PyRuntimeWarning>(py) => unwarned(py, copy)?,
         copied => copied?,
     };
     view(copied.cast::<PyUntypedArray>()?).map_err(|_| wrong())
 }
 
-/// `call` without NumPy's warnings of numbers that do not fit.
+/// Runs `call` without NumPy's warnings about numbers that do not fit.
 #[cold]
 fn unwarned<T>(py: Python<'_>, call: impl Fn() -> PyResult<T>) -> PyResult<T> {
     let options = PyDict::new(py);
@@ -308,7 +316,7 @@ fn unwarned<T>(py: Python<'_>, call: impl Fn() -> PyResult<T>) -> PyResult<T> {
     called
 }
 
-/// Floats, integers or bools as `T`.
+/// Reads floats, integers or bools as `T`.
 #[inline]
 pub(crate) fn numbers<'py, T: Plain>(
     array: &Bound<'py, PyUntypedArray>,
@@ -345,7 +353,7 @@ pub(crate) fn check_shape(
     Err(errors::new(array.py(), Class::Shape, message))
 }
 
-/// A caller-owned C-contiguous output of exactly this type and shape.
+/// Returns the caller's C-contiguous output array, which must have exactly this type and shape.
 pub(crate) fn output<'py, T: Written>(
     value: &Bound<'py, PyAny>,
     name: &str,
@@ -374,7 +382,7 @@ pub(crate) fn output<'py, T: Written>(
     Err(errors::new(py, Class::Shape, message))
 }
 
-/// Type, dtype, shape and layout of what was passed as an output.
+/// Describes the type, dtype, shape and layout of a value that was passed as an output.
 fn described(value: &Bound<'_, PyAny>) -> String {
     match value.cast::<PyUntypedArray>() {
         Ok(array) => {

@@ -1,11 +1,11 @@
-//! Arrays of `numpy.ma`: NumPy's own conversion takes what is behind a mask for numbers.
+//! Refusal of masked arrays (`numpy.ma`): NumPy's conversion would read the numbers under the mask.
 
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 
 use crate::errors::{self, Class};
 
-/// Refuses an array of which some is masked: what is behind a mask is no number of the caller's.
+/// Refuses an array with masked elements: the numbers under a mask are not the caller's data.
 #[inline]
 pub(crate) fn refuse(array: &Bound<'_, PyUntypedArray>, name: &str) -> PyResult<()> {
     if array.is_exact_instance_of::<PyUntypedArray>() { Ok(()) } else { looked_at(array, name) }

@@ -1,4 +1,4 @@
-//! What Python passes in, as Rust takes it.
+//! Conversion of Python arguments to Rust values.
 
 pub(crate) mod arg;
 pub(crate) mod coerce;

@@ -1,4 +1,4 @@
-//! Paths as Python passes them.
+//! Path arguments from Python.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 use super::coerce::shown;
 use crate::errors::{self, Class};
 
-/// A path argument as it came; read with the argument's name for messages.
+/// An unconverted path argument. Reading takes the argument's name for messages.
 pub(crate) struct PathArg<'py>(Bound<'py, PyAny>);
 
 impl<'py> FromPyObject<'_, 'py> for PathArg<'py> {
@@ -24,7 +24,7 @@ impl<'py> FromPyObject<'_, 'py> for PathArg<'py> {
 }
 
 impl PathArg<'_> {
-    /// The path of a `str`, `bytes` or `os.PathLike`, anything else is a `TypeError`.
+    /// Returns the path of a `str`, `bytes` or `os.PathLike`. Anything else is a `TypeError`.
     pub(crate) fn read(&self, name: &str) -> PyResult<PathBuf> {
         let py = self.0.py();
         let encoded = py.import("os")?.call_method1(intern!(py, "fsencode"), (&self.0,));

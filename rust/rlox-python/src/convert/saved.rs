@@ -1,4 +1,4 @@
-//! The dicts that snapshots and states are.
+//! The dicts of snapshots and states.
 
 use std::fmt::Display;
 
@@ -8,11 +8,11 @@ use pyo3::types::PyDict;
 use super::coerce;
 use crate::errors::{self, Class, OrInstead};
 
-/// A dict that `snapshot()` or `state()` returned, or so it should be.
+/// A dict that should be the result of `snapshot()` or `state()`.
 #[derive(Clone, Copy)]
 pub(crate) struct Saved<'a, 'py> {
     pub(crate) dict: &'a Bound<'py, PyDict>,
-    /// What it is called: the name of the method that makes it.
+    /// Its name in messages: the method that makes it.
     pub(crate) kind: &'static str,
 }
 

@@ -1,9 +1,9 @@
-//! Forks of a process whose other threads are at work.
+//! Forks of a process whose other threads run tasks.
 //!
-//! A child has the memory of its parent but only the thread that forked. What another thread was
-//! in the middle of would stay so for ever: a lock that nobody gives back, a buffer half written.
-//! So `os.fork` waits until no work is outside the interpreter, and none leaves it meanwhile. Work
-//! that keeps the GIL needs no care: the thread that forks holds it.
+//! A child has the memory of its parent, but only the thread that forked. The half-done work of
+//! other threads would stay half done for ever: a lock that nobody releases, a buffer that is half
+//! written. Therefore `os.fork` waits until no task runs without the GIL, and meanwhile no such
+//! task starts. Tasks that keep the GIL need no protection: the thread that forks holds the GIL.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -21,14 +21,15 @@ use crate::sync::AtomicUsize;
 static GATE: Gate = Gate(AtomicUsize::new(0));
 
 thread_local! {
-    /// Works of this thread: more than one if a signal handler called, in the middle of one.
+    /// Number of running tasks of this thread: more than one if a signal handler called this crate
+    /// during a task.
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Runs `work` while no thread forks.
 ///
 /// # Errors
-/// `Error::Interrupted` if that was asked for before the work began.
+/// `Error::Interrupted` if an interrupt was requested before the task began.
 pub(super) fn within<T>(work: impl FnOnce() -> T) -> Result<T> {
     GATE.enter(OWN.get() > 0, interrupt::check)?;
     OWN.set(OWN.get() + 1);
@@ -36,7 +37,7 @@ pub(super) fn within<T>(work: impl FnOnce() -> T) -> Result<T> {
     Ok(work())
 }
 
-/// Ends a work, also if it panics.
+/// A guard that ends a task, also after a panic.
 struct Leave;
 
 impl Drop for Leave {
@@ -46,7 +47,8 @@ impl Drop for Leave {
     }
 }
 
-/// Lets threads fork that this one, which holds no lock and waits for one, may be waiting for.
+/// Lets other threads fork. The current thread holds no lock and waits for one, perhaps for a lock
+/// of a thread that wants to fork.
 fn step_aside() {
     if OWN.get() == 1 {
         GATE.leave();
@@ -54,7 +56,7 @@ fn step_aside() {
     }
 }
 
-/// Has `os.fork` call the functions below, from the first time that work leaves the interpreter.
+/// Registers the functions below with `os.fork` when a task first runs without the GIL.
 pub(super) fn prepare(py: Python<'_>) -> PyResult<()> {
     static READY: PyOnceLock<()> = PyOnceLock::new();
     READY.get_or_try_init(py, || register(py)).copied()
@@ -74,7 +76,7 @@ fn register(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Waits, without the GIL, until only works of this thread are left, and keeps others from leaving.
+/// Waits, without the GIL, until only tasks of this thread run, and lets no new ones start.
 fn before(py: Python<'_>) {
     GATE.close();
     let own = OWN.get();
@@ -87,7 +89,7 @@ fn after_in_parent(_py: Python<'_>) {
     GATE.open();
 }
 
-/// Forgets the threads that the child does not have.
+/// Forgets the threads that do not exist in the child.
 fn after_in_child(py: Python<'_>) {
     GATE.restart(OWN.get());
     rlox_core::after_fork_in_child();

@@ -1,22 +1,24 @@
-//! What keeps works and forks apart: a fork waits until no work is under way, and none begins meanwhile.
+//! The gate that separates tasks and forks: a fork waits until no task runs, and no task starts
+//! during a fork.
 //!
-//! tests/gate_model.rs puts loom's atomics in their place and tries every order of the threads' steps.
+//! tests/gate_model.rs replaces these atomics by loom's and tries every order of the threads'
+//! steps.
 
 use crate::sync::{AtomicUsize, Ordering, pause};
 
-/// What a fork adds; a work adds 1.
+/// The amount that a fork adds to the counter; a task adds 1.
 const FORK: usize = 1 << (usize::BITS / 2);
 
-/// How many works are under way and how many forks wait or are made: one number, so that whichever
-/// comes second sees the first.
+/// The number of running tasks and of forks that wait or run. It is one atomic number, so that the
+/// later one of a task and a fork sees the earlier one.
 pub(crate) struct Gate(pub AtomicUsize);
 
 impl Gate {
-    /// Begins a work once no thread forks; a `nested` one at once, as a fork waits for the one around
-    /// it.
+    /// Begins a task when no thread forks. A `nested` task begins at once, because a fork waits for
+    /// the task around it.
     ///
     /// # Errors
-    /// What `check` gives, which is asked while waiting: the work has not begun then.
+    /// The error of `check`, which is called during the wait. The task has not begun then.
     pub(crate) fn enter<E>(
         &self,
         nested: bool,
@@ -39,34 +41,34 @@ impl Gate {
         }
     }
 
-    /// Ends a work.
+    /// Ends a task.
     pub(crate) fn leave(&self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Keeps works from beginning until [`Gate::open`].
+    /// Prevents tasks from beginning until [`Gate::open`].
     pub(crate) fn close(&self) {
         self.0.fetch_add(FORK, Ordering::AcqRel);
     }
 
-    /// Whether works are under way besides the caller's `own`.
+    /// Whether tasks run besides the caller's own.
     pub(crate) fn is_busy(&self, own: usize) -> bool {
         self.0.load(Ordering::Acquire) % FORK > own
     }
 
-    /// Waits until [`Gate::is_busy`] is over.
+    /// Waits until [`Gate::is_busy`] is false.
     pub(crate) fn wait(&self, own: usize) {
         while self.is_busy(own) {
             pause();
         }
     }
 
-    /// Ends [`Gate::close`].
+    /// Undoes [`Gate::close`].
     pub(crate) fn open(&self) {
         self.0.fetch_sub(FORK, Ordering::AcqRel);
     }
 
-    /// In a forked child: only the caller's `own` works are left, and nobody forks.
+    /// Resets the gate in a forked child: only the caller's own tasks run, and nobody forks.
     pub(crate) fn restart(&self, own: usize) {
         self.0.store(own, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! The lock of an object and the interpreter's, never waited for together.
+//! Locks of objects. No thread waits for such a lock while it holds the GIL.
 
 use pyo3::prelude::*;
 use rlox_core::{Result, Shared};
@@ -7,8 +7,8 @@ use super::{LONG, RELEASE_FROM, detached};
 
 /// Runs `work`, which takes about `nanoseconds`, while nobody writes to the object.
 ///
-/// A free lock is taken at once; one that is held is waited for without the GIL, because its
-/// holder may need the GIL to let it go.
+/// A free lock is taken at once. For a lock that is held, the thread waits without the GIL, because
+/// the holder may need the GIL before it releases the lock.
 pub(crate) fn reading<B: Send + Sync, T: Send>(
     py: Python<'_>,
     object: &Shared<B>,
@@ -26,7 +26,8 @@ pub(crate) fn reading<B: Send + Sync, T: Send>(
 
 /// Runs `work`, which takes about `nanoseconds`, while nobody else uses either object.
 ///
-/// Every call takes the environments before what acts in them, so that no two calls wait for each other.
+/// Every call locks the environments before the object that acts in them, so that no two calls wait
+/// for each other.
 pub(crate) fn writing_both<A: Send + Sync, B: Send + Sync, T: Send>(
     py: Python<'_>,
     envs: &Shared<A>,

@@ -1,8 +1,8 @@
-//! The one door through which work leaves the interpreter.
+//! Work without the GIL; all such work of the crate goes through this module.
 //!
-//! Work that is long enough runs without the GIL; on the main thread it stops when a signal handler
-//! raises, such as Python's for Ctrl-C, and a fork waits until it is done. A lock that another
-//! thread holds is waited for in the same way. A panic becomes an exception.
+//! Work that is long enough runs without the GIL. On the main thread it stops when a signal handler
+//! raises, such as Python's for Ctrl-C, and a fork waits until it is done. The wait for a lock that
+//! another thread holds follows the same rules. A panic becomes an exception.
 
 mod forks;
 mod gate;
@@ -18,23 +18,23 @@ use crate::errors::{self, Class, OrRaise};
 
 pub(crate) use locks::{reading, writing, writing_both};
 
-/// Estimated nanoseconds of work from which the GIL is released; below, releasing it and taking
-/// it back costs more than another thread could gain.
+/// Estimated nanoseconds of work from which the GIL is released. For shorter work, the release
+/// costs more than another thread could gain.
 pub(crate) const RELEASE_FROM: usize = 10_000;
 
-/// Nanoseconds of a call that is always worth releasing the GIL for.
+/// Nanoseconds of a call for which a release of the GIL is always worthwhile.
 pub(crate) const LONG: usize = usize::MAX;
 
 /// Runs `work`, which takes about `nanoseconds`, without the GIL if it is long enough.
 ///
-/// Errors become exceptions of `rlox.errors`, a panic becomes `InternalError`, and what a signal
-/// handler raised meanwhile is raised as it is.
+/// Errors become exceptions of `rlox.errors` and a panic becomes `InternalError`. An exception of a
+/// signal handler during the work is raised unchanged.
 pub(crate) fn detached<T: Send>(
     py: Python<'_>,
     nanoseconds: usize,
     work: impl FnOnce() -> Result<T> + Send,
 ) -> PyResult<T> {
-    // After a panic the caller's object may be half changed; it refuses further calls (`Shared`).
+    // After a panic the caller's object may be half changed; `Shared` refuses further calls then.
     let guarded = || catch_unwind(AssertUnwindSafe(work));
     if nanoseconds < RELEASE_FROM {
         return finished(py, guarded());
@@ -47,7 +47,7 @@ pub(crate) fn detached<T: Send>(
             Err(interrupted) => Ok(Err(interrupted)),
         })
     });
-    // Also if the work was done before it noticed: what a handler raised is never lost.
+    // An exception of a handler is never lost, even if the work finished before it noticed.
     match signals::raised() {
         Some(raised) => Err(raised),
         None => finished(py, outcome),

@@ -1,5 +1,5 @@
-//! Signals during long work: Python handles them in its main thread, between its own instructions,
-//! of which there are none while a call of this crate runs. So the work asks.
+//! Signals during long work. Python handles signals in its main thread, between Python
+//! instructions, and none run during a call of this crate. Therefore the work polls for signals.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use rlox_core::interrupt;
 
-/// Asking takes the GIL, which a busy thread gives up only after a while: at most a 20th of the
-/// time goes there, as long as signals are seen soon enough.
+/// A poll takes the GIL, which a busy thread releases only after a while. Polls take at most a 20th
+/// of the time, unless that would delay the next poll by more than 80 ms.
 const SHARE: u32 = 20;
 const SOON: Duration = Duration::from_millis(80);
 
@@ -21,7 +21,7 @@ thread_local! {
 /// Whether this is the thread in which Python handles signals.
 ///
 /// # Errors
-/// What a handler raised while Python was asked.
+/// The exception of a handler that Python ran during the query.
 pub(super) fn is_main(py: Python<'_>) -> PyResult<bool> {
     if let Some(known) = IS_MAIN.get() {
         return Ok(known);
@@ -33,7 +33,7 @@ pub(super) fn is_main(py: Python<'_>) -> PyResult<bool> {
     Ok(answer)
 }
 
-/// In the child of a fork the only thread has become the main one.
+/// Forgets which thread is the main one: in a forked child the only thread is.
 pub(super) fn forget_main() {
     IS_MAIN.set(None);
 }
@@ -43,13 +43,13 @@ pub(super) fn listening<T>(is_main: bool, work: impl FnOnce() -> T) -> T {
     if is_main { interrupt::interruptible(has_raised, work) } else { work() }
 }
 
-/// What a handler raised during the work of this thread.
+/// Returns and clears the exception that a handler raised during the work of this thread.
 pub(super) fn raised() -> Option<PyErr> {
     RAISED.take()
 }
 
-/// Runs the handlers of signals that came; true if one raised, or if a run that was asked to stop has had
-/// its moment (`rlox.stopping`).
+/// Runs the handlers of pending signals. Returns true if one raised, or if the grace period of a
+/// run that has to stop is over (`rlox.stopping`).
 fn has_raised() -> bool {
     let begun = Instant::now();
     if NOT_BEFORE.get().is_some_and(|time| begun < time) {
@@ -67,7 +67,7 @@ fn has_raised() -> bool {
 }
 
 /// # Errors
-/// `Abandoned`, where work like this is to be given up.
+/// `Abandoned` if work of this kind has to be given up.
 fn abandoned(py: Python<'_>) -> PyResult<()> {
     py.import("rlox.stopping")?.call_method0("raise_if_expired").map(drop)
 }

@@ -1,4 +1,4 @@
-//! Actions from Python: the common arrays as they are, everything else converted.
+//! Actions from Python: common arrays are used without a copy, everything else is converted.
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
@@ -10,16 +10,16 @@ use crate::convert::coerce;
 use crate::errors::{self, Class};
 use crate::memory::views::View;
 
-/// Contiguous actions of the kind an environment takes.
+/// Contiguous actions of the kind that an environment takes.
 pub(crate) enum ActionArray<'py> {
     Discrete(View<'py, i64>),
-    /// From a list of integers.
+    /// Actions from a list of integers.
     Listed(Vec<i64>),
     Box(View<'py, f32>),
 }
 
 impl<'py> ActionArray<'py> {
-    /// One action per environment: `[n]`, or `[n, action_dim]`.
+    /// Reads one action per environment: `[n]`, or `[n, action_dim]`.
     pub(crate) fn read(value: &Bound<'py, PyAny>, space: &ActionSpace, n: usize) -> PyResult<Self> {
         if let ActionSpace::Discrete { .. } = space
             && let Some(listed) = integers(value, n)
@@ -49,7 +49,7 @@ impl<'py> ActionArray<'py> {
         }
     }
 
-    /// The core's view.
+    /// Returns the actions as the core takes them.
     pub(crate) fn view(&self) -> Actions<'_> {
         match self {
             Self::Discrete(array) => Actions::Discrete(array.slice()),
@@ -59,8 +59,8 @@ impl<'py> ActionArray<'py> {
     }
 }
 
-/// A list of `n` integers, read without making an array of it; None for anything else, which
-/// then fails or passes as an array.
+/// Reads a list of `n` integers without an array. None for anything else, which is then read as an
+/// array.
 fn integers(value: &Bound<'_, PyAny>, n: usize) -> Option<Vec<i64>> {
     let list = value.cast_exact::<PyList>().ok()?;
     if list.len() != n {

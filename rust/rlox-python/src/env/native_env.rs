@@ -1,4 +1,4 @@
-//! What is fixed about a native environment: the base of the classes that step it.
+//! Fixed properties of a native environment: the base of the classes that step it.
 
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -11,29 +11,29 @@ use crate::interpreter;
 
 type Array1<'py, T> = Bound<'py, PyArray1<T>>;
 
-/// The fixed facts of a native environment; made as a `VecEnv` or a `SingleEnv`.
+/// The fixed properties of a native environment; created as a `VecEnv` or a `SingleEnv`.
 #[pyclass(name = "NativeEnv", module = "rlox._core", subclass, frozen)]
 pub struct PyNativeEnv {
     spec: &'static Spec,
 }
 
 impl PyNativeEnv {
-    /// The base of an object that steps `envs`.
+    /// Returns the base of an object that steps `envs`.
     pub(crate) fn of(envs: &VecEnv) -> PyClassInitializer<Self> {
         PyClassInitializer::from(Self { spec: envs.spec() })
     }
 }
 
-/// Adds an environment to those of this module's classes; for modules that build on this crate.
+/// Registers an environment for this module's classes; for modules that build on this crate.
 ///
 /// # Errors
-/// `rlox.errors.ConfigError` if its id is taken or its facts contradict each other.
+/// `rlox.errors.ConfigError` if its id is taken or its properties contradict each other.
 pub fn register(py: Python<'_>, entry: Entry) -> PyResult<()> {
     interpreter::prepare(py)?;
     registry::register(entry).or_raise(py)
 }
 
-/// A precision by its name.
+/// Returns the precision of this name.
 pub(crate) fn precision(py: Python<'_>, name: &str) -> PyResult<Precision> {
     Precision::ALL.into_iter().find(|precision| precision.name() == name).ok_or_else(|| {
         let message = format!("precision is {name:?}, expected \"f64\" or \"f32\"");

@@ -21,8 +21,8 @@ type Array<'py> = Bound<'py, PyUntypedArray>;
 
 /// One native environment: `reset` starts an episode, `step` advances it until it ends.
 ///
-/// Its episodes are those of row 0 of `VecEnv(1, seed, env_id)`; after the end of an episode
-/// `step` is an error until `reset` is called.
+/// Its episodes are those of row 0 of `VecEnv(1, seed, env_id)`. After the end of an episode `step`
+/// is an error until `reset` is called.
 ///
 /// Args:
 ///     env_id: one of `native_env_ids()`.
@@ -37,30 +37,30 @@ pub struct PySingleEnv {
     running: Shared<Running>,
 }
 
-/// The environment, as a batch of one, and where its episode stands.
+/// The environment, as a batch of one, and the status of its episode.
 struct Running {
     envs: VecEnv,
     episode: Episode,
 }
 
-/// Where the episode of a single environment stands.
+/// The status of the episode of a single environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Episode {
     /// `reset` has not been called yet.
     None,
     Running,
-    /// Over; the batch of one has drawn the next start already.
+    /// The episode is over. The batch of one has already drawn the next start.
     Over,
 }
 
-/// What a step gives but for the observation.
+/// The result of a step without the observation.
 struct Stepped {
     reward: f64,
     terminated: bool,
     truncated: bool,
 }
 
-/// What takes as long as one environment does: too short for the interpreter to be released.
+/// Nanoseconds of a call for one environment: too short for a release of the GIL.
 const COST: usize = 100;
 
 fn make(env_id: &str, seed: u64) -> Result<VecEnv> {
@@ -68,7 +68,7 @@ fn make(env_id: &str, seed: u64) -> Result<VecEnv> {
 }
 
 impl Running {
-    /// Starts an episode, in an environment with another seed if one is given.
+    /// Starts an episode; with a seed, in a new environment with that seed.
     fn reset(&mut self, seed: Option<u64>, obs: &mut [f32]) -> Result<()> {
         if let Some(seed) = seed {
             self.envs = make(self.envs.spec().id, seed)?;
@@ -81,7 +81,8 @@ impl Running {
         self.envs.observe_into(obs)
     }
 
-    /// The observation that the step reached, also if it ended the episode.
+    /// Returns the result of a step and writes the observation that it reached, also at an episode
+    /// end.
     fn step(&mut self, actions: Actions<'_>, obs: &mut [f32]) -> Result<Stepped> {
         let (mut reward, mut terminated, mut truncated) = ([0.0], [false], [false]);
         let out = StepOut {
@@ -102,7 +103,7 @@ impl Running {
 }
 
 impl PySingleEnv {
-    /// An environment before its first episode.
+    /// Returns an environment before its first episode.
     pub(crate) fn init(
         py: Python<'_>,
         env_id: &str,
@@ -114,7 +115,7 @@ impl PySingleEnv {
         Ok(facts.add_subclass(Self { spec, running }))
     }
 
-    /// One action as numbers of its kind; both kinds, one of them empty.
+    /// Reads one action as integers and floats, of which the wrong kind is empty.
     fn action(&self, value: &Bound<'_, PyAny>) -> PyResult<(Vec<i64>, Vec<f32>)> {
         let space = self.spec.action;
         if let ActionSpace::Discrete { n } = space {
@@ -153,7 +154,7 @@ impl PySingleEnv {
     /// Starts an episode; returns its first observation, float32 `[obs_dim]`.
     ///
     /// Args:
-    ///     seed: start over as a new environment with this seed; None draws on.
+    ///     seed: start over as a new environment with this seed; None continues the draws.
     ///
     /// Raises ConfigError for a seed out of range.
     #[pyo3(signature = (seed=None))]
@@ -171,16 +172,16 @@ impl PySingleEnv {
     /// Advances the episode by one action.
     ///
     /// Args:
-    ///     action: an integer for Discrete; for Box a number, or numbers `[action_dim]`, clipped
-    ///         to the bounds by the environment.
+    ///     action: an integer for Discrete; for Box a number, or numbers `[action_dim]`, which the
+    ///         environment clips to its bounds.
     ///
     /// Returns:
-    ///     A dict: `obs` float32 `[obs_dim]`, the observation the step reached; `reward` float;
-    ///     `terminated` and `truncated` bool. After one of them, call `reset()`.
+    ///     A dict: `obs` float32 `[obs_dim]`, the observation that the step reached; `reward`
+    ///     float; `terminated` and `truncated` bool. If one of these is True, call `reset()` next.
     ///
     /// Raises:
-    ///     EnvError: no episode is running, or an action out of range.
-    ///     ShapeError: an action of the wrong kind or size.
+    ///     EnvError: no episode is running, or an action is out of range.
+    ///     ShapeError: an action has the wrong kind or size.
     ///     NonFiniteError: an action is NaN or infinite.
     fn step<'py>(
         &self,
@@ -210,7 +211,7 @@ impl PySingleEnv {
         Ok(result)
     }
 
-    /// The state, float64 `[state_dim]`; between episodes that of the next one's start.
+    /// The state, float64 `[state_dim]`; between episodes the start of the next one.
     fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Array<'py>> {
         let mut state = ViewMut::<f64>::fresh(py, &[self.spec.state_dim])?;
         let out = state.slice_mut();
@@ -218,10 +219,12 @@ impl PySingleEnv {
         Ok(state.into_array())
     }
 
-    /// Replaces the state by finite numbers `[state_dim]`, and, unless None, the number of steps
-    /// taken in the episode, which is below `max_episode_steps`. Starts an episode if none is running.
+    /// Replaces the state by finite numbers `[state_dim]` and, unless `elapsed` is None, the number
+    /// of steps taken in the episode, which is below `max_episode_steps`. Starts an episode if none
+    /// is running.
     ///
-    /// Raises ShapeError, NonFiniteError or ConfigError for what does not fit; nothing changes.
+    /// Raises ShapeError, NonFiniteError or ConfigError for arguments that do not fit; nothing
+    /// changes.
     #[pyo3(signature = (state, elapsed=None))]
     fn set_state(
         &self,
@@ -241,8 +244,8 @@ impl PySingleEnv {
         })
     }
 
-    /// Everything needed to continue exactly here: the dict of `VecEnv.snapshot()` for one
-    /// environment, and `episode`, 0 before the first, 1 while one is running, 2 after its end.
+    /// The complete state: the dict of `VecEnv.snapshot()` for one environment, and `episode`,
+    /// which is 0 before the first episode, 1 while one is running and 2 after its end.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (saved, episode) = reading(py, &self.running, COST, |running| {
             Ok((running.envs.snapshot()?, running.episode))
@@ -252,10 +255,10 @@ impl PySingleEnv {
         Ok(dict)
     }
 
-    /// Continues from a `snapshot()` of the same environment, made under any seed.
+    /// Continues from a `snapshot()` of the same environment, which may have had any seed.
     ///
     /// Raises:
-    ///     CheckpointError: a field is missing, or of another environment or format.
+    ///     CheckpointError: a field is missing, or is of another environment or format.
     ///     ShapeError, NonFiniteError, ConfigError: an array does not fit; nothing changes.
     fn restore(&self, py: Python<'_>, snapshot: &Bound<'_, PyDict>) -> PyResult<()> {
         let number: u8 = snapshot::saved(snapshot).scalar("episode")?;
@@ -273,7 +276,7 @@ impl PySingleEnv {
     }
 }
 
-/// A class for one environment id.
+/// Defines a class for one environment id.
 macro_rules! single {
     ($class:ident, $name:literal, $id:literal, $doc:literal) => {
         #[doc = $doc]

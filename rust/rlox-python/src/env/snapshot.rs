@@ -12,7 +12,7 @@ use crate::errors::{self, Class};
 /// Version of the dict's fields and their meaning.
 const FORMAT: u32 = 2;
 
-/// The dict of the snapshot of a batch.
+/// Returns the dict of the snapshot of a batch.
 pub(crate) fn to_dict<'py>(
     py: Python<'py>,
     saved: Snapshot,
@@ -34,7 +34,7 @@ pub(crate) fn to_dict<'py>(
     Ok(dict)
 }
 
-/// Reads a dict written by [`to_dict`] for `n` environments.
+/// Reads a dict that [`to_dict`] wrote for `n` environments.
 pub(crate) fn from_dict(dict: &Bound<'_, PyDict>, spec: &Spec, n: usize) -> PyResult<Snapshot> {
     let saved = saved(dict);
     saved.check_format(FORMAT)?;
@@ -57,7 +57,7 @@ pub(crate) fn from_dict(dict: &Bound<'_, PyDict>, spec: &Spec, n: usize) -> PyRe
     })
 }
 
-/// What `snapshot()` returned, or so it should be.
+/// Returns a dict that should be the result of `snapshot()`.
 pub(crate) const fn saved<'a, 'py>(dict: &'a Bound<'py, PyDict>) -> Saved<'a, 'py> {
     Saved { dict, kind: "snapshot" }
 }
@@ -70,13 +70,13 @@ fn precision(saved: Saved<'_, '_>) -> PyResult<Precision> {
         .ok_or_else(|| saved.mismatch("precision", name, "f64 or f32"))
 }
 
-/// Step counts `[n]`; one beyond u32 is refused later, with the limit.
+/// Reads step counts `[n]`. A count beyond u32 is refused later, with the limit in the message.
 pub(crate) fn steps(value: &Bound<'_, PyAny>, name: &str, n: usize) -> PyResult<Vec<u32>> {
     let counts = counts(value, name, n)?;
     Ok(counts.into_iter().map(|count| u32::try_from(count).unwrap_or(u32::MAX)).collect())
 }
 
-/// Integers in 0..2**64, `[n]`.
+/// Reads integers in 0..2**64, `[n]`.
 fn counts(value: &Bound<'_, PyAny>, name: &str, n: usize) -> PyResult<Vec<u64>> {
     let array = coerce::array(value, name)?;
     coerce::check_shape(&array, name, &[n], "n_envs")?;

@@ -1,4 +1,4 @@
-//! The parts of a step that both `step_all` and `step_into` take.
+//! Shared parts of `step_all` and `step_into`.
 
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
@@ -9,7 +9,7 @@ use rlox_core::env::{Finals, VecEnv, registry};
 /// The indices `[k]` and last observations `[k, obs_dim]` of ended episodes.
 pub(crate) type FinalArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f32>>);
 
-/// Ended episodes, until there is an interpreter to make arrays of them.
+/// Ended episodes, held in Rust until the GIL is back and they can become arrays.
 pub(crate) struct Ended {
     indices: Vec<i64>,
     last: Vec<f32>,
@@ -24,7 +24,7 @@ impl Ended {
     }
 }
 
-/// The episodes that the last step ended, None if there are none.
+/// Returns the episodes that the last step ended, None if there are none.
 pub(crate) fn finals(envs: &VecEnv) -> Option<Ended> {
     let Finals { indices, obs } = envs.finals();
     if indices.is_empty() {
@@ -35,7 +35,7 @@ pub(crate) fn finals(envs: &VecEnv) -> Option<Ended> {
     Some(Ended { indices, last: obs.to_vec() })
 }
 
-/// The dict that `step_all` returns, with its keys and nothing else: a copy of it never grows.
+/// Returns the dict of `step_all` with its keys already set, so that it never grows.
 pub(crate) fn empty_step(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     static EMPTY: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let empty = EMPTY.get_or_try_init(py, || {

@@ -21,35 +21,35 @@ use crate::memory::views::ViewMut;
 
 type Array<'py> = Bound<'py, PyUntypedArray>;
 
-// The defaults in the signature are the core's.
+// The defaults in the signature are those of the core.
 const _: () = assert!(SHARD == 1024 && PARALLEL_FROM == 16384);
 
-/// `n` native environments stepped as one batch, with time limits and SAME_STEP autoreset.
+/// `n` native environments that step as one batch, with time limits and SAME_STEP autoreset.
 ///
-/// An environment whose episode ends starts its next one within the same step. Results depend
-/// on the seeds and the actions only, not on threads or on how many environments there are.
-/// Several threads may call one object: a call waits until the one before it has returned.
+/// An environment whose episode ends starts its next one within the same step. Results depend on
+/// the seeds and the actions only, not on threads or on the number of environments. Several threads
+/// may call one object: a call waits until the one before it has returned.
 ///
 /// Args:
 ///     n: number of environments, 1 to 2**24.
 ///     seed: environment i draws its episode starts from `Stream(seed, "env", i)`.
 ///     env_id: one of `native_env_ids()`.
 ///     seeds: explicit integers, `[n]`, instead of `seed`: environment i draws from
-///         `Stream(seeds[i], "env", 0)`, wherever it sits in the batch.
-///     shard: environments stepped together on one thread; never changes a result.
+///         `Stream(seeds[i], "env", 0)`, at any position in the batch.
+///     shard: number of environments that step together on one thread; never changes a result.
 ///     parallel_from: number of environments from which threads share them; never changes a result.
-///     precision: "f64" steps as Gymnasium does; "f32" keeps and steps the state in float32, 1.3
-///         to 2.5 times as fast at 2,048 environments, with the deviation that is stated and tested
-///         for each environment.
+///     precision: "f64" steps as Gymnasium does; "f32" stores and steps the state in float32, 1.3
+///         to 2.5 times as fast at 2,048 environments. The deviation is stated and tested for each
+///         environment.
 ///
 /// Raises:
 ///     UnknownNameError: `env_id` is not native; names the nearest.
-///     ConfigError: `n`, a seed or `shard` is out of range, a `seed` other than 0 is given beside `seeds`, or `env_id` has no kernel of that
-///         precision.
-///     ShapeError: `seeds` has another length than `n`.
+///     ConfigError: `n`, a seed or `shard` is out of range, `seeds` is passed with a `seed` other
+///         than 0, or `env_id` has no kernel of that precision.
+///     ShapeError: the length of `seeds` is not `n`.
 #[pyclass(name = "VecEnv", module = "rlox._core", extends = PyNativeEnv, frozen)]
 pub struct PyVecEnv {
-    /// The fixed facts, read without the lock.
+    /// The fixed properties, read without the lock.
     spec: &'static Spec,
     n: usize,
     precision: Precision,
@@ -61,12 +61,12 @@ impl PyVecEnv {
         [self.n, self.spec.observation.dim()]
     }
 
-    /// The environments, how many there are, and nanoseconds that one step of all takes, about.
+    /// Returns the environments, their number, and the estimated nanoseconds for one step of all.
     pub(crate) fn parts(&self) -> (&Shared<VecEnv>, usize, usize) {
         (&self.envs, self.n, self.cost())
     }
 
-    /// Nanoseconds that one step of all environments takes, about.
+    /// Estimated nanoseconds for one step of all environments.
     fn cost(&self) -> usize {
         self.n * self.spec.nanoseconds
     }
@@ -135,18 +135,18 @@ impl PyVecEnv {
     /// Steps every environment once.
     ///
     /// Args:
-    ///     actions: integers `[n]` for Discrete, numbers `[n, action_dim]` for Box (`[n]` will do
-    ///         if action_dim is 1); the environment clips to the bounds.
+    ///     actions: integers `[n]` for Discrete, numbers `[n, action_dim]` for Box (or `[n]` if
+    ///         action_dim is 1); the environment clips them to the bounds.
     ///
     /// Returns:
-    ///     A dict of fresh arrays: `obs` float32 `[n, obs_dim]`, the next episode's first where
-    ///     one ended; `rewards` float64 `[n]`; `terminated` and `truncated` bool `[n]`;
-    ///     `final_obs` float32 `[n, obs_dim]`, the observation each step reached: `obs`, except
-    ///     the ended episode's last where one ended; `final_mask` bool `[n]`, where one ended.
+    ///     A dict of new arrays: `obs` float32 `[n, obs_dim]`, the next episode's first where one
+    ///     ended; `rewards` float64 `[n]`; `terminated` and `truncated` bool `[n]`; `final_obs`
+    ///     float32 `[n, obs_dim]`, the observation that each step reached: the ended episode's last
+    ///     where one ended, elsewhere `obs`; `final_mask` bool `[n]`, where an episode ended.
     ///
     /// Raises:
-    ///     ShapeError: a wrong number or dtype of actions.
-    ///     EnvError: an action out of range.
+    ///     ShapeError: the number or dtype of actions is wrong.
+    ///     EnvError: an action is out of range.
     ///     NonFiniteError: an action is NaN or infinite.
     fn step_all<'py>(
         &self,
@@ -180,23 +180,24 @@ impl PyVecEnv {
         Ok(result)
     }
 
-    /// Steps every environment once, writing into arrays of the caller; allocates nothing else.
+    /// Steps every environment once and writes into the caller's arrays; allocates nothing else.
     ///
     /// Args:
-    ///     actions: as for `step_all`; int64 or float32 C-contiguous arrays are not copied.
+    ///     actions: the same as for `step_all`; int64 or float32 C-contiguous arrays are not
+    ///         copied.
     ///     obs: float32 `[n, obs_dim]`.
     ///     rewards: float64 `[n]`.
     ///     terminated: bool `[n]`.
     ///     truncated: bool `[n]`.
     ///
     /// Returns:
-    ///     None if no episode ended, else `(indices, final_obs)`: which environments, int64 `[k]`
-    ///     ascending, and their ended episodes' last observations, float32 `[k, obs_dim]`.
+    ///     None if no episode ended, else `(indices, final_obs)`: the environments, int64 `[k]`
+    ///     ascending, and the last observations of their ended episodes, float32 `[k, obs_dim]`.
     ///
     /// Raises:
-    ///     ShapeError: an output is not C-contiguous, writeable, of that dtype and shape, or
-    ///         shares memory with another argument; or a wrong number or dtype of actions.
-    ///     EnvError: an action out of range.
+    ///     ShapeError: an output is not C-contiguous, writeable and of that dtype and shape, or
+    ///         shares memory with another argument; or the number or dtype of actions is wrong.
+    ///     EnvError: an action is out of range.
     ///     NonFiniteError: an action is NaN or infinite.
     fn step_into<'py>(
         &self,
@@ -235,8 +236,9 @@ impl PyVecEnv {
         Ok(state.into_array())
     }
 
-    /// Replaces the state of every environment, rounded to float32 where that is what it is kept
-    /// in (precision "f32", and MountainCarContinuous-v0 as in Gymnasium), streams and step counts staying as they are.
+    /// Replaces the state of every environment. It is rounded to float32 where the environment
+    /// stores it in float32 (precision "f32", and MountainCarContinuous-v0 as in Gymnasium).
+    /// Streams and step counts do not change.
     ///
     /// Args:
     ///     state: finite numbers `[n, state_dim]`.
@@ -244,7 +246,7 @@ impl PyVecEnv {
     ///         `max_episode_steps`; None keeps the present counts.
     ///
     /// Raises:
-    ///     ShapeError, NonFiniteError, ConfigError: what was given does not fit; nothing changes.
+    ///     ShapeError, NonFiniteError, ConfigError: an argument does not fit; nothing changes.
     #[pyo3(signature = (state, elapsed=None))]
     fn set_state<'py>(
         &self,
@@ -261,18 +263,19 @@ impl PyVecEnv {
         writing(py, &self.envs, self.cost(), |envs| envs.set_state(state, elapsed.as_deref()))
     }
 
-    /// Everything needed to continue exactly here, as a dict of arrays, integers and strings:
-    /// `format`, `env_id`, `precision`, `n_envs`, `state`, `elapsed`, and each stream's `seeds`, `indices`
-    /// and `positions`.
+    /// The complete state, as a dict of arrays, integers and strings: `format`, `env_id`,
+    /// `precision`, `n_envs`, `state`, `elapsed`, and each stream's `seeds`, `indices` and
+    /// `positions`.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let saved = reading(py, &self.envs, self.n * 20, VecEnv::snapshot)?;
         snapshot::to_dict(py, saved, self.spec)
     }
 
-    /// Continues from a `snapshot()` of the same environment, precision and size, made under any seed.
+    /// Continues from a `snapshot()` of the same environment, precision and size, which may have
+    /// had any seed.
     ///
     /// Raises:
-    ///     CheckpointError: a field is missing, or of another environment, precision, size or
+    ///     CheckpointError: a field is missing, or is of another environment, precision, size or
     ///         format.
     ///     ShapeError, NonFiniteError, ConfigError: an array does not fit; nothing changes.
     fn restore(&self, py: Python<'_>, snapshot: &Bound<'_, PyDict>) -> PyResult<()> {
@@ -291,7 +294,7 @@ impl PyVecEnv {
         format!("VecEnv({}, env_id='{}', precision='{precision}')", self.n, self.spec.id)
     }
 
-    /// What the environments are stepped in: "f64" or "f32".
+    /// Precision in which the environments step: "f64" or "f32".
     #[getter]
     fn precision(&self) -> &'static str {
         self.precision.name()

@@ -13,12 +13,13 @@ use crate::detach::detached;
 use crate::errors::OrRaise;
 use crate::memory::views::{Plain, ViewMut, is_of};
 
-/// Advantages of one group of completions: each reward relative to the group's.
+/// Advantages of one group of completions: each reward relative to the others of its group.
 ///
 /// (r - mean) / (std + eps), as in GRPO (Shao et al. 2024). A group whose population standard
-/// deviation is not above 4 units of rounding of its first reward has no spread; its advantages are
-/// exactly 0, as are those divided by a standard deviation of at most `ddof` rewards. TRL 1.16 takes
-/// `ddof=1, eps=1e-4`, and divides the rounding error of a group without spread by 1e-4.
+/// deviation is at most 4 units of rounding of its first reward has no spread; its advantages are
+/// exactly 0. Advantages are also 0 if the divisor is the standard deviation of at most `ddof`
+/// rewards. TRL 1.16 uses `ddof=1, eps=1e-4`, and divides the rounding error of a group without
+/// spread by 1e-4.
 ///
 /// Args:
 ///     rewards: one per completion, `[G]`, finite.
@@ -34,7 +35,7 @@ use crate::memory::views::{Plain, ViewMut, is_of};
 ///     ShapeError: rewards is not `[G]` or not numeric.
 ///     NonFiniteError: a reward is NaN or infinite.
 ///     ConfigError: ddof or eps is out of range.
-///     UnknownNameError: no such scale.
+///     UnknownNameError: the scale does not exist.
 #[pyfunction]
 #[pyo3(
     signature = (rewards, *, scale="group", ddof=0, eps=0.0)
@@ -55,25 +56,25 @@ pub(crate) fn compute_group_advantages<'py>(
 
 /// Advantages of several groups of the same number of completions.
 ///
-/// As `compute_group_advantages`, group by group. `scale="batch"` centres by group and divides by the
-/// standard deviation of all rewards of the batch, groups not told apart, as TRL does with
-/// `scale_rewards="batch"`; TRL's numbers take `ddof=1, eps=1e-4`.
+/// The same as `compute_group_advantages`, group by group. `scale="batch"` centres by group and
+/// divides by the standard deviation of all rewards of the batch, as TRL does with
+/// `scale_rewards="batch"`; `ddof=1, eps=1e-4` gives TRL's numbers.
 ///
 /// Args:
 ///     rewards: group after group, `[n_groups * group_size]` or `[n_groups, group_size]`, finite.
-///     group_size: completions per group; may be left out if rewards is `[n_groups, group_size]`.
+///     group_size: completions per group; may be omitted if rewards is `[n_groups, group_size]`.
 ///     scale: "group", "batch" or "none".
 ///     ddof: a standard deviation over n rewards divides by n - ddof; 0 or more.
 ///     eps: added to the standard deviation; 0 or more; unused if `scale` is "none".
 ///
 /// Returns:
-///     of the shape of rewards: float32 if rewards is a float32 array, else float64.
+///     The advantages, shape of rewards: float32 if rewards is a float32 array, else float64.
 ///
 /// Raises:
 ///     ShapeError: rewards has another shape or is not numeric.
 ///     NonFiniteError: a reward is NaN or infinite.
 ///     ConfigError: group_size, ddof or eps is out of range.
-///     UnknownNameError: no such scale.
+///     UnknownNameError: the scale does not exist.
 #[pyfunction]
 #[pyo3(
     signature = (rewards, group_size=None, *, scale="group", ddof=0, eps=0.0)

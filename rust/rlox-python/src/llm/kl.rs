@@ -15,33 +15,34 @@ use crate::memory::views::{Plain, ViewMut, is_of};
 
 /// KL(p || q) of one sequence from per-token log-probabilities.
 ///
-/// With d = log q - log p, each token contributes by `estimator`:
+/// With d = log q - log p, the term of each token depends on `estimator`:
 ///
-/// - "exact": p (log p - log q); the sum is KL(p || q) itself where the arrays list a whole
-///   distribution. 0 where log p < -708 (float32: -87), -inf included, whatever log q is.
+/// - "exact": p (log p - log q); the sum is KL(p || q) itself if the arrays list a whole
+///   distribution. 0 where log p < -708 (float32: -87), -inf included, for every log q.
 /// - "k1": -d, for tokens sampled from p; unbiased, of either sign.
 /// - "k2": d^2 / 2, for tokens sampled from p; biased, never negative.
-/// - "k3": e^d - d - 1, for tokens sampled from p; unbiased, never negative (Schulman 2020).
-///   Within 16 units of rounding for d as rounded, near 0 too; inf for d > 709 (float32: 88) and -inf.
+/// - "k3": e^d - d - 1, for tokens sampled from p; unbiased, never negative (Schulman 2020). Exact
+///   to 16 units of rounding for the rounded d, near 0 too; inf for d > 709 (float32: 88) and for d
+///   = -inf.
 ///
-/// NaN gives NaN; so does, unless "exact", log p = log q = -inf. Terms are computed in float32 if
-/// both arrays are float32 and always added in float64, in an order that depends on T only.
+/// NaN gives NaN; so does log p = log q = -inf, except with "exact". Terms are computed in float32
+/// if both arrays are float32, and always added in float64, in an order that depends on T only.
 ///
 /// Args:
 ///     log_p: log-probabilities under the policy, `[T]`.
 ///     log_q: log-probabilities of the same tokens under the reference, `[T]`.
 ///     estimator: "exact", "k1", "k2" or "k3".
-///     mask: which tokens count, `[T]`, bool or 0 and 1; what is elsewhere, NaN included, never
-///         matters. None: all.
-///     reduction: "sum", or "mean" over the tokens that count; 0 if none does.
+///     mask: which tokens count, `[T]`, bool or 0 and 1; the values of other tokens, NaN included,
+///         have no effect. None: all tokens count.
+///     reduction: "sum", or "mean" over the tokens that count; 0 if none counts.
 ///
 /// Returns:
-///     a float.
+///     A float.
 ///
 /// Raises:
 ///     ShapeError: an array has another shape or is not numeric.
-///     ConfigError: the mask holds another number than 0 and 1.
-///     UnknownNameError: no such estimator or reduction.
+///     ConfigError: the mask contains a number other than 0 and 1.
+///     UnknownNameError: the estimator or reduction does not exist.
 #[pyfunction]
 #[pyo3(
     signature = (log_p, log_q, *, estimator="exact", mask=None, reduction="sum")
@@ -66,16 +67,16 @@ pub(crate) fn compute_token_kl<'py>(
 /// Args:
 ///     log_p: log-probabilities under the policy, `[T]`.
 ///     log_q: log-probabilities of the same tokens under the reference, `[T]`.
-///     mask: which tokens count, `[T]`, bool or 0 and 1; None: all.
-///     reduction: "sum", or "mean" over the tokens that count; 0 if none does.
+///     mask: which tokens count, `[T]`, bool or 0 and 1; None: all tokens count.
+///     reduction: "sum", or "mean" over the tokens that count; 0 if none counts.
 ///
 /// Returns:
-///     a float.
+///     A float.
 ///
 /// Raises:
 ///     ShapeError: an array has another shape or is not numeric.
-///     ConfigError: the mask holds another number than 0 and 1.
-///     UnknownNameError: no such reduction.
+///     ConfigError: the mask contains a number other than 0 and 1.
+///     UnknownNameError: the reduction does not exist.
 #[pyfunction]
 #[pyo3(
     signature = (log_p, log_q, *, mask=None, reduction="sum")
@@ -93,23 +94,24 @@ pub(crate) fn compute_token_kl_schulman<'py>(
 
 /// KL(p || q) of each of B sequences of the same number of tokens.
 ///
-/// As `compute_token_kl`, one value per sequence.
+/// The same as `compute_token_kl`, with one value per sequence.
 ///
 /// Args:
 ///     log_p: log-probabilities under the policy, `[B * T]`, sequence after sequence, or `[B, T]`.
 ///     log_q: log-probabilities of the same tokens under the reference; the shape of log_p.
-///     seq_len: T; may be left out if log_p is `[B, T]`.
+///     seq_len: T; may be omitted if log_p is `[B, T]`.
 ///     estimator: "exact", "k1", "k2" or "k3".
-///     mask: which tokens count, the shape of log_p, bool or 0 and 1; None: all.
-///     reduction: "sum", or "mean" over the tokens that count; 0 for a sequence of which none does.
+///     mask: which tokens count, the shape of log_p, bool or 0 and 1; None: all tokens count.
+///     reduction: "sum", or "mean" over the tokens that count; 0 for a sequence in which none
+///         counts.
 ///
 /// Returns:
 ///     `[B]`: float32 if log_p and log_q are float32 arrays, else float64.
 ///
 /// Raises:
 ///     ShapeError: an array has another shape or is not numeric.
-///     ConfigError: seq_len is out of range, or the mask holds another number than 0 and 1.
-///     UnknownNameError: no such estimator or reduction.
+///     ConfigError: seq_len is out of range, or the mask contains a number other than 0 and 1.
+///     UnknownNameError: the estimator or reduction does not exist.
 #[pyfunction]
 #[pyo3(
     signature = (log_p, log_q, seq_len=None, *, estimator="exact", mask=None, reduction="sum")
@@ -133,17 +135,18 @@ pub(crate) fn compute_batch_token_kl<'py>(
 /// Args:
 ///     log_p: log-probabilities under the policy, `[B * T]`, sequence after sequence, or `[B, T]`.
 ///     log_q: log-probabilities of the same tokens under the reference; the shape of log_p.
-///     seq_len: T; may be left out if log_p is `[B, T]`.
-///     mask: which tokens count, the shape of log_p, bool or 0 and 1; None: all.
-///     reduction: "sum", or "mean" over the tokens that count; 0 for a sequence of which none does.
+///     seq_len: T; may be omitted if log_p is `[B, T]`.
+///     mask: which tokens count, the shape of log_p, bool or 0 and 1; None: all tokens count.
+///     reduction: "sum", or "mean" over the tokens that count; 0 for a sequence in which none
+///         counts.
 ///
 /// Returns:
 ///     `[B]`: float32 if log_p and log_q are float32 arrays, else float64.
 ///
 /// Raises:
 ///     ShapeError: an array has another shape or is not numeric.
-///     ConfigError: seq_len is out of range, or the mask holds another number than 0 and 1.
-///     UnknownNameError: no such reduction.
+///     ConfigError: seq_len is out of range, or the mask contains a number other than 0 and 1.
+///     UnknownNameError: the reduction does not exist.
 #[pyfunction]
 #[pyo3(
     signature = (log_p, log_q, seq_len=None, *, mask=None, reduction="sum")
@@ -160,7 +163,7 @@ pub(crate) fn compute_batch_token_kl_schulman<'py>(
     Inputs::read(log_p, log_q, mask)?.batch(py, seq_len, how)
 }
 
-/// What is computed of the tokens.
+/// The estimator and the reduction of a call.
 #[derive(Clone, Copy)]
 struct How {
     estimator: Estimator,

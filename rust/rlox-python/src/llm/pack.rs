@@ -17,8 +17,9 @@ type Described<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 /// Assigns sequences to rows of `max_len` tokens, first-fit-decreasing (Johnson 1974).
 ///
-/// Longest first, sequences of one length in their given order, each into the first row that has
-/// room: at most 11/9 of the fewest rows possible, plus one. O(n log n) for n sequences.
+/// Takes the longest sequence first, and sequences of equal length in their original order. Each
+/// one goes into the first row that has room. This needs at most 11/9 of the fewest possible rows,
+/// plus one, and O(n log n) time for n sequences.
 ///
 /// Args:
 ///     lengths: tokens of each sequence, integers in 1..=max_len, `[n]`.
@@ -26,13 +27,13 @@ type Described<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 ///
 /// Returns:
 ///     (packed, masks, positions), each `[n_bins, max_len]`: packed int64 is the index into lengths
-///     of the sequence that a token belongs to, or -1 for padding; masks bool is True where there is
-///     a token; positions int64 counts from 0 within each sequence, and is 0 for padding.
+///     of the token's sequence, or -1 for padding; masks bool is True where there is a token;
+///     positions int64 counts from 0 within each sequence, and is 0 for padding.
 ///
 /// Raises:
 ///     ShapeError: lengths is not `[n]` or not of integers.
-///     ConfigError: a length, named by its index, or max_len is out of range, or the rows would have
-///         2**31 tokens or more.
+///     ConfigError: max_len or a length (named by its index) is out of range, or the rows would
+///         have 2**31 tokens or more.
 #[pyfunction]
 pub(crate) fn pack_sequences<'py>(
     py: Python<'py>,
@@ -46,23 +47,24 @@ pub(crate) fn pack_sequences<'py>(
     describe(py, &packing)
 }
 
-/// Lays sequences of tokens side by side in rows of `max_len`, as `pack_sequences` assigns them.
+/// Concatenates sequences of tokens in rows of `max_len`, with the assignment of `pack_sequences`.
 ///
 /// Args:
 ///     sequences: token ids of each sequence, 1 to max_len integers.
 ///     max_len: tokens of a row, at least 1.
-///     pad_token_id: the token where a row has no more sequences.
+///     pad_token_id: the token that fills the rest of a row.
 ///
 /// Returns:
-///     dict with `packed`, `masks`, `positions` of `pack_sequences`, and
+///     A dict with `packed`, `masks`, `positions` of `pack_sequences`, and
 ///     tokens: int64 `[n_bins, max_len]`;
 ///     cu_seqlens: int32 `[n + 1]`, where each sequence begins in `tokens[masks]`, the rows without
-///     padding, and at last the number of tokens, as variable-length attention kernels take it;
+///         padding, and last the number of tokens, in the form that variable-length attention
+///         kernels take;
 ///     order: int64 `[n]`, the index of the sequence between cu_seqlens[i] and cu_seqlens[i + 1].
 ///
 /// Raises:
 ///     ShapeError: a sequence is not one-dimensional or not of integers.
-///     ConfigError: a sequence, named by its index, is empty or too long, a token or max_len is out
+///     ConfigError: a sequence (named by its index) is empty or too long, a token or max_len is out
 ///         of range, or the rows would have 2**31 tokens or more.
 #[pyfunction]
 #[pyo3(
@@ -98,21 +100,22 @@ pub(crate) fn pack_tokens<'py>(
     Ok(result)
 }
 
-/// The values of each sequence, cut out of rows: undoes `pack_tokens` and anything computed on it.
+/// Cuts the values of each sequence out of rows: the inverse of `pack_tokens`.
 ///
 /// Args:
-///     values: tokens, or what was computed for each of them: an array or a tensor
+///     values: tokens, or values that were computed per token: an array or a tensor
 ///         `[n_bins, max_len, ...]` of any dtype.
-///     packed: which sequence each token belongs to, as `pack_sequences` returns it, int64
+///     packed: the sequence of each token, as `pack_sequences` returns it, int64
 ///         `[n_bins, max_len]`.
 ///
 /// Returns:
-///     list of `[length, ...]` in the order in which the sequences were packed: views of values, so
-///     gradients flow through them.
+///     A list of `[length, ...]` in the order in which the sequences were packed. They are views of
+///     values, so gradients flow through them.
 ///
 /// Raises:
-///     ShapeError: values does not begin with the shape of packed, or has no shape.
-///     ConfigError: packed has a sequence in two pieces, or leaves one out.
+///     ShapeError: the shape of values does not begin with the shape of packed, or values has no
+///         shape.
+///     ConfigError: a sequence of packed is in two pieces, or one is missing.
 #[pyfunction]
 pub(crate) fn unpack_sequences<'py>(
     py: Python<'py>,
@@ -121,7 +124,7 @@ pub(crate) fn unpack_sequences<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     let packed = coerce::array(packed, "packed")?;
     coerce::check_ndim(&packed, "packed", &["n_bins", "max_len"])?;
-    // Lists become arrays; arrays and tensors are cut as they are.
+    // A list becomes an array; arrays and tensors are cut without conversion.
     let values = match values.getattr("shape") {
         Ok(_) => values.clone(),
         Err(_) => coerce::array(values, "values")?.into_any(),

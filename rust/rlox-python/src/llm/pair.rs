@@ -13,8 +13,8 @@ use crate::memory::views::ViewMut;
 ///
 /// Args:
 ///     prompt_tokens: token ids in 0..2**32, `[P]`; may be empty.
-///     chosen_tokens: the preferred completion's, `[C]`, at least one.
-///     rejected_tokens: the dispreferred completion's, `[R]`, at least one.
+///     chosen_tokens: token ids of the preferred completion, `[C]`, at least one.
+///     rejected_tokens: token ids of the dispreferred completion, `[R]`, at least one.
 ///
 /// Raises:
 ///     ShapeError: tokens are not one-dimensional or not integers, or a completion is empty.
@@ -85,12 +85,14 @@ impl PyDpoPair {
         ids(py, &[self.inner.prompt(), self.inner.rejected()])
     }
 
-    /// Which of `chosen_ids()` are the completion's and enter a loss, bool `[P + C]`.
+    /// Mask of `chosen_ids()`: True for the completion's tokens, which enter a loss, bool
+    /// `[P + C]`.
     fn chosen_mask<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         mask(py, self.prompt_len(), self.chosen_len())
     }
 
-    /// Which of `rejected_ids()` are the completion's and enter a loss, bool `[P + R]`.
+    /// Mask of `rejected_ids()`: True for the completion's tokens, which enter a loss, bool
+    /// `[P + R]`.
     fn rejected_mask<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         mask(py, self.prompt_len(), self.rejected_len())
     }
@@ -102,7 +104,7 @@ impl PyDpoPair {
     }
 }
 
-/// The parts, one after the other.
+/// Concatenates the parts.
 fn ids<'py>(py: Python<'py>, parts: &[&[u32]]) -> PyResult<Bound<'py, PyAny>> {
     let all = parts.concat();
     let mut out = ViewMut::<u32>::fresh(py, &[all.len()])?;
@@ -110,7 +112,7 @@ fn ids<'py>(py: Python<'py>, parts: &[&[u32]]) -> PyResult<Bound<'py, PyAny>> {
     Ok(out.into_array().into_any())
 }
 
-/// False for the prompt, true for the completion.
+/// Returns a mask that is false for the prompt and true for the completion.
 fn mask(py: Python<'_>, prompt: usize, completion: usize) -> PyResult<Bound<'_, PyAny>> {
     let mut out = ViewMut::<bool>::fresh(py, &[prompt + completion])?;
     out.slice_mut().iter_mut().skip(prompt).for_each(|flag| *flag = true);

@@ -10,7 +10,8 @@ use crate::convert::coerce::Given;
 use crate::errors::{self, Class};
 use crate::memory::views::{Plain, View};
 
-/// The length of the rows of `array`: given for a flat one, the second size of a `[rows, length]`.
+/// Returns the length of the rows of `array`: the argument for a flat array, the second size of
+/// `[rows, length]`.
 pub(crate) fn row_len(
     array: &Bound<'_, PyUntypedArray>,
     name: &str,
@@ -47,14 +48,14 @@ pub(crate) fn row_len(
     }
 }
 
-/// A mask of tokens, as bytes that are set unless 0.
+/// A mask of tokens, as bytes; a byte other than 0 is true.
 pub(crate) enum Mask<'py> {
     Viewed(View<'py, u8>),
     Read(Vec<u8>),
 }
 
 impl<'py> Mask<'py> {
-    /// A mask of the shape of `like`: bools, or numbers that are 0 or 1.
+    /// Reads a mask of the shape of the reference array: bools, or numbers that are 0 or 1.
     pub(crate) fn read(
         mask: &Bound<'py, PyAny>,
         like: &Bound<'py, PyUntypedArray>,
@@ -85,7 +86,7 @@ impl<'py> Mask<'py> {
     }
 }
 
-/// The values as bytes, or the first that is neither 0 nor 1 with its index.
+/// Returns the values as bytes, or the first value that is neither 0 nor 1, with its index.
 fn zeros_and_ones<T: Plain + PartialEq + From<u8> + Display>(
     values: &[T],
 ) -> Result<Vec<u8>, (usize, String)> {

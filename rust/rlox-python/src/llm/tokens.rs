@@ -1,4 +1,4 @@
-//! Integers and token ids from whatever Python passes.
+//! Integers and token ids from Python.
 
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use crate::convert::coerce;
 use crate::errors::{self, Class};
 use crate::memory::views::{View, is_of};
 
-/// Any integers as int64; an empty array may have any dtype.
+/// Reads any integers as int64. An empty array may have any dtype.
 pub(crate) fn integers<'py>(
     array: &Bound<'py, PyUntypedArray>,
     name: &str,
@@ -27,7 +27,7 @@ pub(crate) fn integers<'py>(
     Ok(view)
 }
 
-/// Each item of an iterable as int64 token ids.
+/// Reads each item of an iterable as int64 token ids.
 pub(crate) fn sequences<'py>(sequences: &Bound<'py, PyAny>) -> PyResult<Vec<View<'py, i64>>> {
     let read = |(index, item): (usize, PyResult<Bound<'py, PyAny>>)| {
         let name = format!("sequences[{index}]");
@@ -36,7 +36,7 @@ pub(crate) fn sequences<'py>(sequences: &Bound<'py, PyAny>) -> PyResult<Vec<View
     sequences.try_iter()?.enumerate().map(read).collect()
 }
 
-/// Token ids in 0..2**32.
+/// Reads token ids in 0..2**32.
 pub(crate) fn token_ids(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u32>> {
     let tokens = one(value, name)?;
     let mut ids = Vec::with_capacity(tokens.slice().len());

@@ -1,4 +1,4 @@
-//! Which memory calls are using: the addresses of all views that are alive, whatever their thread.
+//! The memory that calls are using: the addresses of all live views of all threads.
 
 use std::iter;
 use std::ops::Range;
@@ -11,12 +11,12 @@ struct Slot {
     thread: usize,
 }
 
-/// As many slots as a word has bits.
+/// A block of slots, one per bit of a word.
 struct Block {
     slots: [Slot; SLOTS],
-    /// A bit for each slot whose view is alive.
+    /// One bit per slot; set if the slot's view is alive.
     alive: u64,
-    /// A bit for each of them that is written to.
+    /// One bit per slot; set if the slot's view is alive and for writing.
     written: u64,
 }
 
@@ -26,13 +26,13 @@ impl Block {
     const EMPTY: Self =
         Self { slots: [Slot { first: 0, end: 0, thread: 0 }; SLOTS], alive: 0, written: 0 };
 
-    /// Whether one of the views whose bits are set in `of` meets `span`.
+    /// Whether `span` overlaps a view whose bit is set in the mask.
     fn meets(&self, of: u64, span: &Range<usize>) -> bool {
         let mut chosen = self.slots.iter().zip(0..).filter(|(_, bit)| of >> bit & 1 == 1);
         chosen.any(|(slot, _)| slot.first < span.end && span.start < slot.end)
     }
 
-    /// Takes a slot, of which one is free, and returns its bit's place.
+    /// Takes a free slot, of which there must be one, and returns the position of its bit.
     #[inline]
     fn add(&mut self, span: Range<usize>, thread: usize, written: u64) -> usize {
         let bit = self.alive.trailing_ones();
@@ -44,17 +44,17 @@ impl Block {
         bit as usize
     }
 
-    /// Gives up the slots whose bits are set in `gone`.
+    /// Frees the slots whose bits are set in the mask.
     const fn forget(&mut self, gone: u64) {
         self.alive &= !gone;
         self.written &= !gone;
     }
 }
 
-/// All views: any number may read the same memory, one may write if nobody else is there.
+/// All views. Any number of them may read the same memory, but a writer must be alone.
 pub(crate) struct Claims {
     first: Block,
-    /// For when the first is full: calls have a few views each.
+    /// Further blocks for the case that the first is full. A call has only a few views.
     more: Vec<Block>,
 }
 
@@ -63,7 +63,7 @@ impl Claims {
         Self { first: Block::EMPTY, more: Vec::new() }
     }
 
-    /// The number of a claim for reading; None if the memory is being written.
+    /// Returns the number of a claim for reading; None if the memory is being written.
     #[inline]
     pub(crate) fn read(&mut self, span: Range<usize>, thread: usize) -> Option<usize> {
         let mut blocks = iter::once(&self.first).chain(&self.more);
@@ -73,7 +73,7 @@ impl Claims {
         Some(self.add(span, thread, 0))
     }
 
-    /// The number of a claim for writing; None if the memory is in use.
+    /// Returns the number of a claim for writing; None if the memory is in use.
     pub(crate) fn write(&mut self, span: Range<usize>, thread: usize) -> Option<usize> {
         let mut blocks = iter::once(&self.first).chain(&self.more);
         if blocks.any(|block| block.meets(block.alive, &span)) {
@@ -101,7 +101,7 @@ impl Claims {
         (at + 1) * SLOTS + bit
     }
 
-    /// Gives a claim up.
+    /// Releases a claim.
     #[inline]
     pub(crate) fn release(&mut self, number: usize) {
         let block = match (number / SLOTS).checked_sub(1) {
@@ -112,7 +112,7 @@ impl Claims {
             },
         };
         block.forget(1 << (number % SLOTS));
-        // So that one call with many views does not make every later claim look at its blocks.
+        // Otherwise one call with many views would make every later claim search its blocks.
         if number >= SLOTS {
             self.shrink();
         }
@@ -125,7 +125,7 @@ impl Claims {
         }
     }
 
-    /// Gives up the claims of all threads but one, which a forked child does not have.
+    /// Releases the claims of all threads but one. A forked child does not have the others.
     pub(crate) fn keep_only(&mut self, thread: usize) {
         for block in iter::once(&mut self.first).chain(&mut self.more) {
             let theirs = block.slots.iter().zip(0..).filter(|(slot, _)| slot.thread != thread);
@@ -139,8 +139,9 @@ impl Claims {
 mod tests {
     use super::*;
 
-    /// Claims and releases in a fixed disorder, beside a list of what is claimed. Long spans and few
-    /// releases fill several blocks; the claims of thread 1 are forgotten now and then.
+    /// Claims and releases in a fixed pseudo-random order, and compares with a list of the claims.
+    /// Long spans and few releases fill several blocks; now and then the claims of thread 1 are
+    /// released.
     #[test]
     fn a_claim_is_given_unless_it_meets_a_written_one_or_is_for_writing_and_meets_any() {
         let (mut claims, mut known) =

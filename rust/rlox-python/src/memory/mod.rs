@@ -1,4 +1,4 @@
-//! NumPy's memory as slices: who may use it and where it comes from.
+//! NumPy's memory as slices: who may use it, and its allocation.
 
 mod claims;
 mod pool;

@@ -1,9 +1,9 @@
-//! Memory of large results, used again.
+//! Reuse of memory for large results.
 //!
-//! The C library returns large freed blocks to the system, so a call that makes a fresh result touches
-//! pages that the system has to provide and clear first: for two arrays of 32,768 float64 that takes
-//! four times as long as the computation. Blocks handed back here keep their pages, and were zeroed
-//! once.
+//! The C library returns large freed blocks to the system. A call that makes a new result then
+//! touches pages that the system has to provide and clear first. For two arrays of 32,768 float64
+//! that takes four times as long as the computation. Blocks of this pool keep their pages and are
+//! zeroed only once.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,38 +12,38 @@ use pyo3::prelude::*;
 
 use super::shelf::Shelf;
 
-/// Results from this many bytes on come from here; smaller ones are zeroed sooner than lent.
+/// Smallest pooled result in bytes. A smaller one is zeroed in less time than the pool needs.
 const POOLED_FROM: usize = 1 << 13;
 
-/// Results that do not come from here, such as flags, are zeroed by NumPy from this many bytes on.
+/// Results that are not pooled, such as flags, are zeroed by NumPy from this many bytes on.
 pub(crate) const ZEROED_TO: usize = 1 << 15;
 
-/// Larger results are left to NumPy: they are rare, and keeping them would cost memory.
+/// Largest pooled result in bytes. Larger ones are rare, and keeping them would cost memory.
 const POOLED_TO: usize = 1 << 26;
 
-/// Bytes that wait for their next use, at most: the results of a step of two million environments.
+/// Most bytes of unused blocks: the results of a step of two million environments.
 const MOST_KEPT: usize = 1 << 27;
 
-/// Blocks from here on are mappings of their own, which wish for huge pages: one touch instead of
-/// 512 provides 2 MiB.
+/// Blocks from this size on are mappings of their own, which ask for huge pages: one touch instead
+/// of 512 provides 2 MiB.
 const HUGE_PAGE: usize = 1 << 21;
 
-/// Blocks waiting for their next use.
+/// Unused blocks.
 static KEPT: Shelf<Block> = Shelf(Mutex::new(Vec::new()));
 
-/// Memory aligned for 8 bytes.
+/// Memory that is aligned for 8 bytes.
 enum Block {
     Heap(Vec<u64>),
     Mapped(MmapMut),
 }
 
 impl Block {
-    /// Of so many bytes, a multiple of 8.
+    /// Allocates `bytes` bytes, a multiple of 8.
     fn of(bytes: usize) -> Self {
         if bytes >= HUGE_PAGE
             && let Ok(pages) = MmapMut::map_anon(bytes)
         {
-            // A wish; without huge pages the block is as good as any other.
+            // This is only advice; the block also works without huge pages.
             #[cfg(target_os = "linux")]
             drop(pages.advise(memmap2::Advice::HugePage));
             return Self::Mapped(pages);
@@ -66,27 +66,28 @@ impl Block {
     }
 }
 
-/// A block of memory, lent to one array; returns when the array is gone.
+/// A block of memory that one array uses. It returns to the pool when the array is gone.
 #[pyclass(name = "_Lease", module = "rlox._core", frozen)]
 pub(crate) struct Lease {
     block: Mutex<Block>,
 }
 
 impl Lease {
-    /// A block of at least `bytes` with unspecified contents, None for sizes that are not pooled.
+    /// Returns a block of at least `bytes` with unspecified contents; None for sizes that are not
+    /// pooled.
     #[inline]
     pub(crate) fn of(bytes: usize) -> Option<Self> {
         if !(POOLED_FROM..=POOLED_TO).contains(&bytes) {
             return None;
         }
-        // Few sizes, so that blocks fit again: eight steps between powers of two.
+        // Few sizes make reuse likely: eight steps between powers of two.
         let step = (bytes.next_power_of_two() / 16).max(size_of::<u64>());
         let size = bytes.div_ceil(step) * step;
         let block = KEPT.take(size).unwrap_or_else(|| Block::of(size));
         Some(Self { block: Mutex::new(block) })
     }
 
-    /// Address of the block's first byte; it stays the same as long as the lease lives.
+    /// Returns the address of the block's first byte. It does not change while the lease lives.
     pub(crate) fn address(&self) -> *mut u8 {
         self.block.lock().unwrap_or_else(PoisonError::into_inner).address()
     }

@@ -1,25 +1,25 @@
-//! Blocks of memory that wait for their next use, shared by all threads.
+//! Unused blocks of memory, shared by all threads.
 //!
-//! Nothing here knows Python, and the lock is the `Mutex` of the crate's root module `sync`:
-//! tests/shelf_model.rs puts loom's in its place and tries every order of the threads' steps.
+//! This module does not depend on Python, and its lock is the `Mutex` of the crate's root module
+//! `sync`: tests/shelf_model.rs replaces it by loom's and tries every order of the threads' steps.
 
 use crate::sync::{Mutex, PoisonError};
 
-/// Blocks that wait, at most: each that is taken or given looks at them all.
+/// Largest number of unused blocks; `take` and `give` search them all.
 const MOST_BLOCKS: usize = 256;
 
-/// Blocks and their bytes, the last returned last.
+/// Blocks with their bytes, in the order of their return.
 pub(crate) struct Shelf<B>(pub(crate) Mutex<Vec<(usize, B)>>);
 
 impl<B> Shelf<B> {
-    /// A block of exactly so many bytes, the one returned last.
+    /// Removes and returns the last returned block of exactly `bytes` bytes.
     pub(crate) fn take(&self, bytes: usize) -> Option<B> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = kept.iter().rposition(|(size, _)| *size == bytes);
         found.map(|place| kept.remove(place).1)
     }
 
-    /// Puts a block back; the oldest go until all together are few and have at most `most` bytes.
+    /// Adds a block, and drops the oldest ones until the number and bytes of blocks are in limits.
     pub(crate) fn give(&self, bytes: usize, block: B, most: usize) {
         let gone: Vec<(usize, B)> = {
             let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,7 +32,8 @@ impl<B> Shelf<B> {
             }
             kept.drain(..oldest).collect()
         };
-        // Freed when others can have the lock again: the system takes its time with pages.
+        // The blocks are freed after the lock is released, because the system takes long to free
+        // pages.
         drop(gone);
     }
 }

@@ -1,21 +1,23 @@
-//! The audited door to NumPy's memory: the only unsafe code of this crate.
+//! Access to NumPy's memory: the only unsafe code of this crate.
 //!
-//! What makes it sound, and what a reader has to check here and nowhere else:
+//! This makes it sound, and reviewers have to check it here and nowhere else:
 //! - A view is made only of an array that is C-contiguous, aligned, in native byte order and of the
 //!   element type, so its elements are `len` consecutive `T`. It owns a reference to the array.
-//! - [`Plain`] types are valid whatever their bits are, so foreign bytes are merely unspecified
+//! - [`Plain`] types are valid for all bit patterns, so foreign bytes are merely unspecified
 //!   numbers. Bools are not: they are read as `u8` and written as `bool` into memory that NumPy has
 //!   zeroed or that [`ViewMut::of`] has made valid.
-//! - Every view of memory that somebody else can reach is in one list of [`Claims`] from when it is
-//!   made until it is dropped, which is after the call's work: writing excludes every other view of
-//!   these bytes, in the same call, a call around it or one of another thread.
-//! - Memory of fresh arrays is written before it is seen: zeroed here or by NumPy, or lent by the
-//!   pool, whose blocks are zeroed when they are made. Nobody else knows it, so it needs no claim.
+//! - Every view of memory that other code can reach is in one list of [`Claims`] from its creation
+//!   until it is dropped, which is after the call's work. Writing excludes every other view of
+//!   these bytes, in the same call, in a call around it or in one of another thread.
+//! - Memory of new arrays is written before other code sees it: it is zeroed here or by NumPy, or
+//!   comes from the pool, whose blocks are zeroed when they are made. No other code knows it, so it
+//!   needs no claim.
 //!
-//! What stays the caller's, as with every function of NumPy itself: while the GIL is released,
-//! another thread may write through NumPy to an array that is in use here (the numbers are then
-//! unspecified), and may free its memory by `array.resize(..., refcheck=False)`, which does not look
-//! at references and so takes the memory from under any call that is using it.
+//! Two things remain the caller's responsibility, as with every function of NumPy itself, while the
+//! GIL is released. Another thread may write through NumPy to an array that is in use here; the
+//! numbers are then unspecified. Another thread may also free the memory by
+//! `array.resize(..., refcheck=False)`, which ignores references and so takes the memory from any
+//! call that is using it.
 
 #![expect(unsafe_code, reason = "the audited module of this crate")]
 
@@ -40,7 +42,7 @@ use super::claims::Claims;
 use super::pool::{Lease, ZEROED_TO};
 use crate::errors::{self, Class};
 
-/// An element that is valid whatever its bits are.
+/// An element that is valid for all bit patterns.
 pub(crate) trait Plain: Written {}
 
 macro_rules! plain {
@@ -65,13 +67,13 @@ plain! {
 const I64: NPY_TYPES = if c_long::BITS == 64 { NPY_LONG } else { NPY_LONGLONG };
 const U64: NPY_TYPES = if c_long::BITS == 64 { NPY_ULONG } else { NPY_ULONGLONG };
 
-/// What an output may hold: [`Plain`] numbers and bools.
+/// An element of an output: a [`Plain`] number or a bool.
 pub(crate) trait Written: Element + Copy {
-    /// NumPy's dtype kind; with the size it names the type.
+    /// NumPy's dtype kind; with the size it identifies the type.
     const KIND: u8;
-    /// NumPy's number of the type that it usually is.
+    /// NumPy's usual type number.
     const NUMBER: c_int;
-    /// Whether bytes that something else was written to may be no valid values.
+    /// Whether bytes that other code wrote may be invalid values.
     const ZEROED: bool;
 }
 
@@ -81,13 +83,14 @@ impl Written for bool {
     const ZEROED: bool = true;
 }
 
-/// The list of claims, which belongs to whoever holds the GIL.
+/// The list of claims. The thread that holds the GIL has exclusive access to it.
 struct Guarded(UnsafeCell<Claims>);
 
-// SAFETY: `claims` reaches the list, for a thread that holds the GIL, and one thread at a time does.
+// SAFETY: only `claims` reaches the list, for a thread that holds the GIL, and one thread at a time
+// holds the GIL.
 unsafe impl Sync for Guarded {}
 
-/// Runs `act` on the list; it must not call anything that runs Python or comes back here.
+/// Runs `act` on the list. `act` must not run Python code or call this function again.
 #[inline]
 fn claims<R>(_py: Python<'_>, act: impl FnOnce(&mut Claims) -> R) -> R {
     static IN_USE: Guarded = Guarded(UnsafeCell::new(Claims::new()));
@@ -96,22 +99,22 @@ fn claims<R>(_py: Python<'_>, act: impl FnOnce(&mut Claims) -> R) -> R {
     act(unsafe { &mut *IN_USE.0.get() })
 }
 
-/// A number for the thread that holds the GIL.
+/// Returns a number for the thread that holds the GIL.
 #[inline]
 fn thread(_py: Python<'_>) -> usize {
     // SAFETY: a thread that holds the GIL has a state, whose address is only compared.
     unsafe { pyo3::ffi::PyThreadState_Get() }.addr()
 }
 
-/// Gives up the claims of threads that a forked child does not have.
+/// Releases the claims of threads that do not exist in a forked child.
 pub(crate) fn forget_other_threads(py: Python<'_>) {
     claims(py, |claims| claims.keep_only(thread(py)));
 }
 
-/// A claim on memory, given up when dropped.
+/// A claim on memory, released when it is dropped.
 struct Claim<'py> {
     py: Python<'py>,
-    /// None for memory that nobody else can reach.
+    /// None for memory that no other code can reach.
     number: Option<usize>,
 }
 
@@ -120,7 +123,7 @@ impl<'py> Claim<'py> {
         Self { py, number: None }
     }
 
-    /// By one of [`Claims::read`] and [`Claims::write`]; None if that refuses.
+    /// Takes a claim with [`Claims::read`] or [`Claims::write`]; None if that refuses.
     #[inline]
     fn on(
         py: Python<'py>,
@@ -144,14 +147,14 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Why memory cannot be viewed.
+/// The reason why memory cannot be viewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Another type, or not C-contiguous, aligned and in native byte order.
+    /// The array has another type, or is not C-contiguous, aligned and in native byte order.
     Layout,
-    /// Not writeable.
+    /// The array is not writeable.
     ReadOnly,
-    /// Shared with another argument or another call.
+    /// The memory is shared with another argument or another call.
     InUse,
 }
 
@@ -165,7 +168,7 @@ pub(crate) struct View<'py, T> {
 }
 
 impl<'py, T: Plain> View<'py, T> {
-    /// Refused unless the array is C-contiguous, aligned, holds `T` in native byte order, and no
+    /// Refuses the array unless it is C-contiguous, aligned, holds `T` in native byte order, and no
     /// call is writing to it.
     #[inline]
     pub(crate) fn of(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
@@ -183,14 +186,14 @@ impl<'py, T: Plain> View<'py, T> {
         Ok(Self { claim: claim.ok_or(Refusal::InUse)?, array: array.clone(), start, len })
     }
 
-    /// The elements in row-major order.
+    /// Returns the elements in row-major order.
     pub(crate) fn slice(&self) -> &[T] {
         // SAFETY: `of` checked layout and type, `array` keeps the memory alive, `claim` keeps
         // writers away.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
-    /// The same memory as bytes.
+    /// Returns the same memory as bytes.
     pub(crate) fn into_bytes(self) -> View<'py, u8> {
         let (start, len) = (self.start.cast(), self.len * size_of::<T>());
         View { claim: self.claim, array: self.array, start, len }
@@ -198,7 +201,7 @@ impl<'py, T: Plain> View<'py, T> {
 }
 
 impl<'py> View<'py, u8> {
-    /// The bytes of a C-contiguous bool array: 0 is false, everything else true.
+    /// Views the bytes of a C-contiguous bool array: 0 is false, everything else true.
     pub(crate) fn of_bools(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
         if array.dtype().kind() == b'b' && is_plain(array) {
             Self::trusted(array)
@@ -217,7 +220,7 @@ pub(crate) struct ViewMut<'py, T> {
 }
 
 impl<'py, T: Written> ViewMut<'py, T> {
-    /// The caller's array for writing; refused while anything else is in a call that uses it.
+    /// Views the caller's array for writing. Refused while another view of a call uses it.
     pub(crate) fn of(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
         if !(is_of::<T>(array) && is_plain(array)) {
             return Err(Refusal::Layout);
@@ -239,7 +242,7 @@ impl<'py, T: Written> ViewMut<'py, T> {
         Ok(Self { claim, array: array.clone(), start, len })
     }
 
-    /// A new C-contiguous array; its numbers are unspecified, its bools false.
+    /// Makes a new C-contiguous array. Its numbers are unspecified, its bools false.
     ///
     /// # Errors
     /// `MemoryError` if there is not enough memory.
@@ -249,30 +252,30 @@ impl<'py, T: Written> ViewMut<'py, T> {
         Ok(Self { claim: Claim::none(py), array, start, len })
     }
 
-    /// The elements in row-major order.
+    /// Returns the elements in row-major order.
     pub(crate) fn slice_mut(&mut self) -> &mut [T] {
         // SAFETY: layout and type are right, the memory is initialised, and nothing else views it:
         // it is fresh, or claimed by `of`. `array` keeps it alive.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
-    /// The array itself, once it is written.
+    /// Returns the array itself, after the writes.
     pub(crate) fn into_array(self) -> Bound<'py, PyUntypedArray> {
         self.array
     }
 
-    /// The same memory as bytes; NumPy, not Rust, will read what is written there as a `T`.
+    /// Returns the same memory as bytes. NumPy, not Rust, will read them as `T`.
     pub(crate) fn into_bytes(self) -> ViewMut<'py, u8> {
         let (start, len) = (self.start.cast(), self.len * size_of::<T>());
         ViewMut { claim: self.claim, array: self.array, start, len }
     }
 }
 
-/// Whether the array holds elements `T` in native byte order, in whatever layout.
+/// Whether the array holds elements `T` in native byte order, in any layout.
 #[inline]
 pub(crate) fn is_of<T: Written>(array: &Bound<'_, PyUntypedArray>) -> bool {
-    // SAFETY: `array` is a live NumPy array, whose dtype lives as long. (To ask NumPy for the dtype of
-    // `T` would cost as much as the rest of a view.)
+    // SAFETY: `array` is a live NumPy array, whose dtype lives as long. (A query of NumPy for the
+    // dtype of `T` would cost as much as the rest of a view.)
     let (number, order) = unsafe {
         let dtype = &(*(*fields(array)).descr).fields;
         (dtype.type_num, dtype.byteorder.cast_unsigned())
@@ -280,7 +283,7 @@ pub(crate) fn is_of<T: Written>(array: &Bound<'_, PyUntypedArray>) -> bool {
     number == T::NUMBER && matches!(order, b'=' | b'|') || is_like::<T>(array)
 }
 
-/// [`is_of`] of a dtype that is not the usual one for `T`, such as C's `long long`.
+/// The slow check, for a dtype that is not the usual one for `T`, such as C's `long long`.
 #[cold]
 fn is_like<T: Written>(array: &Bound<'_, PyUntypedArray>) -> bool {
     let dtype = array.dtype();
@@ -321,7 +324,7 @@ fn addresses<T>(start: NonNull<T>, len: usize) -> Range<usize> {
     first..first + len * size_of::<T>()
 }
 
-/// Dimensions of an array, at most.
+/// Largest number of dimensions of an array.
 const MOST_DIMS: usize = 16;
 
 fn allocate<'py, T: Written>(
@@ -343,7 +346,7 @@ fn allocate<'py, T: Written>(
     {
         return lent::<T>(py, &mut dims, ndim, lease);
     }
-    // NumPy gives the GIL away while it takes zeroed memory; a small block is zeroed sooner here.
+    // NumPy releases the GIL while it allocates zeroed memory; a small block is zeroed faster here.
     let small = bytes < ZEROED_TO;
     let dtype = T::get_dtype(py).into_dtype_ptr();
     // SAFETY: NumPy's allocators take over the reference to the dtype and read `ndim` sizes; they
@@ -359,7 +362,7 @@ fn allocate<'py, T: Written>(
     }
 }
 
-/// A new array over a lent block, which goes back when the array and all its views are gone.
+/// Makes a new array over a pooled block, which returns when the array and all its views are gone.
 fn lent<'py, T: Written>(
     py: Python<'py>,
     dims: &mut [npy_intp; MOST_DIMS],

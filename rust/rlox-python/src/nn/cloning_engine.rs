@@ -1,4 +1,4 @@
-//! Trainings of behavioural cloning.
+//! The native engine of behavioural cloning.
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
@@ -18,37 +18,38 @@ use crate::detach::{LONG, detached, writing};
 use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::{Plain, View};
 
-/// Trainings of a policy towards somebody's actions without torch (Pomerleau 1991).
+/// Trains a policy to imitate recorded actions, without torch (Pomerleau 1991).
 ///
-/// The policy is a multilayer perceptron with parameters `net.0.weight` `[out, in]`, `net.0.bias`, ...: logits of
-/// choices, or means of normal numbers, whose parameters `log_std` `[size]` come first. Each parameter lies at a
-/// multiple of 16 numbers of the vector, as `rlox.optim.FlatParameters` lays them out.
+/// The policy is a multilayer perceptron with parameters `net.0.weight` `[out, in]`, `net.0.bias`,
+/// ... Its outputs are the logits of choices, or the means of normal distributions, whose
+/// parameters `log_std` `[size]` come first. Each parameter begins at a multiple of 16 numbers of
+/// the vector, in the layout of `rlox.optim.FlatParameters`.
 ///
 /// Args:
 ///     parameters: names and shapes in the order of the vector.
 ///     kind: `choices` or `numbers`.
-///     size: how many choices, or numbers of an action.
-///     obs_dim: numbers of an observation.
+///     size: number of choices, or of numbers per action.
+///     obs_dim: numbers per observation.
 ///     hidden: widths of the hidden layers.
 ///     activation: `tanh`, `relu`, `elu` or `silu`.
 ///     precision: `f32`, or `f64` for comparisons.
 ///
 /// Raises:
-///     UnknownNameError: a parameter or activation that there is not.
-///     ShapeError: a parameter of another shape.
-///     ConfigError: a kind or precision that there is not.
+///     UnknownNameError: a parameter or activation does not exist.
+///     ShapeError: a parameter has another shape.
+///     ConfigError: a kind or precision does not exist.
 #[pyclass(name = "CloningEngine", module = "rlox._core", frozen)]
 pub(crate) struct PyCloningEngine {
     net: Mlp,
     kind: Kind,
-    /// Numbers of the vector.
+    /// Length of the parameter vector.
     len: usize,
     engine: Engine,
 }
 
 type Engine = Either<Shared<CloningEngine<f32>>, Shared<CloningEngine<f64>>>;
 
-/// What was done, as it is read.
+/// The actions of a batch.
 enum Taken<'py, F> {
     Choices(View<'py, i64>),
     Vectors(View<'py, F>),
@@ -89,26 +90,28 @@ impl PyCloningEngine {
         Ok(Self { net, kind, len, engine })
     }
 
-    /// One step of Adam for each of k batches, along the gradient of -E[log pi(a | o)], or of vectors of
-    /// E[(mean - a)^2].
+    /// Takes one step of Adam for each of k batches, along the gradient of -E[log pi(a | o)], or
+    /// for vectors optionally of E[(mean - a)^2].
     ///
     /// Args:
-    ///     policy: four arrays, changed in place: the vector, Adam's first and second moments, steps int64 `[1]`,
-    ///         counted also where a training fails.
+    ///     policy: four arrays, changed in place: the parameter vector, Adam's first and second
+    ///         moments, and the number of steps, int64 `[1]`, which also counts the steps of a call
+    ///         that fails.
     ///     obs: `[k, rows, obs_dim]`.
     ///     actions: choices `[k, rows]`, or vectors `[k, rows, size]`.
     ///     learning_rate: Adam's step size.
-    ///     squared: the squared error of vectors in place of their likelihood.
-    ///     max_grad_norm: None: gradients are not cut.
+    ///     squared: use the squared error of vectors instead of their likelihood.
+    ///     max_grad_norm: largest norm of the gradient; None: no clipping.
     ///     adam_eps: Adam's epsilon.
     ///
     /// Returns:
-    ///     Means over the batches: `loss`, `fit` (the part of choices that are the likeliest, or E|mean - a|),
-    ///     `grad_norm` (before it was cut).
+    ///     Means over the batches: `loss`, `fit` (the share of actions that are the policy's
+    ///     likeliest choice, or E|mean - a|), `grad_norm` (before clipping).
     ///
     /// Raises:
-    ///     ShapeError: an array has another shape; an output is not of the engine's precision.
-    ///     ConfigError: an action or a setting that there is not.
+    ///     ShapeError: an array has another shape, or an output has another precision than the
+    ///         engine.
+    ///     ConfigError: an action does not exist, or a setting is out of range.
     ///     NonFiniteError: a loss, gradient or parameter is NaN or infinite.
     #[pyo3(
         signature = (
@@ -139,15 +142,16 @@ impl PyCloningEngine {
         Ok(dict)
     }
 
-    /// What the network says: logits, or means.
+    /// Computes the outputs of the network: logits, or means.
     ///
     /// Args:
-    ///     parameters: the vector, float32.
+    ///     parameters: the parameter vector, float32.
     ///     obs: `[n, obs_dim]`.
-    ///     out: written: float32 `[n, size]`.
+    ///     out: output, float32 `[n, size]`.
     ///
     /// Raises:
-    ///     ShapeError: an array has another shape or dtype, or `out` shares memory with another argument.
+    ///     ShapeError: an array has another shape or dtype, or `out` shares memory with another
+    ///         argument.
     fn outputs(
         &self,
         py: Python<'_>,

@@ -1,4 +1,4 @@
-//! Updates of PPO and A2C.
+//! The native engine of PPO and A2C.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -18,33 +18,34 @@ use crate::detach::{LONG, reading, writing};
 use crate::errors::OrRaise;
 use crate::memory::views::{Plain, ViewMut};
 
-/// Updates of an actor and a critic without torch: gradients, clipping and steps over one vector of
-/// parameters, which are the caller's.
+/// Updates an actor and a critic without torch. Gradients, clipping and optimizer steps work on one
+/// vector of parameters, which belongs to the caller.
 ///
-/// Networks are multilayer perceptrons with the names and shapes of torch's modules (`actor.0.weight`
-/// `[out, in]`, `actor.0.bias`, `actor.2.weight`, ..., `critic. ...`, `log_std`), each parameter at a multiple
-/// of 16 numbers of the vector, as `rlox.optim.FlatParameters` lays them out.
+/// Networks are multilayer perceptrons with the names and shapes of torch's modules
+/// (`actor.0.weight` `[out, in]`, `actor.0.bias`, `actor.2.weight`, ..., `critic. ...`, `log_std`).
+/// Each parameter begins at a multiple of 16 numbers of the vector, in the layout of
+/// `rlox.optim.FlatParameters`.
 ///
 /// Args:
 ///     parameters: names and shapes in the order of the vector.
-///     kind: `choices` (a softmax), `numbers` (normal, `log_std` `[size]`) or `sde` (gSDE, `log_std`
-///         `[features, size]`).
-///     size: how many choices, or numbers of an action.
-///     obs_dim: numbers of an observation.
+///     kind: `choices` (a softmax), `numbers` (normal, `log_std` `[size]`) or `sde` (gSDE,
+///         `log_std` `[features, size]`).
+///     size: number of choices, or of numbers per action.
+///     obs_dim: numbers per observation.
 ///     actor: widths of the actor's hidden layers.
-///     critic: widths of the critic's.
+///     critic: widths of the critic's hidden layers.
 ///     activation: `tanh`, `relu`, `elu` or `silu`.
 ///     precision: `f32`, or `f64` for comparisons.
 ///
 /// Raises:
-///     UnknownNameError: a parameter or activation that there is not.
-///     ShapeError: a parameter of another shape.
-///     ConfigError: a kind or precision that there is not, or layers beyond those of the widths.
+///     UnknownNameError: a parameter or activation does not exist.
+///     ShapeError: a parameter has another shape.
+///     ConfigError: a kind or precision does not exist, or there are more layers than widths.
 #[pyclass(name = "OnPolicyEngine", module = "rlox._core", frozen)]
 pub(crate) struct PyOnPolicyEngine {
     pub(super) of: Architecture,
     pub(super) net: ActorCritic,
-    /// Numbers of the vector.
+    /// Length of the parameter vector.
     pub(super) len: usize,
     pub(super) engine: Engine,
 }
@@ -80,44 +81,46 @@ impl PyOnPolicyEngine {
         Ok(Self { of, net, len, engine })
     }
 
-    /// Learns from the rows of a rollout in minibatches, one pass for each row of `order`.
+    /// Learns from the rows of a rollout in minibatches, with one pass for each row of `order`.
     ///
-    /// Each minibatch takes one step of Adam along the gradient of
-    /// E[-min(r A, clip(r, 1 - e, 1 + e) A)] + vf_coef E[(V - R)^2] - ent_coef E[H] (Schulman et al.
-    /// 2017, eq. 9), cut to `max_grad_norm`.
+    /// Each minibatch takes one step of Adam along the gradient of E[-min(r A, clip(r, 1 - e, 1 +
+    /// e) A)] + vf_coef E[(V - R)^2] - ent_coef E[H] (Schulman et al. 2017, eq. 9), clipped to
+    /// `max_grad_norm`.
     ///
     /// Args:
-    ///     parameters: the vector, changed in place, as the next two are.
+    ///     parameters: the parameter vector, changed in place, like the next two.
     ///     exp_avg: Adam's first moments.
     ///     exp_avg_sq: Adam's second moments.
-    ///     steps: steps of Adam so far, int64 `[1]`, counted in place, also where an update fails.
+    ///     steps: number of Adam's steps so far, int64 `[1]`, updated in place, also if the call
+    ///         fails.
     ///     obs: `[rows, obs_dim]`.
     ///     actions: choices `[rows]`, or `[rows, size]`.
-    ///     log_probs: of the policy that acted, `[rows]`.
-    ///     values: V(o) when it acted, `[rows]`.
+    ///     log_probs: log probabilities under the policy that acted, `[rows]`.
+    ///     values: V(o) at the time of the action, `[rows]`.
     ///     advantages: `[rows]`.
-    ///     returns: what V is to become, `[rows]`.
-    ///     order: numbers of rows, `[passes, n]`.
+    ///     returns: targets of V, `[rows]`.
+    ///     order: row numbers, `[passes, n]`.
     ///     batch_size: rows of a minibatch; the last of a pass may have fewer.
     ///     learning_rate: Adam's step size; its betas are 0.9 and 0.999.
     ///     clip_eps: e.
     ///     vf_coef: weight of the value loss.
     ///     ent_coef: weight of the entropy.
-    ///     max_grad_norm: None: gradients are not cut.
-    ///     clip_vloss: values learn within e of what they were.
-    ///     normalize_advantages: of each minibatch.
-    ///     target_kl: the passes end at a minibatch whose KL estimate is more than 1.5 times this.
+    ///     max_grad_norm: largest norm of the gradient; None: no clipping.
+    ///     clip_vloss: clip the change of values to e.
+    ///     normalize_advantages: normalize the advantages of each minibatch.
+    ///     target_kl: the passes end at a minibatch whose KL estimate exceeds 1.5 times this value.
     ///     adam_eps: Adam's epsilon.
     ///     mask: which choices were allowed, `[rows, size]`.
     ///
     /// Returns:
     ///     Means over the minibatches: `policy`, `value`, `entropy`, `total`, `approx_kl`,
-    ///     `clip_fraction`, `grad_norm` (before it was cut); and counts: `epochs` (whole passes),
+    ///     `clip_fraction`, `grad_norm` (before clipping); and counts: `epochs` (whole passes),
     ///     `steps`, `samples`.
     ///
     /// Raises:
-    ///     ShapeError: an array has another shape; an output is not of the engine's precision.
-    ///     ConfigError: an action, a row or a batch size that there is not.
+    ///     ShapeError: an array has another shape, or an output has another precision than the
+    ///         engine.
+    ///     ConfigError: an action or a row does not exist, or the batch size is out of range.
     ///     NonFiniteError: a loss, gradient or parameter is NaN or infinite.
     #[pyo3(
         signature = (
@@ -171,35 +174,36 @@ impl PyOnPolicyEngine {
         told(py, &update)
     }
 
-    /// One step along the gradient of -E[log pi(a | o) A] + vf_coef E[(V - R)^2] - ent_coef E[H] (Mnih
-    /// et al. 2016, sec. 4) over all rows, cut to `max_grad_norm`.
+    /// Takes one step along the gradient of -E[log pi(a | o) A] + vf_coef E[(V - R)^2] - ent_coef
+    /// E[H] (Mnih et al. 2016, sec. 4) over all rows, clipped to `max_grad_norm`.
     ///
     /// Args:
-    ///     parameters: the vector, changed in place, as the moments are.
-    ///     first: RMSprop's means of squares (in TensorFlow's form they begin at 1), or Adam's first
-    ///         moments.
-    ///     second: Adam's second moments; without them the rule is RMSprop.
-    ///     steps: steps so far, int64 `[1]`, counted in place, also where an update fails.
+    ///     parameters: the parameter vector, changed in place, like the moments.
+    ///     first: RMSprop's means of squares (in TensorFlow's form they begin at 1), or Adam's
+    ///         first moments.
+    ///     second: Adam's second moments; without them the optimizer is RMSprop.
+    ///     steps: number of steps so far, int64 `[1]`, updated in place, also if the call fails.
     ///     obs: `[rows, obs_dim]`.
     ///     actions: choices `[rows]`, or `[rows, size]`.
     ///     advantages: `[rows]`.
-    ///     returns: what V is to become, `[rows]`.
+    ///     returns: targets of V, `[rows]`.
     ///     learning_rate: the step size.
     ///     vf_coef: weight of the value loss.
     ///     ent_coef: weight of the entropy.
-    ///     max_grad_norm: None: gradients are not cut.
-    ///     normalize_advantages: over all rows.
-    ///     alpha: what RMSprop keeps of its means.
-    ///     eps: epsilon of RMSprop or Adam, whose betas are 0.9 and 0.999.
-    ///     tf_like: epsilon inside of RMSprop's root.
+    ///     max_grad_norm: largest norm of the gradient; None: no clipping.
+    ///     normalize_advantages: normalize the advantages over all rows.
+    ///     alpha: decay of RMSprop's means.
+    ///     eps: epsilon of RMSprop or Adam; Adam's betas are 0.9 and 0.999.
+    ///     tf_like: put epsilon inside of RMSprop's root.
     ///     mask: which choices were allowed, `[rows, size]`.
     ///
     /// Returns:
-    ///     `policy`, `value`, `entropy`, `total`, `grad_norm` (before it was cut).
+    ///     `policy`, `value`, `entropy`, `total`, `grad_norm` (before clipping).
     ///
     /// Raises:
-    ///     ShapeError: an array has another shape; an output is not of the engine's precision.
-    ///     ConfigError: an action that there is not.
+    ///     ShapeError: an array has another shape, or an output has another precision than the
+    ///         engine.
+    ///     ConfigError: an action does not exist.
     ///     NonFiniteError: a loss, gradient or parameter is NaN or infinite.
     #[pyo3(
         signature = (
@@ -238,13 +242,14 @@ impl PyOnPolicyEngine {
         either!(&self.engine, |engine| self.by_a2c(py, engine, state, &columns, (settings, rule)))
     }
 
-    /// A copy of the gradient of the last minibatch's loss, cut to `max_grad_norm`: zeros before there was one.
+    /// A copy of the clipped gradient of the last minibatch's loss; zeros before the first
+    /// minibatch.
     #[getter]
     fn gradient<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         either!(&self.engine, |engine| copied(py, engine, self.len))
     }
 
-    /// Numbers of the vector of parameters.
+    /// Length of the parameter vector.
     fn __len__(&self) -> usize {
         self.len
     }
@@ -274,7 +279,8 @@ impl PyOnPolicyEngine {
             let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut steps };
             engine.ppo(parameters, &mut adam, rows, &settings, places)
         });
-        // Also of an update that failed or was stopped: what it learned stays.
+        // The counter is also written after a failure or an interrupt, because the completed steps
+        // stay.
         count(&mut counted, steps);
         update
     }

@@ -1,4 +1,4 @@
-//! What acts while transitions are collected for a replay buffer.
+//! Action selection for a replay buffer, with exploration.
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
@@ -21,19 +21,22 @@ use crate::env::PyVecEnv;
 use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::View;
 
-/// The network of a `DQNEngine`, or the actor of a `SACEngine`, `TD3Engine` or `IQLEngine`, exploring without torch.
+/// Explores without torch, with the network of a `DQNEngine` or the actor of a `SACEngine`,
+/// `TD3Engine` or `IQLEngine`.
 ///
 /// Args:
-///     engine: whose networks act; of precision `f32`.
-///     deviation: of the noise that a `TD3Engine`'s actor is disturbed with; 0 for other engines.
+///     engine: the engine with the networks, of precision `f32`.
+///     deviation: standard deviation of the noise on the actions of a `TD3Engine`'s actor; 0 for
+///         other engines.
 ///
 /// Raises:
-///     ConfigError: another engine, or one of another precision; a deviation that is negative or not finite.
+///     ConfigError: the engine is of another kind or precision, or the deviation is negative or not
+///         finite.
 #[pyclass(name = "Explorer", module = "rlox._core", frozen)]
 pub(crate) struct PyExplorer {
     pub(super) explorer: Shared<Explorer>,
     pub(super) sizes: Sizes,
-    /// Whose networks act.
+    /// The engine with the networks.
     pub(super) engine: Py<PyAny>,
 }
 
@@ -61,14 +64,15 @@ impl PyExplorer {
     /// Chooses actions.
     ///
     /// Args:
-    ///     parameters: the vector of the network.
+    ///     parameters: the parameter vector of the network.
     ///     obs: `[n, obs_dim]`.
-    ///     actions: written: float32 `[n, size]`; or int64 `[n]`, of which those from 0 on are made already and
-    ///         stay.
+    ///     actions: output: float32 `[n, size]`, or int64 `[n]`; int64 entries from 0 on are chosen
+    ///         already and stay.
     ///     noise: standard normal, `[n, size]`; None for choices.
     ///
     /// Raises:
-    ///     ShapeError: an array has another shape or dtype, or an output shares memory with another argument.
+    ///     ShapeError: an array has another shape or dtype, or an output shares memory with another
+    ///         argument.
     #[pyo3(signature = (parameters, obs, actions, noise=None))]
     fn act<'py>(
         &self,
@@ -93,35 +97,38 @@ impl PyExplorer {
         })
     }
 
-    /// Steps every environment T times: acting, stepping, and writing what a replay buffer takes.
+    /// Steps every environment T times: acts, steps, and writes the columns for a replay buffer.
     ///
-    /// The columns `[T, n, ...]` are written; what is said of them is what `act` and `step_into` say of each
-    /// step. Row 0 of `obs` is where the environments stand.
+    /// The columns `[T, n, ...]` are outputs; `act` and `step_into` describe the entries of each
+    /// step. Row 0 of `obs` is the current observation of the environments.
     ///
     /// Args:
-    ///     parameters: the vector of the network.
-    ///     envs: a `VecEnv` whose spaces are those of the network.
+    ///     parameters: the parameter vector of the network.
+    ///     envs: a `VecEnv` with the spaces of the network.
     ///     obs: o_t, float32 `[T + 1, n, obs_dim]`.
-    ///     next_obs: what step t led to, float32 `[T, n, obs_dim]`: the last observation of an episode that it
-    ///         ended.
+    ///     next_obs: the observation that step t reached, float32 `[T, n, obs_dim]`: the last one
+    ///         of the episode where step t ended it.
     ///     actions: int64 `[T, n]`, or float32 `[T, n, size]`, as `act` writes them.
     ///     rewards: float64 `[T, n]`.
     ///     terminated: bool `[T, n]`.
     ///     truncated: bool `[T, n]`.
-    ///     totals: rewards of each running episode so far, float64 `[n]`, summed in place.
-    ///     lengths: steps of each so far, int64 `[n]`, counted in place.
+    ///     totals: sum of the rewards of each running episode so far, float64 `[n]`, updated in
+    ///         place.
+    ///     lengths: number of steps of each running episode so far, int64 `[n]`, updated in place.
     ///     noise: standard normal, `[T - given, n, size]`; None for choices.
-    ///     bounds: arrays `[size]` of the environments' actions that -1 and 1 stand for, None: themselves.
-    ///     given: at so many steps the actions are there already.
+    ///     bounds: arrays `[size]` of the environments' actions to which -1 and 1 are scaled; None:
+    ///         no scaling.
+    ///     given: number of first steps whose actions are already in `actions`.
     ///
     /// Returns:
-    ///     None if no episode ended, else arrays `[k]` in the order of steps and environments: the steps,
-    ///     the environments, last observations `[k, obs_dim]`, sums of rewards, lengths.
+    ///     None if no episode ended, else arrays `[k]` in the order of steps and environments: the
+    ///     steps, the environments, last observations `[k, obs_dim]`, sums of rewards, lengths.
     ///
     /// Raises:
-    ///     ShapeError: an array is not C-contiguous, writeable, of that dtype and shape, or shares memory
-    ///         with another argument.
-    ///     ConfigError: environments of another kind of actions; bounds that are not finite or not in order.
+    ///     ShapeError: an array is not C-contiguous, writeable and of that dtype and shape, or
+    ///         shares memory with another argument.
+    ///     ConfigError: the environments have another kind of actions, or bounds are not finite or
+    ///         not in order.
     ///     NonFiniteError: an action is NaN or infinite.
     #[pyo3(
         signature = (
@@ -172,7 +179,8 @@ pub(super) fn slice_of<'a>(noise: Option<&'a View<'_, f32>>) -> &'a [f32] {
     noise.map_or(&[], View::slice)
 }
 
-/// How an engine explores, numbers of an observation, and of the vector of what acts.
+/// Returns how an engine explores, the numbers per observation, and the length of the parameter
+/// vector of its acting network.
 fn explores(engine: &Bound<'_, PyAny>, deviation: f32) -> PyResult<(Explores, usize, usize)> {
     let py = engine.py();
     if let Ok(dqn) = engine.cast::<PyDqnEngine>() {

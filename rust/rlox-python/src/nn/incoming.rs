@@ -1,4 +1,4 @@
-//! What an engine is given: its architecture, and columns of a rollout.
+//! Inputs of an engine: its architecture, and columns of a rollout.
 
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -12,7 +12,7 @@ use crate::memory::views::{Plain, View};
 /// Parameters begin at multiples of 64 bytes of float32, as in `rlox.optim.FlatParameters`.
 const ALIGN: usize = 16;
 
-/// Names and shapes in the order of the vector.
+/// Reads names and shapes in the order of the parameter vector.
 pub(super) fn layout(named: &Bound<'_, PyAny>) -> PyResult<Layout> {
     let py = named.py();
     let named = named.extract::<Vec<(String, Vec<usize>)>>().or_instead(py, |_| {
@@ -23,7 +23,7 @@ pub(super) fn layout(named: &Bound<'_, PyAny>) -> PyResult<Layout> {
     Layout::aligned(ALIGN, named).or_raise(py)
 }
 
-/// The networks that `kind`, sizes, widths and activation describe.
+/// Returns the networks that `kind`, sizes, widths and activation describe.
 pub(super) fn architecture(
     py: Python<'_>,
     (kind, size, obs_dim): (&str, usize, usize),
@@ -44,7 +44,7 @@ pub(super) fn architecture(
     Ok(Architecture { obs_dim, kind, actor, critic, activation })
 }
 
-/// Widths of hidden layers.
+/// Reads the widths of hidden layers.
 pub(super) fn hidden(widths: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
     let py = widths.py();
     widths.extract().or_instead(py, |_| {
@@ -54,18 +54,18 @@ pub(super) fn hidden(widths: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usiz
     })
 }
 
-/// Columns of a rollout, as Python gives them.
+/// Columns of a rollout, as Python passes them.
 pub(super) struct Columns<'a, 'py> {
     pub(super) obs: &'a Bound<'py, PyAny>,
     pub(super) actions: &'a Bound<'py, PyAny>,
-    /// Of the policy that acted, and V then: None where nobody reads them.
+    /// Log probabilities and values of the policy that acted; None where no code reads them.
     pub(super) before: Option<[&'a Bound<'py, PyAny>; 2]>,
     pub(super) advantages: &'a Bound<'py, PyAny>,
     pub(super) returns: &'a Bound<'py, PyAny>,
     pub(super) mask: Option<&'a Bound<'py, PyAny>>,
 }
 
-/// The same as slices.
+/// The same columns as slices.
 pub(super) struct Views<'py, F> {
     obs: View<'py, F>,
     obs_dim: usize,
@@ -80,7 +80,7 @@ enum Actions<'py, F> {
 }
 
 impl<'py> Columns<'_, 'py> {
-    /// Columns for networks of this architecture.
+    /// Reads the columns for networks of this architecture.
     pub(super) fn read<F: Number + Plain>(&self, of: &Architecture) -> PyResult<Views<'py, F>> {
         let obs_dim = of.obs_dim;
         let obs = coerce::array(self.obs, "obs")?;
@@ -115,7 +115,7 @@ impl<'py> Columns<'_, 'py> {
     }
 }
 
-/// Which choices are allowed in each of n rows.
+/// Reads which choices are allowed in each of n rows.
 pub(super) fn mask(given: &Bound<'_, PyAny>, of: &Architecture, n: usize) -> PyResult<Vec<bool>> {
     let Kind::Choices(size) = of.kind else {
         let message = "mask is given, but actions are numbers, which no mask bars";
@@ -132,7 +132,7 @@ where
 {
     pub(super) fn rows(&self) -> Rows<'_, F> {
         let [advantages, returns] = &self.estimated;
-        // What nobody reads may be anything of the right length.
+        // Columns that no code reads may have any values of the right length.
         let (log_probs, values) = match &self.before {
             Some([log_probs, values]) => (log_probs, values),
             None => (returns, returns),
@@ -152,7 +152,7 @@ where
     }
 }
 
-/// The orders in which PPO goes through rows, `[passes, n]`.
+/// The orders in which PPO visits the rows, `[passes, n]`.
 pub(super) struct Order<'py> {
     pub(super) passes: usize,
     n: usize,
@@ -175,7 +175,7 @@ impl<'py> Order<'py> {
         Ok(Self { passes, n, rows })
     }
 
-    /// What gives the rows of a pass.
+    /// Returns a function that writes the rows of a pass.
     pub(super) fn places(&self) -> impl FnMut(usize, &mut Vec<usize>) + Send {
         let (all, n) = (self.rows.slice(), self.n);
         move |pass, places| {

@@ -1,4 +1,4 @@
-//! Trainings of implicit Q-learning.
+//! The native engine of implicit Q-learning.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -16,40 +16,41 @@ use crate::detach::{LONG, writing};
 use crate::errors::OrRaise;
 use crate::memory::views::Plain;
 
-/// Trainings of implicit Q-learning's networks without torch (Kostrikov et al. 2022).
+/// Trains the networks of implicit Q-learning without torch (Kostrikov et al. 2022).
 ///
-/// The actor is a multilayer perceptron whose output tanh takes to [-1, 1], the means of normal numbers with
-/// parameters `log_std` `[size]`, cut off at -5 and 2, `actor.0.weight` `[out, in]`, `actor.0.bias`, ...; the
-/// critics are stacked as those of a `TD3Engine`; the value is `value.0.weight`, ... Each parameter lies at a
-/// multiple of 16 numbers of its vector, as `rlox.optim.FlatParameters` lays them out.
+/// The actor is a multilayer perceptron with a tanh at its output, which gives the means of normal
+/// distributions in [-1, 1]. Its parameters are `log_std` `[size]`, clipped to [-5, 2],
+/// `actor.0.weight` `[out, in]`, `actor.0.bias`, ... The critics are stacked like those of a
+/// `TD3Engine`. The value network is `value.0.weight`, ... Each parameter begins at a multiple of
+/// 16 numbers of its vector, in the layout of `rlox.optim.FlatParameters`.
 ///
 /// Args:
 ///     actor_parameters: names and shapes in the order of the actor's vector.
-///     critic_parameters: of the critics'.
-///     value_parameters: of the value's.
-///     obs_dim: numbers of an observation.
-///     size: numbers of an action.
-///     members: critics.
+///     critic_parameters: names and shapes in the order of the critics' vector.
+///     value_parameters: names and shapes in the order of the value network's vector.
+///     obs_dim: numbers per observation.
+///     size: numbers per action.
+///     members: number of critics.
 ///     actor: widths of the actor's hidden layers.
-///     critic: widths of the critics' and the value's.
+///     critic: widths of the hidden layers of the critics and the value network.
 ///     activation: `tanh`, `relu`, `elu` or `silu`.
 ///     precision: `f32`, or `f64` for comparisons.
 ///
 /// Raises:
-///     UnknownNameError: a parameter or activation that there is not.
-///     ShapeError: a parameter of another shape.
-///     ConfigError: a precision that there is not, or layers beyond those of the widths.
+///     UnknownNameError: a parameter or activation does not exist.
+///     ShapeError: a parameter has another shape.
+///     ConfigError: a precision does not exist, or there are more layers than widths.
 #[pyclass(name = "IQLEngine", module = "rlox._core", frozen)]
 pub(crate) struct PyIqlEngine {
     pub(super) sizes: Sizes,
-    /// Numbers of the value's vector.
+    /// Length of the value network's vector.
     of_value: usize,
     pub(super) engine: Engine,
 }
 
 type Engine = Either<Shared<IqlEngine<f32>>, Shared<IqlEngine<f64>>>;
 
-/// What learns and what follows it, as Python gives it.
+/// The vectors of the networks and of the target, as Python passes them.
 struct Vectors<'a, 'py> {
     actor: &'a Bound<'py, PyAny>,
     critic: &'a Bound<'py, PyAny>,
@@ -99,39 +100,42 @@ impl PyIqlEngine {
         Ok(Self { sizes, of_value, engine })
     }
 
-    /// One step of V, the actor, the critics and their target for each of k batches (algorithm 1): of V along
-    /// the gradient of E[|expectile - 1(u < 0)| u^2] with u = min_i Q'_i(s, a) - V(s); of the actor along that
-    /// of -E[w log pi(a | s)] with w = min(e^(temperature u), max_weight); of the critics along that of
-    /// sum_i E[(Q_i(s, a) - R - gamma^m V(s'))^2].
+    /// Takes one step of V, the actor, the critics and their target for each of k batches
+    /// (algorithm 1): of V along the gradient of E[|expectile - 1(u < 0)| u^2] with u = min_i
+    /// Q'_i(s, a) - V(s); of the actor along that of -E[w log pi(a | s)] with w =
+    /// min(e^(temperature u), max_weight); of the critics along that of sum_i E[(Q_i(s, a) - R -
+    /// gamma^m V(s'))^2].
     ///
     /// Args:
-    ///     actor: four arrays, changed in place: the actor's vector, Adam's first and second moments, steps int64
-    ///         `[1]`, counted also where a training fails.
-    ///     critic: the same of the critics.
-    ///     value: the same of V.
+    ///     actor: four arrays, changed in place: the actor's vector, Adam's first and second
+    ///         moments, and the number of steps, int64 `[1]`, which also counts the steps of a call
+    ///         that fails.
+    ///     critic: the same four arrays of the critics.
+    ///     value: the same four arrays of V.
     ///     target: the vector of the critics' target, changed in place.
     ///     obs: `[k, rows, obs_dim]`.
     ///     actions: `[k, rows, size]`.
     ///     rewards: R, `[k, rows]`.
     ///     next_obs: `[k, rows, obs_dim]`.
     ///     discounts: gamma^m, 0 after a termination, `[k, rows]`.
-    ///     errors: written: E_i |Q_i(s, a) - y|, `[k, rows]`.
-    ///     learning_rate: Adam's step size, of critics and value.
-    ///     actor_learning_rate: of the actor.
-    ///     tau: how far the target moves.
-    ///     expectile: which one V is.
+    ///     errors: output, E_i |Q_i(s, a) - y|, `[k, rows]`.
+    ///     learning_rate: Adam's step size for the critics and the value network.
+    ///     actor_learning_rate: Adam's step size for the actor.
+    ///     tau: step size of the target towards the critics.
+    ///     expectile: the expectile that V estimates.
     ///     temperature: beta.
-    ///     max_weight: limit of w.
-    ///     max_grad_norm: None: gradients are not cut.
+    ///     max_weight: upper limit of w.
+    ///     max_grad_norm: largest norm of the gradient; None: no clipping.
     ///     adam_eps: Adam's epsilon.
     ///
     /// Returns:
-    ///     Means over the batches: `critic`, `value` and `actor` (losses), `q_mean`, `v_mean`, `weight` (w),
-    ///     `grad_norm` (of the critics, before it was cut).
+    ///     Means over the batches: `critic`, `value` and `actor` (losses), `q_mean`, `v_mean`,
+    ///     `weight` (w), `grad_norm` (of the critics, before clipping).
     ///
     /// Raises:
-    ///     ShapeError: an array has another shape; an output is not of the engine's precision.
-    ///     ConfigError: a setting that there is not.
+    ///     ShapeError: an array has another shape, or an output has another precision than the
+    ///         engine.
+    ///     ConfigError: a setting is out of range.
     ///     NonFiniteError: a loss, gradient or parameter is NaN or infinite.
     #[pyo3(
         signature = (

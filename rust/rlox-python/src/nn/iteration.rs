@@ -1,4 +1,4 @@
-//! Iterations of PPO and A2C.
+//! Fused updates of PPO and A2C.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -26,13 +26,14 @@ use crate::env::PyVecEnv;
 use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::ViewMut;
 
-/// A rollout that is collected and learned from in one call, with the bits of `RolloutPolicy.collect`,
-/// `compute_gae_time_major` and `OnPolicyEngine.ppo` or `.a2c` one after the other.
+/// Collects a rollout and learns from it in one call. The results equal those of
+/// `RolloutPolicy.collect`, `compute_gae_time_major` and `OnPolicyEngine.ppo` or `.a2c` in
+/// sequence, bit for bit.
 ///
 /// Args:
-///     policy: acts, and its engine learns; of precision `f32`.
-///     envs: a `VecEnv` whose spaces are those of the engine.
-///     obs: as are the next seven, what `RolloutPolicy.collect` writes.
+///     policy: the policy that acts; its engine, of precision `f32`, learns.
+///     envs: a `VecEnv` with the spaces of the engine.
+///     obs: this and the next seven arrays are outputs, as for `RolloutPolicy.collect`.
 ///     actions: int64 `[T, n]`, or float32 `[T, n, size]`.
 ///     rewards: float32 `[T, n]`.
 ///     terminated: bool `[T, n]`.
@@ -40,28 +41,28 @@ use crate::memory::views::ViewMut;
 ///     log_probs: float32 `[T, n]`.
 ///     values: float32 `[T + 1, n]`.
 ///     next_values: float32 `[T, n]`.
-///     advantages: written: generalised advantage estimates, float32 `[T, n]`.
-///     returns: written: advantages + values, float32 `[T, n]`.
-///     totals: rewards of each running episode so far, float64 `[n]`, summed in place.
-///     lengths: steps of each so far, int64 `[n]`, counted in place.
-///     seed: the run's.
+///     advantages: output, generalised advantage estimates, float32 `[T, n]`.
+///     returns: output, advantages + values, float32 `[T, n]`.
+///     totals: sum of the rewards of each running episode so far, float64 `[n]`, updated in place.
+///     lengths: number of steps of each running episode so far, int64 `[n]`, updated in place.
+///     seed: seed of the run.
 ///     rollout: number of the rollout in the run.
 ///     gamma: discount, in [0, 1].
 ///     lam: trace decay, in [0, 1].
 ///
 /// Raises:
-///     ConfigError: `gamma` or `lam` out of range.
+///     ConfigError: `gamma` or `lam` is out of range.
 #[pyclass(name = "Iteration", module = "rlox._core", frozen)]
 pub(crate) struct PyIteration {
     policy: Py<PyRolloutPolicy>,
     envs: Py<PyVecEnv>,
-    /// As [`RolloutOut`] takes them.
+    /// The arrays that [`RolloutOut`] takes.
     collected: [Py<PyAny>; 10],
     /// Advantages and returns.
     estimated: [Py<PyAny>; 2],
     key: Key,
     discount: Discount,
-    /// What ended in a rollout that is whole.
+    /// The ended episodes of a complete rollout.
     ended: Mutex<Option<Ended>>,
 }
 
@@ -113,32 +114,34 @@ impl PyIteration {
         Ok(Self { policy, envs, collected, estimated, key, discount, ended: Mutex::default() })
     }
 
-    /// Collects, and learns as PPO: as many passes as `order` has.
+    /// Collects a rollout and learns from it with PPO, with one pass for each row of `order`.
     ///
     /// Args:
-    ///     parameters: the vector, changed in place, as the next two are.
+    ///     parameters: the parameter vector, changed in place, like the next two.
     ///     exp_avg: Adam's first moments.
     ///     exp_avg_sq: Adam's second moments.
-    ///     steps: steps of Adam so far, int64 `[1]`, counted in place, also where an update fails.
-    ///     order: numbers of rows, step by step and environment by environment, `[passes, n]`.
+    ///     steps: number of Adam's steps so far, int64 `[1]`, updated in place, also if the call
+    ///         fails.
+    ///     order: row numbers, step by step and environment by environment, `[passes, n]`.
     ///     batch_size: rows of a minibatch; the last of a pass may have fewer.
     ///     learning_rate: Adam's step size; its betas are 0.9 and 0.999.
-    ///     clip_eps: the ratio of new to old probabilities stays within this of 1.
+    ///     clip_eps: limit on how far the ratio of new to old probabilities may move from 1.
     ///     vf_coef: weight of the value loss.
     ///     ent_coef: weight of the entropy.
-    ///     max_grad_norm: None: gradients are not cut.
-    ///     clip_vloss: values learn within `clip_eps` of what they were.
-    ///     normalize_advantages: of each minibatch.
-    ///     target_kl: the passes end at a minibatch whose KL estimate is more than 1.5 times this.
+    ///     max_grad_norm: largest norm of the gradient; None: no clipping.
+    ///     clip_vloss: clip the change of values to `clip_eps`.
+    ///     normalize_advantages: normalize the advantages of each minibatch.
+    ///     target_kl: the passes end at a minibatch whose KL estimate exceeds 1.5 times this value.
     ///     adam_eps: Adam's epsilon.
     ///
     /// Returns:
-    ///     What `OnPolicyEngine.ppo` does, `explained_variance` of the returns by the values, and the `seconds`
-    ///     that learning took, advantages and all.
+    ///     The dict of `OnPolicyEngine.ppo`, with `explained_variance` of the returns by the
+    ///     values, and `seconds`, the duration of learning with the advantages.
     ///
     /// Raises:
     ///     ShapeError: an array has another shape or dtype, or shares memory with another argument.
-    ///     ConfigError: a row or a batch size that there is not; an engine of another precision.
+    ///     ConfigError: a row does not exist, the batch size is out of range, or the engine has
+    ///         another precision.
     ///     NonFiniteError: a column, loss, gradient or parameter is NaN or infinite.
     #[pyo3(
         signature = (
@@ -185,30 +188,30 @@ impl PyIteration {
         said(told(py, &iterated.update)?, &iterated)
     }
 
-    /// Collects, and learns as A2C: one step along the gradient of all rows.
+    /// Collects a rollout and learns from it with A2C: one step along the gradient of all rows.
     ///
     /// Args:
-    ///     parameters: the vector, changed in place, as the moments are.
-    ///     first: RMSprop's means of squares (in TensorFlow's form they begin at 1), or Adam's first
-    ///         moments.
-    ///     second: Adam's second moments; without them the rule is RMSprop.
-    ///     steps: steps so far, int64 `[1]`, counted in place, also where an update fails.
+    ///     parameters: the parameter vector, changed in place, like the moments.
+    ///     first: RMSprop's means of squares (in TensorFlow's form they begin at 1), or Adam's
+    ///         first moments.
+    ///     second: Adam's second moments; without them the optimizer is RMSprop.
+    ///     steps: number of steps so far, int64 `[1]`, updated in place, also if the call fails.
     ///     learning_rate: the step size.
     ///     vf_coef: weight of the value loss.
     ///     ent_coef: weight of the entropy.
-    ///     max_grad_norm: None: gradients are not cut.
-    ///     normalize_advantages: over all rows.
-    ///     alpha: what RMSprop keeps of its means.
-    ///     eps: epsilon of RMSprop or Adam, whose betas are 0.9 and 0.999.
-    ///     tf_like: epsilon inside of RMSprop's root.
+    ///     max_grad_norm: largest norm of the gradient; None: no clipping.
+    ///     normalize_advantages: normalize the advantages over all rows.
+    ///     alpha: decay of RMSprop's means.
+    ///     eps: epsilon of RMSprop or Adam; Adam's betas are 0.9 and 0.999.
+    ///     tf_like: put epsilon inside of RMSprop's root.
     ///
     /// Returns:
-    ///     What `OnPolicyEngine.a2c` does, `explained_variance` of the returns by the values, and the `seconds`
-    ///     that learning took, advantages and all.
+    ///     The dict of `OnPolicyEngine.a2c`, with `explained_variance` of the returns by the
+    ///     values, and `seconds`, the duration of learning with the advantages.
     ///
     /// Raises:
     ///     ShapeError: an array has another shape or dtype, or shares memory with another argument.
-    ///     ConfigError: an engine of another precision.
+    ///     ConfigError: the engine has another precision.
     ///     NonFiniteError: a column, loss, gradient or parameter is NaN or infinite.
     #[pyo3(
         signature = (
@@ -246,20 +249,21 @@ impl PyIteration {
         said(dict, &iterated)
     }
 
-    /// Whether the last call got as far as a whole rollout: what broke it off then was the learning.
+    /// Whether the last call completed its rollout; an error after that came from learning.
     #[getter]
     fn collected(&self) -> bool {
         self.found().is_some()
     }
 
-    /// What `RolloutPolicy.collect` returns of the last call's rollout: the episodes that ended.
+    /// The ended episodes of the last call's rollout, in the form that `RolloutPolicy.collect`
+    /// returns.
     fn episodes<'py>(&self, py: Python<'py>) -> PyResult<Option<Episodes<'py>>> {
         let ended = self.found().clone().unwrap_or_default();
         episodes(py, ended)
     }
 }
 
-/// A rule that only says the epsilon of an Adam.
+/// Returns a rule that only carries Adam's epsilon.
 const fn adam_rule(eps: f64) -> RmsProp {
     RmsProp { alpha: 0.0, eps, tf_like: false }
 }
@@ -311,14 +315,15 @@ impl PyIteration {
             let mut by = optimizer(rule, first, second, counting);
             learn(&mut iteration, engine, parameters, &mut by)
         });
-        // Also of a rollout or an update that failed or was stopped: what was done stays.
+        // The counters are also written after a failure or an interrupt, because completed steps
+        // stay.
         out.count();
         count(&mut counted, steps);
         iterated
     }
 }
 
-/// What an update says, with what the iteration adds to it.
+/// Adds the fused update's own entries to the dict of an update.
 fn said<'py, U>(dict: Bound<'py, PyDict>, iterated: &Iterated<U>) -> PyResult<Bound<'py, PyDict>> {
     dict.set_item("explained_variance", iterated.explained_variance)?;
     dict.set_item("seconds", iterated.learning.as_secs_f64())?;

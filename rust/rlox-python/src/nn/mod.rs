@@ -1,4 +1,4 @@
-//! Learning without torch: engines over vectors of parameters that belong to Python.
+//! Learning without torch: engines that work on parameter vectors of Python.
 
 mod cloning_engine;
 mod engine;

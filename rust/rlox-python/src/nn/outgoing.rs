@@ -1,4 +1,4 @@
-//! What acting gives: actions into arrays of Python's, and the episodes that ended.
+//! Outputs of acting: actions in Python's arrays, and the episodes that ended.
 
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
@@ -18,14 +18,14 @@ pub(super) type Episodes<'py> = (
     Bound<'py, PyArray1<i64>>,
 );
 
-/// Where actions are written.
+/// The output array for actions.
 pub(super) enum ActionsOut<'py> {
     Choices(ViewMut<'py, i64>),
     Vectors(ViewMut<'py, f32>),
 }
 
 impl<'py> ActionsOut<'py> {
-    /// An array of this kind of actions, as many as `rows` says.
+    /// Views an array for actions of this kind, with the leading axes `rows`.
     pub(super) fn of(given: &Bound<'py, PyAny>, kind: Kind, rows: &[usize]) -> PyResult<Self> {
         match kind {
             Kind::Choices(_) => coerce::output(given, "actions", rows).map(Self::Choices),
@@ -43,7 +43,7 @@ impl<'py> ActionsOut<'py> {
     }
 }
 
-/// The episodes as arrays, None if there are none.
+/// Returns the episodes as arrays, None if there are none.
 pub(super) fn episodes(py: Python<'_>, ended: Ended) -> PyResult<Option<Episodes<'_>>> {
     let Ended { finals, obs, episodes } = ended;
     if finals.is_empty() {

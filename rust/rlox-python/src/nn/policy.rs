@@ -1,4 +1,4 @@
-//! What acts in rollouts.
+//! The policy that acts in rollouts.
 
 use std::num::NonZeroUsize;
 
@@ -22,12 +22,12 @@ use crate::memory::views::{View, ViewMut};
 
 type Array<'py> = Bound<'py, PyUntypedArray>;
 
-/// The policy of an `OnPolicyEngine`, acting without torch: one environment's action depends on its
-/// observation, the parameters and the stream ("action", `rollout`) of the run only.
+/// The policy of an `OnPolicyEngine`, which acts without torch. An environment's action depends
+/// only on its observation, the parameters and the stream ("action", `rollout`) of the run.
 ///
 /// Args:
-///     engine: whose networks act; of precision `f32`.
-///     noise_kept: steps of a rollout for which gSDE acts with the same noise; None: all.
+///     engine: the engine with the networks, of precision `f32`.
+///     noise_kept: number of steps for which gSDE reuses the same noise; None: the whole rollout.
 ///
 /// Raises:
 ///     ConfigError: `noise_kept` is 0.
@@ -36,9 +36,9 @@ pub(crate) struct PyRolloutPolicy {
     of: Architecture,
     net: ActorCritic,
     pub(super) noise_kept: NonZeroUsize,
-    /// Numbers of the vector of parameters.
+    /// Length of the parameter vector.
     len: usize,
-    /// Whose networks act.
+    /// The engine with the networks.
     pub(super) engine: Py<PyOnPolicyEngine>,
 }
 
@@ -63,22 +63,23 @@ impl PyRolloutPolicy {
         Ok(Self { of, net, noise_kept, len, engine: kept })
     }
 
-    /// Chooses actions at random for step `step` of a rollout.
+    /// Samples actions for step `step` of a rollout.
     ///
     /// Args:
-    ///     parameters: the vector of the engine.
+    ///     parameters: the parameter vector of the engine.
     ///     obs: `[n, obs_dim]`.
-    ///     actions: written: int64 `[n]`, or float32 `[n, size]`.
-    ///     log_probs: written: log pi(a | o), float32 `[n]`.
-    ///     values: written: V(o), float32 `[n]`.
-    ///     seed: the run's.
+    ///     actions: output, int64 `[n]`, or float32 `[n, size]`.
+    ///     log_probs: output, log pi(a | o), float32 `[n]`.
+    ///     values: output, V(o), float32 `[n]`.
+    ///     seed: seed of the run.
     ///     rollout: number of the rollout in the run.
     ///     step: number of the step in the rollout.
     ///     mask: which choices are allowed, `[n, size]`.
     ///
     /// Raises:
-    ///     ShapeError: an array has another shape or dtype, or an output shares memory with another argument.
-    ///     ConfigError: a mask allows nothing, or is given for actions that are numbers.
+    ///     ShapeError: an array has another shape or dtype, or an output shares memory with another
+    ///         argument.
+    ///     ConfigError: a mask allows no choice, or is passed for actions that are numbers.
     #[pyo3(
         signature = (parameters, obs, actions, log_probs, values, *, seed, rollout, step, mask=None)
     )]
@@ -119,7 +120,7 @@ impl PyRolloutPolicy {
     /// V(o) of observations, float32 `[n]`.
     ///
     /// Args:
-    ///     parameters: the vector of the engine.
+    ///     parameters: the parameter vector of the engine.
     ///     obs: `[n, obs_dim]`.
     ///
     /// Raises:
@@ -138,10 +139,10 @@ impl PyRolloutPolicy {
         Ok(values.into_array())
     }
 
-    /// What the actor's network says of observations, float32 `[n, size]`: logits of choices, or means.
+    /// The outputs of the actor's network, float32 `[n, size]`: logits of choices, or means.
     ///
     /// Args:
-    ///     parameters: the vector of the engine.
+    ///     parameters: the parameter vector of the engine.
     ///     obs: `[n, obs_dim]`.
     ///
     /// Raises:
@@ -160,15 +161,15 @@ impl PyRolloutPolicy {
         Ok(outputs.into_array())
     }
 
-    /// Steps every environment T times: acting, stepping, writing, and valuing what was reached.
+    /// Steps every environment T times: acts, steps, writes the columns, and computes the values.
     ///
-    /// The columns `[T, n, ...]` are written; what is said of them is what `act` and `step_into` say
-    /// of each step. Row 0 of `obs` is where the environments stand. A call that is broken off leaves in row
-    /// T where they stand then, and sums and lengths as of then.
+    /// The columns `[T, n, ...]` are outputs; `act` and `step_into` describe the entries of each
+    /// step. Row 0 of `obs` is the current observation of the environments. After an interrupted
+    /// call row T contains the observation at the interrupt, and sums and lengths are as of then.
     ///
     /// Args:
-    ///     parameters: the vector of the engine.
-    ///     envs: a `VecEnv` whose spaces are those of the engine.
+    ///     parameters: the parameter vector of the engine.
+    ///     envs: a `VecEnv` with the spaces of the engine.
     ///     obs: o_t, float32 `[T + 1, n, obs_dim]`.
     ///     actions: int64 `[T, n]`, or float32 `[T, n, size]`.
     ///     rewards: float32 `[T, n]`.
@@ -176,20 +177,21 @@ impl PyRolloutPolicy {
     ///     truncated: bool `[T, n]`.
     ///     log_probs: log pi(a_t | o_t), float32 `[T, n]`.
     ///     values: V(o_t), float32 `[T + 1, n]`.
-    ///     next_values: V of what step t reached, float32 `[T, n]`: 0 where an episode was terminated, the
-    ///         final observation's where it was truncated.
-    ///     totals: rewards of each running episode so far, float64 `[n]`, summed in place.
-    ///     lengths: steps of each so far, int64 `[n]`, counted in place.
-    ///     seed: the run's.
+    ///     next_values: V of the state that step t reached, float32 `[T, n]`: 0 where the episode
+    ///         was terminated, the value of the final observation where it was truncated.
+    ///     totals: sum of the rewards of each running episode so far, float64 `[n]`, updated in
+    ///         place.
+    ///     lengths: number of steps of each running episode so far, int64 `[n]`, updated in place.
+    ///     seed: seed of the run.
     ///     rollout: number of the rollout in the run.
     ///
     /// Returns:
-    ///     None if no episode ended, else arrays `[k]` in the order of steps and environments: the steps,
-    ///     the environments, last observations `[k, obs_dim]`, sums of rewards, lengths.
+    ///     None if no episode ended, else arrays `[k]` in the order of steps and environments: the
+    ///     steps, the environments, last observations `[k, obs_dim]`, sums of rewards, lengths.
     ///
     /// Raises:
-    ///     ShapeError: an array is not C-contiguous, writeable, of that dtype and shape, or shares memory
-    ///         with another argument.
+    ///     ShapeError: an array is not C-contiguous, writeable and of that dtype and shape, or
+    ///         shares memory with another argument.
     ///     NonFiniteError: an action is NaN or infinite.
     #[pyo3(
         signature = (
@@ -252,7 +254,7 @@ impl PyRolloutPolicy {
         coerce::numbers(&array, "parameters")
     }
 
-    /// Observations and how many.
+    /// Reads observations and returns them with their number.
     fn seen<'py>(&self, obs: &Bound<'py, PyAny>) -> PyResult<(View<'py, f32>, usize)> {
         let obs = coerce::array(obs, "obs")?;
         coerce::check_ndim(&obs, "obs", &["n", "obs_dim"])?;
@@ -265,7 +267,8 @@ impl PyRolloutPolicy {
         Acting::new(&self.net, parameters.slice(), self.noise_kept)
     }
 
-    /// Nanoseconds that acting for n observations takes, about: 20 multiplications and additions each.
+    /// Estimated nanoseconds of acting for n observations, for 20 multiplications and additions per
+    /// nanosecond.
     const fn cost(&self, n: usize) -> usize {
         n.saturating_mul(self.len) / 20
     }

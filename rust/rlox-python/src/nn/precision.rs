@@ -1,16 +1,16 @@
-//! What computes in the precision that Python asks for.
+//! Choice of the engine by the precision that Python passes.
 
 use pyo3::prelude::*;
 
 use crate::errors::{self, Class};
 
-/// Something of single or of double precision.
+/// A value in single or in double precision.
 pub(super) enum Either<S, D> {
     Single(S),
     Double(D),
 }
 
-/// `f32` or `f64`.
+/// Parses `f32` or `f64`.
 pub(super) fn named(py: Python<'_>, precision: &str) -> PyResult<Either<(), ()>> {
     match precision {
         "f32" => Ok(Either::Single(())),
@@ -22,7 +22,7 @@ pub(super) fn named(py: Python<'_>, precision: &str) -> PyResult<Either<(), ()>>
     }
 }
 
-/// The engine that `$made` gives, as a shared one: it is inferred to be of the precision that is asked for.
+/// Makes a shared engine of `$made`, whose type parameter is inferred from the precision.
 macro_rules! engine {
     ($py:expr, $precision:expr, $made:expr) => {{
         use $crate::errors::OrRaise as _;
@@ -38,7 +38,7 @@ macro_rules! engine {
     }};
 }
 
-/// `$call` of whichever `$engine` is, called `$name` there: a function generic in the precision.
+/// Evaluates `$call` with the engine as `$name`; `$call` is generic in the precision.
 macro_rules! either {
     ($engine:expr, |$name:ident| $call:expr) => {
         match $engine {

@@ -1,4 +1,4 @@
-//! Trainings of DQN.
+//! The native engine of DQN.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -20,30 +20,31 @@ use crate::detach::{LONG, writing};
 use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::{Plain, View, ViewMut};
 
-/// Trainings of a network of action values without torch: gradients, clipping and steps over one vector
-/// of parameters, which are the caller's.
+/// Trains a network of action values without torch. Gradients, clipping and optimizer steps work on
+/// one vector of parameters, which belongs to the caller.
 ///
-/// The network is a multilayer perceptron with the names and shapes of torch's modules (`q.0.weight`
-/// `[out, in]`, `q.0.bias`, `q.2.weight`, ...; dueling `q.shared. ...`, `q.value. ...`, `q.advantage. ...`), each
-/// parameter at a multiple of 16 numbers of the vector, as `rlox.optim.FlatParameters` lays them out.
+/// The network is a multilayer perceptron with the names and shapes of torch's modules
+/// (`q.0.weight` `[out, in]`, `q.0.bias`, `q.2.weight`, ...; dueling `q.shared. ...`,
+/// `q.value. ...`, `q.advantage. ...`). Each parameter begins at a multiple of 16 numbers of the
+/// vector, in the layout of `rlox.optim.FlatParameters`.
 ///
 /// Args:
 ///     parameters: names and shapes in the order of the vector.
-///     size: how many choices.
-///     obs_dim: numbers of an observation.
+///     size: number of choices.
+///     obs_dim: numbers per observation.
 ///     hidden: widths of the hidden layers.
 ///     activation: `tanh`, `relu`, `elu` or `silu`.
-///     dueling: value and advantage in streams of their own (Wang et al. 2016).
+///     dueling: compute value and advantage in separate streams (Wang et al. 2016).
 ///     precision: `f32`, or `f64` for comparisons.
 ///
 /// Raises:
-///     UnknownNameError: a parameter or activation that there is not.
-///     ShapeError: a parameter of another shape.
-///     ConfigError: a precision that there is not, or layers beyond those of the widths.
+///     UnknownNameError: a parameter or activation does not exist.
+///     ShapeError: a parameter has another shape.
+///     ConfigError: a precision does not exist, or there are more layers than widths.
 #[pyclass(name = "DQNEngine", module = "rlox._core", frozen)]
 pub(crate) struct PyDqnEngine {
     pub(super) obs_dim: usize,
-    /// Numbers of the vector.
+    /// Length of the parameter vector.
     pub(super) len: usize,
     pub(super) engine: Engine,
 }
@@ -79,34 +80,37 @@ impl PyDqnEngine {
         Ok(Self { obs_dim, len, engine })
     }
 
-    /// One step of Adam for each of k batches, along the gradient of E[w loss(Q(s, a) - y)] with
-    /// y = R + gamma^m Q'(s', argmax Q'(s', .)) (Mnih et al. 2015), cut to `max_grad_norm`.
+    /// Takes one step of Adam for each of k batches, along the gradient of E[w loss(Q(s, a) - y)]
+    /// with y = R + gamma^m Q'(s', argmax Q'(s', .)) (Mnih et al. 2015), clipped to
+    /// `max_grad_norm`.
     ///
     /// Args:
-    ///     parameters: the vector, changed in place, as the moments are.
+    ///     parameters: the parameter vector, changed in place, like the moments.
     ///     target: the parameters of Q', a vector of the same layout.
     ///     exp_avg: Adam's first moments.
     ///     exp_avg_sq: Adam's second moments.
-    ///     steps: steps of Adam so far, int64 `[1]`, counted in place, also where a training fails.
+    ///     steps: number of Adam's steps so far, int64 `[1]`, updated in place, also if the call
+    ///         fails.
     ///     obs: `[k, rows, obs_dim]`.
     ///     actions: choices `[k, rows]`.
     ///     rewards: R, `[k, rows]`.
     ///     next_obs: `[k, rows, obs_dim]`.
     ///     discounts: gamma^m, 0 after a termination, `[k, rows]`.
-    ///     errors: written: Q(s, a) - y, `[k, rows]`.
+    ///     errors: output, Q(s, a) - y, `[k, rows]`.
     ///     weights: w, `[k, rows]`; None: 1.
     ///     learning_rate: Adam's step size; its betas are 0.9 and 0.999.
-    ///     double: the argmax is of Q(s', .) (van Hasselt et al. 2016).
+    ///     double: take the argmax of Q(s', .) (van Hasselt et al. 2016).
     ///     loss: `huber` (quadratic up to 1) or `mse`.
-    ///     max_grad_norm: None: gradients are not cut.
+    ///     max_grad_norm: largest norm of the gradient; None: no clipping.
     ///     adam_eps: Adam's epsilon.
     ///
     /// Returns:
-    ///     Means over the batches: `loss`, `q_mean`, `grad_norm` (before it was cut).
+    ///     Means over the batches: `loss`, `q_mean`, `grad_norm` (before clipping).
     ///
     /// Raises:
-    ///     ShapeError: an array has another shape; an output is not of the engine's precision.
-    ///     ConfigError: an action, a loss or a setting that there is not.
+    ///     ShapeError: an array has another shape, or an output has another precision than the
+    ///         engine.
+    ///     ConfigError: an action or a loss does not exist, or a setting is out of range.
     ///     NonFiniteError: a loss, gradient or parameter is NaN or infinite.
     #[pyo3(
         signature = (
@@ -157,7 +161,7 @@ impl PyDqnEngine {
         Ok(dict)
     }
 
-    /// Numbers of the vector of parameters.
+    /// Length of the parameter vector.
     fn __len__(&self) -> usize {
         self.len
     }
@@ -186,7 +190,8 @@ impl PyDqnEngine {
             let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut steps };
             engine.learn(parameters, target, &mut adam, batches, &settings, errors)
         });
-        // Also of a training that failed or was stopped: what it learned stays.
+        // The counter is also written after a failure or an interrupt, because the completed steps
+        // stay.
         count(&mut counted, steps);
         update
     }

@@ -1,4 +1,4 @@
-//! Iterations of learning off-policy.
+//! Fused updates of off-policy learning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -19,15 +19,16 @@ use crate::detach::{LONG, writing};
 use crate::env::PyVecEnv;
 use crate::errors::OrRaise;
 
-/// A stretch of steps that is collected, stored, and learned from by batches of the buffer in one call, with the
-/// bits of `Explorer.collect`, `push_batch`, `sample` and the engine's `learn` one after the other.
+/// Collects steps, stores them and learns from batches of the buffer in one call. The results equal
+/// those of `Explorer.collect`, `push_batch`, `sample` and the engine's `learn` in sequence, bit
+/// for bit.
 ///
 /// Args:
-///     explorer: acts, and its engine learns.
-///     envs: a `VecEnv` whose spaces are those of the network.
+///     explorer: the explorer that acts; its engine learns.
+///     envs: a `VecEnv` with the spaces of the network.
 ///     buffer: a `ReplayBuffer` or `PrioritizedReplayBuffer` of float32 observations and rewards.
-///     batch: the dict of an earlier `sample` with `n_batches`, whose arrays are written.
-///     parameters: as are the next ten, what `Explorer.collect` takes.
+///     batch: the dict of an earlier `sample` with `n_batches`; its arrays are outputs.
+///     parameters: this and the next ten arguments are those of `Explorer.collect`.
 ///     obs: float32 `[T + 1, n, obs_dim]`.
 ///     next_obs: float32 `[T, n, obs_dim]`.
 ///     actions: int64 `[T, n]`, or float32 `[T, n, size]`.
@@ -37,13 +38,13 @@ use crate::errors::OrRaise;
 ///     totals: float64 `[n]`.
 ///     lengths: int64 `[n]`.
 ///     noise: `[T - given, n, size]`; None for choices.
-///     bounds: two arrays `[size]`; None: actions are the environments'.
-///     given: at so many steps the actions are there already.
-///     n_step: of the batches' returns.
+///     bounds: two arrays `[size]`; None: actions are not scaled.
+///     given: number of first steps whose actions are already in `actions`.
+///     n_step: number of steps of the batches' returns.
 ///     gamma: discount, in [0, 1].
 ///
 /// Raises:
-///     ConfigError: `n_step` or `gamma` out of range.
+///     ConfigError: `n_step` or `gamma` is out of range.
 #[pyclass(name = "ReplayIteration", module = "rlox._core", frozen)]
 pub(crate) struct PyReplayIteration {
     explorer: Py<PyExplorer>,
@@ -51,7 +52,7 @@ pub(crate) struct PyReplayIteration {
     buffer: Py<PyAny>,
     batch: Py<PyDict>,
     parameters: Py<PyAny>,
-    /// As [`StretchOut`] takes them.
+    /// The arrays into which collected steps are written.
     collected: [Py<PyAny>; 8],
     noise: Option<Py<PyAny>>,
     bounds: Option<Py<PyAny>>,
@@ -60,12 +61,12 @@ pub(crate) struct PyReplayIteration {
     done: Mutex<Done>,
 }
 
-/// How far the last call got.
+/// The progress of the last call.
 #[derive(Default)]
 struct Done {
-    /// What ended in steps that are stored.
+    /// The ended episodes of steps that are stored.
     ended: Option<Ended>,
-    /// Seconds that learning took.
+    /// Duration of learning in seconds.
     learning: f64,
 }
 
@@ -118,15 +119,16 @@ impl PyReplayIteration {
         })
     }
 
-    /// Collects, stores and draws, and hands what it is given to the `learn` of the engine.
+    /// Collects, stores and draws a batch, then calls the engine's `learn` with the arguments.
     ///
     /// Returns:
-    ///     What that returns.
+    ///     The result of `learn`.
     ///
     /// Raises:
     ///     ShapeError: an array has another shape or dtype, or shares memory with another argument.
-    ///     ConfigError: another buffer, or environments of another kind of actions.
-    ///     NonFiniteError: a column that was collected, a loss, gradient or parameter is NaN or infinite.
+    ///     ConfigError: the buffer has another type, or the environments have another kind of
+    ///         actions.
+    ///     NonFiniteError: a collected column, a loss, gradient or parameter is NaN or infinite.
     #[pyo3(signature = (*args, **kwargs))]
     fn learn<'py>(
         &self,
@@ -147,19 +149,19 @@ impl PyReplayIteration {
         told
     }
 
-    /// Whether the last call got as far as steps that are stored: what broke it off then was the learning.
+    /// Whether the last call stored its steps; an error after that came from sampling or learning.
     #[getter]
     fn collected(&self) -> bool {
         self.done().ended.is_some()
     }
 
-    /// Seconds that learning took in the last call.
+    /// Duration of learning in the last call, in seconds.
     #[getter]
     fn seconds(&self) -> f64 {
         self.done().learning
     }
 
-    /// What `Explorer.collect` returns of the last call's steps: the episodes that ended.
+    /// The ended episodes of the last call's steps, in the form that `Explorer.collect` returns.
     fn episodes<'py>(&self, py: Python<'py>) -> PyResult<Option<Episodes<'py>>> {
         let ended = self.done().ended.clone().unwrap_or_default();
         episodes(py, ended)
@@ -171,7 +173,7 @@ impl PyReplayIteration {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Steps the environments and stores what they did, while nobody else uses them or the buffer.
+    /// Steps the environments and stores the steps, while nobody else uses them or the buffer.
     fn collect(&self, py: Python<'_>, held: &Held<'_>) -> PyResult<Ended> {
         let (explores, given) = (self.explorer.get(), self.given);
         let sizes = explores.sizes;

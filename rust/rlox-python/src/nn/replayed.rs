@@ -1,4 +1,4 @@
-//! Batches of transitions, as Python gives them.
+//! Batches of transitions, as Python passes them.
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
@@ -19,9 +19,9 @@ pub(super) struct Columns<'a, 'py> {
     pub(super) errors: &'a Bound<'py, PyAny>,
 }
 
-/// The same as slices.
+/// The same columns as slices.
 pub(super) struct Views<'py, F, A> {
-    /// Batches and their rows.
+    /// Numbers of batches and of rows per batch.
     pub(super) shape: [usize; 2],
     obs: [View<'py, F>; 2],
     actions: View<'py, A>,
@@ -32,7 +32,7 @@ pub(super) struct Views<'py, F, A> {
 const WHY: &str = "one for each of the rewards";
 
 impl<'py> Columns<'_, 'py> {
-    /// With choices as actions.
+    /// Reads the columns with choices as actions.
     pub(super) fn choices<F: Number + Plain>(
         &self,
         obs_dim: usize,
@@ -44,7 +44,7 @@ impl<'py> Columns<'_, 'py> {
         })
     }
 
-    /// With vectors of `size` numbers.
+    /// Reads the columns with vectors of `size` numbers as actions.
     pub(super) fn vectors<F: Number + Plain>(
         &self,
         obs_dim: usize,
@@ -78,7 +78,7 @@ impl<'py> Columns<'_, 'py> {
     }
 }
 
-/// Numbers of this shape.
+/// Reads numbers of this shape.
 pub(super) fn numbers<'py, F: Plain>(
     given: &Bound<'py, PyAny>,
     name: &str,

@@ -1,4 +1,4 @@
-//! Where a rollout is written: arrays of Python's.
+//! The output arrays of a rollout.
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
@@ -9,7 +9,7 @@ use super::outgoing::ActionsOut;
 use crate::convert::coerce;
 use crate::memory::views::ViewMut;
 
-/// The columns of a rollout, and the episodes under way.
+/// The columns of a rollout, and the running episodes.
 pub(super) struct RolloutOut<'py> {
     obs: ViewMut<'py, f32>,
     actions: ActionsOut<'py>,
@@ -21,7 +21,7 @@ pub(super) struct RolloutOut<'py> {
     next_values: ViewMut<'py, f32>,
     totals: ViewMut<'py, f64>,
     lengths: ViewMut<'py, i64>,
-    /// The same, as the core counts them.
+    /// The lengths, as the core counts them.
     counted: Vec<u64>,
     steps: usize,
 }
@@ -30,7 +30,8 @@ pub(super) struct RolloutOut<'py> {
 pub(super) type Given<'a, 'py> = [&'a Bound<'py, PyAny>; 10];
 
 impl<'py> RolloutOut<'py> {
-    /// For `n` environments of the spaces of these networks; the rewards say how many steps there are.
+    /// Views the arrays for `n` environments with the spaces of these networks. The length of the
+    /// rewards is the number of steps.
     pub(super) fn of(given: Given<'_, 'py>, of: &Architecture, n: usize) -> PyResult<Self> {
         let [
             obs,
@@ -84,7 +85,7 @@ impl<'py> RolloutOut<'py> {
         (columns, Running { totals: self.totals.slice_mut(), steps: &mut self.counted })
     }
 
-    /// Writes how long the episodes under way are, also of a rollout that was broken off.
+    /// Writes the lengths of the running episodes, also after an interrupted rollout.
     pub(super) fn count(mut self) {
         for (place, &steps) in self.lengths.slice_mut().iter_mut().zip(&self.counted) {
             *place = i64::try_from(steps).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! Trainings of SAC.
+//! The native engine of SAC.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -15,31 +15,32 @@ use crate::convert::coerce::Given;
 use crate::detach::{LONG, writing};
 use crate::memory::views::{Plain, View};
 
-/// Numbers of the temperature's vector: one, and what fills it.
+/// Length of the temperature's vector: one number and its padding.
 const FILLED: usize = 16;
 
-/// Trainings of a squashed Gaussian policy and its critics without torch (Haarnoja et al. 2018).
+/// Trains a squashed Gaussian policy and its critics without torch (Haarnoja et al. 2018).
 ///
-/// The actor is a multilayer perceptron that gives means and log standard deviations, with parameters
-/// `actor.0.weight` `[out, in]`, `actor.0.bias`, `actor.2.weight`, ...; the critics are stacked: `weights.0`
-/// `[members, out, in]`, `weights.1`, ..., `biases.0` `[members, out]`, ... Each lies at a multiple of 16
-/// numbers of its vector, as `rlox.optim.FlatParameters` lays them out.
+/// The actor is a multilayer perceptron that gives means and log standard deviations, with
+/// parameters `actor.0.weight` `[out, in]`, `actor.0.bias`, `actor.2.weight`, ... The critics are
+/// stacked: `weights.0` `[members, out, in]`, `weights.1`, ..., `biases.0` `[members, out]`, ...
+/// Each parameter begins at a multiple of 16 numbers of its vector, in the layout of
+/// `rlox.optim.FlatParameters`.
 ///
 /// Args:
 ///     actor_parameters: names and shapes in the order of the actor's vector.
-///     critic_parameters: of the critics'.
-///     obs_dim: numbers of an observation.
-///     size: numbers of an action.
-///     members: critics.
+///     critic_parameters: names and shapes in the order of the critics' vector.
+///     obs_dim: numbers per observation.
+///     size: numbers per action.
+///     members: number of critics.
 ///     actor: widths of the actor's hidden layers.
-///     critic: widths of the critics'.
+///     critic: widths of the critics' hidden layers.
 ///     activation: `tanh`, `relu`, `elu` or `silu`.
 ///     precision: `f32`, or `f64` for comparisons.
 ///
 /// Raises:
-///     UnknownNameError: a parameter or activation that there is not.
-///     ShapeError: a parameter of another shape.
-///     ConfigError: a precision that there is not, or layers beyond those of the widths.
+///     UnknownNameError: a parameter or activation does not exist.
+///     ShapeError: a parameter has another shape.
+///     ConfigError: a precision does not exist, or there are more layers than widths.
 #[pyclass(name = "SACEngine", module = "rlox._core", frozen)]
 pub(crate) struct PySacEngine {
     pub(super) sizes: Sizes,
@@ -48,7 +49,7 @@ pub(crate) struct PySacEngine {
 
 type Engine = Either<Shared<SacEngine<f32>>, Shared<SacEngine<f64>>>;
 
-/// What learns and what follows it, as Python gives it.
+/// The vectors of the networks and of the target, as Python passes them.
 struct Vectors<'a, 'py> {
     actor: &'a Bound<'py, PyAny>,
     critic: &'a Bound<'py, PyAny>,
@@ -57,13 +58,13 @@ struct Vectors<'a, 'py> {
     noise: &'a Bound<'py, PyAny>,
 }
 
-/// Settings that are not of one precision.
+/// Settings that are the same in both precisions.
 #[derive(Clone, Copy)]
 struct By {
     settings: SacSettings,
     first: u64,
     eps: f64,
-    /// Of the temperature: what it is, or what the entropy is to be.
+    /// Alpha, or the target entropy if the temperature is learned.
     goal: f64,
 }
 
@@ -102,40 +103,42 @@ impl PySacEngine {
         Ok(Self { sizes, engine })
     }
 
-    /// One step of temperature, critics and actor for each of k batches: along the gradients of
-    /// -log alpha E[log pi + H], of sum_i E[w (Q_i(s, a) - y)^2] / 2 with
-    /// y = R + gamma^m (min_i Q'_i(s', a') - alpha log pi(a' | s')), and of E[alpha log pi - min_i Q_i].
+    /// Takes one step of temperature, critics and actor for each of k batches: along the gradients
+    /// of -log alpha E[log pi + H], of sum_i E[w (Q_i(s, a) - y)^2] / 2 with y = R + gamma^m (min_i
+    /// Q'_i(s', a') - alpha log pi(a' | s')), and of E[alpha log pi - min_i Q_i].
     ///
     /// Args:
-    ///     actor: four arrays, changed in place: the actor's vector, Adam's first and second moments, steps int64
-    ///         `[1]`, counted also where a training fails.
-    ///     critic: the same of the critics.
+    ///     actor: four arrays, changed in place: the actor's vector, Adam's first and second
+    ///         moments, and the number of steps, int64 `[1]`, which also counts the steps of a call
+    ///         that fails.
+    ///     critic: the same four arrays of the critics.
     ///     target: the vector of the critics' target, changed in place.
     ///     obs: `[k, rows, obs_dim]`.
     ///     actions: `[k, rows, size]`, in [-1, 1].
     ///     rewards: R, `[k, rows]`.
     ///     next_obs: `[k, rows, obs_dim]`.
     ///     discounts: gamma^m, 0 after a termination, `[k, rows]`.
-    ///     errors: written: E_i |Q_i(s, a) - y|, `[k, rows]`.
-    ///     noise: standard normal, `[k, 2, rows, size]`: of what is done in s, and in s'.
+    ///     errors: output, E_i |Q_i(s, a) - y|, `[k, rows]`.
+    ///     noise: standard normal, `[k, 2, rows, size]`, for the actions in s and in s'.
     ///     weights: w, `[k, rows]`; None: 1.
-    ///     temperature: four arrays as the actor's, of 16 numbers, the first of which is log alpha; None: alpha
-    ///         stays.
-    ///     entropy_or_alpha: H with a temperature that is learned, alpha without.
+    ///     temperature: four arrays like the actor's, of 16 numbers, the first of which is log
+    ///         alpha; None: alpha is fixed.
+    ///     entropy_or_alpha: H with a learned temperature, alpha without.
     ///     first: number of the first batch in the run.
-    ///     learning_rate: Adam's step size, of all.
-    ///     tau: how far the target moves.
-    ///     target_update_interval: batches for each of its moves.
-    ///     max_grad_norm: None: gradients are not cut.
+    ///     learning_rate: Adam's step size for all networks.
+    ///     tau: step size of the target towards the critics.
+    ///     target_update_interval: number of batches per step of the target.
+    ///     max_grad_norm: largest norm of the gradient; None: no clipping.
     ///     adam_eps: Adam's epsilon.
     ///
     /// Returns:
-    ///     Means over the batches: losses `critic`, `actor`, `temperature`; `q_mean`, `entropy`, `alpha`,
-    ///     `grad_norm` (of the critics, before it was cut).
+    ///     Means over the batches: losses `critic`, `actor`, `temperature`; `q_mean`, `entropy`,
+    ///     `alpha`, `grad_norm` (of the critics, before clipping).
     ///
     /// Raises:
-    ///     ShapeError: an array has another shape; an output is not of the engine's precision.
-    ///     ConfigError: a setting that there is not.
+    ///     ShapeError: an array has another shape, or an output has another precision than the
+    ///         engine.
+    ///     ConfigError: a setting is out of range.
     ///     NonFiniteError: a loss, gradient or parameter is NaN or infinite.
     #[pyo3(
         signature = (

@@ -1,4 +1,4 @@
-//! The vectors that an update changes, and what it tells.
+//! The vectors that an update changes, and its results.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -22,7 +22,7 @@ pub(super) struct State<'a, 'py> {
 pub(super) type Vectors<'py, F> = (ViewMut<'py, F>, ViewMut<'py, F>, Option<ViewMut<'py, F>>);
 
 impl<'py> State<'_, 'py> {
-    /// Parameters, first moments, and second ones where there are some.
+    /// Views the parameters, the first moments, and the second moments if there are any.
     pub(super) fn views<F: Plain>(
         &self,
         names: [&str; 2],
@@ -36,14 +36,14 @@ impl<'py> State<'_, 'py> {
         ))
     }
 
-    /// Where steps are counted, and how many there are.
+    /// Returns the counter of steps, and the number in it.
     pub(super) fn counted(&self) -> PyResult<(ViewMut<'py, i64>, u64)> {
         counted(self.steps)
     }
 }
 
-/// A vector and what Adam knows of it, as Python gives them: parameters, first and second moments, `[len]`, and
-/// the steps so far, int64 `[1]`.
+/// A parameter vector and its Adam state, as Python passes them: parameters, first and second
+/// moments, `[len]`, and the number of steps so far, int64 `[1]`.
 pub(super) struct Adams<'py, F> {
     parameters: ViewMut<'py, F>,
     moments: [ViewMut<'py, F>; 2],
@@ -52,7 +52,7 @@ pub(super) struct Adams<'py, F> {
 }
 
 impl<'py, F: Number + Plain> Adams<'py, F> {
-    /// `given` is called `name`.
+    /// Reads the four arrays, which messages call `name`.
     pub(super) fn of(given: &Bound<'py, PyAny>, name: &str, len: usize) -> PyResult<Self> {
         let py = given.py();
         let [parameters, first, second, steps] =
@@ -75,7 +75,7 @@ impl<'py, F: Number + Plain> Adams<'py, F> {
         Ok(Self { parameters, moments: [first, second], counted, steps })
     }
 
-    /// For an engine, whose steps of Adam have this `eps`.
+    /// Returns the state for an engine, with Adam's epsilon `eps`.
     pub(super) fn learned(&mut self, eps: f64) -> Learned<'_, F> {
         let [exp_avg, exp_avg_sq] = &mut self.moments;
         let (exp_avg, exp_avg_sq) = (exp_avg.slice_mut(), exp_avg_sq.slice_mut());
@@ -84,13 +84,15 @@ impl<'py, F: Number + Plain> Adams<'py, F> {
         Learned { parameters: self.parameters.slice_mut(), optimizer }
     }
 
-    /// Writes how many steps there are now, also of a training that failed or was stopped: what it learned stays.
+    /// Writes the number of steps, also after a failure or an interrupt, because the completed
+    /// steps stay.
     pub(super) fn count(mut self) {
         count(&mut self.counted, self.steps);
     }
 }
 
-/// What A2C steps by: Adam where there are second moments, else RMSprop; the epsilon of `rule` is that of both.
+/// Returns A2C's optimizer: Adam if there are second moments, else RMSprop. Both use the epsilon of
+/// `rule`.
 pub(super) fn optimizer<'a, F>(
     rule: RmsProp,
     first: &'a mut [F],
@@ -105,7 +107,7 @@ pub(super) fn optimizer<'a, F>(
     }
 }
 
-/// Where steps are counted, and how many there are.
+/// Returns the counter of steps, and the number in it.
 fn counted<'py>(steps: &Bound<'py, PyAny>) -> PyResult<(ViewMut<'py, i64>, u64)> {
     let mut counted: ViewMut<'py, i64> = coerce::output(steps, "steps", &[1])?;
     let so_far = counted.slice_mut().first().copied().unwrap_or(0);
@@ -116,7 +118,7 @@ fn counted<'py>(steps: &Bound<'py, PyAny>) -> PyResult<(ViewMut<'py, i64>, u64)>
     Ok((counted, so_far))
 }
 
-/// Writes how many steps there are now.
+/// Writes the number of steps.
 pub(super) fn count(counted: &mut ViewMut<'_, i64>, steps: u64) {
     if let [place] = counted.slice_mut() {
         *place = i64::try_from(steps).unwrap_or(i64::MAX);

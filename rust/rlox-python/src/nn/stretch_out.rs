@@ -1,4 +1,4 @@
-//! Where a stretch of steps is written: arrays of Python's.
+//! The output arrays of steps for a replay buffer.
 
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use crate::convert::coerce::Given;
 use crate::errors::{self, Class, OrInstead};
 use crate::memory::views::{View, ViewMut};
 
-/// The columns of a stretch, and the episodes under way.
+/// The columns of collected steps, and the running episodes.
 pub(super) struct StretchOut<'py> {
     obs: ViewMut<'py, f32>,
     next_obs: ViewMut<'py, f32>,
@@ -20,14 +20,14 @@ pub(super) struct StretchOut<'py> {
     truncated: ViewMut<'py, bool>,
     totals: ViewMut<'py, f64>,
     lengths: ViewMut<'py, i64>,
-    /// The same, as the core counts them.
+    /// The lengths, as the core counts them.
     counted: Vec<u64>,
     steps: usize,
 }
 
 impl<'py> StretchOut<'py> {
-    /// For `n` environments of these sizes, the arrays in the order of the fields; the rewards say how many steps
-    /// there are.
+    /// Views the arrays, in the order of the fields, for `n` environments of these sizes. The
+    /// length of the rewards is the number of steps.
     pub(super) fn of(given: [&Bound<'py, PyAny>; 8], of: Sizes, n: usize) -> PyResult<Self> {
         let [obs, next_obs, actions, rewards, terminated, truncated, totals, lengths] = given;
         let rows = coerce::array(rewards, "rewards")?;
@@ -66,7 +66,7 @@ impl<'py> StretchOut<'py> {
         (stretch, Running { totals: self.totals.slice_mut(), steps: &mut self.counted })
     }
 
-    /// Writes how long the episodes under way are.
+    /// Writes the lengths of the running episodes.
     pub(super) fn count(mut self) {
         for (place, &steps) in self.lengths.slice_mut().iter_mut().zip(&self.counted) {
             *place = i64::try_from(steps).unwrap_or(i64::MAX);
@@ -74,13 +74,13 @@ impl<'py> StretchOut<'py> {
     }
 }
 
-/// What the arrays of acting have to fit.
+/// The sizes that the arrays of acting must have.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
     pub(super) obs_dim: usize,
-    /// Numbers of an action; 0 for choices.
+    /// Numbers per action; 0 for choices.
     pub(super) size: usize,
-    /// Numbers of the vector of parameters.
+    /// Length of the parameter vector.
     pub(super) len: usize,
 }
 
@@ -91,7 +91,7 @@ impl Sizes {
         coerce::numbers(&array, "parameters")
     }
 
-    /// Numbers for as many rows as `rows` says, of which choices take none.
+    /// Reads the noise, which has the leading axes `rows`. Choices need no noise.
     pub(super) fn noise<'py>(
         &self,
         py: Python<'py>,
@@ -111,7 +111,7 @@ impl Sizes {
         coerce::numbers(&noise, "noise").map(Some)
     }
 
-    /// What -1 and 1 stand for.
+    /// Reads the bounds to which -1 and 1 are scaled.
     pub(super) fn bounds<'py>(&self, given: &Bound<'py, PyAny>) -> PyResult<[View<'py, f32>; 2]> {
         let py = given.py();
         let [low, high] = given.extract::<[Bound<'py, PyAny>; 2]>().or_instead(py, |_| {
@@ -139,20 +139,22 @@ impl Sizes {
         }
     }
 
-    /// Nanoseconds that acting for n observations takes, about: 20 multiplications and additions each.
+    /// Estimated nanoseconds of acting for n observations, for 20 multiplications and additions per
+    /// nanosecond.
     pub(super) const fn cost(&self, n: usize) -> usize {
         n.saturating_mul(self.len) / 20
     }
 }
 
-/// Where actions are written.
+/// The output array for actions.
 pub(super) enum Actions<'py> {
     Choices(ViewMut<'py, i64>),
     Vectors(ViewMut<'py, f32>),
 }
 
 impl<'py> Actions<'py> {
-    /// As many as `rows` says, of `size` numbers, or choices.
+    /// Views an array of actions with the leading axes `rows`: vectors of `size` numbers, or
+    /// choices.
     pub(super) fn of(given: &Bound<'py, PyAny>, size: usize, rows: &[usize]) -> PyResult<Self> {
         if size == 0 {
             return coerce::output(given, "actions", rows).map(Self::Choices);

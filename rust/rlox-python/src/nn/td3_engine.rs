@@ -1,4 +1,4 @@
-//! Trainings of TD3 and DDPG.
+//! The native engine of TD3 and DDPG.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -14,28 +14,29 @@ use crate::convert::coerce::Given;
 use crate::detach::{LONG, writing};
 use crate::memory::views::{Plain, View};
 
-/// Trainings of a deterministic policy and its critics without torch (Fujimoto et al. 2018).
+/// Trains a deterministic policy and its critics without torch (Fujimoto et al. 2018).
 ///
-/// The actor is a multilayer perceptron whose output tanh takes to [-1, 1], with parameters `actor.0.weight`
-/// `[out, in]`, `actor.0.bias`, `actor.2.weight`, ...; the critics are stacked: `weights.0` `[members, out,
-/// in]`, `weights.1`, ..., `biases.0` `[members, out]`, ... Each lies at a multiple of 16 numbers of its
-/// vector, as `rlox.optim.FlatParameters` lays them out.
+/// The actor is a multilayer perceptron with a tanh at its output, which limits actions to [-1, 1],
+/// with parameters `actor.0.weight` `[out, in]`, `actor.0.bias`, `actor.2.weight`, ... The critics
+/// are stacked: `weights.0` `[members, out, in]`, `weights.1`, ..., `biases.0` `[members, out]`,
+/// ... Each parameter begins at a multiple of 16 numbers of its vector, in the layout of
+/// `rlox.optim.FlatParameters`.
 ///
 /// Args:
 ///     actor_parameters: names and shapes in the order of the actor's vector.
-///     critic_parameters: of the critics'.
-///     obs_dim: numbers of an observation.
-///     size: numbers of an action.
-///     members: critics.
+///     critic_parameters: names and shapes in the order of the critics' vector.
+///     obs_dim: numbers per observation.
+///     size: numbers per action.
+///     members: number of critics.
 ///     actor: widths of the actor's hidden layers.
-///     critic: widths of the critics'.
+///     critic: widths of the critics' hidden layers.
 ///     activation: `tanh`, `relu`, `elu` or `silu`.
 ///     precision: `f32`, or `f64` for comparisons.
 ///
 /// Raises:
-///     UnknownNameError: a parameter or activation that there is not.
-///     ShapeError: a parameter of another shape.
-///     ConfigError: a precision that there is not, or layers beyond those of the widths.
+///     UnknownNameError: a parameter or activation does not exist.
+///     ShapeError: a parameter has another shape.
+///     ConfigError: a precision does not exist, or there are more layers than widths.
 #[pyclass(name = "TD3Engine", module = "rlox._core", frozen)]
 pub(crate) struct PyTd3Engine {
     pub(super) sizes: Sizes,
@@ -44,7 +45,7 @@ pub(crate) struct PyTd3Engine {
 
 type Engine = Either<Shared<Td3Engine<f32>>, Shared<Td3Engine<f64>>>;
 
-/// What learns and what follows it, as Python gives it.
+/// The vectors of the networks and of the targets, as Python passes them.
 struct Vectors<'a, 'py> {
     actor: &'a Bound<'py, PyAny>,
     critic: &'a Bound<'py, PyAny>,
@@ -87,42 +88,45 @@ impl PyTd3Engine {
         Ok(Self { sizes, engine })
     }
 
-    /// One step of the critics for each of k batches, along the gradient of sum_i E[w (Q_i(s, a) - y)^2] with
-    /// y = R + gamma^m min_i Q'_i(s', clip(mu'(s') + clip(noise))); at every `policy_delay` one of the actor
-    /// along that of -E[Q_1(s, mu(s))], and the targets follow.
+    /// Takes one step of the critics for each of k batches, along the gradient of sum_i E[w (Q_i(s,
+    /// a) - y)^2] with y = R + gamma^m min_i Q'_i(s', clip(mu'(s') + clip(noise))). Every
+    /// `policy_delay` batches it also takes one step of the actor along that of -E[Q_1(s, mu(s))],
+    /// and moves the targets.
     ///
     /// Args:
-    ///     actor: four arrays, changed in place: the actor's vector, Adam's first and second moments, steps int64
-    ///         `[1]`, counted also where a training fails.
-    ///     critic: the same of the critics.
-    ///     target_actor: the target's vector, changed in place.
-    ///     target_critic: that of the critics' target.
+    ///     actor: four arrays, changed in place: the actor's vector, Adam's first and second
+    ///         moments, and the number of steps, int64 `[1]`, which also counts the steps of a call
+    ///         that fails.
+    ///     critic: the same four arrays of the critics.
+    ///     target_actor: the vector of the actor's target, changed in place.
+    ///     target_critic: the vector of the critics' target, changed in place.
     ///     obs: `[k, rows, obs_dim]`.
     ///     actions: `[k, rows, size]`, in [-1, 1].
     ///     rewards: R, `[k, rows]`.
     ///     next_obs: `[k, rows, obs_dim]`.
     ///     discounts: gamma^m, 0 after a termination, `[k, rows]`.
-    ///     errors: written: E_i |Q_i(s, a) - y|, `[k, rows]`.
+    ///     errors: output, E_i |Q_i(s, a) - y|, `[k, rows]`.
     ///     noise: standard normal, `[k, rows, size]`; None where target_noise is 0.
     ///     weights: w, `[k, rows]`; None: 1.
     ///     first: number of the first batch in the run.
-    ///     learning_rate: Adam's step size, of both.
-    ///     tau: how far the targets move.
-    ///     policy_delay: batches for each step of the actor.
-    ///     target_noise: deviation of the noise on the target's actions.
-    ///     noise_clip: at which it is cut off.
-    ///     max_grad_norm: None: gradients are not cut.
+    ///     learning_rate: Adam's step size for actor and critics.
+    ///     tau: step size of the targets towards the networks.
+    ///     policy_delay: number of batches per step of the actor.
+    ///     target_noise: standard deviation of the noise on the target's actions.
+    ///     noise_clip: limit at which the noise is clipped.
+    ///     max_grad_norm: largest norm of the gradient; None: no clipping.
     ///     adam_eps: Adam's epsilon.
-    ///     alpha: of TD3+BC (Fujimoto & Gu 2021): the actor's loss is E[(mu(s) - a)^2] - alpha / E|Q_1| E[Q_1];
-    ///         None: TD3's.
+    ///     alpha: coefficient of TD3+BC (Fujimoto & Gu 2021), whose actor loss is E[(mu(s) - a)^2]
+    ///         - alpha / E|Q_1| E[Q_1]; None: the loss of TD3.
     ///
     /// Returns:
-    ///     Means over the batches: `critic` (the loss), `q_mean`, `grad_norm` (of the critics, before it was
-    ///     cut), and `actor` (its loss), where it learned.
+    ///     Means over the batches: `critic` (the loss), `q_mean`, `grad_norm` (of the critics,
+    ///     before clipping), and `actor` (its loss) if the actor learned.
     ///
     /// Raises:
-    ///     ShapeError: an array has another shape; an output is not of the engine's precision.
-    ///     ConfigError: a setting that there is not.
+    ///     ShapeError: an array has another shape, or an output has another precision than the
+    ///         engine.
+    ///     ConfigError: a setting is out of range.
     ///     NonFiniteError: a loss, gradient or parameter is NaN or infinite.
     #[pyo3(
         signature = (

@@ -1,4 +1,4 @@
-//! What engines of actors and critics of vectors are made of.
+//! Shared parts of the engines with an actor, critics and continuous actions.
 
 use pyo3::prelude::*;
 use rlox_core::Layout;
@@ -10,12 +10,12 @@ use super::state::Adams;
 use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::{Plain, View};
 
-/// As Python gives it.
+/// The arguments of the constructor, as Python passes them.
 pub(super) struct Made<'a, 'py> {
     /// Names and shapes of the actor's parameters, and of the critics'.
     pub(super) parameters: [&'a Bound<'py, PyAny>; 2],
     pub(super) obs_dim: usize,
-    /// Numbers of an action, and of what the actor gives.
+    /// Numbers per action, and outputs of the actor.
     pub(super) sizes: [usize; 2],
     pub(super) members: usize,
     /// Widths of the actor's hidden layers, and of the critics'.
@@ -26,16 +26,16 @@ pub(super) struct Made<'a, 'py> {
 /// The networks, each with the layout of its parameters.
 pub(super) type Nets = ((Mlp, Layout), (Critics, Layout));
 
-/// The sizes that the arrays of a training have to fit.
+/// The sizes that the arrays of a training must have.
 pub(super) struct Sizes {
     pub(super) obs_dim: usize,
     size: usize,
-    /// Numbers of the actor's vector, and of the critics'.
+    /// Lengths of the actor's vector and of the critics' vector.
     pub(super) lens: [usize; 2],
 }
 
 impl Sizes {
-    /// The batches, whose actions are vectors.
+    /// Reads the batches, whose actions are vectors.
     pub(super) fn views<'py, F: Number + Plain>(
         &self,
         columns: &Columns<'_, 'py>,
@@ -43,7 +43,7 @@ impl Sizes {
         columns.vectors(self.obs_dim, self.size)
     }
 
-    /// As many rows as `rows` says, each with a number for each of an action's.
+    /// Reads noise with the leading axes `rows` and as many numbers per row as an action has.
     pub(super) fn noise<'py, F: Plain>(
         &self,
         given: &Bound<'py, PyAny>,
@@ -52,7 +52,7 @@ impl Sizes {
         numbers(given, "noise", &[rows, &[self.size]].concat())
     }
 
-    /// The actor's vector and the critics', with what Adam knows of them.
+    /// Reads the actor's and the critics' vectors with their Adam states.
     pub(super) fn learned<'py, F: Number + Plain>(
         &self,
         actor: &Bound<'py, PyAny>,
@@ -64,8 +64,8 @@ impl Sizes {
 }
 
 impl Made<'_, '_> {
-    /// The networks, and the sizes of what is done with them; the actor's vector has parameters called `besides`
-    /// too.
+    /// Makes the networks, and returns them with the sizes of their arrays. The actor's vector may
+    /// also have parameters with the extra names.
     pub(super) fn nets(&self, py: Python<'_>, besides: &[&str]) -> PyResult<(Sizes, Nets)> {
         let [of_actor, of_critics] = self.parameters;
         let (of_actor, of_critics) = (incoming::layout(of_actor)?, incoming::layout(of_critics)?);

@@ -1,4 +1,4 @@
-//! How much of what came values had foreseen, for Python.
+//! Explained variance of returns by values, for Python.
 
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -8,15 +8,15 @@ use crate::convert::coerce;
 use crate::detach::detached;
 use crate::memory::views::{Plain, is_of};
 
-/// 1 - Var(R - V) / Var(R) of values V and returns R: 1 where V says all of R, 0 where it says no more than
-/// their mean, and where R does not vary.
+/// 1 - Var(R - V) / Var(R) of values V and returns R: 1 where V predicts R exactly, 0 where V
+/// predicts no better than the mean of R, and 0 where R does not vary.
 ///
 /// Args:
 ///     values: V, `[n]`.
 ///     returns: R, `[n]`.
 ///
 /// Raises:
-///     ShapeError: they differ in length.
+///     ShapeError: their lengths differ.
 #[pyfunction]
 pub(crate) fn explained_variance(
     py: Python<'_>,
@@ -27,7 +27,7 @@ pub(crate) fn explained_variance(
     coerce::check_ndim(&values, "values", &["n"])?;
     let returns = coerce::array(returns, "returns")?;
     coerce::check_shape(&returns, "returns", values.shape(), "the shape of values")?;
-    // Float32 is read where it lies; sums are of float64 in any case.
+    // float32 arrays are read without a copy; the sums are float64 in any case.
     if is_of::<f32>(&values) && is_of::<f32>(&returns) {
         explained::<f32>(py, &values, &returns)
     } else {

@@ -1,5 +1,4 @@
-//! Statistics for Python: running ones, of numbers and of vectors on the same moments, and what values say of
-//! returns.
+//! Statistics for Python: running moments of numbers and of vectors, and explained variance.
 
 mod explained;
 mod scalar;
@@ -23,7 +22,7 @@ pub(crate) use vector::PyRunningStatsVec;
 /// Version of the state's fields and their meaning.
 const FORMAT: u32 = 1;
 
-/// Nanoseconds of what is done with one number.
+/// Nanoseconds of work on one number.
 const SHORT: usize = 10;
 
 fn take_in(
@@ -37,7 +36,7 @@ fn take_in(
 }
 
 fn merge(py: Python<'_>, moments: &Shared<Moments>, other: &Shared<Moments>) -> PyResult<()> {
-    // A copy, so that an object can be merged with itself and no thread holds two locks.
+    // The copy lets an object be merged with itself, and no thread holds two locks.
     let other = copied(py, other)?;
     writing(py, moments, other.mean().len() * 4, |moments| moments.merge(&other))
 }
@@ -103,7 +102,7 @@ fn saved<'py>(
     Ok(dict)
 }
 
-/// What `state()` returned, or so it should be.
+/// Returns a dict that should be the result of `state()`.
 const fn from_state<'a, 'py>(dict: &'a Bound<'py, PyDict>) -> Saved<'a, 'py> {
     Saved { dict, kind: "state" }
 }

@@ -13,9 +13,9 @@ use crate::errors::{self, Class, OrInstead};
 
 /// Running count, mean and variance of numbers, in float64.
 ///
-/// Batches and other statistics are merged as in Chan, Golub and LeVeque 1983, so the result is that
-/// of the whole up to rounding, and does not depend on threads. NaN and infinity are refused and
-/// leave the object as it was.
+/// Batches and other statistics are merged as in Chan, Golub and LeVeque 1983, so the result equals
+/// that of all numbers together up to rounding, and does not depend on threads. NaN and infinity
+/// are errors that leave the object unchanged.
 #[pyclass(name = "RunningStats", module = "rlox._core", frozen)]
 pub(crate) struct PyRunningStats {
     moments: Shared<Moments>,
@@ -28,13 +28,13 @@ impl PyRunningStats {
         Self { moments: Shared::new(Moments::new(1)) }
     }
 
-    /// Takes in one number. Raises ShapeError if it is none, NonFiniteError for NaN and infinity.
+    /// Adds one number. Raises ShapeError for anything else, NonFiniteError for NaN and infinity.
     fn update(&self, py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<()> {
         let x = number(x)?;
         writing(py, &self.moments, SHORT, |moments| moments.update(&[x]))
     }
 
-    /// Takes in numbers `[n]`. Raises ShapeError for another shape, NonFiniteError for NaN and
+    /// Adds numbers `[n]`. Raises ShapeError for another shape, NonFiniteError for NaN and
     /// infinity.
     fn batch_update(&self, py: Python<'_>, xs: &Bound<'_, PyAny>) -> PyResult<()> {
         let xs = coerce::array(xs, "xs")?;
@@ -42,13 +42,13 @@ impl PyRunningStats {
         take_in(py, &self.moments, &xs)
     }
 
-    /// Takes in everything that `other` has seen. Raises ConfigError if that makes more than 2**53
+    /// Adds everything that was added to `other`. Raises ConfigError if that makes more than 2**53
     /// numbers.
     fn merge(&self, py: Python<'_>, other: &Bound<'_, Self>) -> PyResult<()> {
         merge(py, &self.moments, &other.get().moments)
     }
 
-    /// (x - mean) / sqrt(var + eps) of one number, cut to [-clip, clip] if `clip` is given.
+    /// (x - mean) / sqrt(var + eps) of one number, clipped to [-clip, clip] if `clip` is not None.
     /// Raises ConfigError unless eps is positive and clip at least 0.
     #[pyo3(
         signature = (x, clip=None, eps=1e-8)
@@ -67,7 +67,7 @@ impl PyRunningStats {
         Ok(normal)
     }
 
-    /// `normalize` of numbers `[n]`: float32 if `xs` is, else float64.
+    /// `normalize` of numbers `[n]`: float32 if `xs` is float32, else float64.
     #[pyo3(
         signature = (xs, clip=None, eps=1e-8)
     )]
@@ -83,7 +83,7 @@ impl PyRunningStats {
         normalized(py, &self.moments, &xs, clip, eps)
     }
 
-    /// Forgets everything.
+    /// Removes all numbers.
     fn reset(&self, py: Python<'_>) -> PyResult<()> {
         reset(py, &self.moments)
     }
@@ -94,38 +94,38 @@ impl PyRunningStats {
         saved(py, &moments, first(moments.mean()), first(moments.m2()))
     }
 
-    /// Continues from what `state()` returned. Raises CheckpointError if it is something else.
+    /// Continues from the result of `state()`. Raises CheckpointError for anything else.
     fn restore(&self, state: &Bound<'_, PyDict>) -> PyResult<()> {
         let (mean, m2) = (vec![saved_number(state, "mean")?], vec![saved_number(state, "m2")?]);
         restore(&self.moments, state, mean, m2)
     }
 
-    /// How many numbers were seen.
+    /// Number of numbers added.
     #[getter]
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
         reading(py, &self.moments, SHORT, |moments| Ok(moments.count()))
     }
 
-    /// Their mean; 0 before there are any.
+    /// Mean of the numbers; 0 before the first.
     #[getter]
     fn mean(&self, py: Python<'_>) -> PyResult<f64> {
         reading(py, &self.moments, SHORT, |moments| Ok(first(moments.mean())))
     }
 
-    /// Their population variance (divisor count); 1 before there are any.
+    /// Population variance of the numbers (divisor count); 1 before the first.
     #[getter]
     fn var(&self, py: Python<'_>) -> PyResult<f64> {
         reading(py, &self.moments, SHORT, |moments| Ok(moments.var().next().unwrap_or(1.0)))
     }
 
-    /// The square root of `var`.
+    /// Square root of `var`.
     #[getter]
     fn std(&self, py: Python<'_>) -> PyResult<f64> {
         Ok(self.var(py)?.sqrt())
     }
 }
 
-/// A Python number as float64.
+/// Reads a Python number as float64.
 fn number(x: &Bound<'_, PyAny>) -> PyResult<f64> {
     coerce::real(x, "x").or_instead(x.py(), |_| {
         let message = format!("x is {}, expected a number", coerce::shown(x));
@@ -133,7 +133,7 @@ fn number(x: &Bound<'_, PyAny>) -> PyResult<f64> {
     })
 }
 
-/// A number of a saved state.
+/// Reads a number of a saved state.
 fn saved_number(state: &Bound<'_, PyDict>, name: &str) -> PyResult<f64> {
     let saved = from_state(state);
     let value = saved.field(name)?;

@@ -12,12 +12,12 @@ use crate::convert::coerce;
 use crate::detach::{detached, reading};
 use crate::errors::{self, Class};
 
-/// Dimensions, at most: 2 GiB of float64.
+/// Largest number of dimensions: 2 GiB of float64.
 const MOST_DIMS: u64 = 1 << 28;
 
 /// Running count, mean and variance of vectors, per dimension, in float64.
 ///
-/// As `RunningStats`.
+/// The rules are those of `RunningStats`.
 ///
 /// Args:
 ///     dim: numbers in a vector, at least 1.
@@ -48,29 +48,29 @@ impl PyRunningStatsVec {
         }
     }
 
-    /// Takes in one vector `[dim]`. Raises ShapeError for another shape, NonFiniteError for NaN and
+    /// Adds one vector `[dim]`. Raises ShapeError for another shape, NonFiniteError for NaN and
     /// infinity.
     fn update(&self, py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<()> {
         let x = self.vector(x)?;
         take_in(py, &self.moments, &x)
     }
 
-    /// Takes in vectors `[n, dim]`. Raises ShapeError for another shape, NonFiniteError for NaN and
+    /// Adds vectors `[n, dim]`. Raises ShapeError for another shape, NonFiniteError for NaN and
     /// infinity.
     fn batch_update(&self, py: Python<'_>, xs: &Bound<'_, PyAny>) -> PyResult<()> {
         let xs = self.vectors(xs)?;
         take_in(py, &self.moments, &xs)
     }
 
-    /// Takes in everything that `other` has seen. Raises ShapeError for another dimension, and
+    /// Adds everything that was added to `other`. Raises ShapeError for another dimension, and
     /// ConfigError if that makes more than 2**53 vectors.
     fn merge(&self, py: Python<'_>, other: &Bound<'_, Self>) -> PyResult<()> {
         merge(py, &self.moments, &other.get().moments)
     }
 
-    /// (x - mean) / sqrt(var + eps) of one vector `[dim]`, cut to [-clip, clip] if `clip` is given:
-    /// float32 if `x` is, else float64. Raises ConfigError unless eps is positive and clip at
-    /// least 0.
+    /// (x - mean) / sqrt(var + eps) of one vector `[dim]`, clipped to [-clip, clip] if `clip` is
+    /// not None: float32 if `x` is float32, else float64. Raises ConfigError unless eps is positive
+    /// and clip at least 0.
     #[pyo3(
         signature = (x, clip=None, eps=1e-8)
     )]
@@ -98,7 +98,7 @@ impl PyRunningStatsVec {
         normalized(py, &self.moments, &self.vectors(xs)?, clip, eps)
     }
 
-    /// Forgets everything.
+    /// Removes all vectors.
     fn reset(&self, py: Python<'_>) -> PyResult<()> {
         reset(py, &self.moments)
     }
@@ -110,7 +110,7 @@ impl PyRunningStatsVec {
         saved(py, &moments, mean, m2)
     }
 
-    /// Continues from what `state()` returned. Raises CheckpointError if it is something else.
+    /// Continues from the result of `state()`. Raises CheckpointError for anything else.
     fn restore(&self, state: &Bound<'_, PyDict>) -> PyResult<()> {
         let saved = from_state(state);
         let numbers = |name| -> PyResult<Vec<f64>> {
@@ -131,25 +131,25 @@ impl PyRunningStatsVec {
         self.dim
     }
 
-    /// How many vectors were seen.
+    /// Number of vectors added.
     #[getter]
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
         reading(py, &self.moments, SHORT, |moments| Ok(moments.count()))
     }
 
-    /// Their mean, `[dim]`; 0 before there are any.
+    /// Mean of the vectors, `[dim]`; 0 before the first.
     #[getter]
     fn mean<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         fresh(py, copied(py, &self.moments)?.mean())
     }
 
-    /// Their population variance (divisor count), `[dim]`; 1 before there are any.
+    /// Population variance of the vectors (divisor count), `[dim]`; 1 before the first.
     #[getter]
     fn var<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         fresh(py, &copied(py, &self.moments)?.var().collect::<Vec<f64>>())
     }
 
-    /// The square root of `var`, `[dim]`.
+    /// Square root of `var`, `[dim]`.
     #[getter]
     fn std<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         fresh(py, &copied(py, &self.moments)?.var().map(f64::sqrt).collect::<Vec<f64>>())

@@ -1,4 +1,4 @@
-//! A replay buffer larger than memory: recent rows in memory, older ones on disk.
+//! A replay buffer larger than memory: recent rows are in memory, older rows are on disk.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,30 +16,32 @@ use crate::error::{Error, Result};
 use crate::interrupt::Pace;
 use crate::store::{Folder, Fs, Manifest, RealFs};
 
-/// An environment's rows are sealed in about this many parts.
+/// The rows of an environment are sealed in about this many segments.
 const SEGMENTS: usize = 256;
 
-/// Smaller segments than this are not worth a write.
+/// Minimum size of a segment: a smaller one is not worth a write.
 const SEGMENT_BYTES: usize = 1 << 20;
 
-/// How many rows, and where.
+/// Capacities and folder of an [`MmapReplayBuffer`].
 #[derive(Debug, Clone)]
 pub struct Tiers<'a> {
-    /// Rows held in memory at least.
+    /// Minimum number of rows in memory.
     pub hot_capacity: usize,
-    /// Rows held in all.
+    /// Maximum number of rows in memory and on disk together.
     pub total_capacity: usize,
-    /// The folder of the segments.
+    /// Folder of the segments.
     pub path: &'a Path,
-    /// Whether rows that an earlier buffer sealed there are taken over; if not, they are refused.
+    /// Whether to continue with rows that an earlier buffer sealed in the folder. If false, such
+    /// rows are an error.
     pub reopen: bool,
 }
 
-/// A ring of transitions of which the older part is on disk.
+/// A ring of transitions whose older part is on disk.
 ///
-/// Rows are sealed in segments of 1/256 of the capacity or 1 MiB (at most a third of the hot rows);
-/// the newest rows that wait for that are lost if the process dies, and `flush` seals them. The
-/// oldest segment is removed when all its rows have left the ring. Every read from disk is checked.
+/// Rows are sealed in segments of 1/256 of the capacity or, if that is larger, of 1 MiB (but at
+/// most a third of the hot rows). If the process dies, rows that are not sealed yet are lost;
+/// `flush` seals them. The oldest segment is removed when all its rows have left the ring. Every
+/// read from disk is checked.
 #[derive(Debug)]
 pub struct MmapReplayBuffer {
     pub(super) rows: TieredRows,
@@ -49,29 +51,31 @@ pub struct MmapReplayBuffer {
     pub(super) folder: Option<Arc<Folder>>,
     /// Rows per environment that are sealed at a time.
     pub(super) chunk: u64,
-    /// Position of each environment up to which a reopening finds the rows, `[envs]`.
+    /// Position of each environment below which a reopened buffer finds its rows, `[envs]`.
     pub(super) durable: Vec<u64>,
-    /// Position of each environment up to which rows are being sealed, if they are.
+    /// Position of each environment below which rows are being sealed. None if no seal is running.
     pub(super) sealing: Option<Vec<u64>>,
-    /// Whether it is being closed: nothing can be stored any more.
+    /// Whether the buffer is being closed. No row can be stored then.
     pub(super) closing: bool,
 }
 
 impl MmapReplayBuffer {
-    /// A buffer over the folder, with the rows that are there.
+    /// Opens a buffer in the folder, with the rows that are there.
     ///
     /// # Errors
-    /// As [`MemoryRows::new`]; [`Error::Config`] if the capacities are out of order;
-    /// [`Error::Storage`] if the disk refuses, another buffer uses the folder, or it has rows and
-    /// `reopen` is false; [`Error::Damaged`] or [`Error::Snapshot`] for rows that do not fit.
+    /// - The errors of [`MemoryRows::new`].
+    /// - [`Error::Config`] if a capacity is out of range.
+    /// - [`Error::Storage`] if the disk fails, if another buffer uses the folder, or if it has rows
+    ///   and `reopen` is false.
+    /// - [`Error::Damaged`] or [`Error::Snapshot`] for rows that do not fit.
     pub fn new(schema: Schema, tiers: &Tiers<'_>, n_envs: usize, seed: u64) -> Result<Self> {
         Self::on(Arc::new(RealFs), schema, tiers, n_envs, seed)
     }
 
-    /// [`MmapReplayBuffer::new`] on another file system.
+    /// Same as [`MmapReplayBuffer::new`], on another file system.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`MmapReplayBuffer::new`].
     pub fn on(
         fs: Arc<dyn Fs>,
         schema: Schema,
@@ -89,11 +93,12 @@ impl MmapReplayBuffer {
             return Err(Error::config("hot_capacity", hot, expected));
         }
         let each = total / n_envs.max(1);
-        // No more than a third of what is to be hot anyway, to save disk operations.
+        // 1 MiB a segment saves disk operations. A third of the hot rows is the limit, because they
+        // are in memory anyway.
         let few = (SEGMENT_BYTES / row_bytes(&schema)).min(hot / n_envs.max(1) / 3);
         let chunk = each.div_ceil(SEGMENTS).max(few).max(1);
-        // Two blocks wait in memory while the disk is slow, and one row longer: until its next
-        // observation is known, the newest is not durable.
+        // Two blocks wait in memory while the disk is slow. The ring has one more row because the
+        // newest row is not durable until its next observation is known.
         let ring = (hot / n_envs.max(1)).max(2 * chunk + 2).saturating_mul(n_envs.max(1));
         check_frames("total_capacity", &schema, total, each)?;
         let memory = MemoryRows::new(schema, ring, n_envs)?;
@@ -125,7 +130,7 @@ impl MmapReplayBuffer {
         Ok(buffer)
     }
 
-    /// Takes over what was reopened; returns where draws stood.
+    /// Replaces the rows by the reopened ones and returns the saved sampler state.
     pub(super) fn adopt(&mut self, reopened: Reopened) -> SamplerState {
         let Reopened { rows, header } = reopened;
         let ends =
@@ -135,25 +140,25 @@ impl MmapReplayBuffer {
         header.sampler_state()
     }
 
-    /// All rows, in memory and on disk.
+    /// Returns all rows, in memory and on disk.
     #[must_use]
     pub const fn rows(&self) -> &impl Rows {
         &self.rows
     }
 
-    /// The rows in memory.
+    /// Returns the rows in memory.
     #[must_use]
     pub const fn memory(&self) -> &MemoryRows {
         &self.rows.memory
     }
 
-    /// Where draws stand.
+    /// Returns the state of the random draws.
     #[must_use]
     pub const fn sampler_state(&self) -> &SamplerState {
         &self.state
     }
 
-    /// Rows that are lost if the process dies now.
+    /// Returns the number of rows that are lost if the process dies now.
     #[must_use]
     pub fn unsealed(&self) -> u64 {
         if self.folder.is_none() {
@@ -163,19 +168,19 @@ impl MmapReplayBuffer {
         rings.map(|(ring, &durable)| ring.pushed.saturating_sub(durable)).sum()
     }
 
-    /// Bytes of the sealed segments.
+    /// Returns the size of the sealed segments in bytes.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         self.rows.disk.bytes()
     }
 
-    /// Position below which the rows of an environment are sealed, or are being sealed.
+    /// Returns the position below which the rows of an environment are sealed or being sealed.
     fn sealed(&self, env: usize) -> u64 {
         let sealing = self.sealing.as_ref().and_then(|ends| ends.get(env));
         sealing.copied().unwrap_or_else(|| self.archive.sealed_rows(self.durable.len(), env))
     }
 
-    /// Whether a block can be stored in memory with all that would be lost if the process died now.
+    /// Whether memory has room for one more block beside all rows that are not durable yet.
     pub(super) fn has_room(&self) -> bool {
         let rings = self.rows.memory.rings();
         let each = rings.rings.iter().zip(&self.durable);
@@ -183,7 +188,7 @@ impl MmapReplayBuffer {
         most.unwrap_or(0) + self.chunk < rings.capacity as u64
     }
 
-    /// The largest number of rows of an environment that are in no segment yet.
+    /// Returns the largest number of rows of an environment that are in no segment yet.
     pub(super) fn waiting(&self) -> u64 {
         let n = self.durable.len();
         let rings = self.rows.memory.rings().rings.iter().enumerate();
@@ -193,8 +198,10 @@ impl MmapReplayBuffer {
         each.max().unwrap_or(0)
     }
 
-    /// Stores rows `part`, unless so many wait that they have to be sealed first; with `in_need` only
-    /// if otherwise some would be lost. Returns whether they are stored.
+    /// Stores one range of rows, unless so many rows wait that they have to be sealed first.
+    ///
+    /// If the last argument is true, it refuses only if rows would otherwise be lost. Returns
+    /// whether the rows are stored.
     pub(super) fn try_push(
         &mut self,
         to: EnvIndex<'_>,
@@ -212,31 +219,33 @@ impl MmapReplayBuffer {
         Ok(true)
     }
 
-    /// Draws rows, uniformly and with replacement, batch after batch.
+    /// Draws batches of rows, uniformly and with replacement.
     ///
-    /// The draws depend on the rows held and the seed, not on where the rows are.
+    /// The draws depend on the live rows and the seed, and not on where the rows are.
     ///
     /// # Errors
-    /// [`Error::Config`] for an empty or closed buffer or a request out of range.
+    /// [`Error::Config`] if the buffer is empty or closed or the request is out of range.
     pub fn sample(&self, request: Request) -> Result<Drawn> {
         self.open()?;
         request.draw(&Uniform, &self.rows.rings, &self.state, |_, _, _| Ok(()))
     }
 
-    /// The row with an index.
+    /// Returns the row with an index.
     ///
     /// # Errors
-    /// As [`Rings::find`](crate::buffer::Rings::find); [`Error::Config`] after `close`.
+    /// Same as [`Rings::find`](crate::buffer::Rings::find), and [`Error::Config`] after `close`.
     pub fn find(&self, index: u64) -> Result<RowRef> {
         self.open()?;
         self.rows.rings.find(index)
     }
 
-    /// Copies rows out, as n-step windows if asked; those on disk are read and checked.
+    /// Copies rows into `out`, as n-step windows if `n_step` is set. Rows on disk are read and
+    /// checked.
     ///
     /// # Errors
-    /// [`Error::Damaged`] for a row that is not what was written, [`Error::Storage`] if the disk
-    /// refuses, [`Error::Config`] after `close`.
+    /// - [`Error::Damaged`] if the bytes of a row are not those that were written.
+    /// - [`Error::Storage`] if the disk fails.
+    /// - [`Error::Config`] after `close`.
     pub fn gather(
         &self,
         rows: &[RowRef],
@@ -250,13 +259,16 @@ impl MmapReplayBuffer {
         }
     }
 
-    /// Writes `values`, `[indices, ...]` bytes, into a column of rows that are not sealed yet;
-    /// returns how many of `indices` are no longer held and were passed over.
+    /// Writes `values`, `[indices, ...]` bytes, into a column of rows that are not sealed yet.
+    ///
+    /// Skips rows that have left the buffer and returns their number.
     ///
     /// # Errors
-    /// [`Error::Config`] if one is sealed, because segments never change and its old value would
-    /// come back when it leaves memory; [`Error::StaleIndex`] if one was never written; [`Error::Shape`] if there is not one value per index.
-    /// Nothing is written then.
+    /// Nothing is written if there is an error.
+    /// - [`Error::Config`] if a row is sealed. Segments never change, so its old value would come
+    ///   back when the row leaves memory.
+    /// - [`Error::StaleIndex`] if a row was never written.
+    /// - [`Error::Shape`] if the number of values differs from the number of indices.
     pub fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64> {
         self.writable()?;
         let mut pace = Pace::default();
@@ -271,7 +283,7 @@ impl MmapReplayBuffer {
             }
         }
         let stale = self.rows.memory.update(column, indices, values)?;
-        // Only rows that are in memory alone were written to: nothing sealed has become old.
+        // Only rows that are in no segment were changed, so every sealed row is still up to date.
         self.rows.memory.updates = 0;
         Ok(stale)
     }
@@ -279,16 +291,16 @@ impl MmapReplayBuffer {
     /// Reads and checks every sealed row.
     ///
     /// # Errors
-    /// As [`MmapReplayBuffer::gather`].
+    /// Same as [`MmapReplayBuffer::gather`].
     pub fn verify(&self) -> Result<()> {
         self.open()?.check_present(&self.rows.disk.references())?;
         self.rows.disk.verify()
     }
 
-    /// Ends the running episode of `env` after its newest row; see [`MemoryRows::cut_episode`].
+    /// Ends the current episode of `env` after its newest row; see [`MemoryRows::cut_episode`].
     ///
     /// # Errors
-    /// As there; [`Error::Config`] after `close`.
+    /// Same as [`MemoryRows::cut_episode`], and [`Error::Config`] after `close`.
     pub fn cut_episode(&mut self, env: usize) -> Result<()> {
         self.writable()?;
         self.rows.repeat_newest(env)?;
@@ -305,7 +317,7 @@ impl MmapReplayBuffer {
         self.folder.as_ref().ok_or_else(closed)
     }
 
-    /// Refuses what would be stored too late.
+    /// Returns an error if the buffer is closed or being closed.
     fn writable(&self) -> Result<()> {
         if self.closing || self.folder.is_none() { Err(closed()) } else { Ok(()) }
     }
@@ -315,14 +327,16 @@ fn closed() -> Error {
     Error::config("buffer", "closed", "an open one; make another to go on")
 }
 
-/// Bytes of a transition, about.
+/// Returns the approximate size of a transition in bytes.
 fn row_bytes(schema: &Schema) -> usize {
     let obs = schema.obs().iter().map(|c| c.field.row_bytes() / c.stack.map_or(1, |s| s.size));
     obs.chain(schema.columns().iter().map(crate::Field::row_bytes)).sum::<usize>().max(1)
 }
 
-/// Rows of an environment that a reopening can give back: without its next observation the newest is
-/// not whole, and what is pushed after a reopening does not continue its episode.
+/// Returns the number of rows of an environment that a reopened buffer can have.
+///
+/// The newest row is incomplete without its next observation, and rows that are pushed after the
+/// buffer was reopened do not continue its episode.
 pub(super) fn whole(ring: &EnvRing) -> u64 {
     ring.pushed - u64::from(ring.open)
 }

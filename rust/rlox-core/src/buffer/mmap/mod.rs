@@ -1,4 +1,4 @@
-//! A replay buffer larger than memory: recent rows in memory, older ones on disk.
+//! A replay buffer larger than memory: recent rows are in memory, older rows are on disk.
 
 mod buffer;
 mod reopen;
@@ -16,103 +16,111 @@ use crate::error::Result;
 use crate::shared::{Access, Direct, Shared};
 
 impl MmapReplayBuffer {
-    /// Stores rows; in blocks, each after what must be sealed before it.
+    /// Stores rows in blocks. Before each block, the rows that have to be sealed are sealed.
     ///
-    /// A seal that the disk refuses is tried again at the next push as long as there is memory.
+    /// If the disk refuses a seal, the next push tries again, as long as memory has room.
     ///
     /// # Errors
-    /// As [`MemoryRows::push`](super::MemoryRows::push), nothing is stored then. Those of
-    /// [`MmapReplayBuffer::flush`] if memory is full of rows that the disk does not take: the blocks
-    /// before that are stored.
+    /// - The errors of [`MemoryRows::push`](super::MemoryRows::push). Nothing is stored then.
+    /// - The errors of [`MmapReplayBuffer::flush`] if memory is full of rows that the disk does not
+    ///   accept. The blocks before that are stored.
     pub fn push(&mut self, to: EnvIndex<'_>, rows: Transitions<'_>) -> Result<()> {
         push(&mut Direct(self), to, rows, seal)
     }
 
-    /// Seals the rows that are only in memory, so that they outlast the process. The newest row of
-    /// an environment is left out while its next observation is not known.
+    /// Seals the rows that are only in memory, so that they survive the process.
+    ///
+    /// The newest row of an environment is left out while its next observation is not known.
     ///
     /// # Errors
-    /// [`Error::Storage`] if the disk refuses or the lock was taken away, [`Error::Damaged`] if a segment
-    /// was, [`Error::Config`] after `close`.
+    /// - [`Error::Storage`] if the disk fails or the lock file was removed or replaced.
+    /// - [`Error::Damaged`] if a segment was removed or truncated.
+    /// - [`Error::Config`] after `close`.
     pub fn flush(&mut self) -> Result<()> {
         flush(&mut Direct(self))
     }
 
-    /// Saves the state exactly as `name` beside the rows, which are sealed and kept for it.
+    /// Saves the exact state as `name` in the folder of the rows. The rows are sealed and kept for
+    /// it.
     ///
     /// # Errors
-    /// As [`MmapReplayBuffer::flush`].
+    /// Same as [`MmapReplayBuffer::flush`].
     pub fn save(&mut self, name: &str) -> Result<()> {
         save(&mut Direct(self), name)
     }
 
-    /// Goes on from the state saved as `name`; rows sealed since are forgotten.
+    /// Restores the state that was saved as `name`. Rows that were sealed since then are dropped.
     ///
     /// # Errors
-    /// [`Error::Missing`] without such a save, [`Error::Damaged`] for files that are not what was written,
-    /// [`Error::Snapshot`] for another layout. Nothing is changed then.
+    /// Nothing is changed if there is an error.
+    /// - [`Error::Missing`] if there is no such save.
+    /// - [`Error::Damaged`] if the bytes of a file are not those that were written.
+    /// - [`Error::Snapshot`] if the layout differs.
     pub fn restore(&mut self, name: &str) -> Result<()> {
         restore(&mut Direct(self), name)
     }
 
-    /// Ends the buffer: with `keep` every row is sealed and the files stay, without they go but for
-    /// what saves need, this buffer's and others'.
+    /// Closes the buffer.
+    ///
+    /// If the files are to be kept, every row is sealed. Otherwise the files are removed, except
+    /// those that a save of this or another buffer needs.
     ///
     /// # Errors
-    /// As [`MmapReplayBuffer::flush`]; [`Error::Damaged`] if nobody knows what a save needs. The buffer
-    /// stays open then.
+    /// The buffer stays open if there is an error.
+    /// - The errors of [`MmapReplayBuffer::flush`].
+    /// - [`Error::Damaged`] if the segments that a save needs are not known.
     pub fn close(&mut self, keep: bool) -> Result<()> {
         close(&mut Direct(self), keep)
     }
 }
 
-/// The same while other threads use the buffer: they wait for what is read of the disk, and not for
-/// what is written to it.
+/// The same methods for a buffer that several threads use. Other threads wait for reads from the
+/// disk, but not for writes to it.
 impl Shared<MmapReplayBuffer> {
-    /// [`MmapReplayBuffer::push`].
+    /// Same as [`MmapReplayBuffer::push`].
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`MmapReplayBuffer::push`].
     pub fn push(&self, to: EnvIndex<'_>, rows: Transitions<'_>) -> Result<()> {
         push(&mut &*self, to, rows, |buffer| {
             let _alone = buffer.alone()?;
-            // Another thread may have sealed meanwhile.
+            // Another thread may have sealed rows in the meantime.
             let done = buffer.read(|b| b.has_room() && b.waiting() < b.chunk)?;
             if done { Ok(()) } else { seal(buffer) }
         })
     }
 
-    /// [`MmapReplayBuffer::flush`].
+    /// Same as [`MmapReplayBuffer::flush`].
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`MmapReplayBuffer::flush`].
     pub fn flush(&self) -> Result<()> {
         let _alone = self.alone()?;
         flush(&mut &*self)
     }
 
-    /// [`MmapReplayBuffer::save`].
+    /// Same as [`MmapReplayBuffer::save`].
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`MmapReplayBuffer::save`].
     pub fn save(&self, name: &str) -> Result<()> {
         let _alone = self.alone()?;
         save(&mut &*self, name)
     }
 
-    /// [`MmapReplayBuffer::restore`].
+    /// Same as [`MmapReplayBuffer::restore`].
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`MmapReplayBuffer::restore`].
     pub fn restore(&self, name: &str) -> Result<()> {
         let _alone = self.alone()?;
         restore(&mut &*self, name)
     }
 
-    /// [`MmapReplayBuffer::close`].
+    /// Same as [`MmapReplayBuffer::close`].
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`MmapReplayBuffer::close`].
     pub fn close(&self, keep: bool) -> Result<()> {
         let _alone = self.alone()?;
         close(&mut &*self, keep)

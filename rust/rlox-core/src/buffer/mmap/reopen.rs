@@ -1,6 +1,6 @@
-//! Rows that are in a folder from before, checked.
+//! Reads and checks rows that an earlier buffer left in a folder.
 
-// Numbers of files are anyone's: an operation that could overflow is not written.
+// Numbers in files are untrusted, so arithmetic that could overflow is denied.
 #![deny(clippy::arithmetic_side_effects)]
 
 use crate::buffer::persist::{Checker, Header, StackChecker, check_meta, items, open_all, pieces};
@@ -10,14 +10,16 @@ use crate::buffer::rows::{
 use crate::error::Result;
 use crate::store::{Folder, Fs};
 
-/// What a manifest and its segments hold.
+/// The rows of a manifest and its segments, with the header.
 pub(super) struct Reopened {
     pub rows: TieredRows,
     pub header: Header,
 }
 
-/// Opens the rows that manifest `name` lists as those of `empty`, which has none yet. The records and
-/// frame numbers of all rows are read and checked, observations when they are sampled.
+/// Opens the rows that manifest `name` lists, as rows of `empty`, which has none yet.
+///
+/// The records and frame numbers of all rows are read and checked here. Observations are checked
+/// when they are sampled.
 pub(super) fn reopen(
     empty: TieredRows,
     folder: &Folder,
@@ -48,7 +50,7 @@ pub(super) fn reopen(
     Ok(Reopened { rows, header })
 }
 
-/// Checks the rows of an environment, whose sources begin at number `first`.
+/// Checks the rows of an environment whose sources begin at number `first`.
 fn check(
     like: &crate::buffer::rows::MemoryRows,
     disk: &DiskRows,
@@ -66,7 +68,7 @@ fn check(
         numbers.zip(records).try_for_each(|(position, record)| checker.record(position, record))
     })?;
     checker.finish()?;
-    let mut at = 1; // behind the records
+    let mut at = 1; // after the records
     for (envs, oldest) in like.obs.iter().zip(checker.oldest()) {
         let source = first.saturating_add(at);
         let end = ranges.get(at).map_or(0, |range| range.1);

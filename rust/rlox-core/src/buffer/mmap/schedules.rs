@@ -1,5 +1,7 @@
-//! What other threads may do between any two steps of a seal, a save or a restoring, drawn by chance:
-//! they reach the buffer only there, so an order of steps is an order of threads.
+//! Tests with random operations of other threads between the steps of a seal, a save or a restore.
+//!
+//! Other threads reach the buffer only between two steps, so an order of steps stands for an order
+//! of threads.
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -19,7 +21,7 @@ const ENVS: usize = 2;
 const TOTAL: usize = 120;
 const REWARDS: usize = Schema::REWARDS;
 
-/// A folder of its own, removed at the end.
+/// A temporary folder that is removed when this is dropped.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -43,7 +45,7 @@ fn open(path: &Path) -> MmapReplayBuffer {
     MmapReplayBuffer::new(schema(), &tiers, ENVS, 3).unwrap()
 }
 
-/// Other threads, and what every row was given.
+/// Stands for the other threads, and remembers the reward of every row.
 struct Others {
     chance: Stream,
     /// Reward of each row ever pushed, by index.
@@ -56,7 +58,7 @@ impl Others {
         Self { chance: Stream::new(seed, "schedules", 0), rewards: HashMap::new(), steps: 0 }
     }
 
-    /// Some of what threads may do that wait for nobody.
+    /// Does a random number of operations that wait for no other thread.
     fn act(&mut self, buffer: &mut MmapReplayBuffer) {
         for _ in 0..self.chance.next_u64() % 4 {
             match self.chance.next_u64() % 3 {
@@ -67,7 +69,8 @@ impl Others {
         }
     }
 
-    /// One row for each environment, if there is room: its observation is its position.
+    /// Pushes one row for each environment if there is room. The observation of a row is its
+    /// position.
     fn push(&mut self, buffer: &mut MmapReplayBuffer) {
         let position = buffer.rows.memory.rings().pushed() / ENVS as u64;
         let reward = self.chance.next_u64() as u16;
@@ -90,7 +93,7 @@ impl Others {
         }
     }
 
-    /// Gives a row another reward, unless it is sealed.
+    /// Changes the reward of a row unless it is sealed.
     fn update(&mut self, buffer: &mut MmapReplayBuffer) {
         let pushed = buffer.rows.memory.rings().pushed();
         let index = pushed.saturating_sub(1 + self.chance.next_u64() % 24);
@@ -102,7 +105,7 @@ impl Others {
         }
     }
 
-    /// Draws rows and compares each with what it was given.
+    /// Draws rows and compares each with the values that were pushed.
     fn look(&mut self, buffer: &MmapReplayBuffer, batch_size: usize) {
         if buffer.rows().rings().is_empty() {
             return;
@@ -122,7 +125,7 @@ impl Others {
     }
 }
 
-/// An object whose every step comes after some of the others'.
+/// Runs operations of other threads before each step on the buffer.
 struct Scheduled<'a> {
     buffer: &'a mut MmapReplayBuffer,
     others: &'a mut Others,
@@ -135,7 +138,7 @@ impl Access<MmapReplayBuffer> for Scheduled<'_> {
 
     fn write<T>(&mut self, change: impl FnOnce(&mut MmapReplayBuffer) -> T) -> Result<T> {
         self.others.act(self.buffer);
-        // A collector that never rests.
+        // Stands for a collector that pushes all the time.
         self.others.push(self.buffer);
         self.others.steps += 1;
         assert!(self.others.steps < 10_000, "it never ends while others push");
@@ -157,7 +160,7 @@ fn rows_are_whole_in_every_order_of_seals_pushes_updates_and_samples() {
         buffer.verify().unwrap();
         let durable = buffer.durable.clone();
         drop(buffer);
-        // What is sealed has the values that it was read with.
+        // The sealed rows have the values that were read before.
         let again = open(&path);
         let ends: Vec<u64> = again.rows.rings.rings.iter().map(|ring| ring.pushed).collect();
         assert_eq!(ends, durable);
@@ -178,7 +181,7 @@ fn a_save_is_of_one_moment_whatever_others_do_meanwhile() {
         save(&mut Scheduled { buffer: &mut buffer, others: &mut others }, "one").unwrap();
         let after = buffer.rows.memory.rings().pushed();
         (0..6).for_each(|_| others.push(&mut buffer));
-        // Rows pushed while it restores are forgotten with those since the save.
+        // Rows that are pushed during the restore are dropped with those since the save.
         restore(&mut Scheduled { buffer: &mut buffer, others: &mut others }, "one").unwrap();
         others.look(&buffer, 64);
         drop(buffer);

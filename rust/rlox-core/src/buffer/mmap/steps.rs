@@ -1,5 +1,5 @@
-//! What takes several steps: each has the buffer alone or with readers, and the disk is waited for
-//! in between.
+//! Operations of several steps. Each step locks the buffer alone or with other readers. The disk is
+//! waited for between the steps, without the lock.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::store::{Folder, Manifest};
 /// A seal that has begun.
 struct Begun {
     folder: Arc<Folder>,
-    /// The segment, and whether it takes the place of the newest; None if every row is sealed.
+    /// The segment, and whether it replaces the newest one. None if every row is sealed.
     sealing: Option<(Sealing, bool)>,
-    /// What the newest manifest says once it is done: the rows that are whole.
+    /// The header of the newest manifest after the seal: it has the complete rows.
     header: Header,
-    /// What a save says: everything as it was when the seal began.
+    /// The header of a save: the exact state at the beginning of the seal.
     exact: Header,
 }
 
-/// Stores rows in blocks; `seal` is called where so many wait that they have to be sealed.
+/// Stores rows in blocks, and calls `seal` when too many rows are not sealed.
 pub(super) fn push<A: Access<MmapReplayBuffer>>(
     buffer: &mut A,
     to: EnvIndex<'_>,
@@ -45,7 +45,8 @@ pub(super) fn push<A: Access<MmapReplayBuffer>>(
                 return sealed;
             }
             if !buffer.write(|b| b.try_push(to, &rows, part.clone(), true))?? {
-                // Others may have filled the room that was made; without any the disk has refused.
+                // Other threads may have filled the room that the seal made. If the seal failed,
+                // the disk has refused.
                 sealed?;
                 continue;
             }
@@ -60,11 +61,11 @@ pub(super) fn seal(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<()> {
     sealed(buffer).map(drop)
 }
 
-/// [`seal`]; returns where everything stood when it began, all of which is sealed now.
+/// Same as [`seal`]. Returns the state at the beginning of the seal, all of which is sealed now.
 fn sealed(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<(Arc<Folder>, Header)> {
     let Begun { folder, sealing, header, exact } = buffer.write(begin)??;
     let done = sealing.map_or(Ok(()), |(sealing, again)| write(buffer, &folder, sealing, again));
-    // Even if this is to stop.
+    // Runs also if this thread is being interrupted.
     interrupt::uninterrupted(|| buffer.write(|b| b.sealing = None))?;
     done?;
     let starts: Vec<u64> = header.rings.iter().map(|ring| ring.start).collect();
@@ -78,7 +79,7 @@ fn sealed(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<(Arc<Folder>, He
     let manifest = buffer.read(|b| manifest(b, &header))?;
     folder.publish(NEWEST, &manifest)?;
     buffer.write(|b| b.durable = header.rings.iter().map(|ring| ring.pushed).collect())?;
-    // What is left over costs space, not safety, and the next seal tries again.
+    // Leftover files cost space but do no harm, and the next seal tries again.
     drop(folder.sweep());
     Ok((folder, exact))
 }
@@ -124,7 +125,7 @@ fn write(
     })?
 }
 
-/// The manifest of the rows of `header` in the segments that there are.
+/// Returns the manifest of the header's rows in the segments that are open.
 fn manifest(b: &MmapReplayBuffer, header: &Header) -> Manifest {
     let meta = layout_of(&b.rows.memory).into_bytes();
     Manifest { segments: b.rows.disk.references(), columns: header.columns(), meta }
@@ -136,7 +137,7 @@ pub(super) fn flush(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<()> {
         let durable = rings.into_iter().all(|(ring, &durable)| whole(ring) == durable);
         Ok((Arc::clone(b.open()?), durable, b.rows.disk.references()))
     })??;
-    // A list of segments that somebody removed or cut short is written anew.
+    // If the list of segments was removed or truncated, the seal below writes it again.
     if durable && folder.manifest(NEWEST).is_ok() {
         return folder.check_present(&listed);
     }
@@ -145,7 +146,7 @@ pub(super) fn flush(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<()> {
 
 pub(super) fn save(buffer: &mut impl Access<MmapReplayBuffer>, name: &str) -> Result<()> {
     check_name(name)?;
-    // Others may push meanwhile: what is saved is what there was when it began.
+    // Others may push in the meantime. The save has the state at its beginning.
     let (folder, exact) = sealed(buffer)?;
     let manifest = buffer.read(|b| manifest(b, &exact))?;
     folder.publish(name, &manifest)
@@ -156,14 +157,15 @@ pub(super) fn restore(buffer: &mut impl Access<MmapReplayBuffer>, name: &str) ->
         .read(|b| Ok((Arc::clone(b.open()?), Arc::clone(&b.archive.fs), b.rows.empty_copy()?)))??;
     let reopened = reopen(empty, &folder, &*fs, name)?;
     buffer.write(|b| b.state = b.adopt(reopened))?;
-    // A reopening would find the rows sealed since until this is done, now or at the next seal.
+    // Until this seal succeeds, now or later, a reopened buffer would find the rows that were
+    // sealed since the save.
     drop(seal(buffer));
     Ok(())
 }
 
 pub(super) fn close(buffer: &mut impl Access<MmapReplayBuffer>, keep: bool) -> Result<()> {
     let begun = buffer.write(|b| {
-        // From now on nothing is stored that a flush would no longer see.
+        // From here on, no row is stored that the flush would miss.
         b.closing = b.folder.is_some();
         b.folder.clone()
     })?;
@@ -173,7 +175,7 @@ pub(super) fn close(buffer: &mut impl Access<MmapReplayBuffer>, keep: bool) -> R
     } else if folder.is_own() && folder.path().exists() {
         folder.delete(NEWEST)
     } else {
-        // Of a forked child the files are not, and without the folder there are none.
+        // A forked child does not own the files. Without the folder there are no files.
         Ok(())
     };
     drop(folder);

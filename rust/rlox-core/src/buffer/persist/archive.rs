@@ -1,7 +1,8 @@
-//! Which rows are sealed in segments, and where.
+//! Which rows are sealed, and in which segments.
 //!
-//! Rows are numbered for ever and only appended, so a save seals what came since the last one and
-//! lists the segments that still hold live rows. Several manifests of one folder share segments.
+//! Row numbers never change and rows are only appended. So a save seals the rows that were added
+//! since the last save, and lists the segments that still have live rows. Several manifests of one
+//! folder share segments.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,19 +11,19 @@ use crate::buffer::rows::{MemoryRows, Source, own_sources, sources};
 use crate::error::{Error, Result};
 use crate::store::{Folder, Fs, Manifest, RealFs, Segment, SegmentRef, open_segment};
 
-/// From this many segments on, a save writes everything into one again.
+/// If an archive has this many segments, the next save writes all rows into a new one.
 const MAX_SEGMENTS: usize = 128;
 
-/// What a save did.
+/// The result of a save.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Saved {
-    /// Segments that the saved buffer consists of.
+    /// Number of segments of the saved buffer.
     pub segments: usize,
-    /// Bytes of the segment written for this save; 0 if nothing was new.
+    /// Size in bytes of the segment that this save wrote; 0 if no row was new.
     pub new_bytes: u64,
 }
 
-/// Name of the manifest that an `MmapReplayBuffer` is reopened from.
+/// Name of the manifest from which an `MmapReplayBuffer` is reopened.
 pub(in crate::buffer) const NEWEST: &str = "newest";
 
 /// Checks that a save may have this name.
@@ -34,31 +35,35 @@ pub(in crate::buffer) fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes every save of the folder `path` but those named in `keep`, and the segments that none of
-/// these lists; returns how many segments went. The rows that an `MmapReplayBuffer` left stay.
+/// Removes every save of the folder `path` except those named in `keep`, and the segments that no
+/// remaining save lists. Returns the number of removed segments and unfinished files.
+///
+/// The rows that an `MmapReplayBuffer` left there stay.
 ///
 /// # Errors
-/// [`Error::Storage`] if there is no such folder, the disk refuses, or another process writes there;
-/// [`Error::Missing`] if a save that is kept is not there, [`Error::Damaged`] if one cannot be read:
-/// nothing is removed then.
+/// Nothing is removed if a save named in `keep` is missing or damaged.
+/// - [`Error::Storage`] if the folder does not exist, the disk fails, or another process writes
+///   there.
+/// - [`Error::Missing`] if a save named in `keep` does not exist.
+/// - [`Error::Damaged`] if one cannot be read.
 pub fn prune(path: &Path, keep: &[&str]) -> Result<usize> {
     if !path.is_dir() {
         return Err(Error::storage("prune", path, "there is no such folder"));
     }
     let folder = Folder::open_real(path)?;
-    // A name that is misspelt must not cost what it was to keep.
+    // Checked first, so that a misspelt name does not remove the save that it means.
     keep.iter().try_for_each(|name| folder.manifest(name).map(drop))?;
     Ok(folder.prune(&[keep, &[NEWEST]].concat())?.files)
 }
 
-/// A segment and the numbers of its rows, `[sources]`: first and behind the last.
+/// A segment and the numbers of its rows, `[sources]`: the first and the one after the last.
 #[derive(Debug, Clone)]
 pub(in crate::buffer) struct Entry {
     pub reference: SegmentRef,
     pub ranges: Vec<(u64, u64)>,
 }
 
-/// Which rows are sealed, and where.
+/// The sealed rows of a buffer and their segments.
 #[derive(Debug)]
 pub(in crate::buffer) struct Archive {
     pub fs: Arc<dyn Fs>,
@@ -66,7 +71,8 @@ pub(in crate::buffer) struct Archive {
     pub entries: Vec<Entry>,
     /// Rows below this number are sealed, `[sources]`.
     sealed: Vec<u64>,
-    /// Those of the rows at the last seal: what was written to since is sealed again.
+    /// Number of updates of the rows at the last seal. Records that were updated since are sealed
+    /// again.
     updates: u64,
 }
 
@@ -77,12 +83,12 @@ impl Default for Archive {
 }
 
 impl Archive {
-    /// Nothing sealed yet.
+    /// Makes an archive without sealed rows.
     pub(in crate::buffer) fn on(fs: Arc<dyn Fs>) -> Self {
         Self { fs, folder: None, entries: Vec::new(), sealed: Vec::new(), updates: 0 }
     }
 
-    /// What there is when every row of `rows` is in `entries` of `folder`.
+    /// Makes the archive of a buffer whose rows are all in `entries` of `folder`.
     pub(in crate::buffer) fn resumed(
         fs: Arc<dyn Fs>,
         folder: &Path,
@@ -94,25 +100,25 @@ impl Archive {
         Ok(Self { fs, folder: Some(folder), entries, sealed, updates: rows.updates })
     }
 
-    /// Goes on with `entries`, in which the rows below `ends`, `[sources]`, are.
+    /// Continues with `entries`, which have the rows below `ends`, `[sources]`.
     pub(in crate::buffer) fn follow(&mut self, entries: Vec<Entry>, ends: Vec<u64>) {
         (self.entries, self.sealed) = (entries, ends);
     }
 
-    /// Position below which the records of `env` are sealed.
+    /// Returns the position below which the records of `env` are sealed.
     pub(in crate::buffer) fn sealed_rows(&self, n_envs: usize, env: usize) -> u64 {
         let each = self.sealed.len().checked_div(n_envs).unwrap_or(0);
         self.sealed.get(own_sources(env, each).start).copied().unwrap_or(0)
     }
 
-    /// Whether what is sealed can be shared by a save into `folder`.
+    /// Returns whether a save into `folder` can share the sealed segments.
     pub(super) fn is_of(&self, folder: &Folder) -> Result<bool> {
         let same = self.folder.as_ref() == Some(&canonical(folder.path())?);
         let missing = |entry: &Entry| folder.segment(entry.reference).is_err();
         Ok(same && !self.entries.iter().any(missing))
     }
 
-    /// Before a save of `rows`: forgets the segments that it cannot use.
+    /// Prepares a save of `rows`: removes the segments from the list that the save cannot use.
     pub(super) fn prepare(
         &mut self,
         rows: &MemoryRows,
@@ -128,7 +134,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Number of the first row of each source that has to be sealed; None if there is none.
+    /// Returns the number of the first row to seal of each source. None if every row is sealed.
     pub(super) fn unsealed(&mut self, rows: &MemoryRows, all: &[Source]) -> Option<Vec<u64>> {
         self.sealed.resize(all.len(), 0);
         let again = self.updates != rows.updates;
@@ -143,7 +149,8 @@ impl Archive {
         all.iter().zip(&from).any(|(source, &from)| from < source.end).then_some(from)
     }
 
-    /// Lists a new segment of the rows of `all` from `from` on, made after so many `updates`.
+    /// Lists a new segment, which has the rows of each source from a first number on. The last
+    /// argument is the number of updates before it was written.
     pub(super) fn sealed(
         &mut self,
         reference: SegmentRef,
@@ -152,7 +159,7 @@ impl Archive {
         updates: u64,
     ) {
         if self.updates != updates {
-            // The new segment holds all records.
+            // The new segment has all records.
             for (at, _) in all.iter().enumerate().filter(|(_, source)| source.is_records()) {
                 for entry in &mut self.entries {
                     if let Some(range) = entry.ranges.get_mut(at) {
@@ -167,9 +174,11 @@ impl Archive {
         self.updates = updates;
     }
 
-    /// The numbers up to which the newest segment's rows were sealed before it, if all of these are
-    /// still in memory and it has fewer than `rows` of each environment: then they are sealed again
-    /// with what came since.
+    /// Returns the first row of the newest segment for each source, if that segment is to be
+    /// rewritten.
+    ///
+    /// It is rewritten, together with newer rows, if all its rows are still in memory and it has
+    /// fewer rows of each environment than the limit.
     pub(super) fn reopened(&self, all: &[Source], rows: u64) -> Option<Vec<u64>> {
         let entry = self.entries.last()?;
         let small = entry.ranges.iter().zip(all).all(|(&(first, end), source)| {
@@ -178,12 +187,12 @@ impl Archive {
         small.then(|| entry.ranges.iter().map(|&(first, _)| first).collect())
     }
 
-    /// Forgets the newest segment.
+    /// Removes the newest segment from the list.
     pub(super) fn forget_newest(&mut self) {
         self.entries.pop();
     }
 
-    /// Forgets the segments without a row at or after `starts`, `[sources]`.
+    /// Removes the segments from the list that have no row at or after `starts`, `[sources]`.
     pub(in crate::buffer) fn retire(&mut self, starts: impl Iterator<Item = u64> + Clone) {
         let alive = |entry: &Entry| {
             let mut rows = entry.ranges.iter().zip(starts.clone());
@@ -197,7 +206,7 @@ fn canonical(folder: &Path) -> Result<PathBuf> {
     folder.canonicalize().map_err(|cause| Error::storage("open", folder, cause))
 }
 
-/// The segments with the numbers of their rows.
+/// Returns the segments with the numbers of their rows.
 pub(in crate::buffer) fn entries(segments: &[(SegmentRef, Segment)]) -> Vec<Entry> {
     let ranges = |segment: &Segment| segment.columns().iter().map(|c| (c.first, c.end())).collect();
     let entry = |(reference, segment): &(SegmentRef, Segment)| Entry {
@@ -207,7 +216,7 @@ pub(in crate::buffer) fn entries(segments: &[(SegmentRef, Segment)]) -> Vec<Entr
     segments.iter().map(entry).collect()
 }
 
-/// Opens the segments of a manifest of rows like `rows`.
+/// Opens the segments of a manifest, whose columns have to fit `rows`.
 pub(in crate::buffer) fn open_all(
     fs: &dyn Fs,
     folder: &Path,

@@ -1,33 +1,34 @@
-//! The rules that rows keep among themselves: what breaks one was never pushed.
+//! Rules that stored rows follow. Rows that break a rule were never pushed.
 
 use crate::buffer::rows::{EnvRing, number_at};
 use crate::error::{Error, Result};
 
-/// Checks the rows of one environment as they go by in order.
+/// Checks the records of one environment in order.
 ///
-/// - The observation of a row is stored right behind that of the row before it, or one further: its
-///   next observation lies between, and is shared if the bytes are the same. (Where a store was reopened
-///   more may lie between.)
-/// - Every observation and frame that is referred to is there.
-/// - A row that ends an episode is followed by one that begins one.
+/// - The observation of a row is the next one or the second next after that of the row before it.
+///   In the second case, the next observation of the row before lies between them; it is shared if
+///   the bytes are the same. (Where a buffer was reopened, more may lie between them.)
+/// - Every observation and frame that a record refers to exists.
+/// - After a row that ends an episode comes a row that begins one.
 #[derive(Debug)]
 pub(in crate::buffer) struct Checker<'a> {
     ring: &'a EnvRing,
     /// Offset of the flags in a record.
     flags: usize,
-    /// Range of each observation column's queue.
+    /// Range of the numbers of each observation column's queue.
     items: Vec<(u64, u64)>,
     /// Number of the newest row's observation in each column.
     newest: Vec<Option<u64>>,
-    /// That of the oldest row's.
+    /// Number of the oldest row's observation in each column.
     oldest: Vec<u64>,
     ended: bool,
-    /// Whether rows are all that there were, so that the first has the first observation.
+    /// Whether no earlier row has left the queues, so that the first row has the first observation.
     whole: bool,
 }
 
 impl<'a> Checker<'a> {
-    /// For rows of `ring`; `whole` if no row that left shares their queues.
+    /// Makes a checker of the rows of `ring`. The last argument says whether no row that left the
+    /// buffer shares the queues.
     pub(in crate::buffer) fn new(
         ring: &'a EnvRing,
         flags: usize,
@@ -39,7 +40,7 @@ impl<'a> Checker<'a> {
         Self { ring, flags, items, newest, oldest, ended: false, whole }
     }
 
-    /// The next record, of the row at `position`.
+    /// Checks the next record, which is that of the row at `position`.
     pub(in crate::buffer) fn record(&mut self, position: u64, record: &[u8]) -> Result<()> {
         let begins = self.ring.is_first(position);
         if self.whole && self.ended && !begins {
@@ -53,7 +54,8 @@ impl<'a> Checker<'a> {
         for (column, (range, (newest, oldest))) in self.items.iter().zip(numbers).enumerate() {
             let &(start, end) = range;
             let number = full(end, number_at(record, column.saturating_mul(4)));
-            // Each time that a store was reopened here, a newest row may have been left out.
+            // Each time a buffer was reopened at this position, a newest row may have been left
+            // out.
             let reopened = begins && !self.whole;
             let fits = match *newest {
                 Some(before) if reopened => number > before,
@@ -77,12 +79,12 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Number of the oldest row's observation in each column.
+    /// Returns the number of the oldest row's observation in each column.
     pub(in crate::buffer) fn oldest(&self) -> Vec<u64> {
         self.oldest.clone()
     }
 
-    /// After the last record.
+    /// Checks the end state after the last record.
     pub(in crate::buffer) fn finish(&self) -> Result<()> {
         let (ring, rows) = (self.ring, self.newest.first().is_some_and(Option::is_some));
         if self.ended && (ring.open || !ring.begins) {
@@ -111,7 +113,9 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// The number below 2^32 before `end` that has this lower half; as [`ChunkQueue`] finds it.
+/// Returns the number that has this lower half, among the last 2^32 numbers up to `end`.
+///
+/// [`ChunkQueue`] computes the number in the same way.
 ///
 /// [`ChunkQueue`]: crate::buffer::rows::ChunkQueue
 const fn full(end: u64, lower: u32) -> u64 {
@@ -120,32 +124,33 @@ const fn full(end: u64, lower: u32) -> u64 {
     end.wrapping_sub(behind as u64)
 }
 
-/// Checks the frames of stacks as they go by in order.
+/// Checks the frames of stacks in order.
 ///
-/// A frame of a stack is one of the stack before (at its place or the next), its neighbour, or new;
-/// new ones are numbered in the order in which they came.
+/// A frame of a stack is a frame of the stack before (at the same place or the next), its
+/// neighbour, or new. New frames have consecutive numbers.
 #[derive(Debug)]
 pub(in crate::buffer) struct StackChecker {
     range: (u64, u64),
     before: Vec<u64>,
-    /// The next new frame, once one was seen.
+    /// Number of the next new frame. None until a new frame was checked.
     next: Option<u64>,
-    /// The oldest frame of the first stack.
+    /// Number of the oldest frame of the first stack.
     oldest: u64,
 }
 
 impl StackChecker {
-    /// For stacks whose frames have these numbers.
+    /// Makes a checker of stacks whose frames have numbers in this range.
     pub(in crate::buffer) const fn new(range: (u64, u64)) -> Self {
         Self { range, before: Vec::new(), next: None, oldest: range.0 }
     }
 
-    /// The oldest frame that a stack refers to: later stacks share frames with those before only.
+    /// Returns the oldest frame that a stack refers to. It belongs to the first stack, because
+    /// later stacks share frames only with the stacks before them.
     pub(in crate::buffer) const fn oldest(&self) -> u64 {
         self.oldest
     }
 
-    /// The next stack, as the lower halves of its frames' numbers.
+    /// Checks the next stack, which consists of the lower halves of its frames' numbers.
     pub(in crate::buffer) fn stack(&mut self, lower_halves: &[u8]) -> Result<()> {
         let (start, end) = self.range;
         let halves = lower_halves.as_chunks().0.iter().map(|half| u32::from_ne_bytes(*half));

@@ -1,42 +1,42 @@
-//! What is saved of rows besides their bytes: where each ring and queue stands, and the draws.
+//! The saved state of rows besides their bytes: that of rings, queues and random draws.
 
 use crate::buffer::rows::{EnvRing, MemoryRows, sources};
 use crate::buffer::sampling::SamplerState;
 use crate::error::{Error, Result};
 
-/// Numbers per environment in the column `streams`.
+/// Count of numbers per environment in the column `streams`.
 const RING_NUMBERS: usize = 6;
-/// Positions beyond this belong to no buffer that ran.
+/// Largest number that a buffer can reach in practice.
 const MAX_NUMBER: u64 = 1 << 62;
 
-/// A column to be saved: name, bytes of an element, bytes.
+/// A column to save: name, bytes of an element, bytes.
 pub(in crate::buffer) type Column = (String, usize, Vec<u8>);
 
-/// Where rows and draws stand.
+/// The saved state of rings, queues and random draws.
 #[derive(Debug, Clone)]
 pub(in crate::buffer) struct Header {
-    /// One of each environment.
+    /// The ring of each environment.
     pub rings: Vec<EnvRing>,
-    /// First number and the one behind the last, of each source.
+    /// The first number and the one after the last, for each source.
     pub ranges: Vec<(u64, u64)>,
     pub seed: u64,
     pub drawn: u64,
 }
 
 impl Header {
-    /// That of rows and draws as they are.
+    /// Makes the header of the current rows and draws.
     pub(in crate::buffer) fn of(rows: &MemoryRows, state: &SamplerState) -> Self {
         let ranges = sources(rows).iter().map(|source| (source.start, source.end)).collect();
         let rings = rows.rings().rings.clone();
         Self { rings, ranges, seed: state.seed(), drawn: state.drawn() }
     }
 
-    /// Where draws come from.
+    /// Returns the state of the random draws.
     pub(in crate::buffer) const fn sampler_state(&self) -> SamplerState {
         SamplerState::at(self.seed, self.drawn)
     }
 
-    /// The header as columns of little-endian numbers.
+    /// Returns the header as columns of little-endian numbers.
     pub(in crate::buffer) fn columns(&self) -> Vec<Column> {
         let rings = self.rings.iter().flat_map(|ring| {
             [
@@ -61,8 +61,9 @@ impl Header {
         ]
     }
 
-    /// Reads what [`Header::columns`] gave for rows like `rows`, of which each ring holds at most
-    /// `most`; `column` finds the bytes of a column.
+    /// Reads the columns of [`Header::columns`] for rows like `rows`.
+    ///
+    /// A ring with more rows than the limit is refused. `column` returns the bytes of a column.
     pub(in crate::buffer) fn parse(
         rows: &MemoryRows,
         most: u64,
@@ -119,7 +120,8 @@ fn numbers(name: &'static str, bytes: &[u8]) -> Result<Vec<u64>> {
     Err(Error::snapshot(name, format!("{} bytes", bytes.len()), "whole numbers of 8 bytes"))
 }
 
-/// The ring with these numbers and as many of `episodes` as they say; None if no ring has them.
+/// Makes a ring from these numbers and takes its episodes from `episodes`. None if no ring can have
+/// them.
 fn ring(
     &[start, pushed, head, open, begins, count]: &[u64; RING_NUMBERS],
     episodes: &mut impl Iterator<Item = u64>,
@@ -138,7 +140,7 @@ fn ring(
     (sound && whole).then_some(EnvRing { start, pushed, head, open, episodes, begins })
 }
 
-/// Checks that what was saved is of a buffer described by `expected`.
+/// Checks that a save is one of a buffer whose layout is `expected`.
 pub(in crate::buffer) fn check_meta(got: &[u8], expected: &str) -> Result<()> {
     if got == expected.as_bytes() {
         return Ok(());

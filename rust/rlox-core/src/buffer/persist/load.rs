@@ -1,4 +1,4 @@
-//! Filling rows in memory from numbered rows of bytes.
+//! Fills rows in memory from numbered rows of bytes.
 
 use std::ops::Range;
 use std::path::Path;
@@ -14,16 +14,16 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::store::{Fs, Manifest, read_manifest};
 
-/// Bytes that are read at a time, about.
+/// Bytes that are read at a time, approximately.
 const PIECE: usize = 1 << 20;
 
-/// Where the bytes of numbered rows come from: source, numbers, and where to.
+/// Reads the bytes of numbered rows. The arguments are source, numbers and destination.
 pub(in crate::buffer) type Read<'a> = dyn Fn(usize, Range<u64>, &mut [u8]) -> Result<()> + 'a;
 
-/// Fills `rows`, which are empty, with what `header` says and `read` gives.
+/// Fills the empty `rows` with the rows of `header`, whose bytes come from `read`.
 ///
 /// # Errors
-/// [`Error::Snapshot`] for rows that were never pushed in this way.
+/// [`Error::Snapshot`] for rows that no buffer can have.
 pub(in crate::buffer) fn fill(
     mut rows: MemoryRows,
     header: &Header,
@@ -68,7 +68,8 @@ fn fill_records(
     checker.finish()
 }
 
-/// The ranges of the observation columns' items, out of those of an environment's sources.
+/// Selects the ranges of the observation columns' items from the ranges of an environment's
+/// sources.
 pub(in crate::buffer) fn items(rows: &MemoryRows, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut ranges = ranges.iter().skip(1);
     let column = |envs: &Vec<crate::buffer::rows::Observations>| {
@@ -81,7 +82,7 @@ pub(in crate::buffer) fn items(rows: &MemoryRows, ranges: &[(u64, u64)]) -> Vec<
     rows.obs.iter().map(column).collect()
 }
 
-/// Reads the queues of an environment and checks the stacks.
+/// Reads the queues of an environment and checks its stacks.
 fn fill_queues(
     rows: &mut MemoryRows,
     env: usize,
@@ -94,7 +95,7 @@ fn fill_queues(
     });
     let stacked: Vec<bool> = stacked.collect();
     for (at, (queue, stacked)) in queues_mut(rows, env).zip(stacked).enumerate() {
-        let at = at.saturating_add(1); // behind the records
+        let at = at.saturating_add(1); // after the records
         let (start, end) = ranges.get(at).copied().unwrap_or_default();
         let frames = ranges.get(at.saturating_add(1)).copied().unwrap_or_default();
         let mut stacks = stacked.then(|| StackChecker::new(frames));
@@ -114,7 +115,8 @@ fn fill_queues(
     Ok(())
 }
 
-/// Calls `each` with consecutive parts of `numbers` and memory for rows of `width` bytes.
+/// Calls the last argument with consecutive parts of `numbers` and memory for rows of `width`
+/// bytes.
 pub(in crate::buffer) fn pieces(
     numbers: Range<u64>,
     width: usize,
@@ -134,8 +136,9 @@ pub(in crate::buffer) fn pieces(
     Ok(())
 }
 
-/// What was saved as `name` in `folder`, of rows like the empty `rows`: the rows, their header, what
-/// further saves share, and the manifest.
+/// Loads the save `name` of `folder` into the empty `rows`.
+///
+/// Returns the rows, their header, the archive that further saves share, and the manifest.
 pub(in crate::buffer) fn load(
     fs: Arc<dyn Fs>,
     rows: MemoryRows,

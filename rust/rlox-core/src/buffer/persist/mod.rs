@@ -1,7 +1,7 @@
-//! Saving buffers and bringing them back: as immutable segments that later saves share, or as a
-//! state in memory. What comes back is checked by one set of rules, wherever it comes from.
+//! Saves and restores buffers, as immutable segments that later saves share or as a state in
+//! memory. The same rules check the rows in both cases.
 
-// Numbers of files are anyone's: an operation that could overflow is not written.
+// Numbers in files are untrusted, so arithmetic that could overflow is denied.
 #![deny(clippy::arithmetic_side_effects)]
 
 mod archive;

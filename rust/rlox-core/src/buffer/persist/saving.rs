@@ -1,5 +1,7 @@
-//! A save that is on its way. Rows are copied out piece by piece, each under the buffer's lock, and
-//! written and forced to the device without it; what is pushed meanwhile is not part of the save.
+//! Writes a segment while other threads use the buffer.
+//!
+//! Rows are copied in pieces, each under the buffer's lock. They are written and synced without the
+//! lock. Rows that are pushed in the meantime are not part of the save.
 
 use std::sync::Arc;
 
@@ -9,10 +11,10 @@ use crate::error::Result;
 use crate::interrupt;
 use crate::store::{ColumnPlan, Folder, SegmentRef, SegmentWriter};
 
-/// Bytes copied at a time, about: a reader that wants to push waits no longer than for these.
+/// Bytes that are copied at a time, approximately. A push waits no longer than one such copy.
 const PIECE: usize = 1 << 20;
 
-/// A segment being written.
+/// A segment that is being written.
 #[derive(Debug)]
 pub(in crate::buffer) struct Sealing {
     number: u64,
@@ -20,14 +22,15 @@ pub(in crate::buffer) struct Sealing {
     all: Vec<Source>,
     from: Vec<u64>,
     updates: u64,
-    /// Source being copied, and the number of its next row.
+    /// The source that is being copied, and the number of its next row.
     at: (usize, u64),
     piece: Vec<u8>,
 }
 
 impl Sealing {
-    /// Begins a segment of the rows that are not sealed yet; None if there are none. From then on
-    /// `rows` hold what they had, until [`MemoryRows::let_go`].
+    /// Begins a segment of the rows that are not sealed yet. None if every row is sealed.
+    ///
+    /// From then on, until [`MemoryRows::let_go`], the present content of `rows` can be read.
     pub(in crate::buffer) fn begin(
         archive: &mut Archive,
         rows: &mut MemoryRows,
@@ -38,7 +41,8 @@ impl Sealing {
         Self::of(rows, folder, all, from).map(Some)
     }
 
-    /// As [`Sealing::begin`]; rows of a small newest segment are sealed again if all are in memory.
+    /// Same as [`Sealing::begin`], but seals the rows of a small newest segment again if all of
+    /// them are in memory.
     pub(in crate::buffer) fn begin_again(
         archive: &mut Archive,
         rows: &mut MemoryRows,
@@ -80,7 +84,7 @@ impl Sealing {
         })
     }
 
-    /// Copies the next piece out of `rows`; false if nothing is left.
+    /// Copies the next piece of `rows`. Returns false if every row is copied.
     pub(in crate::buffer) fn copy(&mut self, rows: &MemoryRows) -> bool {
         self.piece.clear();
         while let Some(source) = self.all.get(self.at.0) {
@@ -93,7 +97,7 @@ impl Sealing {
             let part = rows.part(source, number);
             let left = PIECE.saturating_sub(self.piece.len());
             let room = left.checked_div(source.row_bytes).unwrap_or(0);
-            // Rows that are larger than a piece come one by one.
+            // Rows that are larger than a piece are copied one at a time.
             let most = if self.piece.is_empty() { room.max(1) } else { room };
             let bytes = part.len().min(most.saturating_mul(source.row_bytes));
             if bytes == 0 {
@@ -106,11 +110,12 @@ impl Sealing {
         !self.piece.is_empty()
     }
 
-    /// Writes the segment and puts it in its place, durably; `copy` has [`Sealing::copy`] copy each
-    /// piece, while nobody writes to the rows.
+    /// Writes the segment and makes it durable under its name.
+    ///
+    /// `copy` calls [`Sealing::copy`] for each piece while no thread writes to the rows.
     ///
     /// # Errors
-    /// Those of `copy`; [`Error::Storage`](crate::Error::Storage) if the disk refuses,
+    /// The errors of `copy`, [`Error::Storage`](crate::Error::Storage) if the disk fails, and
     /// [`Error::Interrupted`](crate::Error::Interrupted).
     pub(in crate::buffer) fn write(
         mut self,
@@ -126,7 +131,7 @@ impl Sealing {
     }
 }
 
-/// A segment that was written.
+/// A segment that is written and durable.
 #[derive(Debug)]
 pub(in crate::buffer) struct Finished {
     pub reference: SegmentRef,
@@ -136,7 +141,7 @@ pub(in crate::buffer) struct Finished {
 }
 
 impl Finished {
-    /// Lists the segment; `again` if it has the rows of the newest.
+    /// Lists the segment. The flag says that it replaces the newest segment.
     pub(in crate::buffer) fn list(self, archive: &mut Archive, again: bool) -> SegmentRef {
         if again {
             archive.forget_newest();

@@ -1,4 +1,4 @@
-//! Everything that a buffer needs to go on exactly where it was, in memory.
+//! The exact state of a buffer, in memory.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -8,19 +8,19 @@ use super::load::{Read, fill};
 use crate::buffer::rows::{MemoryRows, Source, describe, sources};
 use crate::error::{Error, Result, check_len};
 
-/// A saved buffer.
+/// The saved state of a buffer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
-    /// The columns, environments and capacity in words.
+    /// Columns, environments and capacity as text.
     pub layout: String,
-    /// Where rings, queues, draws and the sampling rule stand: name, bytes of an element, bytes.
+    /// State of rings, queues, draws and sampler: name, bytes of an element, bytes.
     pub columns: Vec<Column>,
-    /// The bytes of all rows: name of the source, bytes of a row, bytes.
+    /// Bytes of all rows: name of the source, bytes of a row, bytes.
     pub rows: Vec<Column>,
 }
 
 impl State {
-    /// The state of rows with these columns.
+    /// Makes the state from rows and these columns.
     pub(in crate::buffer) fn of(rows: &MemoryRows, columns: Vec<Column>) -> Self {
         let source = |source: Source| {
             let (mut bytes, mut next) = (Vec::new(), source.start);
@@ -36,10 +36,10 @@ impl State {
         Self { layout: describe(rows), columns, rows: all }
     }
 
-    /// The bytes of a column.
+    /// Returns the bytes of a column.
     ///
     /// # Errors
-    /// [`Error::Snapshot`] if there is none.
+    /// [`Error::Snapshot`] if there is no such column.
     pub(in crate::buffer) fn column(&self, name: &'static str) -> Result<Vec<u8>> {
         let found = self.columns.iter().find(|(known, _, _)| known == name);
         found
@@ -47,10 +47,11 @@ impl State {
             .ok_or_else(|| Error::snapshot(name, "missing", "a column of the state"))
     }
 
-    /// The rows, with the header, of a buffer like `empty`.
+    /// Returns the rows and the header of a buffer like `empty`.
     ///
     /// # Errors
-    /// [`Error::Snapshot`] or [`Error::Shape`] for a state that does not fit or that no buffer has.
+    /// [`Error::Snapshot`] or [`Error::Shape`] for a state that does not fit or that no buffer can
+    /// have.
     pub(in crate::buffer) fn restored(&self, empty: MemoryRows) -> Result<(MemoryRows, Header)> {
         check_meta(self.layout.as_bytes(), &describe(&empty))?;
         let most = empty.rings().capacity as u64;

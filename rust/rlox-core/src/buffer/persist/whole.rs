@@ -1,4 +1,4 @@
-//! Saving and restoring buffers whose rows are all in memory.
+//! Saves and restores buffers whose rows are all in memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::interrupt;
 use crate::shared::{Access, Direct, Shared};
 use crate::store::{Folder, Fs, Manifest};
 
-/// Finds the bytes of a saved column by its name.
+/// Returns the bytes of a saved column by its name.
 pub type Columns<'a> = dyn Fn(&'static str) -> Result<Vec<u8>> + 'a;
 
-/// Rows, and what is saved of them.
+/// The rows of a buffer, the state of its draws, and its archive of sealed segments.
 #[derive(Debug)]
 pub struct Saveable {
     pub(in crate::buffer) rows: MemoryRows,
@@ -28,47 +28,50 @@ pub struct Saveable {
 
 /// A buffer whose rows are all in memory.
 pub trait InMemory: Sized {
-    /// Its rows, draws and saves.
+    /// Returns the rows, draws and archive.
     #[must_use]
     fn held(&self) -> &Saveable;
 
-    /// As [`InMemory::held`], to change.
+    /// Same as [`InMemory::held`], but mutable.
     fn held_mut(&mut self) -> &mut Saveable;
 
-    /// What is saved beside rows and draws: name, bytes of an element, bytes.
+    /// Returns the columns that are saved besides rows and draws: name, bytes of an element, bytes.
     #[must_use]
     fn own_columns(&self) -> Vec<(&'static str, usize, Vec<u8>)>;
 
-    /// Takes the place of what `own_columns` gave, with the rows of `held`, and takes `held` over.
+    /// Takes over the saved rows and restores the other saved columns.
     ///
     /// # Errors
-    /// [`Error::Snapshot`](crate::Error::Snapshot) for what does not fit. Nothing is changed then.
+    /// [`Error::Snapshot`](crate::Error::Snapshot) if they do not fit. Nothing is changed then.
     fn adopt(&mut self, held: Saveable, columns: &Columns<'_>) -> Result<()>;
 
-    /// The rows.
+    /// Returns the rows.
     #[must_use]
     fn rows(&self) -> &MemoryRows {
         &self.held().rows
     }
 
-    /// Where draws stand.
+    /// Returns the state of the random draws.
     #[must_use]
     fn sampler_state(&self) -> &SamplerState {
         &self.held().state
     }
 
-    /// Puts another file system in place, to try what happens when it fails.
+    /// Replaces the file system, so that tests can make it fail.
     fn set_file_system(&mut self, fs: Arc<dyn Fs>) {
         self.held_mut().archive = Archive::on(fs);
     }
 
-    /// Saves the buffer as `name` in `folder`, which other saves and buffers may share: what was
-    /// sealed there before is only listed, and segments that no saved buffer needs are removed.
+    /// Saves the buffer as `name` in `folder`, which other saves and buffers may share.
+    ///
+    /// Rows that were sealed there before are listed and not written again. Segments that no save
+    /// needs are removed.
     ///
     /// # Errors
-    /// [`Error::Storage`] if the disk refuses: what was saved before under any name is still whole.
-    /// [`Error::Config`] unless `name` is of letters, digits, `_` and `-`, and not `newest`.
-    /// [`Error::Interrupted`].
+    /// - [`Error::Storage`] if the disk fails. All earlier saves are still complete then.
+    /// - [`Error::Config`] unless `name` consists of letters, digits, `_` and `-`, and is not
+    ///   `newest`.
+    /// - [`Error::Interrupted`].
     ///
     /// [`Error::Storage`]: crate::Error::Storage
     /// [`Error::Config`]: crate::Error::Config
@@ -77,13 +80,18 @@ pub trait InMemory: Sized {
         save(&mut Direct(self), folder, name)
     }
 
-    /// Continues from what a buffer of the same columns and size saved as `name` in `folder`.
-    /// Settings that are no state, such as whether windows cross episodes, stay this buffer's own.
+    /// Restores the save `name` of `folder`, made by a buffer of the same columns and size.
+    ///
+    /// Settings that are no state, such as whether windows cross episodes, keep this buffer's
+    /// values.
     ///
     /// # Errors
-    /// [`Error::Missing`] without such a save, [`Error::Damaged`] for files that are not what was
-    /// written, [`Error::Snapshot`] for a buffer of another layout or rows that no buffer has,
-    /// [`Error::Storage`] if the disk refuses, [`Error::Interrupted`]. Nothing is changed then.
+    /// Nothing is changed if there is an error.
+    /// - [`Error::Missing`] if there is no such save.
+    /// - [`Error::Damaged`] if the bytes of a file are not those that were written.
+    /// - [`Error::Snapshot`] for another layout, or for rows that no buffer can have.
+    /// - [`Error::Storage`] if the disk fails.
+    /// - [`Error::Interrupted`].
     ///
     /// [`Error::Missing`]: crate::Error::Missing
     /// [`Error::Damaged`]: crate::Error::Damaged
@@ -94,16 +102,16 @@ pub trait InMemory: Sized {
         load_into(&mut Direct(self), folder, name)
     }
 
-    /// Everything needed to go on from here.
+    /// Returns the exact state of the buffer.
     #[must_use]
     fn state(&self) -> State {
         State::of(self.rows(), columns(self))
     }
 
-    /// Continues from the state of a buffer of the same columns and size.
+    /// Restores the state of a buffer of the same columns and size.
     ///
     /// # Errors
-    /// As [`InMemory::load`], but for the disk's. Nothing is changed then.
+    /// Same as [`InMemory::load`], except the errors of the disk. Nothing is changed then.
     fn restore(&mut self, state: &State) -> Result<()> {
         let (rows, header) = state.restored(self.rows().empty_copy()?)?;
         let archive = Archive::on(Arc::clone(&self.held().archive.fs));
@@ -112,7 +120,7 @@ pub trait InMemory: Sized {
     }
 }
 
-/// Rows, draws and own columns as they are saved.
+/// Returns the columns to save: those of rows, draws and the buffer itself.
 fn columns<B: InMemory>(buffer: &B) -> Vec<Column> {
     let mut columns = Header::of(buffer.rows(), buffer.sampler_state()).columns();
     let own = buffer.own_columns().into_iter();
@@ -121,28 +129,28 @@ fn columns<B: InMemory>(buffer: &B) -> Vec<Column> {
 }
 
 impl<B: InMemory> Shared<B> {
-    /// [`InMemory::save`], while other threads go on using the buffer.
+    /// Same as [`InMemory::save`], while other threads use the buffer.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`InMemory::save`].
     pub fn save(&self, folder: &Path, name: &str) -> Result<Saved> {
         let _alone = self.alone()?;
         save(&mut &*self, folder, name)
     }
 
-    /// [`InMemory::load`]; other threads use the buffer as it was until it is there.
+    /// Same as [`InMemory::load`]. Other threads use the old content until the new one is loaded.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`InMemory::load`].
     pub fn load(&self, folder: &Path, name: &str) -> Result<()> {
         let _alone = self.alone()?;
         load_into(&mut &*self, folder, name)
     }
 
-    /// Replaces what the buffer holds by `change`, after saves that are on their way.
+    /// Replaces the content of the buffer by `change`, after saves in progress have ended.
     ///
     /// # Errors
-    /// Those of `change`, and of waiting.
+    /// The errors of `change` and of the wait.
     pub fn replace<T>(&self, change: impl FnOnce(&mut B) -> Result<T>) -> Result<T> {
         let _alone = self.alone()?;
         self.write(change)?
@@ -168,15 +176,15 @@ fn save<B: InMemory>(buffer: &mut impl Access<B>, path: &Path, name: &str) -> Re
     })?;
     let saved = Saved { segments: segments.len(), new_bytes: new.unwrap_or(0) };
     folder.publish(name, &Manifest { segments, columns, meta })?;
-    // What is left over costs space, not safety, and the next save tries again.
+    // Leftover files cost space but do no harm, and the next save tries again.
     drop(folder.sweep());
     Ok(saved)
 }
 
-/// Writes a segment while others use the buffer, and lists it; returns its bytes.
+/// Writes a segment while others use the buffer and lists it. Returns its size in bytes.
 fn seal<B: InMemory>(buffer: &mut impl Access<B>, sealing: Sealing) -> Result<u64> {
     let written = sealing.write(|sealing| buffer.read(|buffer| sealing.copy(buffer.rows())));
-    // Even if this is to stop: what is held has to be let go.
+    // Runs also if this thread is being interrupted, because it must release the copies.
     interrupt::uninterrupted(|| {
         buffer.write(|buffer| {
             let Saveable { rows, archive, .. } = buffer.held_mut();

@@ -1,39 +1,43 @@
-//! Blocks of memory that live long beside much that comes and goes.
+//! Blocks of memory that live long while other allocations come and go.
 
 use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
 
-/// From this size on a block is pages of its own.
+/// A block of at least this size has its own memory pages.
 const MAPPED_FROM: usize = 128 << 10;
 
-/// Rows drawn from all over a large buffer miss the processor's table of pages each time; of huge
-/// pages it holds enough (32 x 226 kB of 115 MB: 1.1 times as fast).
+/// Size of a huge page.
+///
+/// Rows that are drawn from all parts of a large buffer miss the processor's page table cache each
+/// time. With huge pages the cache covers enough memory (32 x 226 kB of 115 MB: 1.1 times as fast).
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Bytes, zero at first.
+/// Bytes that are zero at first.
 ///
-/// Large ones come from the system and not from the allocator: between the batches that a training
-/// loop makes and drops, blocks of a megabyte leave gaps of every size in its heap (a buffer of
-/// images pushed in batches took a third more memory), and there freed ones stay with the process.
+/// Large blocks come from the system and not from the allocator. A training loop allocates and
+/// frees batches, and blocks of a megabyte between them leave gaps of all sizes in the heap (a
+/// buffer of images that was pushed in batches took a third more memory). Freed blocks there also
+/// stay with the process.
 #[derive(Debug)]
 pub(super) enum Block {
     /// Memory of the allocator.
     Heap(Box<[u8]>),
-    /// Pages of the system, taken as they are first written, and how many of their bytes count.
+    /// Pages of the system, which provides them at the first write, and the number of bytes in use.
     Mapped(MmapMut, usize),
 }
 
 impl Block {
-    /// A block of `size` bytes.
+    /// Makes a block of `size` bytes.
     pub(super) fn zeroed(size: usize) -> Self {
         let whole = size - size % HUGE_PAGE;
-        // Systems begin mappings of whole huge pages where one begins.
+        // Systems align a mapping to huge pages if its length is a multiple of one.
         let length = if whole > 0 { size.next_multiple_of(HUGE_PAGE) } else { size };
         if size >= MAPPED_FROM
             && let Ok(pages) = MmapMut::map_anon(length)
         {
-            // Only a wish; the last part has small pages, for a huge one would be there in whole.
+            // The system may ignore this advice. The last part has small pages, because a huge page
+            // would be allocated as a whole.
             #[cfg(target_os = "linux")]
             drop(pages.advise_range(memmap2::Advice::HugePage, 0, whole));
             return Self::Mapped(pages, size);

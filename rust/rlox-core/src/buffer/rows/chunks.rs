@@ -1,66 +1,68 @@
-//! A queue of fixed-size byte rows, numbered for ever, stored in chunks.
+//! A queue of byte rows of one size, stored in chunks.
 //!
-//! Rows are appended at the end and released from the start; row numbers never change. Memory
-//! grows by chunks and follows the live rows, and one emptied chunk is kept for reuse, so that a
-//! full queue neither allocates nor frees as it goes round.
+//! Rows are appended at the end and released at the start. Row numbers never change. Memory grows
+//! and shrinks by chunks with the live rows. One empty chunk is kept for reuse, so that a full
+//! queue neither allocates nor frees.
 
 use std::collections::BTreeMap;
 
 use super::block::Block;
 
-/// Bytes of a chunk at most, about.
+/// Approximate maximum size of a chunk in bytes.
 const CHUNK_BYTES: usize = 32 << 20;
 
-/// A chunk holds at most this part of the rows expected.
+/// Minimum number of chunks that the expected rows fill.
 const MIN_CHUNKS: usize = 32;
 
-/// A queue of rows of one size, fewer than 2^32 of them live.
+/// A queue of rows of one size, of which fewer than 2^32 are live.
 #[derive(Debug, Clone, Default)]
 pub(in crate::buffer) struct ChunkQueue {
     row: usize,
-    /// Rows per chunk are `1 << shift`.
+    /// Each chunk has `1 << shift` rows.
     shift: u32,
-    /// A power of two of places; chunk c of all time stands in place c modulo their number, so a
-    /// row is found from the lower half of its number. Places without live rows are empty.
+    /// The chunks, at a power of two of places. Chunk c is at place c modulo the number of places,
+    /// so the lower half of a row's number is enough to find the row. A place without live rows is
+    /// empty.
     chunks: Vec<Block>,
-    /// Places that are not empty.
+    /// Number of places that are not empty.
     filled: usize,
     start: u64,
     end: u64,
     spare: Option<Block>,
-    /// While there is a [`ChunkQueue::hold`]: the end when it began, and released chunks by number.
+    /// Set by [`ChunkQueue::hold`]: the end at that time, and the chunks released since, by number.
     held: Option<(u64, BTreeMap<u64, Block>)>,
 }
 
 impl ChunkQueue {
-    /// An empty queue of rows of `row` bytes, of which about `expected` will live at once.
+    /// Makes an empty queue. The arguments are the size of a row in bytes and the approximate
+    /// number of live rows.
     pub(super) fn new(row: usize, expected: usize) -> Self {
         let rows = (CHUNK_BYTES / row.max(1)).min(expected / MIN_CHUNKS).max(1);
         let chunks = vec![Block::default()];
         Self { row, shift: rows.ilog2(), chunks, ..Self::default() }
     }
 
-    /// Number of the oldest live row.
+    /// Returns the number of the oldest live row.
     pub(in crate::buffer) const fn start(&self) -> u64 {
         self.start
     }
 
-    /// Number of the next row.
+    /// Returns the number of the next row.
     pub(in crate::buffer) const fn end(&self) -> u64 {
         self.end
     }
 
-    /// Bytes of a row.
+    /// Returns the size of a row in bytes.
     pub(in crate::buffer) const fn width(&self) -> usize {
         self.row
     }
 
-    /// Bytes of memory held.
+    /// Returns the allocated memory in bytes.
     pub(super) fn nbytes(&self) -> usize {
         (self.filled + usize::from(self.spare.is_some())) * (self.row << self.shift)
     }
 
-    /// Row `number`; None unless it is live.
+    /// Returns row `number`, or None if it is not live.
     #[inline]
     pub(super) fn get(&self, number: u64) -> Option<&[u8]> {
         if number < self.start || number >= self.end {
@@ -70,14 +72,14 @@ impl ChunkQueue {
         self.chunks.get(chunk)?.get(at..at + self.row)
     }
 
-    /// The live row whose number has this lower half, in a queue of rows of `N` bytes.
+    /// Returns the live row whose number has this lower half, in a queue of rows of `N` bytes.
     #[inline]
     pub(super) fn fixed<const N: usize>(&self, number: u32) -> Option<&[u8; N]> {
         let (chunk, at) = self.place(number, N);
         self.chunks.get(chunk)?.get(at..)?.first_chunk()
     }
 
-    /// For reading many rows, each of `N` bytes.
+    /// Returns a reader for many rows of `N` bytes each.
     pub(super) fn reader<const N: usize>(&self) -> Reader<'_, N> {
         let (mask, row_mask) = (self.chunks.len() - 1, (1 << self.shift) - 1);
         Reader { chunks: &self.chunks, shift: self.shift, mask, row_mask }
@@ -92,7 +94,7 @@ impl ChunkQueue {
         self.end += 1;
     }
 
-    /// [`ChunkQueue::push`] of a row of `N` bytes.
+    /// Same as [`ChunkQueue::push`], for a row of `N` bytes.
     #[inline]
     pub(super) fn push_fixed<const N: usize>(&mut self, row: &[u8; N]) {
         let (chunk, at) = self.next_place(N);
@@ -101,7 +103,7 @@ impl ChunkQueue {
         self.end += 1;
     }
 
-    /// Forgets every row before `number`.
+    /// Releases every row before `number`.
     #[inline]
     pub(super) fn release_before(&mut self, number: u64) {
         let number = number.min(self.end);
@@ -112,14 +114,15 @@ impl ChunkQueue {
         }
     }
 
-    /// The number whose lower half is `lower`: that of a live row, or the next.
+    /// Returns the number with the lower half `lower`, which is that of a live row or of the next
+    /// row.
     #[inline]
     pub(super) const fn full(&self, lower: u32) -> u64 {
         let behind = self::lower(self.end).wrapping_sub(lower);
         self.end.wrapping_sub(behind as u64)
     }
 
-    /// Rows that are there now stay readable by [`ChunkQueue::part`] until [`ChunkQueue::let_go`].
+    /// Keeps the present rows readable by [`ChunkQueue::part`] until [`ChunkQueue::let_go`].
     pub(in crate::buffer) fn hold(&mut self) {
         self.held = Some((self.end, BTreeMap::new()));
     }
@@ -129,7 +132,7 @@ impl ChunkQueue {
         self.held = None;
     }
 
-    /// The rows from `number` to the end of its chunk or to `end`; empty if there are none.
+    /// Returns the rows from `number` to the end of its chunk or to `end`; empty if there are none.
     pub(in crate::buffer) fn part(&self, number: u64, end: u64) -> &[u8] {
         let chunk = number >> self.shift;
         let until = (chunk + 1).saturating_mul(1 << self.shift).min(end.min(self.end));
@@ -140,7 +143,7 @@ impl ChunkQueue {
         bytes.and_then(|bytes| bytes.get(at..at + rows * self.row)).unwrap_or_default()
     }
 
-    /// Forgets the newest rows, those from `number` on.
+    /// Removes the newest rows, from `number` on.
     pub(super) fn truncate(&mut self, number: u64) {
         let number = number.max(self.start).min(self.end);
         let rows = 1_u64 << self.shift;
@@ -156,14 +159,15 @@ impl ChunkQueue {
         self.held = None;
     }
 
-    /// Place of a chunk, and byte within it, of a live row of `width` bytes.
+    /// Returns the place of the chunk of a live row of `width` bytes, and the row's byte offset in
+    /// it.
     #[inline]
     const fn place(&self, number: u32, width: usize) -> (usize, usize) {
         let chunk = (number >> self.shift) as usize & (self.chunks.len() - 1);
         (chunk, (number & ((1 << self.shift) - 1)) as usize * width)
     }
 
-    /// As [`ChunkQueue::place`] for the next row, with a chunk there.
+    /// Same as [`ChunkQueue::place`] for the next row. Adds a chunk if there is none.
     #[inline]
     fn next_place(&mut self, width: usize) -> (usize, usize) {
         let (chunk, at) = self.place(lower(self.end), width);
@@ -173,7 +177,7 @@ impl ChunkQueue {
         (chunk, at)
     }
 
-    /// Puts a chunk in the place of the next row.
+    /// Adds a chunk at the place of the next row.
     #[cold]
     fn begin_chunk(&mut self, width: usize) -> (usize, usize) {
         if self.filled == self.chunks.len() {
@@ -189,7 +193,7 @@ impl ChunkQueue {
         (chunk, at)
     }
 
-    /// Doubles the number of places; every chunk goes to its new one.
+    /// Doubles the number of places and moves every chunk to its new place.
     fn double(&mut self) {
         let old = std::mem::take(&mut self.chunks);
         let mask = old.len() - 1;
@@ -197,7 +201,8 @@ impl ChunkQueue {
         let first = lower(self.start >> self.shift) as usize;
         let new_mask = self.chunks.len() - 1;
         for (place, chunk) in old.into_iter().enumerate() {
-            // The chunk of all time that stands in `place`: the one at or after the oldest.
+            // The number of the chunk in `place`: it is the first such number at or after the
+            // oldest.
             let number = first + (place.wrapping_sub(first) & mask);
             if let Some(slot) = self.chunks.get_mut(number & new_mask) {
                 *slot = chunk;
@@ -205,7 +210,7 @@ impl ChunkQueue {
         }
     }
 
-    /// Empties the places of chunks `first..kept`; the last is kept for reuse.
+    /// Empties the places of the chunks in this range. The last chunk is kept for reuse.
     #[cold]
     fn release_chunks(&mut self, first: u64, kept: u64) {
         let mask = self.chunks.len() - 1;
@@ -226,7 +231,7 @@ impl ChunkQueue {
     }
 }
 
-/// The rows of a queue, each of `N` bytes.
+/// Reads rows of a queue, each of `N` bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader<'a, const N: usize> {
     chunks: &'a [Block],
@@ -244,7 +249,7 @@ impl<const N: usize> Reader<'_, N> {
         row.copy_from_slice(chunk.and_then(|chunk| chunk.get(at..at + N)).unwrap_or_default());
     }
 
-    /// [`Reader::copy`] of a row and of the one behind it, or of itself again if it is the `last`.
+    /// Copies a row and the row after it. The newest row has none after it and is copied twice.
     #[inline]
     pub(super) fn copy_pair(&self, number: u32, last: bool, now: &mut [u8; N], next: &mut [u8; N]) {
         let at = (number & self.row_mask) as usize * N;
@@ -261,7 +266,7 @@ impl<const N: usize> Reader<'_, N> {
     }
 }
 
-/// The lower half of a number.
+/// Returns the lower half of a number.
 #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
 #[inline]
 pub(super) const fn lower(number: u64) -> u32 {

@@ -1,4 +1,4 @@
-//! Rows that are in sealed segments on disk.
+//! Rows in sealed segments on disk.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::store::{Segment, SegmentRef};
 
-/// Segments of the sources of some rows, open for reading.
+/// Open segments of the sources of a buffer.
 #[derive(Debug)]
 pub(in crate::buffer) struct DiskRows {
     folder: PathBuf,
@@ -14,22 +14,22 @@ pub(in crate::buffer) struct DiskRows {
 }
 
 impl DiskRows {
-    /// The rows in `segments`; where two have a row, the later holds.
+    /// Makes the rows of `segments`. If two segments have the same row, the later one counts.
     pub(in crate::buffer) fn new(folder: &Path, segments: Vec<(SegmentRef, Segment)>) -> Self {
         Self { folder: folder.to_owned(), segments }
     }
 
-    /// Where they are.
+    /// Returns the folder of the segments.
     pub(in crate::buffer) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The segments, oldest first.
+    /// Returns the segments, oldest first.
     pub(in crate::buffer) fn segments(&self) -> &[(SegmentRef, Segment)] {
         &self.segments
     }
 
-    /// What a manifest lists of them.
+    /// Returns the references of the segments, as a manifest lists them.
     pub(in crate::buffer) fn references(&self) -> Vec<SegmentRef> {
         self.segments.iter().map(|(reference, _)| *reference).collect()
     }
@@ -47,8 +47,8 @@ impl DiskRows {
     /// Reads rows of a source into `out`.
     ///
     /// # Errors
-    /// [`Error::Damaged`] for a row that no segment has or that is not what was written,
-    /// [`Error::Storage`] if the disk refuses.
+    /// - [`Error::Damaged`] if no segment has a row, or its bytes are not those that were written.
+    /// - [`Error::Storage`] if the disk fails.
     pub(in crate::buffer) fn read(
         &self,
         source: usize,
@@ -68,10 +68,10 @@ impl DiskRows {
         Ok(())
     }
 
-    /// Checks that segments have every one of the rows `numbers` of a source.
+    /// Checks that the segments have all rows `numbers` of a source.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if one is missing.
+    /// [`Error::Damaged`] if a row is missing.
     pub(in crate::buffer) fn covers(&self, source: usize, numbers: Range<u64>) -> Result<()> {
         let mut next = numbers.start;
         while next < numbers.end {
@@ -80,7 +80,8 @@ impl DiskRows {
         Ok(())
     }
 
-    /// The segment that holds the first of `numbers`, and where another begins to.
+    /// Returns the segment that has the first of `numbers`, and the number at which it ends or
+    /// another segment takes over.
     fn find(&self, source: usize, numbers: Range<u64>) -> Result<(&Segment, u64)> {
         let mut until = numbers.end;
         for (_, segment) in self.segments.iter().rev() {
@@ -102,7 +103,7 @@ impl DiskRows {
         self.segments.iter().try_for_each(|(_, segment)| segment.verify())
     }
 
-    /// Bytes of the segments.
+    /// Returns the size of the segments in bytes.
     pub(in crate::buffer) fn bytes(&self) -> u64 {
         self.segments.iter().map(|(_, segment)| segment.bytes()).sum()
     }

@@ -1,4 +1,4 @@
-//! Copying rows out of memory.
+//! Copies rows out of memory.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::buffer::schema::Schema;
 use crate::error::Result;
 use crate::interrupt;
 
-/// Bytes of an array that are copied between two looks at whether to stop.
+/// Bytes of an array that are copied between two checks for interruption.
 const PIECE: usize = 64 << 20;
 
 impl Rows for MemoryRows {
@@ -25,7 +25,7 @@ impl Rows for MemoryRows {
     }
 
     fn gather(&self, rows: &[RowRef], ends: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()> {
-        // What follows finds the records in the cache.
+        // First, because it brings the records into the cache.
         self.gather_heads(rows, ends, out);
         let both = std::ptr::eq(rows, ends) && !out.next_obs.is_empty();
         if both {
@@ -75,9 +75,9 @@ impl Rows for MemoryRows {
     }
 }
 
-/// Calls `copy` for `rows` rows of `width` bytes, a [`PIECE`] at a time.
+/// Calls `copy` for `rows` rows of `width` bytes, about [`PIECE`] bytes at a time.
 fn in_pieces(rows: usize, width: usize, mut copy: impl FnMut(Range<usize>)) -> Result<()> {
-    // Without a division for few rows, which takes as long as copying some of them.
+    // Few rows need no division, which takes as long as a copy of some of them.
     let few = rows.saturating_mul(width) <= PIECE;
     let each = if few { rows } else { (PIECE / width.max(1)).max(1) };
     let mut start = 0;
@@ -91,7 +91,7 @@ fn in_pieces(rows: usize, width: usize, mut copy: impl FnMut(Range<usize>)) -> R
 }
 
 impl MemoryRows {
-    /// The record of a row.
+    /// Returns the record of a row.
     #[inline]
     pub(super) fn record(&self, row: RowRef) -> &[u8] {
         layout::record(&self.records, row.slot as usize * self.layout.stride, self.layout.stride)
@@ -117,7 +117,7 @@ impl MemoryRows {
         })
     }
 
-    /// [`MemoryRows::gather_obs`] of both at once.
+    /// Same as [`MemoryRows::gather_obs`], for observations and next observations at once.
     pub(super) fn gather_both(
         &self,
         column: usize,
@@ -138,12 +138,12 @@ impl MemoryRows {
         obs::gather_pairs(envs, self.items(column, envs, rows), width, now, next);
     }
 
-    /// Bytes of an observation, and the observations of each env.
+    /// Returns the size of an observation in bytes, and the observations of each environment.
     fn observations(&self, column: usize) -> Option<(usize, &[Observations])> {
         Some((*self.layout.obs.get(column)?, self.obs.get(column)?))
     }
 
-    /// The observations of each row: acted on, and led to.
+    /// Returns the observation and the next observation of each row.
     fn items<'a>(
         &'a self,
         column: usize,
@@ -158,14 +158,16 @@ impl MemoryRows {
             let newest = only.unwrap_or_else(|| newest(env));
             let number =
                 number_at(&self.records, row.slot as usize * self.layout.stride + 4 * column);
-            // The newest row may still wait for what follows: its own observation stands in.
+            // The newest row may not have its next observation yet. Its own observation replaces
+            // it.
             let next = if number == newest { number } else { number.wrapping_add(1) };
             ((env, number), (env, next))
         })
     }
 
-    /// Writes what a single look at a record gives: the index of each row and the flags of its end.
-    // Out of line, as what `width` does, for the sake of its registers.
+    /// Writes the index of each row and the flags of its end. Each row needs one access to a
+    /// record.
+    // A separate function, like those in `width`, so that its counters stay in registers.
     #[inline(never)]
     fn gather_heads(&self, rows: &[RowRef], ends: &[RowRef], out: &mut Batch<'_, '_>) {
         let n = self.rings.n_envs() as u64;

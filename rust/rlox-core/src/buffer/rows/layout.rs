@@ -1,27 +1,27 @@
-//! The bytes of one record: what a row has besides its observations.
+//! The byte layout of a record, which has everything of a row except its observations.
 
 use crate::buffer::schema::Schema;
 
 /// Flag bit: the row reached a terminal state.
 pub(in crate::buffer) const TERMINATED: u8 = 1;
-/// Flag bit: the row's episode was cut short.
+/// Flag bit: the row's episode was truncated.
 pub(in crate::buffer) const TRUNCATED: u8 = 2;
 
-/// Where the parts of a record are.
+/// The offsets of the parts of a record.
 #[derive(Debug, Clone)]
 pub(in crate::buffer) struct Layout {
-    /// Bytes of a record: numbers of the observations (u32 each), flags, columns.
+    /// Size of a record in bytes: numbers of the observations (u32 each), flags, columns.
     pub stride: usize,
     /// Offset of the flags.
     pub flags: usize,
-    /// Offset and bytes of each column.
+    /// Offset and size in bytes of each column.
     pub columns: Vec<(usize, usize)>,
-    /// Bytes of each observation column, which are kept apart.
+    /// Size in bytes of each observation column. Observations are stored outside the records.
     pub obs: Vec<usize>,
 }
 
 impl Layout {
-    /// The layout of a schema's records.
+    /// Makes the layout of a schema's records.
     pub(super) fn new(schema: &Schema) -> Self {
         let flags = 4 * schema.obs().len();
         let mut stride = flags + 1;
@@ -35,7 +35,7 @@ impl Layout {
         Self { stride, flags, columns, obs }
     }
 
-    /// The reward of a record and its flags.
+    /// Returns the reward and the flags of a record.
     pub(super) fn reward_and_flags(&self, record: &[u8]) -> (f64, u8) {
         let (offset, width) = self.columns.get(Schema::REWARDS).copied().unwrap_or_default();
         let reward = match record.get(offset..offset + width).unwrap_or_default() {
@@ -45,7 +45,7 @@ impl Layout {
         (reward, self.flags(record))
     }
 
-    /// The flags of a record.
+    /// Returns the flags of a record.
     #[inline]
     pub(super) fn flags(&self, record: &[u8]) -> u8 {
         let [flags] = copied(record, self.flags);
@@ -53,7 +53,7 @@ impl Layout {
     }
 }
 
-/// The record at byte `at`.
+/// Returns the record at a byte offset.
 #[inline]
 pub(super) fn record(records: &[u8], at: usize, stride: usize) -> &[u8] {
     records.get(at..at + stride).unwrap_or_default()
@@ -68,20 +68,23 @@ pub(super) fn put_number(records: &mut [u8], at: usize, lower: u32) {
 /// Writes the flags into a record.
 #[inline]
 pub(super) fn put_flags(records: &mut [u8], at: usize, flags: u8) {
-    // Of a slice of one byte the compiler makes a call of memcpy.
+    // For a slice of one byte, the compiler would call memcpy.
     assert!(at < records.len(), "no record at byte {at}");
     if let Some(place) = records.get_mut(at) {
         *place = flags;
     }
 }
 
-/// The lower half of an observation's number in a record.
+/// Reads the lower half of an observation's number from a record.
 #[inline]
 pub(in crate::buffer) fn number_at(records: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(copied(records, at))
 }
 
-/// The bytes from `at` on; where there are none it ends in a panic, never in zeros.
+/// Reads `N` bytes from an offset on.
+///
+/// # Panics
+/// Panics if there are fewer bytes, so that they never become zeros.
 #[inline]
 pub(super) fn copied<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut array = [0; N];

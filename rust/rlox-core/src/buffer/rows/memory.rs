@@ -1,4 +1,4 @@
-//! Rows in memory: a ring of records per environment, and observations stored once.
+//! Rows in memory: a ring of records per environment, and observations that are stored once.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use crate::buffer::schema::Schema;
 use crate::error::{Error, Result, check_len};
 use crate::interrupt::Pace;
 
-/// The largest number of transitions of one buffer: four times as many are numbers of 32 bits.
+/// The largest number of transitions of one buffer. Four times this number fits into 32 bits.
 pub const MAX_CAPACITY: usize = (1 << 30) - 1;
 /// The largest number of environments of one buffer.
 pub const MAX_ENVS: usize = 1 << 20;
 
-/// Records that share a copy.
+/// Size in bytes of the blocks of records that are copied on write.
 const BLOCK_BYTES: usize = 1 << 16;
 
-/// Blocks of records as they were before they were first written to.
+/// Copies of blocks of records from before the first write to them, by block number.
 pub(super) type Blocks = BTreeMap<usize, Vec<u8>>;
 
-/// Typed rows of several environments, the oldest overwritten first.
+/// Typed rows of several environments. New rows overwrite the oldest.
 #[derive(Debug, Clone)]
 pub struct MemoryRows {
     pub(super) schema: Schema,
@@ -31,22 +31,22 @@ pub struct MemoryRows {
     pub(in crate::buffer) records: Vec<u8>,
     /// `[obs columns][envs]`.
     pub(in crate::buffer) obs: Vec<Vec<Observations>>,
-    /// Calls that wrote to rows after they were pushed: older copies on disk differ from them.
+    /// Number of calls that changed rows after they were pushed. Copies on disk from before such a
+    /// call are outdated.
     pub(in crate::buffer) updates: u64,
-    /// While a save copies rows: blocks of records as they were when it began, made before they are
-    /// first written to.
+    /// While a save copies rows: copies of the blocks that were written to since it began.
     pub(super) held: Option<Blocks>,
-    /// The same while a change is made that may be taken back.
+    /// While a long push runs that may be rolled back: copies of the blocks that it wrote to.
     pub(super) undo: Option<Blocks>,
 }
 
 impl MemoryRows {
-    /// No rows yet, `capacity` of them over all of `n_envs` at most, `capacity / n_envs` each.
+    /// Makes empty rows of `n_envs` environments. Each has room for `capacity / n_envs` rows.
     ///
-    /// Memory is taken from the system as it is first written.
+    /// The system provides memory when it is first written to.
     ///
     /// # Errors
-    /// [`Error::Config`] for a size out of range, or if the records cannot be allocated.
+    /// [`Error::Config`] if a size is out of range or the records cannot be allocated.
     pub fn new(schema: Schema, capacity: usize, n_envs: usize) -> Result<Self> {
         if !(1..=MAX_ENVS).contains(&n_envs) {
             return Err(Error::config("n_envs", n_envs, format!("1 to {MAX_ENVS}")));
@@ -75,33 +75,33 @@ impl MemoryRows {
         })
     }
 
-    /// Empty rows of the same columns and size.
+    /// Makes empty rows of the same columns and size.
     ///
     /// # Errors
-    /// As [`MemoryRows::new`].
+    /// Same as [`MemoryRows::new`].
     pub fn empty_copy(&self) -> Result<Self> {
         Self::new(self.schema.clone(), self.rings.capacity(), self.rings.n_envs())
     }
 
-    /// The columns.
+    /// Returns the columns.
     #[must_use]
     pub const fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// Where the rows of each environment stand.
+    /// Returns the rings of the environments.
     #[must_use]
     pub const fn rings(&self) -> &Rings {
         &self.rings
     }
 
-    /// Bytes of memory held, records not yet written included.
+    /// Returns the memory in bytes, including records that were never written to.
     #[must_use]
     pub fn nbytes(&self) -> usize {
         self.records.len() + self.obs.iter().flatten().map(Observations::nbytes).sum::<usize>()
     }
 
-    /// Forgets every row. Indices go on counting, so that old ones stay recognisable.
+    /// Removes every row. The count of indices continues, so that old indices are still recognised.
     pub fn clear(&mut self) {
         for ring in &mut self.rings.rings {
             *ring = EnvRing::empty_at(ring.pushed);
@@ -111,8 +111,10 @@ impl MemoryRows {
         }
     }
 
-    /// Ends the running episode of `env` after its newest row, though no flag says so: the rows
-    /// that follow are not its continuation (an environment that died and was replaced).
+    /// Ends the current episode of `env` after its newest row, without a flag.
+    ///
+    /// The rows that follow do not continue it, for example because the environment failed and was
+    /// replaced.
     ///
     /// # Errors
     /// [`Error::Config`] if there is no such environment.
@@ -130,12 +132,16 @@ impl MemoryRows {
         Ok(())
     }
 
-    /// Writes `values`, `[indices, ...]` bytes, into a column; returns how many of `indices` are
-    /// no longer held or padding and were passed over.
+    /// Writes `values`, `[indices, ...]` bytes, into a column.
+    ///
+    /// Skips indices that are padding or whose rows have left the buffer, and returns their number.
     ///
     /// # Errors
-    /// [`Error::StaleIndex`] for a row that was never written, [`Error::Shape`] if there is not one value per index, [`Error::Interrupted`]. Nothing is
-    /// written then.
+    /// Nothing is written if there is an error.
+    /// - [`Error::Config`] if there is no such column.
+    /// - [`Error::StaleIndex`] if a row was never written.
+    /// - [`Error::Shape`] if the number of values differs from the number of indices.
+    /// - [`Error::Interrupted`].
     pub fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64> {
         let Some(&(offset, width)) = self.layout.columns.get(column) else {
             let expected = format!("less than {}", self.layout.columns.len());
@@ -162,8 +168,8 @@ impl MemoryRows {
         Ok(stale)
     }
 
-    /// Until [`MemoryRows::let_go`], what is held now stays readable as it is by
-    /// [`MemoryRows::held_records`] and the queues' parts, whatever is pushed or updated meanwhile.
+    /// Keeps the present rows readable by [`MemoryRows::held_records`] and by the queues' parts
+    /// until [`MemoryRows::let_go`], whatever is pushed or updated in the meantime.
     pub(in crate::buffer) fn hold(&mut self) {
         self.held = Some(Blocks::new());
         let observations = self.obs.iter_mut().flatten();
@@ -177,7 +183,8 @@ impl MemoryRows {
         observations.flat_map(Observations::queues_mut).for_each(ChunkQueue::let_go);
     }
 
-    /// Records from `slot` on, at most `count`, as they were when the hold began: at least one.
+    /// Returns at most `count` records from `slot` on, as they were at the start of the snapshot.
+    /// There is at least one.
     pub(in crate::buffer) fn held_records(&self, slot: usize, count: usize) -> &[u8] {
         let (stride, each) = (self.layout.stride, block_rows(self.layout.stride));
         let (block, first) = (slot / each, slot % each);
@@ -193,12 +200,12 @@ impl MemoryRows {
     }
 }
 
-/// Rows of a block of records that is copied at once.
+/// Returns the number of records in a block that is copied at once.
 pub(super) fn block_rows(stride: usize) -> usize {
     (BLOCK_BYTES / stride.max(1)).max(1)
 }
 
-/// Refuses so many rows that the numbers of frames would no longer be unique.
+/// Refuses a capacity with which the numbers of frames would not be unique.
 pub(in crate::buffer) fn check_frames(
     name: &'static str,
     schema: &Schema,
@@ -212,9 +219,9 @@ pub(in crate::buffer) fn check_frames(
     Ok(())
 }
 
-/// Zeroed bytes that the system provides when they are first written; None if it cannot.
+/// Returns zeroed bytes, which the system provides at the first write. None if it cannot.
 fn zeroed(bytes: usize) -> Option<Vec<u8>> {
-    // Asked first because an allocation that fails aborts the process.
+    // Asked first, because a failed allocation aborts the process.
     Vec::<u8>::new().try_reserve_exact(bytes).ok()?;
     Some(vec![0; bytes])
 }

@@ -1,4 +1,5 @@
-//! Rows of transitions, in memory or on disk: stored once, found by index, copied into batches.
+//! Rows of transitions, in memory or on disk. Each is stored once, found by index and copied into
+//! batches.
 
 mod block;
 mod chunks;
@@ -36,39 +37,42 @@ use super::batch::Batch;
 use super::schema::Schema;
 use crate::error::Result;
 
-/// A row that is held.
+/// A reference to a row of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowRef {
-    /// Its position: the rows of its environment that were pushed before it.
+    /// Position of the row: the number of rows of its environment that were pushed before it.
     pub(super) position: u64,
-    /// Its place in a ring in memory, counted over all environments.
+    /// Slot of the row in a ring in memory, counted over all environments.
     pub(super) slot: u32,
-    /// Its environment.
+    /// Environment of the row.
     pub(super) env: u32,
 }
 
-/// Rows that can be found and copied out, wherever they are.
+/// Rows in memory or on disk that can be found and copied.
 pub trait Rows {
-    /// The columns.
+    /// Returns the columns.
     fn schema(&self) -> &Schema;
 
-    /// Where the rows of each environment stand.
+    /// Returns the rings of the environments.
     fn rings(&self) -> &Rings;
 
-    /// Copies rows into the arrays that `out` has: observation, columns and index of each of `rows`,
-    /// next observation and flags of each of `ends`, which are as many.
+    /// Copies rows into the arrays that `out` has.
+    ///
+    /// The observation, the columns and the index come from `rows`. The next observation and the
+    /// flags come from `ends`, which has the same length.
     ///
     /// # Errors
-    /// [`Error::Damaged`](crate::Error::Damaged) or [`Error::Storage`](crate::Error::Storage) for a
-    /// row that cannot be read, [`Error::Interrupted`](crate::Error::Interrupted). What `out` holds is
-    /// unspecified then.
+    /// The content of `out` is unspecified if there is an error.
+    /// - [`Error::Damaged`](crate::Error::Damaged) or [`Error::Storage`](crate::Error::Storage) if
+    ///   a row cannot be read.
+    /// - [`Error::Interrupted`](crate::Error::Interrupted).
     fn gather(&self, rows: &[RowRef], ends: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()>;
 
-    /// Tells `each` the reward and flags of the rows from `first` on, those before position `end` of
-    /// the same environment, until it returns false.
+    /// Calls the last argument with the reward and flags of the rows from `first` on, before
+    /// position `end` of the same environment, until it returns false.
     ///
     /// # Errors
-    /// As [`Rows::gather`].
+    /// Same as [`Rows::gather`].
     fn rewards(
         &self,
         first: RowRef,

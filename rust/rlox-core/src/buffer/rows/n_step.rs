@@ -7,7 +7,7 @@ use crate::buffer::schema::Schema;
 use crate::error::{Error, Result};
 use crate::interrupt::Pace;
 
-/// How far returns look ahead.
+/// Length and discount factor of n-step returns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NStep {
     n: usize,
@@ -17,14 +17,14 @@ pub struct NStep {
 /// The n-step window of a row.
 struct Window {
     last: RowRef,
-    /// Discounted sum of its rewards.
+    /// Discounted sum of the rewards.
     total: f64,
-    /// Discount of what follows its last row; 0 after a terminal state.
+    /// Discount of the value after the last row; 0 after a terminal state.
     discount: f64,
 }
 
 impl NStep {
-    /// `n` steps discounted by `gamma` each.
+    /// Makes an n-step return of `n` steps with discount factor `gamma`.
     ///
     /// # Errors
     /// [`Error::Config`] unless `n` is in 1 to 65,536 and `gamma` in [0, 1].
@@ -38,15 +38,17 @@ impl NStep {
         Ok(Self { n, gamma })
     }
 
-    /// Copies `rows` out as n-step windows: the first row's observation, columns and index, the last
-    /// row's next observation and flags, R = sum_{k<m} gamma^k r_{t+k} as rewards (summed in f64), and
-    /// `discounts`, gamma^m (1 - terminated).
+    /// Copies `rows` into `out` as n-step windows.
     ///
-    /// m is n, or less where the episode ends or the newest row is reached first, so that
+    /// The observation, the columns and the index are those of the first row. The next observation
+    /// and the flags are those of the last row. Rewards are R = sum_{k<m} gamma^k r_{t+k}, summed
+    /// in f64, and `discounts` are gamma^m (1 - terminated).
+    ///
+    /// m is n, or less if the episode ends or the newest row comes first. So
     /// R + discount V(next_obs) is always a valid target (Sutton & Barto 2018, equation 7.1).
     ///
     /// # Errors
-    /// As [`Rows::gather`].
+    /// Same as [`Rows::gather`].
     pub fn gather(self, from: &impl Rows, rows: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()> {
         let (mut windows, mut pace) = (Vec::with_capacity(rows.len()), Pace::default());
         for &row in rows {

@@ -1,4 +1,4 @@
-//! Observations of one column and stream, each stored once.
+//! Observations of one column and environment, each stored once.
 
 use super::chunks::{ChunkQueue, Reader, lower};
 use super::stacks::Stacks;
@@ -7,43 +7,45 @@ use crate::buffer::schema::ObsField;
 use crate::row_copy::RowCopy;
 use crate::threads;
 
-/// From this many bytes on, rows are copied by several threads.
+/// Several threads copy rows if there are at least this many bytes.
 const PARALLEL_FROM: usize = 2 << 20;
 
-/// The observations of one stream in the order they were met: the `next_obs` of a row follows
-/// its `obs`, and is the `obs` of the next row too unless that was pushed with other bytes.
+/// The observations of one environment in time order.
+///
+/// The `next_obs` of a row comes after its `obs`. It is also the `obs` of the next row, unless that
+/// row was pushed with other bytes.
 #[derive(Debug, Clone)]
 pub(in crate::buffer) enum Observations {
-    /// Whole rows.
+    /// Rows that are stored as they are.
     Plain(ChunkQueue),
     /// Stacks that share frames.
     Stacked(Box<Stacks>),
 }
 
-/// Which observation of a row is meant.
+/// One of the two observations of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObsOf {
-    /// The one acted on.
+    /// The observation before the action.
     Obs,
-    /// The one that the action led to.
+    /// The observation after the action.
     NextObs,
 }
 
-/// What a block of pushed rows brings, `rows` of `width` bytes each.
+/// The observations of a block of pushed rows, in rows of `width` bytes each.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pushed<'a> {
     /// Observations, `[n]` rows.
     pub obs: &'a [u8],
-    /// Next observations, `[n]` rows; without them the next row's `obs` follows.
+    /// Next observations, `[n]` rows. Without them, the `obs` of the next row is used.
     pub next_obs: Option<&'a [u8]>,
     /// Bytes per row.
     pub width: usize,
-    /// True if the newest row still waits for the next `obs` to follow it.
+    /// Whether the newest stored row still needs the next `obs` as its `next_obs`.
     pub open: bool,
 }
 
 impl Observations {
-    /// None yet, of which about `expected` will live at once.
+    /// Makes an empty store. The last argument is the approximate number of live observations.
     pub(super) fn new(column: &ObsField, expected: usize) -> Self {
         match column.stack {
             Some(stack) => Self::Stacked(Box::new(Stacks::new(column, stack, expected))),
@@ -51,7 +53,7 @@ impl Observations {
         }
     }
 
-    /// The queue whose numbers rows refer to.
+    /// Returns the queue whose numbers the records refer to.
     #[inline]
     pub(in crate::buffer) const fn items(&self) -> &ChunkQueue {
         match self {
@@ -60,8 +62,10 @@ impl Observations {
         }
     }
 
-    /// Appends rows; `number` is told the number of each row's `obs`, `ended` whether row i ends
-    /// an episode. Returns whether the newest row waits for the next `obs`.
+    /// Appends rows.
+    ///
+    /// The second argument says whether row i ends an episode. The last is called with each row and
+    /// the number of its `obs`. Returns whether the newest row still needs the next `obs`.
     pub(super) fn push(
         &mut self,
         pushed: Pushed<'_>,
@@ -91,7 +95,7 @@ impl Observations {
         open
     }
 
-    /// Makes the newest observation follow itself.
+    /// Appends a copy of the newest observation.
     pub(super) fn repeat_newest(&mut self) {
         let newest = self.items().end().saturating_sub(1);
         let mut row = vec![0; self.width()];
@@ -99,12 +103,12 @@ impl Observations {
         self.append(&row);
     }
 
-    /// Makes `row` follow the newest observation.
+    /// Appends `row` after the newest observation.
     pub(super) fn follow(&mut self, row: &[u8]) {
         self.append(row);
     }
 
-    /// Forgets every observation before `number`.
+    /// Releases every observation before `number`.
     #[inline]
     pub(super) fn release_before(&mut self, number: u64) {
         match self {
@@ -118,14 +122,14 @@ impl Observations {
     pub(super) fn copy(&self, number: u64, out: &mut [u8], copy: RowCopy) {
         match self {
             Self::Plain(rows) => {
-                // One that is not there ends in a panic, never in what `out` held before.
+                // Panics if there is no such observation, so that `out` never keeps its old bytes.
                 copy.row(rows.get(number).unwrap_or_default(), out);
             }
             Self::Stacked(stacks) => stacks.copy(number, out, copy),
         }
     }
 
-    /// The queue of items, then that of frames if items are stacks.
+    /// Returns the queue of items, then the queue of frames if items are stacks.
     pub(in crate::buffer) fn queues(&self) -> impl Iterator<Item = &ChunkQueue> {
         let (items, frames) = match self {
             Self::Plain(rows) => (rows, None),
@@ -134,7 +138,7 @@ impl Observations {
         std::iter::once(items).chain(frames)
     }
 
-    /// As [`Observations::queues`], to be filled.
+    /// Same as [`Observations::queues`], but mutable.
     pub(in crate::buffer) fn queues_mut(&mut self) -> impl Iterator<Item = &mut ChunkQueue> {
         let (items, frames) = match self {
             Self::Plain(rows) => (rows, None),
@@ -146,7 +150,7 @@ impl Observations {
         std::iter::once(items).chain(frames)
     }
 
-    /// The stacks, if there are any.
+    /// Returns the stacks if there are any.
     pub(in crate::buffer) fn stacks(&self) -> Option<&Stacks> {
         match self {
             Self::Plain(_) => None,
@@ -154,7 +158,7 @@ impl Observations {
         }
     }
 
-    /// Bytes of one observation.
+    /// Returns the size of one observation in bytes.
     fn width(&self) -> usize {
         match self {
             Self::Plain(rows) => rows.width(),
@@ -162,7 +166,7 @@ impl Observations {
         }
     }
 
-    /// Bytes of memory held.
+    /// Returns the allocated memory in bytes.
     pub(super) fn nbytes(&self) -> usize {
         match self {
             Self::Plain(rows) => rows.nbytes(),
@@ -189,7 +193,7 @@ impl Observations {
     }
 }
 
-/// [`Observations::push`] of rows of `N` bytes.
+/// Same as [`Observations::push`], for rows of `N` bytes.
 fn push_fixed<const N: usize>(
     rows: &mut ChunkQueue,
     pushed: Pushed<'_>,
@@ -215,7 +219,7 @@ fn push_fixed<const N: usize>(
     open
 }
 
-/// An observation of a stream: the lower half of its number.
+/// An observation: its environment and the lower half of its number.
 pub(super) type Item = (usize, u32);
 
 /// Copies each item into its row of `out`.
@@ -239,8 +243,10 @@ pub(super) fn gather(
     });
 }
 
-/// [`gather_pairs`] of rows of one stream with the one behind each, the `newest` standing for what
-/// is not there yet; false if rows are so wide that this would gain nothing.
+/// Copies rows of one environment, each with the row after it, as [`gather_pairs`] does.
+///
+/// The `newest` row has no row after it and is copied twice. Returns false, without a copy, if rows
+/// are so wide that nothing is gained.
 pub(super) fn gather_neighbours(
     rows: &ChunkQueue,
     numbers: &[u32],
@@ -255,7 +261,8 @@ pub(super) fn gather_neighbours(
     }, else false)
 }
 
-// Both out of line: beside other widths their counters would not stay in registers.
+// Both are separate functions: inlined beside other widths, their counters would not stay in
+// registers.
 #[inline(never)]
 fn gather_fixed<const N: usize>(
     rows: &Reader<'_, N>,
@@ -279,7 +286,7 @@ fn neighbours_fixed<const N: usize>(
     }
 }
 
-/// [`gather`] of two items for each row, the second mostly next to the first.
+/// Same as [`gather`], for two items per row. The second is mostly next to the first.
 pub(super) fn gather_pairs(
     streams: &[Observations],
     items: impl Iterator<Item = (Item, Item)>,
@@ -299,7 +306,7 @@ pub(super) fn gather_pairs(
     });
 }
 
-/// Copies of observations that are longer than a few loads and stores.
+/// Copies observations that are longer than a few loads and stores.
 #[derive(Debug, Clone, Copy)]
 struct Wide<'a> {
     streams: &'a [Observations],
@@ -309,13 +316,13 @@ struct Wide<'a> {
 }
 
 impl<'a> Wide<'a> {
-    /// For a call that copies so many `bytes` in all.
+    /// Makes the copier of a call that copies this number of bytes in total.
     fn new(streams: &'a [Observations], width: usize, bytes: usize) -> Self {
         let threads = bytes >= PARALLEL_FROM && threads::count() > 1;
         Self { streams, width, copy: RowCopy::of(bytes), threads }
     }
 
-    /// Row i of each array becomes what the i-th items name.
+    /// Copies the i-th items into row i of each array.
     fn gather<const M: usize>(self, items: &[[Item; M]], mut out: [&mut [u8]; M]) {
         let half = items.len() / 2;
         if self.threads && half * self.width * M >= PARALLEL_FROM / 2 {

@@ -1,4 +1,4 @@
-//! Storing rows in memory.
+//! Stores rows in memory.
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use super::{RowRef, width};
 use crate::error::{Result, check_len};
 use crate::interrupt;
 
-/// Rows stored at a time.
+/// Rows that are stored at a time.
 const BLOCK: usize = 1_024;
 
-/// From so many rows or bytes on, which take some 100 ms, a push is one that can be interrupted.
+/// A push of at least this many rows or bytes takes about 100 ms or more and can be interrupted.
 const LONG_ROWS: usize = 1 << 18;
 const LONG_BYTES: usize = 256 << 20;
 
@@ -24,36 +24,39 @@ pub struct Transitions<'a> {
     pub n: usize,
     /// The observation columns, in the schema's order.
     pub obs: &'a [&'a [u8]],
-    /// What each step led to, in the same order. Without them the next observation of the same
-    /// environment is taken, and for a row that ends an episode its own.
+    /// Observations after each step, in the same order. Without them, the next observation of the
+    /// same environment is used. For a row that ends an episode, its own observation is used.
     pub next_obs: Option<&'a [&'a [u8]]>,
     /// Actions, rewards and extras, in the schema's order.
     pub columns: &'a [&'a [u8]],
-    /// Whether the state reached is terminal, `[n]`; 0 is false.
+    /// Whether the step reached a terminal state, `[n]`; 0 is false.
     pub terminated: &'a [u8],
-    /// Whether the episode was cut short, `[n]`; 0 is false.
+    /// Whether the episode was truncated, `[n]`; 0 is false.
     pub truncated: &'a [u8],
 }
 
-/// Which environment each of some rows came from.
+/// The environment of each of some rows.
 #[derive(Debug, Clone, Copy)]
 pub enum EnvIndex<'a> {
-    /// All from this one, consecutive in time.
+    /// All rows come from this environment, consecutive in time.
     One(usize),
-    /// Row i from environment i.
+    /// Row i comes from environment i.
     Each,
-    /// Row i from environment `ids[i]`; rows of one environment in time order.
+    /// Row i comes from environment `ids[i]`. Rows of one environment are in time order.
     Ids(&'a [usize]),
 }
 
 impl MemoryRows {
-    /// Stores rows; `stored` is told of each that was not left out because others of the call take its
-    /// place: its number in the call, and where it is.
+    /// Stores rows.
+    ///
+    /// The last argument is called with each row's number in the call and its reference. It may not
+    /// be called for rows that later rows of the same call overwrite.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for a column of another size,
-    /// [`Error::Config`](crate::Error::Config) for an environment that does not exist,
-    /// [`Error::Interrupted`](crate::Error::Interrupted). Nothing is stored then.
+    /// Nothing is stored if there is an error.
+    /// - [`Error::Shape`](crate::Error::Shape) if a column has another size.
+    /// - [`Error::Config`](crate::Error::Config) if an environment does not exist.
+    /// - [`Error::Interrupted`](crate::Error::Interrupted).
     pub fn push(
         &mut self,
         to: EnvIndex<'_>,
@@ -69,15 +72,17 @@ impl MemoryRows {
         self.all_or_nothing(long, |held| held.push_checked(to, &rows, &mut stored))
     }
 
-    /// Whether pushing `n` rows takes so long that it has to be interruptible.
+    /// Returns whether a push of `n` rows takes so long that it has to be interruptible.
     pub(in crate::buffer) fn is_long(&self, to: EnvIndex<'_>, n: usize) -> bool {
         let row = self.layout.stride + self.layout.obs.iter().sum::<usize>();
-        // One row to each of many rings is no long work, but to note where each of them stood is.
+        // With one row for each of many environments, the push is short, but a copy of all rings is
+        // not.
         let many = n >= LONG_ROWS && !matches!(to, EnvIndex::Each);
         many || n.saturating_mul(row) >= LONG_BYTES
     }
 
-    /// [`MemoryRows::push`] of rows that were checked: some are stored if it is interrupted.
+    /// Same as [`MemoryRows::push`], for rows that were checked. If it is interrupted, some are
+    /// stored.
     pub(in crate::buffer) fn push_checked(
         &mut self,
         to: EnvIndex<'_>,
@@ -106,14 +111,14 @@ impl MemoryRows {
         Ok(())
     }
 
-    /// Stores the rows of each environment that later ones leave room for.
+    /// Stores the rows of each environment that later rows of the same call do not overwrite.
     fn push_newest(
         &mut self,
         ids: &[usize],
         rows: &Transitions<'_>,
         stored: &mut impl FnMut(usize, RowRef),
     ) -> Result<()> {
-        // Rows of each environment that are not stored yet.
+        // Number of rows of each environment that are not stored yet.
         let mut ahead = vec![0; self.rings.n_envs()];
         for &env in ids {
             if let Some(count) = ahead.get_mut(env) {
@@ -134,7 +139,7 @@ impl MemoryRows {
         Ok(())
     }
 
-    /// Counts rows `part`, which those behind them would overwrite.
+    /// Counts one range of rows as pushed, without storing them: later rows would overwrite them.
     fn skip(&mut self, env: usize, rows: &Transitions<'_>, part: Range<usize>) {
         if let Some(ring) = self.rings.rings.get_mut(env) {
             let flags = |flags| sub(flags, part.start, part.len());
@@ -176,8 +181,8 @@ impl MemoryRows {
         check_len("truncated", rows.truncated.len(), rows.n, "one per row")
     }
 
-    /// Stores rows `part` of `rows`, which were checked; at most the capacity if all are from one
-    /// environment.
+    /// Stores one range of rows, which were checked. If all are from one environment, there are at
+    /// most as many as its capacity.
     pub(in crate::buffer) fn push_part(
         &mut self,
         to: EnvIndex<'_>,
@@ -204,7 +209,8 @@ impl MemoryRows {
         }
     }
 
-    /// Writes flags and columns of rows `part`, at most the capacity, whose room was made.
+    /// Writes flags and columns of one range of rows. Room for them was made before, and there are
+    /// at most as many as the capacity.
     fn push_records(
         &mut self,
         env: usize,
@@ -238,7 +244,7 @@ impl MemoryRows {
         }
     }
 
-    /// Stores rows `part` in one environment; at most its capacity.
+    /// Stores one range of rows in one environment, at most as many as its capacity.
     fn push_block(
         &mut self,
         env: usize,
@@ -269,7 +275,7 @@ impl MemoryRows {
         self.advance(env, part.len(), open);
     }
 
-    /// [`MemoryRows::push_block`] of row `at` alone.
+    /// Same as [`MemoryRows::push_block`], for a single row.
     fn push_row(
         &mut self,
         env: usize,
@@ -302,7 +308,7 @@ impl MemoryRows {
         ring.advance(1, capacity);
     }
 
-    /// Drops the oldest rows of an environment so that `count` more fit.
+    /// Removes the oldest rows of an environment so that `count` more fit.
     fn make_room(&mut self, env: usize, count: usize) {
         let capacity = self.rings.capacity;
         let Some(ring) = self.rings.rings.get_mut(env) else { return };
@@ -315,7 +321,7 @@ impl MemoryRows {
         }
     }
 
-    /// Forgets the observations of an environment that no row has any more.
+    /// Releases the observations of an environment that no row refers to.
     pub(super) fn release(&mut self, env: usize) {
         let capacity = self.rings.capacity;
         let Some(ring) = self.rings.rings.get(env) else { return };
@@ -323,7 +329,7 @@ impl MemoryRows {
         for (column, envs) in self.obs.iter_mut().enumerate() {
             let Some(observations) = envs.get_mut(env) else { continue };
             let items = observations.items();
-            // The newest is kept to be compared with what is pushed next.
+            // The newest observation stays, because the next push is compared with it.
             let oldest = if ring.len() == 0 {
                 items.end().saturating_sub(1)
             } else {
@@ -335,7 +341,7 @@ impl MemoryRows {
 }
 
 impl<'a> Transitions<'a> {
-    /// The flags of row `at`.
+    /// Returns the flags of a row.
     #[inline]
     fn flags(&self, at: usize) -> u8 {
         let flag = |flags: &[u8]| flags.get(at).copied().unwrap_or(1);
@@ -347,7 +353,7 @@ impl<'a> Transitions<'a> {
         self.flags(at) != 0
     }
 
-    /// What rows `part` bring to an observation column of `width` bytes.
+    /// Returns the observations of one range of rows, for a column of `width` bytes.
     #[inline]
     fn obs_of(&self, column: usize, part: &Range<usize>, width: usize, open: bool) -> Pushed<'a> {
         let rows = |columns: &[&'a [u8]]| {
@@ -358,19 +364,20 @@ impl<'a> Transitions<'a> {
     }
 }
 
-/// Slot `at`, which may lie one round ahead, of an environment's ring.
+/// Returns the slot of an environment's ring with this index, which may be up to one capacity too
+/// large.
 #[inline]
 const fn slot(env: usize, capacity: usize, at: usize) -> usize {
     env * capacity + if at < capacity { at } else { at - capacity }
 }
 
-/// The flags of a record of a row with these.
+/// Returns the flags of a record.
 #[inline]
 fn flags(terminated: u8, truncated: u8) -> u8 {
     (u8::from(terminated != 0) * TERMINATED) | (u8::from(truncated != 0) * TRUNCATED)
 }
 
-/// `len` values from `from` on, of a slice whose length was checked.
+/// Returns `len` values from an index on, of a slice whose length was checked.
 #[inline]
 fn sub<T>(values: &[T], from: usize, len: usize) -> &[T] {
     values.get(from..from + len).unwrap_or_default()

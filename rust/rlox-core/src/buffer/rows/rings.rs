@@ -1,45 +1,45 @@
-//! Where the rows of each environment stand: all that finding and drawing rows needs.
+//! The rings of the environments, which are enough to find and draw rows.
 
 use std::collections::VecDeque;
 
 use super::RowRef;
 use crate::error::{Error, Result};
 
-/// The index of a padded place of a window; no row has it.
+/// The index of a padding row of a window. No row has it.
 pub const PADDING: u64 = u64::MAX;
 
-/// One environment's rows: positions count its pushes for ever, slots go round.
+/// The ring of one environment. Positions count its pushes and never repeat; slots are reused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::buffer) struct EnvRing {
-    /// Position of the oldest row held.
+    /// Position of the oldest row.
     pub start: u64,
     /// Position of the next row, which is the number of rows pushed so far.
     pub pushed: u64,
     /// Slot of the next row.
     pub head: usize,
-    /// True if the newest row waits for the next `obs` as its `next_obs`.
+    /// True if the newest row still needs the next `obs` as its `next_obs`.
     pub open: bool,
-    /// Positions where the episodes begin that have rows here, oldest first; the first of them
-    /// may be before `start`.
+    /// Positions at which the episodes of the ring's rows begin, oldest first. The first may be
+    /// before `start`.
     pub episodes: VecDeque<u64>,
     /// True if the next row begins an episode.
     pub begins: bool,
 }
 
 impl EnvRing {
-    /// A ring without rows, its first to be at `position`.
+    /// Makes a ring without rows, whose first row gets position `position`.
     pub(in crate::buffer) fn empty_at(position: u64) -> Self {
         Self { start: position, pushed: position, begins: true, ..Self::default() }
     }
 
-    /// Rows held.
+    /// Returns the number of rows.
     #[expect(clippy::cast_possible_truncation, reason = "rows held are in memory")]
     #[inline]
     pub(in crate::buffer) const fn len(&self) -> usize {
         (self.pushed - self.start) as usize
     }
 
-    /// Slot of a held row of a ring of `capacity`.
+    /// Returns the slot of a live row in a ring of `capacity` rows.
     #[expect(clippy::cast_possible_truncation, reason = "rows held are in memory")]
     #[inline]
     pub(in crate::buffer) const fn slot(&self, position: u64, capacity: usize) -> usize {
@@ -47,7 +47,7 @@ impl EnvRing {
         if back <= self.head { self.head - back } else { self.head + capacity - back }
     }
 
-    /// Notes where episodes begin: told of each row at its position and whether it ends one.
+    /// Updates the episodes by one row, in order: its position, and whether it ends an episode.
     #[inline]
     pub(in crate::buffer) fn mark(&mut self, position: u64, ended: bool) {
         if self.begins {
@@ -64,7 +64,7 @@ impl EnvRing {
         self.head = if head < capacity { head } else { head - capacity };
     }
 
-    /// Counts rows with these flags that are pushed and overwritten at once.
+    /// Counts rows with these flags, which are pushed and overwritten at once.
     pub(in crate::buffer) fn skip(&mut self, terminated: &[u8], truncated: &[u8]) {
         if terminated.is_empty() {
             return;
@@ -77,7 +77,7 @@ impl EnvRing {
         self.evict_before(self.pushed);
     }
 
-    /// Drops the rows before `start` and the episodes that only they were of.
+    /// Drops the rows before `start` and the episodes that have no other rows.
     pub(in crate::buffer) fn evict_before(&mut self, start: u64) {
         self.start = self.start.max(start);
         while self.episodes.get(1).is_some_and(|&second| second <= self.start) {
@@ -85,7 +85,7 @@ impl EnvRing {
         }
     }
 
-    /// The held rows of the episode that `position` is in: from the first to behind the last.
+    /// Returns the live rows of the episode of `position`: the first and the one after the last.
     pub(in crate::buffer) fn episode(&self, position: u64) -> (u64, u64) {
         let later = self.episodes.partition_point(|&start| start <= position);
         let first = later.checked_sub(1).and_then(|at| self.episodes.get(at));
@@ -93,7 +93,7 @@ impl EnvRing {
         (start, self.episodes.get(later).copied().unwrap_or(self.pushed))
     }
 
-    /// True if an episode begins at `position`.
+    /// Returns whether an episode begins at `position`.
     pub(in crate::buffer) fn is_first(&self, position: u64) -> bool {
         self.episodes.binary_search(&position).is_ok()
     }
@@ -107,50 +107,53 @@ pub struct Rings {
 }
 
 impl Rings {
-    /// Empty rings.
+    /// Makes empty rings.
     pub(in crate::buffer) fn new(n_envs: usize, capacity: usize) -> Self {
         Self { rings: vec![EnvRing::empty_at(0); n_envs], capacity }
     }
 
-    /// Number of environments.
+    /// Returns the number of environments.
     #[must_use]
     pub const fn n_envs(&self) -> usize {
         self.rings.len()
     }
 
-    /// Rows held.
+    /// Returns the number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rings.iter().map(EnvRing::len).sum()
     }
 
-    /// True without rows.
+    /// Returns whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rings.iter().all(|ring| ring.len() == 0)
     }
 
-    /// The largest number of rows held.
+    /// Returns the largest possible number of rows.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.capacity * self.rings.len()
     }
 
-    /// Rows pushed so far, overwritten ones included.
+    /// Returns the number of rows pushed so far, including overwritten ones.
     #[must_use]
     pub fn pushed(&self) -> u64 {
         self.rings.iter().map(|ring| ring.pushed).sum()
     }
 
-    /// The index of a row: its position times the number of environments plus its environment. Rows
-    /// pushed for every environment at once get consecutive indices; an index is never used again.
+    /// Returns the index of a row: its position times the number of environments plus its
+    /// environment.
+    ///
+    /// Rows that are pushed for every environment at once get consecutive indices. An index is
+    /// never used again.
     #[must_use]
     #[inline]
     pub const fn index(&self, row: RowRef) -> u64 {
         row.position * self.rings.len() as u64 + row.env as u64
     }
 
-    /// The row with an index.
+    /// Returns the row with an index.
     ///
     /// # Errors
     /// [`Error::StaleIndex`] if it was overwritten or never written.
@@ -158,8 +161,8 @@ impl Rings {
         self.to_change(index)?.ok_or_else(|| self.stale(index))
     }
 
-    /// The row with an index that something is to be written to; None if it was overwritten, or is
-    /// the [`PADDING`] of a batch.
+    /// Returns the row with an index, for a write. None if the row was overwritten or is the
+    /// [`PADDING`] of a batch.
     ///
     /// # Errors
     /// [`Error::StaleIndex`] if it was never written.
@@ -181,7 +184,7 @@ impl Rings {
         Error::StaleIndex { index, held: self.held_range() }
     }
 
-    /// The lowest and the highest index held, as text.
+    /// Returns the lowest and the highest index as text.
     fn held_range(&self) -> String {
         let n = self.rings.len() as u64;
         let filled = self.rings.iter().zip(0..).filter(|(ring, _)| ring.len() > 0);
@@ -190,7 +193,7 @@ impl Rings {
             .map_or("no rows".to_owned(), |(low, high)| format!("rows {low} to {high}"))
     }
 
-    /// The rows held, environment after environment, oldest first.
+    /// Returns the rows of one environment after the other, oldest first.
     pub fn rows(&self) -> impl Iterator<Item = RowRef> + '_ {
         let rings = self.rings.iter().enumerate();
         rings.flat_map(move |(env, ring)| {
@@ -198,7 +201,7 @@ impl Rings {
         })
     }
 
-    /// The held row of an environment at a position.
+    /// Returns the live row of an environment at a position.
     #[expect(clippy::cast_possible_truncation, reason = "capacities stay below 2^31")]
     #[inline]
     pub(in crate::buffer) fn row(&self, env: usize, position: u64) -> RowRef {
@@ -206,7 +209,7 @@ impl Rings {
         RowRef { position, slot: (env * self.capacity + slot) as u32, env: env as u32 }
     }
 
-    /// The ring that a row is in.
+    /// Returns the ring of a row.
     #[inline]
     pub(in crate::buffer) fn ring(&self, row: RowRef) -> Result<&EnvRing> {
         self.rings.get(row.env as usize).ok_or_else(|| no_such_env(row.env as usize, self.n_envs()))

@@ -1,4 +1,4 @@
-//! Rows in memory as numbered rows of bytes that are only ever appended: what goes into segments.
+//! Rows in memory as numbered rows of bytes that are only appended. Segments consist of them.
 
 use std::ops::Range;
 
@@ -8,11 +8,11 @@ use super::obs::Observations;
 /// The records of one environment, or a queue of its observations, stacks or frames.
 #[derive(Debug, Clone)]
 pub(in crate::buffer) struct Source {
-    /// Its name in a segment, such as `records/0`.
+    /// Name in a segment, such as `records/0`.
     pub name: String,
-    /// Bytes of a row.
+    /// Size of a row in bytes.
     pub row_bytes: usize,
-    /// Number of the oldest row held.
+    /// Number of the oldest row.
     pub start: u64,
     /// Number of the next row.
     pub end: u64,
@@ -22,32 +22,35 @@ pub(in crate::buffer) struct Source {
 
 #[derive(Debug, Clone, Copy)]
 enum Held {
-    /// Records, of which the next goes to this slot of the ring.
+    /// Records. The next one goes to this slot of the ring.
     Records { head: usize },
-    /// The queue of that number among the environment's.
+    /// The queue with this number among the environment's queues.
     Queue(usize),
 }
 
 impl Source {
-    /// Whether rows may change after they were pushed.
+    /// Returns whether rows may change after they were pushed.
     pub(in crate::buffer) const fn is_records(&self) -> bool {
         matches!(self.rows, Held::Records { .. })
     }
 }
 
-/// How many sources each of so many environments has.
+/// Returns the number of sources per environment.
 pub(in crate::buffer) fn sources_of_each(rows: &MemoryRows, n_envs: usize) -> usize {
     sources(rows).len().checked_div(n_envs).unwrap_or(0)
 }
 
-/// The numbers of the sources of an environment, if each has so many.
+/// Returns the numbers of the sources of an environment, if every environment has the same number
+/// of sources.
 pub(in crate::buffer) const fn own_sources(env: usize, each: usize) -> Range<usize> {
     let first = env.saturating_mul(each);
     first..first.saturating_add(each)
 }
 
-/// Everything that rows consist of, environment by environment, in an order that follows from their
-/// schema: records first, then the items of each observation column and the frames of its stacks.
+/// Returns all sources of the rows, one environment after the other.
+///
+/// The order follows from the schema: the records first, then the items of each observation column
+/// and the frames of its stacks.
 pub(in crate::buffer) fn sources(rows: &MemoryRows) -> Vec<Source> {
     let mut all = Vec::new();
     for (env, ring) in rows.rings.rings.iter().enumerate() {
@@ -83,8 +86,10 @@ pub(in crate::buffer) fn sources(rows: &MemoryRows) -> Vec<Source> {
 }
 
 impl MemoryRows {
-    /// The bytes of the rows of a source from `number` on: at least one row. Between
-    /// [`MemoryRows::hold`] and [`MemoryRows::let_go`] they are as they were then.
+    /// Returns the bytes of the rows of a source from `number` on. There is at least one row.
+    ///
+    /// Between [`MemoryRows::hold`] and [`MemoryRows::let_go`], the bytes are those at the time of
+    /// the first of these calls.
     pub(in crate::buffer) fn part(&self, source: &Source, number: u64) -> &[u8] {
         match source.rows {
             Held::Queue(at) => {
@@ -102,7 +107,7 @@ impl MemoryRows {
     }
 }
 
-/// The queues of an environment in the order of [`sources`], to be filled.
+/// Returns the queues of an environment in the order of [`sources`], mutable.
 pub(in crate::buffer) fn queues_mut(
     rows: &mut MemoryRows,
     env: usize,
@@ -111,12 +116,12 @@ pub(in crate::buffer) fn queues_mut(
     envs.flat_map(Observations::queues_mut)
 }
 
-/// The columns and environments of rows in words, to recognise what was saved of others.
+/// Describes the columns and environments of rows as text, to recognise saves of other rows.
 pub(in crate::buffer) fn layout_of(rows: &MemoryRows) -> String {
     format!("rlox buffer 1\nenvs {}\n{}", rows.rings.n_envs(), rows.schema.describe())
 }
 
-/// [`layout_of`] and the capacity.
+/// Same as [`layout_of`], with the capacity.
 pub(in crate::buffer) fn describe(rows: &MemoryRows) -> String {
     format!("{}\ncapacity {}", layout_of(rows), rows.rings.capacity())
 }

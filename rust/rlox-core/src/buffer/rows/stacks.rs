@@ -1,34 +1,36 @@
 //! Frame stacks whose frames are stored once.
 //!
-//! A stack is kept as the numbers of its frames. A pushed stack is compared with the one before it
-//! by bytes, frame by frame; a frame that has moved on by one place, stands still, or repeats its
-//! neighbour is shared, any other is stored. So every convention for resets (repeated first
-//! frames, zeros, frames of the last episode) is reproduced exactly and none has to be known.
+//! A stack is stored as the numbers of its frames. A pushed stack is compared with the one before
+//! it by bytes, frame by frame. A frame is shared if it moved by one place, did not move, or is
+//! equal to its neighbour. Any other frame is stored. So stacks after a reset are reproduced
+//! exactly for every convention (repeated first frames, zeros, frames of the last episode).
 
 use super::chunks::ChunkQueue;
 use crate::buffer::schema::{FrameStack, ObsField, StackAxis};
 use crate::row_copy::RowCopy;
 
-/// A frame older than this many stacks' worth of newer ones is stored again rather than shared,
-/// so that a frame that never changes cannot keep all frames since alive.
+/// Limit on the age of shared frames, in stacks' worth of newer frames.
+///
+/// An older frame is stored again, so that a frame that never changes does not keep all later
+/// frames alive.
 const REACH: u64 = 4;
 
-/// The stacks of one stream.
+/// The stacks of one environment.
 #[derive(Debug, Clone)]
 pub(in crate::buffer) struct Stacks {
     stack: FrameStack,
-    /// Bytes of the contiguous piece that a pixel adds to a frame, for [`StackAxis::Last`].
+    /// Size in bytes of the contiguous part of a pixel in one frame, for [`StackAxis::Last`].
     piece: usize,
     frame_bytes: usize,
     /// Frame numbers modulo 2^32, `[size]` u32 per stack.
     numbers: ChunkQueue,
     frames: ChunkQueue,
-    /// The stack being compared as frames, `[size, frame_bytes]`; only for [`StackAxis::Last`].
+    /// The stack that is compared, as frames `[size, frame_bytes]`. Only for [`StackAxis::Last`].
     planes: Vec<u8>,
 }
 
 impl Stacks {
-    /// No stacks yet, of which about `expected` will live at once.
+    /// Makes an empty store. The last argument is the approximate number of live stacks.
     pub(super) fn new(column: &ObsField, stack: FrameStack, expected: usize) -> Self {
         let bytes = column.field.row_bytes();
         let last = column.field.shape.last().copied().unwrap_or(1);
@@ -43,22 +45,22 @@ impl Stacks {
         }
     }
 
-    /// The queue of stacks (as frame numbers).
+    /// Returns the queue of stacks (as frame numbers).
     pub(in crate::buffer) const fn items(&self) -> &ChunkQueue {
         &self.numbers
     }
 
-    /// The queue of frames.
+    /// Returns the queue of frames.
     pub(in crate::buffer) const fn frames(&self) -> &ChunkQueue {
         &self.frames
     }
 
-    /// Both queues, to be filled.
+    /// Returns both queues, mutable.
     pub(super) const fn queues_mut(&mut self) -> (&mut ChunkQueue, &mut ChunkQueue) {
         (&mut self.numbers, &mut self.frames)
     }
 
-    /// True if the newest stack has the bytes `row`.
+    /// Returns whether the newest stack has the bytes `row`.
     pub(super) fn newest_is(&mut self, row: &[u8]) -> bool {
         let Some(newest) = self.numbers.end().checked_sub(1).and_then(|n| self.numbers.get(n))
         else {
@@ -96,11 +98,11 @@ impl Stacks {
         self.numbers.push(&numbers);
     }
 
-    /// Forgets every stack before `number` and the frames that only those show.
+    /// Releases every stack before `number` and the frames that only those stacks contain.
     pub(super) fn release_before(&mut self, number: u64) {
         self.numbers.release_before(number);
         let oldest = self.numbers.get(self.numbers.start());
-        // A stack shares frames only with the one before it, so later stacks show no older frame.
+        // A stack shares frames only with the one before it, so later stacks have no older frame.
         let frame = oldest.and_then(|ids| absolute(&self.frames, ids).into_iter().min());
         self.frames.release_before(frame.unwrap_or(self.frames.end()));
     }
@@ -109,7 +111,7 @@ impl Stacks {
     pub(super) fn copy(&self, number: u64, out: &mut [u8], copy: RowCopy) {
         let ids = self.numbers.get(number).unwrap_or_default();
         if ids.is_empty() {
-            // Nor is there a row to copy: as with one that is not stacked, a panic.
+            // Panics, as it does for observations that are not stacked.
             return copy.row(ids, out);
         }
         for (place, &id) in ids.as_chunks().0.iter().enumerate() {
@@ -118,17 +120,17 @@ impl Stacks {
         }
     }
 
-    /// The axis that counts the frames.
+    /// Returns the axis that counts the frames.
     pub(super) const fn axis(&self) -> StackAxis {
         self.stack.axis
     }
 
-    /// The number of a frame from its lower half.
+    /// Returns the number of a frame from its lower half.
     pub(in crate::buffer) const fn frame_number(&self, lower: u32) -> u64 {
         self.frames.full(lower)
     }
 
-    /// Writes a frame into its place of the stack `out`.
+    /// Writes a frame to its place in the stack `out`.
     pub(super) fn put(&self, frame: &[u8], place: usize, out: &mut [u8], copy: RowCopy) {
         match self.stack.axis {
             StackAxis::First => {
@@ -139,23 +141,23 @@ impl Stacks {
         }
     }
 
-    /// Bytes of a stack.
+    /// Returns the size of a stack in bytes.
     pub(super) const fn width(&self) -> usize {
         self.frame_bytes * self.stack.size
     }
 
-    /// Bytes of memory held.
+    /// Returns the allocated memory in bytes.
     pub(super) fn nbytes(&self) -> usize {
         self.numbers.nbytes() + self.frames.nbytes() + self.planes.len()
     }
 }
 
-/// The frame numbers of a stack.
+/// Returns the frame numbers of a stack.
 fn absolute(frames: &ChunkQueue, ids: &[u8]) -> Vec<u64> {
     ids.as_chunks().0.iter().map(|&id| frames.full(u32::from_ne_bytes(id))).collect()
 }
 
-/// `row` as `[size, frame_bytes]`.
+/// Returns `row` as `[size, frame_bytes]`.
 fn planes<'a>(
     scratch: &'a mut [u8],
     row: &'a [u8],
@@ -172,7 +174,7 @@ fn planes<'a>(
     scratch
 }
 
-/// Frame `place` of an interleaved stack.
+/// Extracts frame `place` of an interleaved stack.
 fn split(row: &[u8], piece: usize, size: usize, place: usize, frame: &mut [u8]) {
     if piece == 1 && size == 4 {
         for (pixel, four) in frame.iter_mut().zip(row.as_chunks::<4>().0) {
@@ -188,7 +190,7 @@ fn split(row: &[u8], piece: usize, size: usize, place: usize, frame: &mut [u8]) 
     }
 }
 
-/// The converse of [`split`].
+/// The inverse of [`split`].
 fn interleave(frame: &[u8], piece: usize, size: usize, place: usize, out: &mut [u8]) {
     if piece == 1 && size == 4 {
         for (&pixel, four) in frame.iter().zip(out.as_chunks_mut::<4>().0) {

@@ -1,4 +1,4 @@
-//! Rows of which the newer are in memory and all others on disk.
+//! Rows of which the newer are in memory and all others are on disk.
 
 use std::collections::VecDeque;
 
@@ -13,22 +13,23 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::row_copy::RowCopy;
 
-/// Rows in memory, and beside them those that are sealed.
+/// Rows in memory, and sealed rows on disk.
 #[derive(Debug)]
 pub(in crate::buffer) struct TieredRows {
     pub memory: MemoryRows,
     pub disk: DiskRows,
-    /// Where all rows stand. Of episodes only the beginnings that no flag says are known.
+    /// The rings of all rows. Of the episode starts, they have only those without a flag before
+    /// them.
     pub rings: Rings,
-    /// Position of the oldest row there ever was, `[envs]`.
+    /// Position of the oldest row that each environment ever had, `[envs]`.
     floors: Vec<u64>,
-    /// Sources of one environment.
+    /// Number of sources of one environment.
     each: usize,
-    /// The source of each observation column's items among an environment's.
+    /// Index of the source of each observation column's items among an environment's sources.
     items: Vec<usize>,
 }
 
-/// Memory for one read, used again and again.
+/// Reusable memory for reads.
 #[derive(Debug, Default)]
 struct Scratch {
     record: Vec<u8>,
@@ -37,7 +38,7 @@ struct Scratch {
 }
 
 impl TieredRows {
-    /// Rows of which each environment holds `capacity` at most.
+    /// Makes rows of which each environment has at most `capacity`.
     pub(in crate::buffer) fn new(memory: MemoryRows, disk: DiskRows, capacity: usize) -> Self {
         let mut each = 1;
         let items = memory.obs.iter().map(|envs| {
@@ -51,16 +52,16 @@ impl TieredRows {
         Self { memory, disk, rings, floors, each, items }
     }
 
-    /// No rows, of the same columns, environments and sizes.
+    /// Makes empty rows of the same columns, environments and sizes.
     ///
     /// # Errors
-    /// As [`MemoryRows::new`].
+    /// Same as [`MemoryRows::new`].
     pub(in crate::buffer) fn empty_copy(&self) -> Result<Self> {
         let disk = DiskRows::new(self.disk.folder(), Vec::new());
         Ok(Self::new(self.memory.empty_copy()?, disk, self.rings.capacity))
     }
 
-    /// Begins with rows on disk that stand like `rings`, and none in memory.
+    /// Starts with rows on disk whose state is `rings`, and no rows in memory.
     pub(in crate::buffer) fn begin(&mut self, rings: &[EnvRing]) {
         self.floors = rings.iter().map(|ring| ring.start).collect();
         self.rings.rings = rings.iter().map(|ring| EnvRing { head: 0, ..ring.clone() }).collect();
@@ -72,28 +73,30 @@ impl TieredRows {
         self.follow();
     }
 
-    /// Forgets every row.
+    /// Removes every row and closes the segments.
     pub(in crate::buffer) fn close(&mut self) {
         self.memory.clear();
         self.disk.retain(|_| false);
         self.rings.rings.iter_mut().for_each(|ring| ring.evict_before(ring.pushed));
     }
 
-    /// Position of an environment's oldest row when `pushed` rows were pushed.
+    /// Returns the position of an environment's oldest row at the time when `pushed` rows were
+    /// pushed.
     pub(in crate::buffer) fn start_of(&self, env: usize, pushed: u64) -> u64 {
         let floor = self.floors.get(env).copied().unwrap_or(0);
         floor.max(pushed.saturating_sub(self.rings.capacity as u64))
     }
 
-    /// Where episodes of an environment begin though no flag says so, from `start` on, before `end`.
+    /// Returns where episodes of an environment begin without a flag, from `start` on, before
+    /// `end`.
     pub(in crate::buffer) fn cuts(&self, env: usize, start: u64, end: u64) -> VecDeque<u64> {
         let ring = self.rings.rings.get(env).into_iter();
         let cuts = ring.flat_map(|ring| ring.episodes.iter().copied());
         cuts.filter(|cut| (start..end).contains(cut)).collect()
     }
 
-    /// Makes the newest observation of an environment follow itself if its row waits for that and is
-    /// on disk only.
+    /// Appends a copy of an environment's newest observation, if its row still needs a next
+    /// observation and is only on disk.
     pub(in crate::buffer) fn repeat_newest(&mut self, env: usize) -> Result<()> {
         let ring = self.memory.rings.rings.get(env);
         let Some(ring) = ring.filter(|ring| ring.open && ring.len() == 0) else { return Ok(()) };
@@ -127,14 +130,14 @@ impl TieredRows {
         }
     }
 
-    /// The row in memory, None if it is on disk only.
+    /// Returns the row in memory. None if it is only on disk.
     fn in_memory(&self, row: RowRef) -> Option<RowRef> {
         let ring = self.memory.rings.rings.get(row.env as usize)?;
         let held = (ring.start..ring.pushed).contains(&row.position);
         held.then(|| self.memory.rings.row(row.env as usize, row.position))
     }
 
-    /// The record of a row; one from disk is read into `scratch`.
+    /// Returns the record of a row. A record on disk is read into `scratch`.
     fn record<'s>(&'s self, row: RowRef, scratch: &'s mut Vec<u8>) -> Result<&'s [u8]> {
         if let Some(row) = self.in_memory(row) {
             return Ok(self.memory.record(row));
@@ -145,7 +148,7 @@ impl TieredRows {
         Ok(scratch)
     }
 
-    /// Reads the observation `ahead` of the one that a row with this record was acted on.
+    /// Reads the `obs` of the row with this record, or the observation some places after it.
     fn obs(
         &self,
         (env, column, lower, ahead): (usize, usize, u32, u64),
@@ -155,7 +158,7 @@ impl TieredRows {
         let observations = self.memory.obs.get(column).and_then(|envs| envs.get(env));
         let observations = observations.ok_or_else(|| Error::internal("no such column"))?;
         let items = observations.items();
-        // The newest row may still wait for what follows: its own observation stands in.
+        // The newest row may not have its next observation yet. Its own observation replaces it.
         let number = (items.full(lower) + ahead).min(items.end().wrapping_sub(1));
         if number >= items.start() {
             observations.copy(number, out, RowCopy::Cached);
@@ -185,7 +188,7 @@ impl TieredRows {
         Ok(())
     }
 
-    /// Copies row `at` of a batch.
+    /// Copies one row of a batch.
     fn gather_row(
         &self,
         at: usize,
@@ -217,8 +220,8 @@ impl TieredRows {
         Ok(())
     }
 
-    /// Number of the oldest row needed of each source, when each environment's oldest row is at
-    /// `starts`.
+    /// Returns the number of the oldest row needed of each source, if `starts` are the positions of
+    /// the environments' oldest rows.
     pub(in crate::buffer) fn needed(&self, starts: &[u64]) -> Result<Vec<u64>> {
         let mut needed = Vec::new();
         let (mut record, mut ids) = (Vec::new(), Vec::new());
@@ -287,7 +290,7 @@ impl Rows for TieredRows {
     }
 }
 
-/// Row `at` of `[n, ...]` bytes.
+/// Returns one row of `[n, ...]` bytes.
 fn place(out: &mut [u8], at: usize, n: usize) -> &mut [u8] {
     let width = out.len().checked_div(n).unwrap_or(0);
     out.get_mut(at * width..(at + 1) * width).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Long pushes that are made whole or not at all.
+//! Rolls back long pushes that fail.
 
 use super::chunks::ChunkQueue;
 use super::memory::{Blocks, MemoryRows, block_rows};
@@ -6,19 +6,20 @@ use super::obs::Observations;
 use super::rings::EnvRing;
 use crate::error::Result;
 
-/// What brings rows back as they were.
+/// The state to which rows are rolled back.
 struct Before {
     rings: Vec<EnvRing>,
-    /// The number behind the newest item and frame of each column and environment.
+    /// The number after the newest item and frame of each column and environment.
     ends: Vec<u64>,
 }
 
 impl MemoryRows {
-    /// Does `work`; if it is `long` and fails, what it wrote is taken back. No observation leaves
-    /// meanwhile, which takes memory for the new ones.
+    /// Does `work`. If it is a long push and fails, its writes are rolled back.
+    ///
+    /// No observation is released in the meantime, which takes memory for the new ones.
     ///
     /// # Errors
-    /// Those of `work`, which has to fail before it writes unless it is `long`.
+    /// The errors of `work`. Unless it is a long push, it must not write before it fails.
     pub(in crate::buffer) fn all_or_nothing<T>(
         &mut self,
         long: bool,
@@ -52,8 +53,8 @@ impl MemoryRows {
         self.rings.rings = before.rings;
     }
 
-    /// Called before `count` slots from `slot` on are written to: a save under way or a change that
-    /// may be taken back still needs them as they are.
+    /// Called before a write to `count` slots from `slot` on. Copies their blocks if a save in
+    /// progress or a change that may be rolled back needs them.
     #[inline]
     pub(super) fn keep(&mut self, slot: usize, count: usize) {
         if self.held.is_some() || self.undo.is_some() {

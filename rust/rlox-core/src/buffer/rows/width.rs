@@ -1,6 +1,7 @@
-//! Copies whose length the compiler knows: small rows are moved by a few loads and stores.
+//! Copies of constant length: small rows are moved by a few loads and stores.
 
-/// Runs `$fixed` with `const $n` set to `$width` if that is a common small row, else `$any`.
+/// Runs `$fixed` with `const $n` set to `$width` if that is a common size of small rows, else
+/// `$any`.
 macro_rules! with_width {
     ($width:expr, $n:ident => $fixed:expr, else $any:expr) => {
         $crate::buffer::rows::width::with_width!(@ $width, $n, $fixed, $any;
@@ -16,8 +17,11 @@ macro_rules! with_width {
 
 pub(super) use with_width;
 
-/// Copies `[offset, offset + width)` of the record at each byte of `places` into `out`, row after
-/// row. A record that is not there ends in a panic, never in what `out` held before.
+/// Copies bytes `[offset, offset + width)` of the record at each byte of `places` into `out`, row
+/// by row.
+///
+/// # Panics
+/// Panics if there is no such record, so that `out` never keeps its old bytes.
 pub(super) fn gather(
     records: &[u8],
     places: impl Iterator<Item = usize>,
@@ -32,7 +36,7 @@ pub(super) fn gather(
     });
 }
 
-// Out of line: beside other widths its counters would not stay in registers.
+// A separate function: inlined beside other widths, its counters would not stay in registers.
 #[inline(never)]
 fn gather_fixed<const N: usize>(
     records: &[u8],
@@ -50,7 +54,7 @@ fn part(records: &[u8], at: usize, width: usize) -> &[u8] {
     records.get(at..at + width).unwrap_or_default()
 }
 
-/// The converse of [`gather`]: writes row i of `rows` into the i-th record.
+/// The inverse of [`gather`]: writes row i of `rows` into the i-th record.
 pub(super) fn scatter(
     records: &mut [u8],
     places: impl Iterator<Item = usize>,
@@ -75,7 +79,7 @@ pub(super) fn scatter(
 #[inline]
 pub(super) fn copy(source: &[u8], record: &mut [u8], offset: usize) {
     let place = record.get_mut(offset..offset + source.len()).unwrap_or_default();
-    // A call of memcpy would take longer than one number.
+    // A call of memcpy would take longer than the copy of one number.
     if let (Ok(place), Ok(source)) =
         (<&mut [u8; 4]>::try_from(&mut *place), <&[u8; 4]>::try_from(source))
     {

@@ -1,4 +1,4 @@
-//! Every episode with the same probability, whatever its length.
+//! Draws every episode with the same probability, whatever its length.
 
 use super::rng::SampleRng;
 use super::rule::{Drawn, Sampler, Want};
@@ -6,11 +6,11 @@ use crate::buffer::rows::{EnvRing, Rings};
 use crate::error::Result;
 use crate::interrupt;
 
-/// Draws an episode uniformly among those that have rows here, then one of its rows uniformly: a few
-/// long episodes do not crowd out the short ones, as they do in a uniform draw.
+/// Draws an episode uniformly, then one of its rows uniformly. So long episodes are not drawn more
+/// often than short ones, unlike in a uniform draw of rows.
 ///
-/// An episode that still runs counts up to the newest row, one that was partly overwritten from the
-/// oldest row held.
+/// Only episodes with rows in the buffer count. An episode that has not ended counts up to the
+/// newest row. A partly overwritten episode counts from the oldest row.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EpisodeBalanced;
 
@@ -23,7 +23,7 @@ impl Sampler for EpisodeBalanced {
         drawn: &mut Drawn,
     ) -> Result<()> {
         let mut episodes = 0;
-        // Number of the episodes of all environments up to and with each.
+        // Number of episodes of all environments up to and including each.
         let ends: Vec<usize> = rings
             .rings
             .iter()
@@ -48,7 +48,7 @@ impl Sampler for EpisodeBalanced {
     }
 }
 
-/// Episodes that have rows in a ring.
+/// Returns the number of episodes that have rows in a ring.
 fn held(ring: &EnvRing) -> usize {
     if ring.len() == 0 { 0 } else { ring.episodes.len() }
 }

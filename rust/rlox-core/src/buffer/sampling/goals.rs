@@ -1,4 +1,4 @@
-//! Hindsight goals: which rows are relabelled, and with what some row of their episode achieved.
+//! Hindsight goals: which rows are relabelled, and which achieved goal each of them gets.
 //!
 //! Andrychowicz et al. 2017, "Hindsight Experience Replay", section 4.5.
 
@@ -8,14 +8,14 @@ use crate::buffer::rows::{Rings, RowRef};
 use crate::error::{Error, Result};
 use crate::interrupt::Pace;
 
-/// Which row's achieved goal becomes the goal.
+/// Selects the row whose achieved goal becomes the new goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GoalStrategy {
-    /// Any row of the episode from the relabelled one on.
+    /// A random row of the episode, from the relabelled row on.
     Future,
     /// The last row of the episode.
     Final,
-    /// Any row of the episode.
+    /// A random row of the episode.
     Episode,
 }
 
@@ -24,10 +24,10 @@ impl GoalStrategy {
     const NAMES: [(Self, &'static str); 3] =
         [(Self::Future, "future"), (Self::Final, "final"), (Self::Episode, "episode")];
 
-    /// The strategy called `name`.
+    /// Returns the strategy called `name`.
     ///
     /// # Errors
-    /// [`Error::UnknownName`] with the strategies there are.
+    /// [`Error::UnknownName`], with the known strategies.
     pub fn parse(name: &str) -> Result<Self> {
         let found = Self::NAMES.iter().find(|(_, known)| *known == name);
         found.map(|(strategy, _)| *strategy).ok_or_else(|| {
@@ -36,14 +36,14 @@ impl GoalStrategy {
         })
     }
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(strategy, _)| *strategy == self).map_or("", |(_, name)| name)
     }
 }
 
-/// How often and how goals are replaced.
+/// How often goals are replaced, and by which strategy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hindsight {
     strategy: GoalStrategy,
@@ -51,7 +51,7 @@ pub struct Hindsight {
 }
 
 impl Hindsight {
-    /// Each row drawn is relabelled with probability `ratio`, independently.
+    /// Makes the settings. Each drawn row is relabelled with probability `ratio`, independently.
     ///
     /// # Errors
     /// [`Error::Config`] unless `ratio` is in [0, 1].
@@ -62,13 +62,13 @@ impl Hindsight {
         Ok(Self { strategy, ratio })
     }
 
-    /// The strategy.
+    /// Returns the strategy.
     #[must_use]
     pub const fn strategy(&self) -> GoalStrategy {
         self.strategy
     }
 
-    /// The probability that a row is relabelled.
+    /// Returns the probability that a row is relabelled.
     #[must_use]
     pub const fn ratio(&self) -> f64 {
         self.ratio
@@ -76,10 +76,10 @@ impl Hindsight {
 }
 
 impl Hindsight {
-    /// Draws which of the rows from `place` on are relabelled, and by which goals.
+    /// Draws which rows of the last batch are relabelled, and their new goals.
     ///
-    /// An episode that still runs counts up to the newest row, one that was partly overwritten
-    /// from the oldest row held.
+    /// An episode that has not ended counts up to the newest row. A partly overwritten episode
+    /// counts from the oldest row.
     pub(in crate::buffer) fn relabel(
         self,
         rings: &Rings,
@@ -98,7 +98,7 @@ impl Hindsight {
         Ok(())
     }
 
-    /// Draws the row whose achievement becomes the goal of `row`.
+    /// Draws the row whose achieved goal becomes the goal of `row`.
     #[expect(clippy::cast_possible_truncation, reason = "rows held are in memory")]
     fn goal(self, rings: &Rings, rng: &mut SampleRng, row: RowRef) -> RowRef {
         let Ok(state) = rings.ring(row) else { return row };

@@ -1,4 +1,5 @@
-//! Rules by which rows are drawn: one file each, and one line in [`NAMES`].
+//! Samplers, which draw rows. Each has its own file; those without settings have a line in
+//! [`NAMES`].
 
 mod episodes;
 mod goals;
@@ -26,16 +27,16 @@ pub use uniform::Uniform;
 
 use crate::error::{Error, Result};
 
-/// The rules for transitions that need no settings, by name.
+/// The samplers of transitions that need no settings, by name.
 const NAMES: [(&str, Make); 2] =
     [("uniform", || Box::new(Uniform)), ("episode_balanced", || Box::new(EpisodeBalanced))];
 
 type Make = fn() -> Box<dyn Sampler>;
 
-/// The rule called `name`.
+/// Returns the sampler called `name`.
 ///
 /// # Errors
-/// [`Error::UnknownName`] with the rules there are.
+/// [`Error::UnknownName`], with the known samplers.
 pub fn named(name: &str) -> Result<Box<dyn Sampler>> {
     let found = NAMES.iter().find(|(known, _)| *known == name);
     found

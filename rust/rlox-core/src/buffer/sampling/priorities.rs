@@ -1,54 +1,56 @@
-//! Proportional prioritization of buffer slots: Schaul et al. 2016, "Prioritized Experience Replay".
+//! Proportional prioritization of buffer slots (Schaul et al. 2016, "Prioritized Experience
+//! Replay").
 
 use super::rng::SampleRng;
 use super::sum_tree::SumTree;
 use crate::error::{Error, Result};
 use crate::interrupt::{self, Pace};
 
-/// Rows drawn between two questions whether to stop.
+/// Rows that are drawn between two checks for interruption.
 const PIECE: usize = 1 << 14;
 
-/// Largest priority accepted: sums of 10^9 of them stay finite.
+/// The largest valid priority. A sum of 10^9 of them is finite.
 const MAX_PRIORITY: f64 = 1e100;
 
 /// Priorities of a buffer's slots.
 ///
-/// Slot i is drawn with probability P(i) = `p_i` / sum of p, where `p_i` = priority^alpha (0^0 = 1); a
-/// slot of priority 0 is not drawn if alpha > 0. Its weight is (N P(i))^-beta, divided by the largest
-/// weight any drawable slot of the buffer has, which is (`p_min` / `p_i`)^beta (eq. 1 and section 3.4).
+/// Slot i is drawn with probability P(i) = `p_i` / sum of p, where `p_i` = priority^alpha
+/// (0^0 = 1). A slot of priority 0 is not drawn if alpha > 0. The weight of a slot is (N
+/// P(i))^-beta, divided by the largest weight of any slot that can be drawn. That is (`p_min` /
+/// `p_i`)^beta (equation 1 and section 3.4).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Priorities {
     tree: SumTree,
     alpha: f64,
     beta: f64,
-    /// Largest priority ever set, 1 at first: what a row gets that comes without one.
+    /// The largest priority that was ever set, 1 at first. A row without a priority gets it.
     max: f64,
 }
 
 impl Priorities {
-    /// Priorities of `capacity` slots, all empty.
+    /// Makes the priorities of `capacity` slots, which are all empty.
     ///
     /// # Errors
-    /// [`Error::Config`] if `capacity` is 0 or too large, or `alpha` or `beta` not in [0, 1].
+    /// [`Error::Config`] if `capacity` is 0 or too large, or if `alpha` or `beta` is not in [0, 1].
     pub fn new(capacity: usize, alpha: f64, beta: f64) -> Result<Self> {
         check_exponent("alpha", alpha)?;
         check_exponent("beta", beta)?;
         Ok(Self { tree: SumTree::new(capacity)?, alpha, beta, max: 1.0 })
     }
 
-    /// The exponent of the priorities.
+    /// Returns the exponent of the priorities.
     #[must_use]
     pub fn alpha(&self) -> f64 {
         self.alpha
     }
 
-    /// The exponent of the importance weights.
+    /// Returns the exponent of the importance weights.
     #[must_use]
     pub fn beta(&self) -> f64 {
         self.beta
     }
 
-    /// Replaces beta.
+    /// Sets beta.
     ///
     /// # Errors
     /// [`Error::Config`] if it is not in [0, 1].
@@ -58,25 +60,30 @@ impl Priorities {
         Ok(())
     }
 
-    /// The priority that a row gets without one: the largest set so far, 1 at first.
+    /// Returns the priority of rows that are pushed without one: the largest one set so far, 1 at
+    /// first.
     #[must_use]
     pub fn max(&self) -> f64 {
         self.max
     }
 
-    /// The tree of p = priority^alpha.
+    /// Returns the tree of p = priority^alpha.
     #[must_use]
     pub fn tree(&self) -> &SumTree {
         &self.tree
     }
 
-    /// Sets the priorities of rows that came into slots, `rows` of number and slot, in their order: that
-    /// of the number, or [`Priorities::max`] without `priorities`. Those of rows that came and left
-    /// count for the largest.
+    /// Sets the priorities of new rows. Each item of `rows` is a number and a slot.
+    ///
+    /// The row gets the priority with that number, or [`Priorities::max`] if there are no
+    /// `priorities`. Priorities of rows that were overwritten in the same push also count for the
+    /// largest one.
     ///
     /// # Errors
-    /// [`Error::Config`] for a priority not in [0, 1e100] or a slot that is not there,
-    /// [`Error::Interrupted`]. Nothing is changed then.
+    /// Nothing is changed if there is an error.
+    /// - [`Error::Config`] if a priority is not in [0, 1e100] or a slot does not exist.
+    /// - [`Error::NonFinite`] if a priority is not finite.
+    /// - [`Error::Interrupted`].
     pub fn insert(
         &mut self,
         mut rows: impl ExactSizeIterator<Item = (usize, usize)>,
@@ -96,17 +103,23 @@ impl Priorities {
         Ok(())
     }
 
-    /// Takes every row out; the largest priority seen stays.
+    /// Empties every slot. The largest priority set so far stays.
     pub fn clear(&mut self) {
         self.tree.clear();
     }
 
-    /// Sets the priorities of rows. `slot_of` maps each index to its slot, or to `None` if the row is
-    /// gone, which leaves it out. Returns how many were left out.
+    /// Sets the priorities of rows.
+    ///
+    /// `slot_of` maps each index to its slot, or to `None` if the row has left the buffer. Such
+    /// rows are skipped. Returns their number.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the lengths differ, [`Error::Config`] for a priority not in [0, 1e100],
-    /// those of `slot_of`, [`Error::Interrupted`]. Nothing is changed then.
+    /// Nothing is changed if there is an error.
+    /// - [`Error::Shape`] if the lengths differ.
+    /// - [`Error::Config`] if a priority is not in [0, 1e100].
+    /// - [`Error::NonFinite`] if a priority is not finite.
+    /// - The errors of `slot_of`.
+    /// - [`Error::Interrupted`].
     pub fn update(
         &mut self,
         indices: &[u64],
@@ -119,7 +132,7 @@ impl Priorities {
         self.set_all(slots.zip(priorities.iter().copied()))
     }
 
-    /// Sets the priorities of slots; returns how many had none.
+    /// Sets the priorities of slots. Returns the number of rows without a slot.
     fn set_all(
         &mut self,
         rows: impl Iterator<Item = (Result<Option<usize>>, f64)>,
@@ -142,13 +155,13 @@ impl Priorities {
         Ok(gone)
     }
 
-    /// Draws `weights.len()` slots with replacement and their importance weights: `stratified`, one
-    /// point in each of as many equal parts of the sum.
+    /// Draws `weights.len()` slots with replacement and writes their importance weights.
     ///
-    /// The draws depend on the priorities, the stream and the batch size only.
+    /// With `stratified`, it divides the sum into that many equal parts and draws one point in
+    /// each. The draws depend only on the priorities, the random stream and the batch size.
     ///
     /// # Errors
-    /// [`Error::Config`] if no slot can be drawn, [`Error::Interrupted`].
+    /// [`Error::Config`] if no slot can be drawn, and [`Error::Interrupted`].
     pub fn sample(
         &self,
         stratified: bool,
@@ -184,22 +197,23 @@ impl Priorities {
         Ok(all)
     }
 
-    /// priority^alpha.
+    /// Returns priority^alpha.
     fn weight(&self, priority: f64) -> f64 {
         priority.powf(self.alpha)
     }
 
-    /// The p = priority^alpha of every slot and the largest priority, to be saved.
+    /// Returns the values to save: p = priority^alpha of every slot, and the largest priority.
     #[must_use]
     pub fn state(&self) -> (Vec<f64>, f64) {
         ((0..self.tree.len()).map(|slot| self.tree.get(slot)).collect(), self.max)
     }
 
-    /// Continues from a saved [`Priorities::state`].
+    /// Restores values of [`Priorities::state`].
     ///
     /// # Errors
-    /// [`Error::Shape`] for another capacity, [`Error::Config`] for numbers that no state holds.
-    /// Nothing is changed then.
+    /// Nothing is changed if there is an error.
+    /// - [`Error::Shape`] if the capacity differs.
+    /// - [`Error::Config`] or [`Error::NonFinite`] for numbers that no state can have.
     pub fn restore(&mut self, weights: &[f64], most: f64) -> Result<()> {
         crate::error::check_len("priorities", weights.len(), self.tree.len(), "the capacity")?;
         check_priority(0, most)?;
@@ -210,7 +224,7 @@ impl Priorities {
     }
 }
 
-/// The importance weight of a slot: 1 for the least likely.
+/// Returns the importance weight of a slot, which is 1 for the least likely slot.
 fn importance(least: f64, p: f64, beta: f64) -> f64 {
     if p > 0.0 { (least / p).powf(beta) } else { 0.0 }
 }
@@ -222,7 +236,7 @@ fn check_exponent(name: &'static str, value: f64) -> Result<()> {
     Err(Error::config(name, value, "a number in [0, 1]"))
 }
 
-/// Checks that each is a priority.
+/// Checks that every number is a valid priority.
 pub(in crate::buffer) fn check_all(priorities: &[f64]) -> Result<()> {
     priorities.iter().enumerate().try_for_each(|(at, &priority)| check_priority(at, priority))
 }

@@ -1,4 +1,4 @@
-//! Rows in proportion to their priority; see [`Priorities`].
+//! Draws rows in proportion to their priority; see [`Priorities`].
 
 use super::priorities::Priorities;
 use super::rng::SampleRng;
@@ -14,17 +14,18 @@ pub struct Prioritized {
 }
 
 impl Prioritized {
-    /// A rule for `capacity` rows; see [`Priorities::new`]. `stratified` draws one point in each of B
-    /// equal parts (Schaul et al. 2016, appendix B.2.1): each row has the same expected count as by
-    /// independent draws, with less variance.
+    /// Makes a sampler for `capacity` rows; see [`Priorities::new`].
+    ///
+    /// With `stratified`, it draws one point in each of B equal parts (Schaul et al. 2016, appendix
+    /// B.2.1). Each row has the same expected count as with independent draws, with less variance.
     ///
     /// # Errors
-    /// As [`Priorities::new`].
+    /// Same as [`Priorities::new`].
     pub fn new(capacity: usize, alpha: f64, beta: f64, stratified: bool) -> Result<Self> {
         Ok(Self { priorities: Priorities::new(capacity, alpha, beta)?, stratified })
     }
 
-    /// The priorities.
+    /// Returns the priorities.
     #[must_use]
     pub const fn priorities(&self) -> &Priorities {
         &self.priorities
@@ -78,8 +79,10 @@ impl Sampler for Prioritized {
         vec![("tree", 8, bytes(&tree)), ("exponents", 8, bytes(&exponents))]
     }
 
-    /// Beta becomes the saved one; [`Error::Snapshot`] for another alpha, or a priority of a row that
-    /// is not there.
+    /// Restores the priorities and beta.
+    ///
+    /// Returns [`Error::Snapshot`] if alpha differs, or if a priority belongs to a row that is not
+    /// there.
     fn restore(
         &mut self,
         rings: &Rings,
@@ -107,18 +110,18 @@ impl Sampler for Prioritized {
     }
 }
 
-/// The place of a row among the priorities. It follows from the row's index alone, so that a
-/// restored buffer draws the same rows.
+/// Returns the leaf of a row in the tree of priorities. It depends only on the row's index, so that
+/// a restored buffer draws the same rows.
 #[expect(clippy::cast_possible_truncation, reason = "less than the capacity")]
 fn leaf(rings: &Rings, row: RowRef) -> usize {
     let ahead = row.position.checked_rem(rings.capacity as u64).unwrap_or(0);
     row.env as usize * rings.capacity + ahead as usize
 }
 
-/// The row in a place; None if it is empty.
+/// Returns the row of a leaf. None if the leaf is empty.
 fn row(rings: &Rings, leaf: usize) -> Option<RowRef> {
     let capacity = rings.capacity;
-    // Divisions are a good part of a draw's cost, and mostly not needed.
+    // Divisions are a large part of a draw's cost and rarely needed.
     let (env, ahead) =
         if leaf < capacity { (0, leaf) } else { (leaf.checked_div(capacity)?, leaf % capacity) };
     let ring = rings.rings.get(env)?;

@@ -1,30 +1,32 @@
-//! Unbiased draws of whole numbers from a named stream.
+//! Unbiased draws of integers from a named random stream.
 
 use crate::seed::Stream;
 
-/// Name of the streams that replay draws come from: draw number i of a buffer, or batch number i
-/// of a call with a seed, is `Stream(seed, "replay", i)`.
+/// Name of the random streams of replay draws.
+///
+/// Draw number i of a buffer, or batch number i of a call with a seed, uses
+/// `Stream(seed, "replay", i)`.
 pub const STREAM: &str = "replay";
 
-/// Draws below a bound.
+/// The random numbers of one batch.
 pub struct SampleRng {
     stream: Stream,
 }
 
 impl SampleRng {
-    /// Batch number `index` of `seed`.
+    /// Makes the random numbers of batch number `index` of `seed`.
     #[must_use]
     pub fn new(seed: u64, index: u64) -> Self {
         Self { stream: Stream::new(seed, STREAM, index) }
     }
 
-    /// [`Stream::below`].
+    /// Same as [`Stream::below`].
     #[inline]
     pub fn below(&mut self, bound: usize) -> usize {
         self.stream.below(bound)
     }
 
-    /// A uniform number in [0, 1).
+    /// Returns a uniform number in [0, 1).
     pub fn uniform(&mut self) -> f64 {
         self.stream.uniform()
     }

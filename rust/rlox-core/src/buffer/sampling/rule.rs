@@ -1,4 +1,4 @@
-//! What a rule is: it draws rows, told of what comes and goes.
+//! The interface of samplers, and the requests and results of sampling calls.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,28 +11,32 @@ use crate::interrupt;
 /// The largest number of rows of one sampling call.
 pub const MAX_BATCH: usize = 1 << 28;
 
-/// A rule by which rows are drawn.
+/// Draws rows.
 ///
-/// A draw depends on the rows held, what the rule was told of them, and `rng`, and on nothing else.
+/// A draw depends only on the live rows, on the earlier calls that changed the sampler, and on
+/// `rng`.
 pub trait Sampler: Debug + Send + Sync {
-    /// Draws one batch and appends it to `drawn`; `rings` hold at least one row.
+    /// Draws one batch and appends it to the last argument. The rings have at least one row.
     ///
     /// # Errors
-    /// [`Error::Config`] if the rule finds no row, [`Error::Interrupted`].
+    /// [`Error::Config`] if the sampler finds no row, and [`Error::Interrupted`].
     fn draw(&self, rings: &Rings, want: Want, rng: &mut SampleRng, drawn: &mut Drawn)
     -> Result<()>;
 
-    /// Whether [`Sampler::pushed`] has to be told of rows.
+    /// Whether the buffer has to call [`Sampler::pushed`].
     fn follows(&self) -> bool {
         false
     }
 
-    /// Told of the rows that a call stored, in order: the number of each in the call, by which its
-    /// priority is found, and where it is. Rows that others of the call overwrite may be left out.
+    /// Called with the rows that a push stored, in order: the number of each row in the call, and
+    /// its reference.
+    ///
+    /// A row's priority is the one with its number. Rows that later rows of the same call overwrite
+    /// may be left out.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] in a long push, which is taken back then; nothing is changed. Any other
-    /// leaves rows that the rule does not know.
+    /// [`Error::Interrupted`] in a long push. The push is rolled back then, and nothing is changed.
+    /// Any other error leaves rows that the sampler does not know.
     fn pushed(
         &mut self,
         _rings: &Rings,
@@ -42,28 +46,30 @@ pub trait Sampler: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Told of the new priorities of rows by index; returns how many are no longer held.
+    /// Sets the priorities of rows by index. Returns the number of rows that have left the buffer.
     ///
     /// # Errors
-    /// [`Error::Config`] if the rule knows no priorities, [`Error::StaleIndex`] for a row that was never
-    /// written, [`Error::Interrupted`]. Nothing is changed then.
+    /// Nothing is changed if there is an error.
+    /// - [`Error::Config`] if the sampler has no priorities.
+    /// - [`Error::StaleIndex`] if a row was never written.
+    /// - [`Error::Interrupted`].
     fn updated(&mut self, _rings: &Rings, _indices: &[u64], _priorities: &[f64]) -> Result<usize> {
         Err(Error::config("sampler", "without priorities", "a PrioritizedReplayBuffer"))
     }
 
-    /// Told that every row has left.
+    /// Called after every row was removed.
     fn cleared(&mut self) {}
 
-    /// What the rule has to save: name, bytes of an element, bytes.
+    /// Returns the columns to save: name, bytes of an element, bytes.
     fn saved(&self) -> Vec<(&'static str, usize, Vec<u8>)> {
         Vec::new()
     }
 
-    /// Continues from what [`Sampler::saved`] gave, of which `column` finds the bytes by name, with the
-    /// rows of `rings`.
+    /// Restores the columns that [`Sampler::saved`] returned, for the rows of the rings. The last
+    /// argument returns the bytes of a column by name.
     ///
     /// # Errors
-    /// [`Error::Snapshot`] for what does not fit. Nothing is changed then.
+    /// [`Error::Snapshot`] if they do not fit. Nothing is changed then.
     fn restore(
         &mut self,
         _rings: &Rings,
@@ -73,55 +79,56 @@ pub trait Sampler: Debug + Send + Sync {
     }
 }
 
-/// What one batch is to have.
+/// The size of one batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want {
-    /// Rows, or windows.
+    /// Number of rows or windows.
     pub size: usize,
-    /// Rows of a window; 1 where there are none.
+    /// Rows per window; 1 if there are no windows.
     pub len: usize,
 }
 
-/// What was drawn, batch after batch.
+/// The rows that were drawn, one batch after the other.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Drawn {
-    /// The rows; padded places of a window repeat its last row.
+    /// The rows. A padding row of a window repeats its last row.
     pub rows: Vec<RowRef>,
-    /// Importance weight of each row, for rules that have them.
+    /// Importance weight of each row, for samplers that have weights.
     pub weights: Vec<f64>,
-    /// Rows of each window that are no padding, for rules that draw windows.
+    /// Number of rows of each window that are not padding, for samplers that draw windows.
     pub filled: Vec<usize>,
-    /// Rows whose goal is to be replaced.
+    /// Rows whose goals are to be replaced.
     pub relabels: Vec<Relabel>,
 }
 
-/// A row of a batch and the row whose `next_obs` says which goal replaces its own.
+/// A row of a batch and the row whose `next_obs` has the new goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Relabel {
-    /// Place in the batch.
+    /// Index of the row in the batch.
     pub place: usize,
     /// The row that achieved the new goal.
     pub goal: RowRef,
 }
 
-/// How much a call draws, and from which random stream.
+/// The size of a sampling call and its random stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Rows per batch, or windows.
+    /// Rows or windows per batch.
     pub batch_size: usize,
-    /// Batches; they equal as many single calls.
+    /// Number of batches. They equal the batches of as many single calls.
     pub n_batches: usize,
-    /// Rows of a window; 1 where there are none.
+    /// Rows per window; 1 if there are no windows.
     pub len: usize,
-    /// Batch i draws from `Stream(seed, "replay", i)`; None takes the buffer's own next batches.
+    /// Batch i draws from `Stream(seed, "replay", i)`. None takes the next batches of the buffer's
+    /// own stream.
     pub seed: Option<u64>,
 }
 
 impl Request {
-    /// Rows of all batches, padding included.
+    /// Returns the number of rows of all batches, including padding.
     ///
     /// # Errors
-    /// [`Error::Config`] for no or too many rows.
+    /// [`Error::Config`] if there are no rows or too many.
     pub fn rows(self) -> Result<usize> {
         if self.len == 0 {
             return Err(Error::config("seq_len", 0, "at least 1"));
@@ -142,11 +149,14 @@ impl Request {
         }
     }
 
-    /// Draws every batch of the request by `rule`, and lets `more` go on drawing from the random
-    /// numbers of each; it is told the place of the batch's first row.
+    /// Draws every batch of the request.
+    ///
+    /// After each batch, the last argument may draw more from the same random numbers. It gets the
+    /// random numbers, the index of the batch's first row, and all rows drawn so far.
     ///
     /// # Errors
-    /// Those of [`Request::rows`], of the rule and of `more`; [`Error::Config`] without rows.
+    /// - The errors of [`Request::rows`], of the sampler and of the last argument.
+    /// - [`Error::Config`] if the buffer is empty.
     pub(in crate::buffer) fn draw(
         self,
         rule: &(impl Sampler + ?Sized),
@@ -169,7 +179,7 @@ impl Request {
     }
 }
 
-/// Where the random numbers of a buffer stand.
+/// The seed of a buffer and the number of its next batch.
 #[derive(Debug)]
 pub struct SamplerState {
     seed: u64,
@@ -177,32 +187,32 @@ pub struct SamplerState {
 }
 
 impl SamplerState {
-    /// Batch 0 of `seed`.
+    /// Starts at batch 0 of `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self::at(seed, 0)
     }
 
-    /// The next batch is number `drawn`.
+    /// Starts at this batch number.
     #[must_use]
     pub const fn at(seed: u64, drawn: u64) -> Self {
         Self { seed, drawn: AtomicU64::new(drawn) }
     }
 
-    /// The buffer's seed.
+    /// Returns the buffer's seed.
     #[must_use]
     pub const fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Batches drawn so far without a seed of their own.
+    /// Returns the number of batches drawn so far without a seed in the request.
     #[must_use]
     pub fn drawn(&self) -> u64 {
         self.drawn.load(Ordering::Relaxed)
     }
 
-    /// Seed and number of the first of `batches` batches: of `seed` if given, else the buffer's
-    /// next ones, which are used up.
+    /// Returns the seed and the number of the first of `batches` batches. Without a `seed`, these
+    /// are the buffer's next batches, and they are counted as drawn.
     fn take(&self, seed: Option<u64>, batches: usize) -> (u64, u64) {
         match seed {
             Some(seed) => (seed, 0),

@@ -1,4 +1,4 @@
-//! Windows of consecutive rows, for recurrent and model-based learners.
+//! Draws windows of consecutive rows, for recurrent and model-based learners.
 
 use super::rng::SampleRng;
 use super::rule::{Drawn, Sampler, Want};
@@ -8,17 +8,17 @@ use crate::buffer::rows::{MemoryRows, Rings, RowRef, Rows};
 use crate::error::{Error, Result};
 use crate::interrupt;
 
-/// Windows looked at between two questions whether to stop.
+/// Windows that are processed between two checks for interruption.
 const PIECE: usize = 1 << 12;
 
 /// Draws windows of consecutive rows of one environment.
 ///
-/// Uniform over all places where a whole window fits into its episode (which ends at the newest row
-/// if it still runs, and begins at the oldest row held); an episode shorter than a window has one
-/// place, its first row, and its window is padded.
+/// Draws are uniform over all rows from which a whole window fits into the episode. An episode that
+/// has not ended ends at the newest row; a partly overwritten one begins at the oldest row. If an
+/// episode is shorter than a window, the window begins at its first row and is padded.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sequences {
-    /// All rows of an environment count as one episode.
+    /// Whether all rows of an environment count as one episode.
     pub cross_episodes: bool,
 }
 
@@ -49,7 +49,7 @@ impl Sampler for Sequences {
         Self::check(want.len)?;
         let mut row = Vec::with_capacity(1);
         for _ in 0..want.size {
-            // Until the row drawn is a place to begin, which few rows may be.
+            // Repeats until a window can begin at the drawn row. Few rows may allow that.
             loop {
                 interrupt::check()?;
                 row.clear();
@@ -71,7 +71,7 @@ impl Sampler for Sequences {
     }
 }
 
-/// Appends the rows from `first` on, before position `end`, as a window of `len` places.
+/// Appends the rows from `first` on, before position `end`, as a window of `len` rows.
 pub(super) fn push_window(rings: &Rings, first: RowRef, end: u64, len: usize, drawn: &mut Drawn) {
     let last = end.min(first.position + len as u64) - 1;
     let places = (0..len as u64).map(|k| last.min(first.position + k));
@@ -81,11 +81,13 @@ pub(super) fn push_window(rings: &Rings, first: RowRef, end: u64, len: usize, dr
 }
 
 impl MemoryRows {
-    /// Copies windows of `len` places out; `is_first` is 1 where an episode begins, `mask` 0 at padded
-    /// places, where all else is 0 but the index, [`PADDING`](crate::buffer::PADDING).
+    /// Copies windows of `len` rows into `out`.
+    ///
+    /// `is_first` is 1 where an episode begins. `mask` is 0 for padding rows. All other arrays are
+    /// 0 there, except the index, which is [`PADDING`](crate::buffer::PADDING).
     ///
     /// # Errors
-    /// As [`Rows::gather`].
+    /// Same as [`Rows::gather`].
     pub fn gather_windows(&self, drawn: &Drawn, len: usize, out: &mut Batch<'_, '_>) -> Result<()> {
         self.gather(&drawn.rows, &drawn.rows, out)?;
         for (row, first) in drawn.rows.iter().zip(out.is_first.iter_mut()) {

@@ -1,6 +1,6 @@
-//! One node of the [`super::SumTree`]: eight numbers on one cache line.
+//! A node of the [`super::SumTree`]: eight numbers on one cache line.
 
-/// Children of a node: eight `f64` fill a cache line.
+/// Children per node: eight `f64` fill a cache line.
 pub(super) const FAN: usize = 8;
 
 /// The numbers of a node's children.
@@ -14,7 +14,7 @@ impl Node {
     }
 }
 
-/// The number of child `index`, counted over all nodes; 0 beyond the last.
+/// Returns the number of child `index`, counted over all nodes; 0 after the last one.
 pub(super) fn child(nodes: &[Node], index: usize) -> f64 {
     nodes.get(index / FAN).and_then(|node| node.0.get(index % FAN)).copied().unwrap_or(0.0)
 }
@@ -26,17 +26,17 @@ pub(super) fn set_child(nodes: &mut [Node], index: usize, value: f64) {
     }
 }
 
-/// The sum from left to right, which is also the last of the running sums in [`descend`].
+/// Returns the sum from left to right, which is also the last of the running sums in [`descend`].
 pub(super) fn sum(node: &Node) -> f64 {
     node.0.iter().fold(0.0, |sum, value| sum + value)
 }
 
-/// The smallest of a node's minima.
+/// Returns the smallest of a node's minima.
 pub(super) fn min(node: &Node) -> f64 {
     node.0.iter().fold(f64::INFINITY, |least, &value| if value < least { value } else { least })
 }
 
-/// Sum and smallest positive number of a node of leaves.
+/// Returns the sum and the smallest positive number of a node of leaves.
 pub(super) fn of_leaves(leaves: &[Node], index: usize) -> (f64, f64) {
     leaves.get(index).map_or((0.0, f64::INFINITY), |node| {
         let positive = node.0.map(|value| if value > 0.0 { value } else { f64::INFINITY });
@@ -44,16 +44,16 @@ pub(super) fn of_leaves(leaves: &[Node], index: usize) -> (f64, f64) {
     })
 }
 
-/// Sum and minimum of a node further up.
+/// Returns the sum and the minimum of a node above the leaves.
 pub(super) fn of_nodes(sums: &[Node], mins: &[Node], index: usize) -> (f64, f64) {
     let pair = sums.get(index).zip(mins.get(index));
     pair.map_or((0.0, f64::INFINITY), |(sums, mins)| (sum(sums), min(mins)))
 }
 
-/// The child, counted over all nodes, whose share of node `index` contains `point`; `point` becomes
-/// its distance from the start of that share.
+/// Returns the child, counted over all nodes, whose share of node `index` contains `point`. `point`
+/// becomes its distance from the start of that share.
 ///
-/// Without branches on the values: where a random point falls cannot be predicted.
+/// There are no branches on the values, because a random point makes them unpredictable.
 pub(super) fn descend(nodes: &[Node], index: usize, point: &mut f64) -> usize {
     let Some(node) = nodes.get(index) else { return index * FAN };
     let (mut passed, mut start, mut running) = (0, 0.0, 0.0);
@@ -70,7 +70,7 @@ pub(super) fn descend(nodes: &[Node], index: usize, point: &mut f64) -> usize {
     index * FAN + passed
 }
 
-/// The last child that is not empty; 0 if all are.
+/// Returns the last child that is not empty; 0 if all are empty.
 #[cold]
 fn last_filled(node: &Node) -> usize {
     node.0.iter().rposition(|&value| value > 0.0).unwrap_or(0)

@@ -1,7 +1,7 @@
 //! A tree of sums and minima over priorities, eight children to a node.
 //!
-//! Every parent is recomputed from its children in one fixed order and never adjusted by a
-//! difference, so after any number of updates the tree holds the bits of one built afresh.
+//! Every parent is computed from its children in a fixed order and never adjusted by a difference.
+//! So after any number of updates, the tree has the same bits as a new one.
 
 use super::sum_node::{self, FAN, Node};
 use crate::error::{Error, Result};
@@ -12,12 +12,13 @@ use crate::interrupt;
 struct Level {
     /// Sums of the children, 8 to a node.
     sums: Vec<Node>,
-    /// Smallest positive leaf below each child, infinity if there is none.
+    /// Smallest positive leaf below each child; infinity if there is none.
     mins: Vec<Node>,
 }
 
 impl Level {
-    /// Recomputes sum and minimum of node `index` of the level below: `below`, or `leaves` if none.
+    /// Computes the sum and minimum of node `index` of the level below, or of `leaves` if this is
+    /// the lowest level.
     fn refresh(&mut self, index: usize, leaves: &[Node], below: Option<&Self>) {
         let (sum, min) = below.map_or_else(
             || sum_node::of_leaves(leaves, index),
@@ -28,22 +29,24 @@ impl Level {
     }
 }
 
-/// Non-negative finite weights of `len` leaves with their total, minimum and inverse cumulative sum.
+/// Non-negative finite weights of `len` leaves, with their total, minimum and inverse cumulative
+/// sum.
 ///
-/// A leaf of weight 0 is empty: never found, and not part of the minimum.
+/// A leaf of weight 0 is empty: it is never found and not part of the minimum.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SumTree {
     len: usize,
     leaves: Vec<Node>,
-    /// Level above the leaves first; the last has one node.
+    /// The level above the leaves comes first. The last level has one node.
     levels: Vec<Level>,
 }
 
 impl SumTree {
-    /// A tree of `len` empty leaves.
+    /// Makes a tree of `len` empty leaves.
     ///
     /// # Errors
-    /// [`Error::Config`] if `len` is 0 or the tree would not fit into memory, [`Error::Interrupted`].
+    /// [`Error::Config`] if `len` is 0 or the tree does not fit into memory, and
+    /// [`Error::Interrupted`].
     pub fn new(len: usize) -> Result<Self> {
         if len == 0 {
             return Err(Error::config("capacity", len, "at least 1"));
@@ -61,31 +64,31 @@ impl SumTree {
         }
     }
 
-    /// Number of leaves.
+    /// Returns the number of leaves.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if every leaf is empty.
+    /// Returns whether every leaf is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.total() <= 0.0
     }
 
-    /// The weight of a leaf; 0 beyond the last.
+    /// Returns the weight of a leaf; 0 after the last one.
     #[must_use]
     pub fn get(&self, leaf: usize) -> f64 {
         sum_node::child(&self.leaves, leaf)
     }
 
-    /// The sum of all weights: of each node's children from left to right, level by level.
+    /// Returns the sum of all weights. Children are summed from left to right, level by level.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.levels.last().and_then(|top| top.sums.first()).map_or(0.0, sum_node::sum)
     }
 
-    /// The smallest positive weight; infinity if there is none.
+    /// Returns the smallest positive weight; infinity if there is none.
     #[must_use]
     pub fn min(&self) -> f64 {
         let top = self.levels.last().and_then(|top| top.mins.first());
@@ -95,7 +98,7 @@ impl SumTree {
     /// Sets the weight of one leaf.
     ///
     /// # Errors
-    /// As [`SumTree::set_many`]; nothing is changed then.
+    /// Same as [`SumTree::set_many`]. Nothing is changed then.
     pub fn set(&mut self, leaf: usize, weight: f64) -> Result<()> {
         check(leaf, weight, self.len)?;
         sum_node::set_child(&mut self.leaves, leaf, weight);
@@ -109,13 +112,15 @@ impl SumTree {
         Ok(())
     }
 
-    /// Sets the weights of `leaves`, in their order: the last wins where one is named twice.
+    /// Sets the weights of `leaves`, in their order. If a leaf occurs twice, the last weight
+    /// counts.
     ///
     /// Leaves in rising order cost least.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the lengths differ, [`Error::Config`] for a leaf that is not there or a
-    /// weight that is negative or not finite. Nothing is changed then.
+    /// Nothing is changed if there is an error.
+    /// - [`Error::Shape`] if the lengths differ.
+    /// - [`Error::Config`] if a leaf does not exist, or a weight is negative or not finite.
     pub fn set_many(&mut self, leaves: &[usize], weights: &[f64]) -> Result<()> {
         crate::error::check_len("weights", weights.len(), leaves.len(), "one for each leaf")?;
         for (&leaf, &weight) in leaves.iter().zip(weights) {
@@ -139,14 +144,14 @@ impl SumTree {
         }
     }
 
-    /// Recomputes the ancestors of the leaf nodes in `touched`.
+    /// Computes the ancestors of these leaf nodes again.
     fn refresh(&mut self, touched: &mut Vec<usize>) {
         let mut below: Option<&Level> = None;
         let mut above = Vec::with_capacity(touched.len());
         for level in &mut self.levels {
             let all = level.sums.len() * FAN;
             if touched.len() > all {
-                // Named many times: each is recomputed once.
+                // There are duplicates. Computes each node once.
                 touched.clear();
                 touched.extend(0..all);
             }
@@ -160,15 +165,16 @@ impl SumTree {
         }
     }
 
-    /// Fills `leaves` with the leaf below each of `points` in [0, total): the first whose cumulative
-    /// sum exceeds the point. `points` is used up.
+    /// Fills `leaves` with the leaf of each of `points` in [0, total): the first whose cumulative
+    /// sum exceeds the point. `points` is overwritten.
     ///
-    /// A point that rounding puts at or beyond the end of the sum finds the last leaf that is not
+    /// If rounding puts a point at or after the end of the sum, it finds the last leaf that is not
     /// empty. An empty tree finds leaf 0.
     pub fn find_many(&self, points: &mut [f64], leaves: &mut Vec<usize>) {
         leaves.clear();
         leaves.resize(points.len(), 0);
-        // Level by level: descents of different points do not wait for each other's cache misses.
+        // Level by level, so that descents of different points do not wait for each other's cache
+        // misses.
         let sums = self.levels.iter().rev().map(|level| &level.sums).chain([&self.leaves]);
         for nodes in sums {
             for (point, node) in points.iter_mut().zip(leaves.iter_mut()) {
@@ -177,7 +183,7 @@ impl SumTree {
         }
     }
 
-    /// The leaf below one point; see [`SumTree::find_many`].
+    /// Returns the leaf of one point; see [`SumTree::find_many`].
     #[must_use]
     pub fn find(&self, point: f64) -> usize {
         let mut leaves = Vec::with_capacity(1);
@@ -196,7 +202,7 @@ fn check(leaf: usize, weight: f64, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// The parents of `nodes` in their order, neighbours that are equal only once.
+/// Appends the parents of `nodes` in their order, without equal neighbours.
 fn parents(nodes: &[usize], out: &mut Vec<usize>) {
     out.extend(nodes.iter().map(|node| node / FAN));
     out.dedup();

@@ -1,4 +1,4 @@
-//! Stretches of episodes, as the Decision Transformer trains on.
+//! Draws windows of episodes, as the Decision Transformer trains on.
 
 use super::rng::SampleRng;
 use super::rule::{Drawn, Sampler, Want};
@@ -8,8 +8,8 @@ use crate::buffer::rows::Rings;
 use crate::error::Result;
 use crate::interrupt;
 
-/// Draws windows whose first row is uniform over all rows: an episode is met in proportion to its
-/// length (Chen et al. 2021, "Decision Transformer"). A window ends with its episode.
+/// Draws windows whose first row is uniform over all rows. So an episode is drawn in proportion to
+/// its length (Chen et al. 2021, "Decision Transformer"). A window ends with its episode.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Trajectories;
 

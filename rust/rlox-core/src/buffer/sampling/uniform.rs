@@ -1,4 +1,4 @@
-//! Every row held with the same probability.
+//! Draws every row with the same probability.
 
 use super::rng::SampleRng;
 use super::rule::{Drawn, Sampler, Want};
@@ -6,10 +6,10 @@ use crate::buffer::rows::{EnvRing, Rings, RowRef};
 use crate::error::Result;
 use crate::interrupt;
 
-/// Rows drawn between two looks at whether to stop.
+/// Rows that are drawn between two checks for interruption.
 const PIECE: usize = 1 << 16;
 
-/// Draws uniformly and with replacement.
+/// Draws rows uniformly and with replacement.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Uniform;
 
@@ -29,7 +29,7 @@ impl Sampler for Uniform {
     }
 }
 
-/// Draws `count` held rows, each uniform and independent, with replacement.
+/// Draws `count` live rows, each uniform and independent, with replacement.
 pub(super) fn rows(rings: &Rings, rng: &mut SampleRng, count: usize, rows: &mut Vec<RowRef>) {
     let all = &rings.rings;
     if let [ring] = all.as_slice() {
@@ -59,7 +59,7 @@ pub(super) fn rows(rings: &Rings, rng: &mut SampleRng, count: usize, rows: &mut 
     }));
 }
 
-/// [`rows`] of the only environment.
+/// Same as [`rows`], for a single environment.
 fn rows_of(only: &EnvRing, end: usize, rng: &mut SampleRng, count: usize, rows: &mut Vec<RowRef>) {
     let (len, oldest) = (only.len(), only.slot(only.start, end));
     rows.extend((0..count).map(|_| {

@@ -1,24 +1,24 @@
-//! Normal numbers around means in [-1, 1], all of whose rows have the same deviations.
+//! A Gaussian with means in [-1, 1] and the same deviations for all rows.
 
 use rlox_core::error::Result;
 
 use super::super::gemm::Number;
 use super::{Scores, ToScores, gaussian};
 
-/// Between which the logarithms of deviations are cut off, as in the authors' code.
+/// The range to which log deviations are clipped, as in the authors' code.
 const LOG_STD: (f64, f64) = (-5.0, 2.0);
 
-/// Room for what lies between scores and the way back.
+/// Values that the backward pass needs from the scores.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct BoundedMemory<F> {
-    /// log p of the rows, `[n]`.
+    /// log p of each row, `[n]`.
     pub(in super::super) log_probs: Vec<F>,
     entropy: Vec<F>,
     /// (a - mean) / std, `[n, dim]`.
     far: Vec<F>,
 }
 
-/// Log-densities of `actions`, of `means` that tanh gave.
+/// Computes log-densities of `actions`. `means` are outputs of tanh.
 pub(in super::super) fn score<F: Number>(
     means: &[F],
     log_std: &[F],
@@ -32,7 +32,8 @@ pub(in super::super) fn score<F: Number>(
     gaussian::score(means, &cut(log_std), actions, &mut memory.far, out)
 }
 
-/// The gradient of what the network said before tanh; that of `log_std` is added where it is not cut off.
+/// Computes the gradient of the network's outputs before tanh. Adds the gradient of `log_std` where
+/// it is not clipped.
 pub(in super::super) fn back<F: Number>(
     means: &[F],
     log_std: &[F],

@@ -1,4 +1,4 @@
-//! The softmax of logits.
+//! A categorical distribution: the softmax of logits.
 
 use rlox_core::error::{Error, Result, check_len};
 use rlox_core::math::in_place;
@@ -6,11 +6,13 @@ use rlox_core::math::in_place;
 use super::super::gemm::Number;
 use super::{Scores, ToScores};
 
-/// The logit of what is not allowed: its probability is exactly 0, and so is that times its logarithm
-/// times any slope, which would not be of the least float32.
+/// The logit of an action that the mask forbids. Its probability is exactly 0, and so is the
+/// probability times its logarithm times any slope; with the lowest float32 that product would not
+/// be 0.
 const NEVER: f64 = -1e30;
 
-/// Log-probabilities of all choices in the place of their logits, those of `actions`, and entropies.
+/// Replaces logits by log-probabilities of all choices. Writes the log-probabilities of `actions`
+/// and the entropies.
 pub(super) fn score<F: Number>(
     logits: &mut [F],
     n: usize,
@@ -39,7 +41,7 @@ pub(super) fn score<F: Number>(
     Ok(())
 }
 
-/// The logits of what is not allowed become those of what never happens.
+/// Sets the logits of actions that the mask forbids, so that these actions never happen.
 pub(super) fn bar<F: Number>(logits: &mut [F], n: usize, allowed: Option<&[bool]>) -> Result<()> {
     let Some(allowed) = allowed else { return Ok(()) };
     check_len("mask", allowed.len(), logits.len(), "one for each choice")?;
@@ -54,8 +56,9 @@ pub(super) fn bar<F: Number>(logits: &mut [F], n: usize, allowed: Option<&[bool]
     })
 }
 
-/// A choice for each row of logits, and its log-probability: the first at which the sum of probabilities
-/// passes the row's noise, a uniform number; rounding may leave the last that happens at all to it.
+/// Draws a choice for each row of logits, and writes its log-probability. The choice is the first
+/// at which the cumulative probability exceeds the row's noise, a uniform number. Because of
+/// rounding the sum may not reach it; then the last choice of nonzero probability is taken.
 pub(super) fn act<F: Number>(
     logits: &mut [F],
     n: usize,
@@ -81,7 +84,8 @@ pub(super) fn act<F: Number>(
     Ok(())
 }
 
-/// The gradient of the logits: d log p_a / d logit = 1\[a\] - p, dH / d logit = -p (log p + H).
+/// Computes the gradient of the logits, where d log p_a / d logit = 1\[a\] - p and dH / d logit =
+/// -p (log p + H).
 pub(super) fn back<F: Number>(
     log_p: &[F],
     n: usize,

@@ -1,24 +1,25 @@
-//! Actions from what any network said, for networks that are none of this crate's.
+//! Draws actions from the outputs of any network, also of another library.
 
 use rlox_core::error::{Error, Result, check_len};
 use rlox_core::policy::ActionsMut;
 
 use super::{Scores, categorical, gaussian, other};
 
-/// What an actor's network said of n observations.
+/// The outputs of an actor's network for n observations.
 #[derive(Debug, Clone, Copy)]
 pub enum Outputs<'a> {
-    /// `[n, choices]`, and how many choices.
+    /// Logits `[n, choices]`, and the number of choices.
     Logits(&'a [f32], usize),
-    /// `[n, dim]`, and the logarithms of standard deviations, `[dim]`.
+    /// Means `[n, dim]`, and log standard deviations `[dim]`.
     Means(&'a [f32], &'a [f32]),
 }
 
-/// Actions and their log-probabilities `[n]`, as the policies of this crate draw them with the same noise: uniform
-/// numbers `[n]` for choices, else normal ones `[n, dim]`.
+/// Draws actions and their log-probabilities `[n]`. With the same noise they equal those of this
+/// crate's policies: uniform numbers `[n]` for choices, else normal ones `[n, dim]`.
 ///
 /// # Errors
-/// [`Error::Shape`] for slices that do not fit, [`Error::Config`] for actions of another kind or without choices.
+/// [`Error::Shape`] for slices that do not fit, [`Error::Config`] for actions of another kind and
+/// for rows without outputs.
 pub fn draw(
     of: Outputs<'_>,
     noise: &[f32],

@@ -1,4 +1,4 @@
-//! Independent normal numbers, all of whose rows have the same deviations.
+//! A diagonal Gaussian with the same deviations for all rows.
 
 use rlox_core::error::{Result, check_len};
 
@@ -8,7 +8,7 @@ use super::{Scores, ToScores};
 /// ln sqrt(2 pi).
 pub(super) const LOG_ROOT_TAU: f64 = 0.918_938_533_204_672_7;
 
-/// mean + std noise.
+/// Computes mean + std * noise.
 pub(super) fn act<F: Number>(means: &[F], log_std: &[F], noise: &[F], actions: &mut [F]) {
     let dim = log_std.len();
     let deviations: Vec<F> = log_std.iter().map(|&log_std| log_std.exp()).collect();
@@ -21,7 +21,7 @@ pub(super) fn act<F: Number>(means: &[F], log_std: &[F], noise: &[F], actions: &
     }
 }
 
-/// Log-densities and entropies of `actions`, and `far` = (a - mean) / std.
+/// Computes log-densities and entropies of `actions`, and the z-scores (a - mean) / std.
 pub(super) fn score<F: Number>(
     means: &[F],
     log_std: &[F],
@@ -51,8 +51,9 @@ pub(super) fn score<F: Number>(
     Ok(())
 }
 
-/// The gradient of the means; that of `log_std` is added to `to_log_std`: d log p / d mean = far / std,
-/// d log p / d `log_std` = far^2 - 1, dH / d `log_std` = 1.
+/// Computes the gradient of the means, and adds that of `log_std` to `to_log_std`. With the z-score
+/// z = (a - mean) / std: d log p / d mean = z / std, d log p / d `log_std` = z^2 - 1, dH / d
+/// `log_std` = 1.
 pub(super) fn back<F: Number>(
     far: &[F],
     log_std: &[F],

@@ -1,4 +1,4 @@
-//! Distributions of actions over what a network says, and their gradients.
+//! Distributions of actions given a network's outputs, and their gradients.
 
 pub(super) mod bounded;
 mod categorical;
@@ -17,16 +17,16 @@ use rlox_core::policy::{ActionsMut, Noise};
 use super::gemm::Number;
 use super::mlp::Memory;
 
-/// What was done, for scoring it.
+/// The actions to score.
 #[derive(Debug, Clone, Copy)]
 pub enum Done<'a, F> {
-    /// Choices, `[n]`; with which of them were allowed, `[n, choices]`, where not all were.
+    /// Choices, `[n]`, and the action mask, `[n, choices]`, unless all choices are allowed.
     Choices(&'a [i64], Option<&'a [bool]>),
     /// Vectors, `[n, dim]`.
     Vectors(&'a [F]),
 }
 
-/// What a policy says of what was done.
+/// Log-probabilities and entropies of actions under a policy.
 #[derive(Debug)]
 pub(super) struct Scores<'a, F> {
     /// log pi(a | o), `[n]`.
@@ -35,56 +35,57 @@ pub(super) struct Scores<'a, F> {
     pub(super) entropy: &'a mut [F],
 }
 
-/// The gradient of a loss with respect to what [`Scores`] hold.
+/// The gradient of a loss with respect to [`Scores`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ToScores<'a, F> {
     /// `[n]`.
     pub(super) log_probs: &'a [F],
-    /// Of each row's entropy, the same for all.
+    /// The derivative with respect to each row's entropy, the same for all rows.
     pub(super) entropy: F,
 }
 
-/// How a policy turns what its network says into a distribution.
+/// The distribution that a policy derives from its network's outputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Head {
     /// The softmax of logits.
     Categorical {
-        /// How many choices.
+        /// The number of choices.
         n: usize,
     },
-    /// Independent normal numbers around means, all of whose rows have the deviations `log_std` `[dim]`.
+    /// A diagonal Gaussian around means; all rows have the log deviations `log_std` `[dim]`.
     Gaussian {
-        /// Numbers of an action.
+        /// The length of an action.
         dim: usize,
-        /// Where log standard deviations lie among the parameters.
+        /// The range of the log standard deviations among the parameters.
         log_std: Range<usize>,
     },
-    /// gSDE (Raffin et al. 2021, arXiv:2005.05719): normal numbers whose variance is theta^2 std^2 + 1e-6, of
-    /// the last hidden layer theta `[features]` and std = e^`log_std` `[features, dim]`. No gradient flows
-    /// into theta through it, as in Stable-Baselines3.
+    /// gSDE (Raffin et al. 2021, arXiv:2005.05719): a Gaussian with variance theta^2 std^2 + 1e-6,
+    /// where theta `[features]` is the last hidden layer and std = e^`log_std` `[features, dim]`.
+    /// No gradient flows into theta through the variance, as in Stable-Baselines3.
     Sde {
-        /// Numbers of an action.
+        /// The length of an action.
         dim: usize,
-        /// Of the last hidden layer.
+        /// The width of the last hidden layer.
         features: usize,
-        /// Where log standard deviations lie among the parameters.
+        /// The range of the log standard deviations among the parameters.
         log_std: Range<usize>,
     },
 }
 
-/// Room for what lies between scores and the way back.
+/// Values that the backward pass needs from the scores.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HeadMemory<F> {
-    /// Log-probabilities of all choices, `[n, choices]`; of vectors (a - mean) / std, `[n, dim]`.
+    /// Log-probabilities of all choices, `[n, choices]`, or the z-scores (a - mean) / std of
+    /// vectors, `[n, dim]`.
     first: Vec<F>,
-    /// Under gSDE standard deviations, `[n, dim]`.
+    /// Standard deviations under gSDE, `[n, dim]`.
     second: Vec<F>,
-    /// Under gSDE squares of features and of deviations, and gradients.
+    /// Squares of features and of deviations, and gradients, under gSDE.
     squares: [Vec<F>; 3],
 }
 
 impl Head {
-    /// Random numbers of an action.
+    /// Returns the kind and length of the noise of an action.
     pub(super) const fn noise(&self) -> Noise {
         match *self {
             Self::Categorical { .. } => Noise::Uniform(1),
@@ -93,8 +94,8 @@ impl Head {
         }
     }
 
-    /// Actions at random among what is `allowed`, with what `actor` gave in its last pass, and their
-    /// log-probabilities.
+    /// Draws actions that the mask allows from the outputs of the actor's last pass, and writes
+    /// their log-probabilities.
     pub(super) fn act(
         &self,
         parameters: &[f32],
@@ -140,7 +141,7 @@ impl Head {
         self.score(parameters, actor, Done::Vectors(vectors), memory, out)
     }
 
-    /// Scores of what was done, of what `actor` gave in its last pass.
+    /// Scores actions by the outputs of the actor's last pass.
     pub(super) fn score<F: Number>(
         &self,
         parameters: &[F],
@@ -168,8 +169,8 @@ impl Head {
         }
     }
 
-    /// The way back of the last [`Head::score`]: what the gradient of the network's outputs is, and that of
-    /// the head's own parameters, which is added to `gradient`.
+    /// Runs backward from the last [`Head::score`]: computes the gradient of the network's outputs,
+    /// and adds that of the head's own parameters to `gradient`.
     pub(super) fn back<F: Number>(
         &self,
         parameters: &[F],

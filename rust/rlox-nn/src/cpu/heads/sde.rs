@@ -1,4 +1,4 @@
-//! Normal numbers whose variance is a function of the last hidden layer.
+//! A Gaussian whose variance is a function of the last hidden layer (gSDE).
 
 use rlox_core::error::{Result, check_len};
 
@@ -6,10 +6,10 @@ use super::super::gemm::{Matrix, Number};
 use super::gaussian::LOG_ROOT_TAU;
 use super::{HeadMemory, Scores, ToScores};
 
-/// What is added to a variance.
+/// A constant that is added to the variance.
 const LEAST: f64 = 1e-6;
 
-/// mean + theta E, where E is the row's own matrix `[features, dim]` of noise, times std.
+/// Computes mean + theta E, where E is std times the row's own noise matrix `[features, dim]`.
 pub(super) fn act<F: Number>(
     means: &[F],
     features: &[F],
@@ -32,7 +32,8 @@ pub(super) fn act<F: Number>(
     }
 }
 
-/// Log-densities and entropies of `actions`; `memory` keeps (a - mean) / std, std, theta^2 and std_ij^2.
+/// Computes log-densities and entropies of `actions`. Stores (a - mean) / std, std, theta^2 and
+/// std_ij^2 in `memory`.
 pub(super) fn score<F: Number>(
     means: &[F],
     features: &[F],
@@ -72,10 +73,10 @@ pub(super) fn score<F: Number>(
     Ok(())
 }
 
-/// The gradient of the means; that of the deviations is added to `to_log_std`.
+/// Computes the gradient of the means, and adds that of the log deviations to `to_log_std`.
 ///
-/// Of a row's log std s: d log p / ds = far^2 - 1, dH / ds = 1; ds / d variance = 1 / (2 variance);
-/// d variance / d `log_std_ij` = 2 theta_i^2 std_ij^2.
+/// For s, a row's log std, and z = (a - mean) / std: d log p / ds = z^2 - 1, dH / ds = 1, ds / d
+/// variance = 1 / (2 variance), d variance / d `log_std_ij` = 2 theta_i^2 std_ij^2.
 pub(super) fn back<F: Number>(
     memory: &mut HeadMemory<F>,
     features: usize,
@@ -92,7 +93,7 @@ pub(super) fn back<F: Number>(
     {
         for ((far, &deviation), to_mean) in far.iter_mut().zip(deviations).zip(to_means) {
             *to_mean = slope * *far / deviation;
-            // From here on what the variance gets, twice.
+            // From here on the slot holds twice the derivative with respect to the variance.
             *far = (slope * (*far * *far - F::ONE) + to.entropy) / (deviation * deviation);
         }
     }

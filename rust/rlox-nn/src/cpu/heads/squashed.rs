@@ -1,15 +1,15 @@
-//! Normal numbers squashed into [-1, 1] by tanh (Haarnoja et al. 2018, arXiv:1812.05905, appendix C).
+//! A Gaussian that tanh squashes into [-1, 1] (Haarnoja et al. 2018, arXiv:1812.05905, appendix C).
 
 use rlox_core::math::in_place;
 
 use super::super::gemm::Number;
 
-/// Where log standard deviations are cut off, as in Stable-Baselines3.
+/// The range to which log standard deviations are clipped, as in Stable-Baselines3.
 const LOG_STD: (f64, f64) = (-20.0, 2.0);
-/// 2 ln 2 + ln sqrt(2 pi), of each number of an action.
+/// 2 ln 2 + ln sqrt(2 pi), for each number of an action.
 const CONSTANT: f64 = 2.0 * std::f64::consts::LN_2 + 0.918_938_533_204_672_8;
 
-/// What was drawn, and what its way back needs.
+/// Sampled actions, with the values that the backward pass needs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Drawn<F> {
     /// tanh u, `[n, dim]`.
@@ -21,11 +21,11 @@ pub(crate) struct Drawn<F> {
 }
 
 impl<F: Number> Drawn<F> {
-    /// u = mean + std noise of what a network `said` `[n, 2 dim]`, means and then log deviations, with
-    /// standard normal `noise` `[n, dim]`.
+    /// Computes u = mean + std * noise and tanh u from a network's outputs `[n, 2 dim]`, means and
+    /// then log deviations, with standard normal `noise` `[n, dim]`.
     ///
-    /// log p = sum_i \[log N(u_i; mean_i, std_i) - log(1 - tanh^2 u_i)\] (equation 26), the latter as
-    /// 2 (ln 2 - u - softplus(-2 u)), which is finite for any u.
+    /// log p = sum_i \[log N(u_i; mean_i, std_i) - log(1 - tanh^2 u_i)\] (equation 26). The second
+    /// term is computed as 2 (ln 2 - u - softplus(-2 u)), which is finite for any u.
     pub(crate) fn draw(&mut self, said: &[F], noise: &[F], dim: usize) {
         let Self { actions, log_probs, far } = self;
         far.clear();
@@ -55,11 +55,12 @@ impl<F: Number> Drawn<F> {
         in_place::tanh(actions);
     }
 
-    /// The gradient of what the network said, `[n, 2 dim]`, of that of the actions `[n, dim]` and of the
-    /// log-densities, the same for all rows.
+    /// Computes the gradient of the network's outputs, `[n, 2 dim]`, from the gradient of the
+    /// actions `[n, dim]` and the derivative with respect to the log-densities, the same for all
+    /// rows.
     ///
-    /// du = da (1 - a^2) + 2 a dlog p; the mean gets du, the log deviation du std noise - dlog p where it is not
-    /// cut off.
+    /// du = da (1 - a^2) + 2 a dlog p. The gradient of the mean is du. The gradient of the log
+    /// deviation is du std noise - dlog p where it is not clipped, else 0.
     pub(crate) fn back(
         &self,
         said: &[F],
@@ -97,7 +98,7 @@ fn limited<F: Number>(log_std: F) -> F {
     }
 }
 
-/// ln(1 + e^x), of x above 20 x, as in torch.
+/// Returns ln(1 + e^x), or x if x is above 20, as in torch.
 fn softplus<F: Number>(x: F) -> F {
     let wide = x.to_f64();
     F::from_f64(if wide > 20.0 { wide } else { wide.exp().ln_1p() })

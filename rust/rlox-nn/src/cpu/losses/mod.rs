@@ -1,4 +1,4 @@
-//! Losses and their gradients, from what networks say of a minibatch.
+//! Losses and their gradients, from the networks' outputs for a minibatch.
 
 mod ppo;
 mod td;
@@ -12,7 +12,7 @@ use rlox_core::error::check_len;
 
 use super::gemm::Number;
 
-/// What a policy and a value function say of a minibatch, `[n]` each.
+/// Log-probabilities, entropies and values of a minibatch under the present networks, `[n]` each.
 #[derive(Debug, Clone, Copy)]
 pub struct Said<'a, F> {
     /// log pi(a | o).
@@ -23,20 +23,21 @@ pub struct Said<'a, F> {
     pub values: &'a [F],
 }
 
-/// What they said when it was collected, and what was estimated of it, `[n]` each.
+/// Log-probabilities and values from the time of collection, with the estimated advantages and
+/// returns, `[n]` each.
 #[derive(Debug, Clone, Copy)]
 pub struct Collected<'a, F> {
     /// log pi(a | o) of the policy that acted.
     pub log_probs: &'a [F],
     /// V(o) when it acted.
     pub values: &'a [F],
-    /// A.
+    /// The estimated advantages.
     pub advantages: &'a [F],
-    /// What V is to become.
+    /// The targets of V.
     pub returns: &'a [F],
 }
 
-/// The gradient of a loss with respect to what was [`Said`].
+/// The gradient of a loss with respect to log-probabilities and values.
 #[derive(Debug)]
 pub struct Slopes<'a, F> {
     /// `[n]`.
@@ -50,7 +51,7 @@ pub struct Slopes<'a, F> {
 pub struct ActorCriticLoss {
     /// The weight of the value loss.
     pub vf_coef: f64,
-    /// The weight of the entropy.
+    /// The weight of the entropy bonus.
     pub ent_coef: f64,
 }
 
@@ -63,13 +64,14 @@ pub struct Terms {
     pub value: f64,
     /// E\[H\].
     pub entropy: f64,
-    /// All together.
+    /// The total loss.
     pub total: f64,
 }
 
 impl ActorCriticLoss {
-    /// -E\[log pi(a | o) A\] + `vf_coef` E\[(V - R)^2\] - `ent_coef` E\[H\], and its gradient; that of each
-    /// entropy is returned.
+    /// Computes -E\[log pi(a | o) A\] + `vf_coef` E\[(V - R)^2\] - `ent_coef` E\[H\] and its
+    /// gradient. Returns the loss with its parts, and the derivative with respect to each row's
+    /// entropy.
     ///
     /// # Errors
     /// [`rlox_core::Error::Shape`] for slices of different lengths.
@@ -92,7 +94,7 @@ impl ActorCriticLoss {
         Ok((self.terms(parts), F::from_f64(-self.ent_coef / n)))
     }
 
-    /// The total of policy, value and entropy.
+    /// Returns the parts of a loss and their weighted sum.
     fn terms(&self, (policy, value, entropy): (f64, f64, f64)) -> Terms {
         let total = policy + self.vf_coef * value - self.ent_coef * entropy;
         Terms { policy, value, entropy, total }
@@ -100,7 +102,10 @@ impl ActorCriticLoss {
 }
 
 impl<F: Number> Said<'_, F> {
-    /// The number of rows.
+    /// Returns the number of rows.
+    ///
+    /// # Errors
+    /// [`rlox_core::Error::Shape`] for slices of different lengths.
     fn check(&self, batch: &Collected<'_, F>, to: &Slopes<'_, F>) -> Result<f64> {
         let n = self.log_probs.len();
         for (name, len) in [
@@ -121,14 +126,15 @@ impl<F: Number> Said<'_, F> {
     }
 }
 
-/// The mean, in float64.
+/// Returns the mean, computed in float64.
 fn mean<F: Number>(values: &[F]) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "rows of a minibatch")]
     let n = values.len() as f64;
     values.iter().map(|value| value.to_f64()).sum::<f64>() / n
 }
 
-/// (A - mean) / (std + 1e-8), as torch has it, in place; a single advantage stays as it is.
+/// Replaces advantages by (A - mean) / (std + 1e-8) as torch does. A single advantage stays as it
+/// is.
 pub fn standardize<F: Number>(advantages: &mut [F]) {
     if advantages.len() < 2 {
         return;

@@ -1,4 +1,4 @@
-//! The clipped surrogate (Schulman et al. 2017).
+//! PPO's clipped surrogate loss (Schulman et al. 2017).
 
 use rlox_core::Result;
 use rlox_core::math::in_place;
@@ -6,22 +6,22 @@ use rlox_core::math::in_place;
 use super::{ActorCriticLoss, Collected, Said, Slopes, Terms, mean, value};
 use crate::cpu::gemm::Number;
 
-/// PPO's loss: E\[-min(r A, clip(r, 1 - e, 1 + e) A)\] + `vf_coef` E\[(V - R)^2\] - `ent_coef` E\[H\]
-/// (equation 9), with r = pi(a | o) / `pi_old`(a | o).
+/// PPO's loss: E\[-min(r A, clip(r, 1 - e, 1 + e) A)\] + `vf_coef` E\[(V - R)^2\] - `ent_coef`
+/// E\[H\] (equation 9), with r = pi(a | o) / `pi_old`(a | o).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ppo {
-    /// The weights of values and entropy.
+    /// The weights of the value loss and of the entropy bonus.
     pub weights: ActorCriticLoss,
-    /// e: how far the ratio may be from 1 to be learned from.
+    /// e: the largest distance of the ratio from 1 that is learned from.
     pub clip_eps: f64,
-    /// Whether values learn only within `clip_eps` of what they were.
+    /// Whether a value is learned only within `clip_eps` of its value at collection.
     pub clip_vloss: bool,
 }
 
-/// The parts of the loss, and how far the policy has moved, means over the minibatch.
+/// The parts of the loss and measures of the policy's change, means over the minibatch.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PpoTerms {
-    /// What it is made of.
+    /// The parts of the loss.
     pub terms: Terms,
     /// E\[r - 1 - ln r\], the k3 estimate of KL(old || new).
     pub approx_kl: f64,
@@ -30,9 +30,10 @@ pub struct PpoTerms {
 }
 
 impl Ppo {
-    /// The loss and its gradient; that of each entropy is returned.
+    /// Computes the loss and its gradient. Returns the loss with its parts, and the derivative with
+    /// respect to each row's entropy.
     ///
-    /// d / d log pi = -A r / n where the surrogate is not clipped, else 0.
+    /// d loss / d log pi = -A r / n where the surrogate is not clipped, else 0.
     ///
     /// # Errors
     /// [`rlox_core::Error::Shape`] for slices of different lengths.

@@ -1,11 +1,11 @@
-//! Losses of temporal-difference errors.
+//! Losses of TD errors.
 
 use rlox_core::Result;
 use rlox_core::error::check_len;
 
 use crate::cpu::gemm::Number;
 
-/// What an error e = q - goal costs.
+/// The loss of an error e = q - target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TdLoss {
     /// e^2 / 2 up to |e| = 1, |e| - 1/2 beyond (Mnih et al. 2015).
@@ -14,17 +14,18 @@ pub enum TdLoss {
     Squared,
 }
 
-/// What values are to become.
+/// The targets of Q-values, and the rows' weights.
 #[derive(Debug, Clone, Copy)]
 pub struct Goals<'a, F> {
     /// `[n]`.
     pub goals: &'a [F],
-    /// What each row counts, `[n]`; 1 without them.
+    /// The weight of each row, `[n]`; None: all are 1.
     pub weights: Option<&'a [F]>,
 }
 
 impl TdLoss {
-    /// E\[w loss(q - goal)\], the errors and the gradient of q, all `[n]`.
+    /// Computes E\[w loss(q - target)\], the errors and the gradient of q, `[n]` each. Returns the
+    /// loss.
     ///
     /// # Errors
     /// [`rlox_core::Error::Shape`] for slices of different lengths.
@@ -58,13 +59,13 @@ impl TdLoss {
         Ok(total * share.to_f64())
     }
 
-    /// What an error costs, and the slope of that.
+    /// Returns the loss of an error and its derivative.
     fn of<F: Number>(self, error: F) -> (F, F) {
         let half = F::from_f64(0.5);
         let (one, size) = (F::ONE, if error < F::ZERO { F::ZERO - error } else { error });
         match self {
             Self::Squared => (error * error, error + error),
-            // A NaN is no more than 1: it stays one.
+            // NaN fails the comparison and takes the next branch, which keeps it NaN.
             Self::Huber if size > one => (size - half, if error > F::ZERO { one } else { -one }),
             Self::Huber => (half * error * error, error),
         }

@@ -1,8 +1,8 @@
-//! How far values are from their targets.
+//! Squared errors of values, and their gradients.
 
 use super::super::gemm::Number;
 
-/// The sum of (V - R)^2, and `2 weight` (V - R) as the gradient.
+/// Returns the sum of (V - R)^2, and writes `2 weight` (V - R) as the gradient.
 pub(super) fn plain<F: Number>(values: &[F], returns: &[F], weight: f64, to: &mut [F]) -> f64 {
     let (mut sum, twice) = (0.0, F::from_f64(2.0 * weight));
     for ((&value, &goal), to) in values.iter().zip(returns).zip(to) {
@@ -13,8 +13,9 @@ pub(super) fn plain<F: Number>(values: &[F], returns: &[F], weight: f64, to: &mu
     sum
 }
 
-/// The sum of max((V - R)^2, (V' - R)^2) with V' = V within `clip_eps` of what it was, and its gradient
-/// times `weight`: where V' is further away, that is 0 unless V' = V.
+/// Returns the sum of max((V - R)^2, (V' - R)^2), where V' is V clipped to within `clip_eps` of its
+/// old value. Writes the gradient times `weight`. Where V' has the larger error, the gradient is 0
+/// unless V' = V.
 pub(super) fn clipped<F: Number>(
     values: &[F],
     (before, returns): (&[F], &[F]),
