@@ -12,18 +12,18 @@ use rlox_core::store::{ColumnPlan, Manifest, Segment, SegmentRef, write_segment}
 use rlox_core::{Dtype, Field, Result};
 
 use crate::disk::MemoryFs;
-use crate::draft::{Draft, DraftColumn, SEGMENTS, STRANGER};
+use crate::draft::{Draft, DraftColumn, MAX_SEGMENTS, UNKNOWN_COLUMN};
 
 /// Capacity of a buffer in rows, over both environments.
 pub(crate) const CAPACITY: usize = 24;
 pub(crate) const ENVS: usize = 2;
 /// Number of kinds of buffers: uniform, prioritized, windows, in memory and on disk, and datasets.
-pub(crate) const KINDS: u8 = 5;
+pub(crate) const N_KINDS: u8 = 5;
 pub(crate) const TIERED: u8 = 3;
 /// The name under which buffers are saved.
 pub(crate) const NAME: &str = "last";
 /// The manifest's column that lists segments by number, one byte each.
-const LIST: &str = "segments";
+const SEGMENT_LIST: &str = "segments";
 
 /// Returns the folder of the buffers. It exists on disk because the tiered buffer locks it.
 pub(crate) fn folder() -> &'static Path {
@@ -83,13 +83,13 @@ pub(crate) fn tiered(fs: &MemoryFs) -> Result<MmapReplayBuffer> {
 }
 
 pub(crate) fn dataset() -> OfflineDataset {
-    let mut made = None;
-    push(6, 1, |_, rows| made = Some(OfflineDataset::new(schema(), rows, true, 7)));
-    made.expect("a dataset").expect("a dataset")
+    let mut result = None;
+    push(6, 1, |_, rows| result = Some(OfflineDataset::new(schema(), rows, true, 7)));
+    result.expect("a dataset").expect("a dataset")
 }
 
 /// A valid save of one kind of buffer: its draft, column names and widths, meta bytes, and state.
-pub(crate) struct Honest {
+pub(crate) struct ValidSave {
     draft: Draft,
     manifest: Vec<(String, usize)>,
     segment: Vec<(String, usize)>,
@@ -97,13 +97,13 @@ pub(crate) struct Honest {
     pub(crate) state: State,
 }
 
-pub(crate) fn honest(kind: u8) -> &'static Honest {
-    static ALL: OnceLock<Vec<Honest>> = OnceLock::new();
-    let all = ALL.get_or_init(|| (0..KINDS).map(make_honest).collect());
+pub(crate) fn valid_save(kind: u8) -> &'static ValidSave {
+    static ALL: OnceLock<Vec<ValidSave>> = OnceLock::new();
+    let all = ALL.get_or_init(|| (0..N_KINDS).map(make_valid_save).collect());
     &all[usize::from(kind)]
 }
 
-fn make_honest(kind: u8) -> Honest {
+fn make_valid_save(kind: u8) -> ValidSave {
     let fs = MemoryFs::default();
     macro_rules! saved {
         ($make:expr, $push:expr) => {{
@@ -144,14 +144,14 @@ fn make_honest(kind: u8) -> Honest {
             data.state()
         }
     };
-    read_honest(&fs, kind, state)
+    read_valid_save(&fs, kind, state)
 }
 
-fn read_honest(fs: &MemoryFs, kind: u8, state: State) -> Honest {
+fn read_valid_save(fs: &MemoryFs, kind: u8, state: State) -> ValidSave {
     let path = folder().join(format!("{NAME}.manifest"));
     let manifest = Manifest::read(fs, &path).expect("a manifest");
     let names = manifest.columns.iter().map(|(name, width, _)| (name.clone(), *width));
-    let mut honest = Honest {
+    let mut save = ValidSave {
         draft: Draft { kind, columns: Vec::new() },
         manifest: names.collect(),
         segment: Vec::new(),
@@ -159,42 +159,42 @@ fn read_honest(fs: &MemoryFs, kind: u8, state: State) -> Honest {
         state,
     };
     for (name, (_, _, bytes)) in manifest.columns.iter().enumerate() {
-        honest.draft.columns.push(DraftColumn { file: 0, name, first: 0, bytes: bytes.clone() });
+        save.draft.columns.push(DraftColumn { file: 0, name_index: name, first: 0, bytes: bytes.clone() });
     }
-    for (at, listed) in manifest.segments.iter().take(SEGMENTS).enumerate() {
+    for (index, listed) in manifest.segments.iter().take(MAX_SEGMENTS).enumerate() {
         let path = folder().join(format!("{:012}.seg", listed.number));
         let segment = Segment::open(fs, &path).expect("a segment");
-        honest.meta[1] = segment.meta().to_vec();
-        honest.segment = segment.columns().iter().map(|c| (c.name.clone(), c.row_bytes)).collect();
+        save.meta[1] = segment.meta().to_vec();
+        save.segment = segment.columns().iter().map(|c| (c.name.clone(), c.row_bytes)).collect();
         for (name, column) in segment.columns().iter().enumerate() {
             let bytes = segment.read_column(&column.name).expect("its rows");
-            honest.draft.columns.push(DraftColumn {
-                file: at + 1,
-                name,
+            save.draft.columns.push(DraftColumn {
+                file: index + 1,
+                name_index: name,
                 first: column.first,
                 bytes,
             });
         }
     }
-    honest
+    save
 }
 
 /// Returns a valid draft of each kind of saved buffer.
 #[must_use]
-pub fn honest_drafts() -> Vec<Draft> {
-    (0..KINDS).map(|kind| honest(kind).draft.clone()).collect()
+pub fn valid_drafts() -> Vec<Draft> {
+    (0..N_KINDS).map(|kind| valid_save(kind).draft.clone()).collect()
 }
 
 /// Returns a valid draft of each kind of state.
 #[must_use]
-pub fn honest_states() -> Vec<Draft> {
-    let kinds = (0..KINDS).filter(|&kind| kind != TIERED);
+pub fn valid_states() -> Vec<Draft> {
+    let kinds = (0..N_KINDS).filter(|&kind| kind != TIERED);
     let draft = |kind| {
-        let state = &honest(kind).state;
+        let state = &valid_save(kind).state;
         let column = |file| {
             move |(name, (_, _, bytes)): (usize, &(String, usize, Vec<u8>))| DraftColumn {
                 file,
-                name,
+                name_index: name,
                 first: 0,
                 bytes: bytes.clone(),
             }
@@ -207,55 +207,55 @@ pub fn honest_states() -> Vec<Draft> {
 }
 
 /// Returns the columns of one file of a draft, as [`write_segment`] takes them and with whole rows.
-fn of_file(
+fn columns_of_file(
     draft: &Draft,
     file: usize,
     names: &[(String, usize)],
 ) -> (Vec<ColumnPlan>, Vec<Vec<u8>>) {
-    let own = draft.columns.iter().filter(|column| column.file == file).map(|column| {
-        let (name, row_bytes) = match names.get(column.name) {
+    let file_columns = draft.columns.iter().filter(|column| column.file == file).map(|column| {
+        let (name, row_bytes) = match names.get(column.name_index) {
             Some((name, width)) => (name.clone(), *width),
-            None => (STRANGER.to_owned(), 1),
+            None => (UNKNOWN_COLUMN.to_owned(), 1),
         };
         let rows = column.bytes.len() / row_bytes;
         let bytes = column.bytes[..rows * row_bytes].to_vec();
         (ColumnPlan { name, row_bytes, first: column.first, rows: rows as u64 }, bytes)
     });
-    own.unzip()
+    file_columns.unzip()
 }
 
 /// Writes a draft as a correct writer would. Returns None if the format cannot express it.
-pub(crate) fn write(draft: &Draft, honest: &Honest) -> Option<MemoryFs> {
+pub(crate) fn write(draft: &Draft, save: &ValidSave) -> Option<MemoryFs> {
     let fs = MemoryFs::default();
-    let mut listed = Vec::new();
-    for number in 1..=SEGMENTS {
-        let (plans, rows) = of_file(draft, number, &honest.segment);
+    let mut segment_refs = Vec::new();
+    for number in 1..=MAX_SEGMENTS {
+        let (plans, rows) = columns_of_file(draft, number, &save.segment);
         if plans.is_empty() {
             continue;
         }
         let path = folder().join(format!("{number:012}.seg"));
         let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
         let checksum =
-            write_segment(Arc::new(fs.clone()), &path, plans, &honest.meta[1], &rows).ok()?;
+            write_segment(Arc::new(fs.clone()), &path, plans, &save.meta[1], &rows).ok()?;
         let bytes = fs.get(&path)?.len() as u64;
-        listed.push(SegmentRef { number: number as u64, checksum, bytes });
+        segment_refs.push(SegmentRef { number: number as u64, checksum, bytes });
     }
-    let mut names = honest.manifest.clone();
-    names.push((LIST.to_owned(), 1));
-    let (plans, rows) = of_file(draft, 0, &names);
-    let mut segments = listed.clone();
+    let mut names = save.manifest.clone();
+    names.push((SEGMENT_LIST.to_owned(), 1));
+    let (plans, rows) = columns_of_file(draft, 0, &names);
+    let mut segments = segment_refs.clone();
     let mut columns = Vec::new();
     for (plan, rows) in plans.into_iter().zip(rows) {
-        if plan.name == LIST {
+        if plan.name == SEGMENT_LIST {
             let missing = SegmentRef { number: 99, checksum: 0, bytes: 0 };
-            let find = |&n: &u8| listed.get(usize::from(n)).copied().unwrap_or(missing);
-            segments = rows.iter().map(find).collect();
+            let find_segment = |&n: &u8| segment_refs.get(usize::from(n)).copied().unwrap_or(missing);
+            segments = rows.iter().map(find_segment).collect();
         } else {
             columns.push((plan.name, plan.row_bytes, rows));
         }
     }
-    let manifest = Manifest { segments, columns, meta: honest.meta[0].clone() };
-    let name = if draft.kind % KINDS == TIERED { "newest" } else { NAME };
+    let manifest = Manifest { segments, columns, meta: save.meta[0].clone() };
+    let name = if draft.kind % N_KINDS == TIERED { "newest" } else { NAME };
     let path = folder().join(format!("{name}.manifest"));
     manifest.write(Arc::new(fs.clone()), &path).ok()?;
     Some(fs)

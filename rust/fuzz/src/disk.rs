@@ -27,7 +27,7 @@ impl MemoryFs {
     }
 }
 
-fn missing() -> io::Error {
+fn not_found() -> io::Error {
     io::ErrorKind::NotFound.into()
 }
 
@@ -38,12 +38,12 @@ impl Fs for MemoryFs {
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
         self.put(path, Vec::new());
-        Ok(Box::new(Written { files: Arc::clone(&self.0), path: path.to_owned() }))
+        Ok(Box::new(MemoryFile { files: Arc::clone(&self.0), path: path.to_owned() }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut files = self.0.lock();
-        let bytes = files.remove(from).ok_or_else(missing)?;
+        let bytes = files.remove(from).ok_or_else(not_found)?;
         files.insert(to.to_owned(), bytes);
         Ok(())
     }
@@ -53,35 +53,35 @@ impl Fs for MemoryFs {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.0.lock().remove(path).map(drop).ok_or_else(missing)
+        self.0.lock().remove(path).map(drop).ok_or_else(not_found)
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         let files = self.0.lock();
-        let inside = files.keys().filter(|file| file.parent() == Some(path));
-        Ok(inside.filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect())
+        let entries = files.keys().filter(|file| file.parent() == Some(path));
+        Ok(entries.filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect())
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomRead>> {
-        Ok(Box::new(Opened(self.get(path).ok_or_else(missing)?)))
+        Ok(Box::new(FileCopy(self.get(path).ok_or_else(not_found)?)))
     }
 }
 
 /// A file that is being written.
 #[derive(Debug)]
-struct Written {
+struct MemoryFile {
     files: Files,
     path: PathBuf,
 }
 
-impl NewFile for Written {
+impl NewFile for MemoryFile {
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut files = self.files.lock();
-        let file = files.get_mut(&self.path).ok_or_else(missing)?;
+        let file = files.get_mut(&self.path).ok_or_else(not_found)?;
         let start = usize::try_from(offset).map_err(io::Error::other)?;
         let end = start + bytes.len();
         file.resize(file.len().max(end), 0);
-        file.get_mut(start..end).ok_or_else(missing)?.copy_from_slice(bytes);
+        file.get_mut(start..end).ok_or_else(not_found)?.copy_from_slice(bytes);
         Ok(())
     }
 
@@ -92,9 +92,9 @@ impl NewFile for Written {
 
 /// A file as it was when it was opened.
 #[derive(Debug)]
-struct Opened(Vec<u8>);
+struct FileCopy(Vec<u8>);
 
-impl RandomRead for Opened {
+impl RandomRead for FileCopy {
     fn size(&self) -> io::Result<u64> {
         Ok(self.0.len() as u64)
     }

@@ -5,10 +5,10 @@
 //! its first row (8 bytes, only for segments), its length in bytes (2 bytes), and its bytes.
 
 /// Name of a column that no buffer has, so that unknown columns occur too.
-pub(crate) const STRANGER: &str = "stranger";
+pub(crate) const UNKNOWN_COLUMN: &str = "stranger";
 
 /// Largest number of segments of a draft.
-pub(crate) const SEGMENTS: usize = 8;
+pub(crate) const MAX_SEGMENTS: usize = 8;
 
 /// A column of the manifest or a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct DraftColumn {
     /// 0 for the manifest, otherwise the segment's number, counted from 1.
     pub file: usize,
     /// Its position among the column names of a buffer.
-    pub name: usize,
+    pub name_index: usize,
     /// Number of its first row.
     pub first: u64,
     /// The bytes of its rows.
@@ -35,7 +35,7 @@ pub struct Draft {
 impl Draft {
     /// Decodes a draft. If the data ends early, the last column is shorter or missing.
     #[must_use]
-    pub fn of(data: &[u8]) -> Self {
+    pub fn from_bytes(data: &[u8]) -> Self {
         let (&kind, mut rest) = data.split_first().unwrap_or((&0, &[]));
         let mut columns = Vec::new();
         while let Some(column) = take_column(&mut rest) {
@@ -53,7 +53,7 @@ impl Draft {
         let mut out = vec![self.kind];
         for column in &self.columns {
             out.push(u8::try_from(column.file).expect("a file"));
-            out.push(u8::try_from(column.name).expect("a name"));
+            out.push(u8::try_from(column.name_index).expect("a name"));
             if column.file > 0 {
                 out.extend(column.first.to_le_bytes());
             }
@@ -66,7 +66,7 @@ impl Draft {
 
 fn take_column(rest: &mut &[u8]) -> Option<DraftColumn> {
     let (&[file, name], after) = rest.split_first_chunk()?;
-    let file = usize::from(file) % (SEGMENTS + 1);
+    let file = usize::from(file) % (MAX_SEGMENTS + 1);
     let (first, after) = if file > 0 {
         after.split_first_chunk().map(|(x, rest)| (u64::from_le_bytes(*x), rest))?
     } else {
@@ -76,5 +76,5 @@ fn take_column(rest: &mut &[u8]) -> Option<DraftColumn> {
     let len = usize::from(u16::from_le_bytes(*len)).min(after.len());
     let (bytes, after) = after.split_at(len);
     *rest = after;
-    Some(DraftColumn { file, name: usize::from(name), first, bytes: bytes.to_vec() })
+    Some(DraftColumn { file, name_index: usize::from(name), first, bytes: bytes.to_vec() })
 }

@@ -4,11 +4,11 @@ use rlox_core::env::{Actions, Seeding, Snapshot, StepOut, Tiling, VecEnv, regist
 use rlox_core::space::ActionSpace;
 
 /// Largest number of environments that are made for a snapshot.
-const MOST: usize = 8;
+const MAX_ENVS: usize = 8;
 
 /// Returns a snapshot of each native environment, without its checksum.
 #[must_use]
-pub fn honest_snapshots() -> Vec<Vec<u8>> {
+pub fn valid_snapshots() -> Vec<Vec<u8>> {
     let bytes = |id| {
         let envs = VecEnv::new(id, 2, Seeding::Run(3)).expect("a native environment");
         let mut bytes = envs.snapshot().expect("a snapshot").to_bytes();
@@ -24,9 +24,9 @@ pub(crate) fn restore(content: &[u8]) {
     bytes.extend(crc32fast::hash(content).to_le_bytes());
     let Ok(snapshot) = Snapshot::from_bytes(&bytes) else { return };
     assert!(snapshot.to_bytes() == bytes, "a snapshot that is written otherwise");
-    let (n, precision) = (snapshot.seeds.len().clamp(1, MOST), snapshot.precision);
-    let made = VecEnv::tiled(&snapshot.env_id, n, Seeding::Run(0), precision, Tiling::default());
-    let Ok(mut envs) = made else { return };
+    let (n, precision) = (snapshot.seeds.len().clamp(1, MAX_ENVS), snapshot.precision);
+    let result = VecEnv::tiled(&snapshot.env_id, n, Seeding::Run(0), precision, Tiling::default());
+    let Ok(mut envs) = result else { return };
     if envs.restore(&snapshot).is_ok() {
         step(&mut envs, n);
     }

@@ -8,63 +8,63 @@ mod environments;
 mod policies;
 mod tries;
 
-pub use buffers::{honest_drafts, honest_states};
+pub use buffers::{valid_drafts, valid_states};
 pub use draft::{Draft, DraftColumn};
-pub use environments::honest_snapshots;
-pub use policies::honest_descriptions;
-pub use tries::{check_honest, honest_files};
+pub use environments::valid_snapshots;
+pub use policies::valid_descriptions;
+pub use tries::{check_valid_drafts, valid_files};
 
 /// Reads a segment file.
 pub fn segment(data: &[u8]) {
-    frugal(|| tries::read_segment(&sized(data)));
+    check_memory(|| tries::read_segment(&set_length(data)));
 }
 
 /// Reads a manifest file.
 pub fn manifest(data: &[u8]) {
-    frugal(|| tries::read_manifest(&sized(data)));
+    check_memory(|| tries::read_manifest(&set_length(data)));
 }
 
 /// Opens a [`Draft`] of a folder with a saved buffer.
 pub fn replay(data: &[u8]) {
-    frugal(|| tries::open(&Draft::of(data)));
+    check_memory(|| tries::open(&Draft::from_bytes(data)));
 }
 
 /// Restores a [`Draft`] of the state of a buffer.
 pub fn state(data: &[u8]) {
-    frugal(|| tries::restore(&Draft::of(data)));
+    check_memory(|| tries::restore(&Draft::from_bytes(data)));
 }
 
 /// Restores a snapshot of environments; `data` has no checksum.
 pub fn snapshot(data: &[u8]) {
-    frugal(|| environments::restore(data));
+    check_memory(|| environments::restore(data));
 }
 
 /// Reads an exported policy and runs it.
 pub fn policy(data: &[u8]) {
-    frugal(|| policies::play(data));
+    check_memory(|| policies::run_policy(data));
 }
 
 /// Runs a policy. The first byte selects a policy's tensors, and the rest is its description.
 pub fn description(data: &[u8]) {
-    frugal(|| policies::play_described(data));
+    check_memory(|| policies::run_described(data));
 }
 
 /// Bytes of memory that a reader may take for an input of some kilobytes and the buffer that it
 /// fills.
-const MEMORY: u64 = 16 << 20;
+const MEMORY_LIMIT: u64 = 16 << 20;
 
 /// Runs a reader, and panics if it takes more memory than the limit.
-fn frugal(read: impl FnOnce()) {
-    let most = allocation_counter::measure(read).bytes_max;
-    assert!(most <= MEMORY, "{most} bytes were held at once");
+fn check_memory(read: impl FnOnce()) {
+    let max_bytes = allocation_counter::measure(read).bytes_max;
+    assert!(max_bytes <= MEMORY_LIMIT, "{max_bytes} bytes were held at once");
 }
 
 /// Writes the length of the file into its head, because few inputs would have the right one.
-fn sized(data: &[u8]) -> Vec<u8> {
+fn set_length(data: &[u8]) -> Vec<u8> {
     let mut bytes = data.to_vec();
     let length = bytes.len() as u64;
-    if let Some(place) = bytes.get_mut(16..24) {
-        place.copy_from_slice(&length.to_le_bytes());
+    if let Some(length_field) = bytes.get_mut(16..24) {
+        length_field.copy_from_slice(&length.to_le_bytes());
     }
     bytes
 }

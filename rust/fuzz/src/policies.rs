@@ -15,7 +15,7 @@ fn files() -> &'static [Vec<u8>] {
         let entries = fs::read_dir(folder).expect("the folder of policies");
         let paths = entries.map(|entry| entry.expect("an entry").path());
         let mut paths: Vec<_> =
-            paths.filter(|path| path.extension().is_some_and(|end| end == "safetensors")).collect();
+            paths.filter(|path| path.extension().is_some_and(|ext| ext == "safetensors")).collect();
         paths.sort();
         paths.iter().map(|path| fs::read(path).expect("a policy")).collect()
     })
@@ -29,13 +29,13 @@ fn text(file: &[u8]) -> String {
 
 /// Returns a seed for each file: its number and its text.
 #[must_use]
-pub fn honest_descriptions() -> Vec<Vec<u8>> {
+pub fn valid_descriptions() -> Vec<Vec<u8>> {
     let seed = |(number, file): (u8, &Vec<u8>)| [&[number], text(file).as_bytes()].concat();
     (0..).zip(files()).map(seed).collect()
 }
 
 /// Reads a policy and runs it on a few observations.
-pub(crate) fn play(data: &[u8]) {
+pub(crate) fn run_policy(data: &[u8]) {
     let Ok(mut policy) = Policy::from_bytes(data) else { return };
     let mut action = policy.action();
     for value in [0.0, 1.0, -1e30, f32::NAN] {
@@ -47,11 +47,11 @@ pub(crate) fn play(data: &[u8]) {
 }
 
 /// Runs a policy with the tensors of a file and another text.
-pub(crate) fn play_described(data: &[u8]) {
+pub(crate) fn run_described(data: &[u8]) {
     let Some((&number, text)) = data.split_first() else { return };
     let Some(file) = files().get(usize::from(number) % files().len()) else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };
     let tensors = SafeTensors::deserialize(file).expect("a policy").tensors();
-    let about = [("rlox".to_owned(), text.to_owned())].into();
-    play(&safetensors::serialize(tensors, Some(about)).expect("a file"));
+    let metadata = [("rlox".to_owned(), text.to_owned())].into();
+    run_policy(&safetensors::serialize(tensors, Some(metadata)).expect("a file"));
 }

@@ -10,11 +10,11 @@ use rlox_core::buffer::{
 use rlox_core::store::{Manifest, Segment};
 
 use crate::buffers::{
-    CAPACITY, ENVS, Honest, KINDS, NAME, TIERED, dataset, folder, honest, honest_drafts,
+    CAPACITY, ENVS, ValidSave, N_KINDS, NAME, TIERED, dataset, folder, valid_save, valid_drafts,
     prioritized, push, schema, tiered, uniform, windows, write,
 };
 use crate::disk::MemoryFs;
-use crate::draft::{Draft, STRANGER};
+use crate::draft::{Draft, UNKNOWN_COLUMN};
 
 fn request(len: usize) -> Request {
     Request { batch_size: 5, n_batches: 2, len, seed: Some(1) }
@@ -36,12 +36,12 @@ macro_rules! use_in_memory {
 }
 
 fn gather_rows(buffer: &ReplayBuffer) {
-    let Ok(drawn) = buffer.sample(request(1)) else { return };
+    let Ok(sampled_batch) = buffer.sample(request(1)) else { return };
     let n_step = NStep::new(3, 0.9).expect("three steps");
     let mut rows = Arrays::new(&schema(), Kind::Transitions, 10);
-    drop(rows.fill(|batch| buffer.gather(&drawn.rows, None, batch)));
+    drop(rows.fill(|batch| buffer.gather(&sampled_batch.rows, None, batch)));
     let mut rows = Arrays::new(&schema(), Kind::NStep, 10);
-    drop(rows.fill(|batch| buffer.gather(&drawn.rows, Some(n_step), batch)));
+    drop(rows.fill(|batch| buffer.gather(&sampled_batch.rows, Some(n_step), batch)));
 }
 
 fn use_uniform(buffer: &mut ReplayBuffer) {
@@ -52,9 +52,9 @@ fn use_uniform(buffer: &mut ReplayBuffer) {
 
 fn use_prioritized(buffer: &mut PrioritizedReplayBuffer) {
     let gather = |buffer: &PrioritizedReplayBuffer| {
-        if let Ok(drawn) = buffer.sample(request(1)) {
+        if let Ok(sampled_batch) = buffer.sample(request(1)) {
             let mut rows = Arrays::new(&schema(), Kind::Transitions, 10);
-            drop(rows.fill(|batch| buffer.gather(&drawn.rows, None, batch)));
+            drop(rows.fill(|batch| buffer.gather(&sampled_batch.rows, None, batch)));
         }
     };
     gather(buffer);
@@ -66,9 +66,9 @@ fn use_prioritized(buffer: &mut PrioritizedReplayBuffer) {
 
 fn use_windows(buffer: &mut SequenceReplayBuffer) {
     let gather = |buffer: &SequenceReplayBuffer| {
-        if let Ok(drawn) = buffer.sample(request(3)) {
+        if let Ok(sampled_batch) = buffer.sample(request(3)) {
             let mut rows = Arrays::new(&schema(), Kind::Sequences, 30);
-            drop(rows.fill(|batch| buffer.rows().gather_windows(&drawn, 3, batch)));
+            drop(rows.fill(|batch| buffer.rows().gather_windows(&sampled_batch, 3, batch)));
         }
     };
     gather(buffer);
@@ -80,9 +80,9 @@ fn use_windows(buffer: &mut SequenceReplayBuffer) {
 
 fn use_tiered(buffer: &mut MmapReplayBuffer) {
     let gather = |buffer: &MmapReplayBuffer| {
-        if let Ok(drawn) = buffer.sample(request(1)) {
+        if let Ok(sampled_batch) = buffer.sample(request(1)) {
             let mut rows = Arrays::new(&schema(), Kind::Transitions, 10);
-            drop(rows.fill(|batch| buffer.gather(&drawn.rows, None, batch)));
+            drop(rows.fill(|batch| buffer.gather(&sampled_batch.rows, None, batch)));
         }
     };
     gather(buffer);
@@ -94,8 +94,8 @@ fn use_tiered(buffer: &mut MmapReplayBuffer) {
 
 /// Writes a draft as a folder, opens it, and uses the buffer.
 pub(crate) fn open(draft: &Draft) {
-    let kind = draft.kind % KINDS;
-    let Some(fs) = write(draft, honest(kind)) else { return };
+    let kind = draft.kind % N_KINDS;
+    let Some(fs) = write(draft, valid_save(kind)) else { return };
     macro_rules! load {
         ($make:expr, $used:expr) => {{
             let mut buffer = $make;
@@ -116,20 +116,20 @@ pub(crate) fn open(draft: &Draft) {
 
 /// Restores a buffer from a draft of its state, and uses the buffer.
 pub(crate) fn restore(draft: &Draft) {
-    let kind = match draft.kind % KINDS {
+    let kind = match draft.kind % N_KINDS {
         TIERED => 0,
         kind => kind,
     };
-    let Honest { state, .. } = honest(kind);
+    let ValidSave { state, .. } = valid_save(kind);
     let mut drafted = State { layout: state.layout.clone(), ..State::default() };
     for column in &draft.columns {
-        let (names, to) = match column.file {
+        let (names, destination) = match column.file {
             0 => (&state.columns, &mut drafted.columns),
             _ => (&state.rows, &mut drafted.rows),
         };
-        let found = names.get(column.name).map(|(name, width, _)| (name.clone(), *width));
-        let (name, width) = found.unwrap_or_else(|| (STRANGER.to_owned(), 1));
-        to.push((name, width, column.bytes.clone()));
+        let entry = names.get(column.name_index).map(|(name, width, _)| (name.clone(), *width));
+        let (name, width) = entry.unwrap_or_else(|| (UNKNOWN_COLUMN.to_owned(), 1));
+        destination.push((name, width, column.bytes.clone()));
     }
     macro_rules! restored {
         ($make:expr, $used:expr) => {{
@@ -149,14 +149,14 @@ pub(crate) fn restore(draft: &Draft) {
 
 fn use_dataset(data: &mut OfflineDataset) {
     assert!(data.stats().n_episodes <= CAPACITY, "more episodes than rows");
-    if let Ok(drawn) = data.sample_trajectories(request(3)) {
+    if let Ok(sampled_batch) = data.sample_trajectories(request(3)) {
         let mut rows = Arrays::new(&schema(), Kind::Trajectories, 30);
-        drop(rows.fill(|batch| data.gather_trajectories(&drawn, 3, batch)));
+        drop(rows.fill(|batch| data.gather_trajectories(&sampled_batch, 3, batch)));
     }
     let before = data.state();
-    let mut again = dataset();
-    again.restore(&before).expect("what a dataset is in can be restored");
-    assert!(again.state() == before, "a restored state is another one");
+    let mut restored_data = dataset();
+    restored_data.restore(&before).expect("what a dataset is in can be restored");
+    assert!(restored_data.state() == before, "a restored state is another one");
 }
 
 /// Reads the first columns of a segment, and rows across their blocks.
@@ -166,13 +166,13 @@ pub(crate) fn read_segment(bytes: &[u8]) {
     let Ok(segment) = Segment::open(&fs, path) else { return };
     drop(segment.verify());
     let mut scratch = Vec::new();
-    for (at, column) in segment.columns().iter().enumerate().take(8) {
+    for (index, column) in segment.columns().iter().enumerate().take(8) {
         drop(segment.read_column(&column.name));
         for skip in [0, 1, column.rows_per_block.saturating_sub(1), column.rows.saturating_sub(1)] {
             let Some(first) = column.first.checked_add(skip) else { continue };
             let numbers = first..first.saturating_add(2);
             let bytes = column.row_bytes.saturating_mul(2).min(1 << 16);
-            drop(segment.read_rows(at, numbers, &mut vec![0; bytes], &mut scratch));
+            drop(segment.read_rows(index, numbers, &mut vec![0; bytes], &mut scratch));
         }
     }
 }
@@ -183,17 +183,17 @@ pub(crate) fn read_manifest(bytes: &[u8]) {
     fs.put(path, bytes.to_vec());
     let Ok(manifest) = Manifest::read(&fs, path) else { return };
     // A writer of the same manifest writes the same, except for the block size of empty columns.
-    let again = Path::new("/y.manifest");
-    manifest.write(Arc::new(fs.clone()), again).expect("memory takes all");
-    assert!(Manifest::read(&fs, again).expect("its own") == manifest, "another manifest");
+    let copy_path = Path::new("/y.manifest");
+    manifest.write(Arc::new(fs.clone()), copy_path).expect("memory takes all");
+    assert!(Manifest::read(&fs, copy_path).expect("its own") == manifest, "another manifest");
 }
 
 /// Returns the files of each valid draft: the first segments, and the manifests.
 #[must_use]
-pub fn honest_files() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+pub fn valid_files() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let (mut segments, mut manifests) = (Vec::new(), Vec::new());
-    for draft in honest_drafts() {
-        let fs = write(&draft, honest(draft.kind)).expect("an honest draft");
+    for draft in valid_drafts() {
+        let fs = write(&draft, valid_save(draft.kind)).expect("an honest draft");
         for name in ["newest", NAME] {
             manifests.extend(fs.get(&folder().join(format!("{name}.manifest"))));
         }
@@ -206,9 +206,9 @@ pub fn honest_files() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
 ///
 /// # Panics
 /// If one is refused.
-pub fn check_honest() {
-    for draft in honest_drafts() {
-        let fs = write(&draft, honest(draft.kind)).expect("an honest draft");
+pub fn check_valid_drafts() {
+    for draft in valid_drafts() {
+        let fs = write(&draft, valid_save(draft.kind)).expect("an honest draft");
         macro_rules! loads {
             ($make:expr) => {{
                 let mut buffer = $make;

@@ -3,28 +3,29 @@
 use std::ops::Range;
 
 use rlox_core::buffer::{
-    Arrays, EnvIndex, InMemory, Kind, ObsField, Prioritized, PrioritizedReplayBuffer, ReplayBuffer,
-    Request, Schema, Transitions, named,
+    BatchKind, EnvIndex, InMemoryBuffer, ObsField, OwnedBatch, Prioritized,
+    PrioritizedReplayBuffer, ReplayBuffer, SampleRequest, Schema, Transitions, sampler_by_name,
 };
 use rlox_core::{Dtype, Field, Result};
 
-use crate::inputs::{normal, rare, single, uniform};
+use crate::inputs::{normal, rare_flags, to_f32, uniform};
 use crate::{Kernel, Work};
 
 const CAPACITY: usize = 100_000;
 const BATCH: usize = 256;
-const REQUEST: Request = Request { batch_size: BATCH, n_batches: 1, len: 1, seed: None };
+const REQUEST: SampleRequest =
+    SampleRequest { batch_size: BATCH, n_batches: 1, len: 1, seed: None };
 /// Numbers per observation, as in CartPole and HalfCheetah.
-const DIMS: [usize; 2] = [4, 17];
+const OBS_DIMS: [usize; 2] = [4, 17];
 /// Number of transitions, which are pushed in turn.
 const POOL: usize = 1_000;
 /// Number of batches of priorities, which are set in turn.
-const UPDATES: usize = 64;
+const N_UPDATES: usize = 64;
 
 pub(crate) fn kernels() -> Vec<Kernel> {
-    let [dim, ..] = DIMS;
+    let [dim, ..] = OBS_DIMS;
     let mut all = vec![Kernel::new(format!("replay/push/f32/1x{dim}"), 1, move || push(dim))];
-    for dim in DIMS {
+    for dim in OBS_DIMS {
         let name = format!("replay/sample/f32/{BATCH}x{dim}");
         all.push(Kernel::new(name, BATCH, move || sample(dim)));
     }
@@ -42,7 +43,7 @@ fn schema(dim: usize) -> Result<Schema> {
 }
 
 /// Transitions whose `next_obs` is the `obs` of the following one; the first one follows the last.
-struct Made {
+struct TransitionPool {
     /// Bytes of an observation.
     width: usize,
     obs: Vec<u8>,
@@ -52,10 +53,10 @@ struct Made {
     truncated: Vec<u8>,
 }
 
-impl Made {
+impl TransitionPool {
     fn draw(dim: usize) -> Self {
         let bytes = |name, len| -> Vec<u8> {
-            single(&normal(name, len)).into_iter().flat_map(f32::to_ne_bytes).collect()
+            to_f32(&normal(name, len)).into_iter().flat_map(f32::to_ne_bytes).collect()
         };
         let (width, mut obs) = (4 * dim, bytes("obs", POOL * dim));
         obs.extend_from_within(..width);
@@ -64,13 +65,13 @@ impl Made {
             obs,
             actions: bytes("actions", POOL),
             rewards: bytes("rewards", POOL),
-            terminated: rare("ends", POOL).into_iter().map(u8::from).collect(),
+            terminated: rare_flags("ends", POOL).into_iter().map(u8::from).collect(),
             truncated: vec![0; POOL],
         }
     }
 
     /// Passes the transitions in `range` to `push`.
-    fn give(
+    fn push_range(
         &self,
         range: Range<usize>,
         push: impl FnOnce(Transitions<'_>) -> Result<()>,
@@ -93,65 +94,65 @@ fn slice<T>(all: &[T], range: Range<usize>) -> &[T] {
 }
 
 /// Returns a full buffer and the transitions that fill it.
-fn full(dim: usize) -> Result<(ReplayBuffer, Made)> {
-    let transitions = Made::draw(dim);
-    let mut buffer = ReplayBuffer::new(schema(dim)?, CAPACITY, 1, 1, named("uniform")?)?;
+fn fill_buffer(dim: usize) -> Result<(ReplayBuffer, TransitionPool)> {
+    let transitions = TransitionPool::draw(dim);
+    let mut buffer = ReplayBuffer::new(schema(dim)?, CAPACITY, 1, 1, sampler_by_name("uniform")?)?;
     while buffer.rows().rings().len() < CAPACITY {
-        transitions.give(0..POOL, |rows| buffer.push(EnvIndex::One(0), rows, None))?;
+        transitions.push_range(0..POOL, |rows| buffer.push(EnvIndex::One(0), rows, None))?;
     }
     Ok((buffer, transitions))
 }
 
 /// Returns a full buffer with priorities in [0, 1).
-fn full_prioritized(dim: usize) -> Result<PrioritizedReplayBuffer> {
-    let (transitions, priorities) = (Made::draw(dim), uniform("priorities", CAPACITY));
+fn fill_prioritized(dim: usize) -> Result<PrioritizedReplayBuffer> {
+    let (transitions, priorities) = (TransitionPool::draw(dim), uniform("priorities", CAPACITY));
     let rule = Prioritized::new(CAPACITY, 0.6, 0.4, true)?;
     let mut buffer = PrioritizedReplayBuffer::new(schema(dim)?, CAPACITY, 1, 1, rule)?;
     for priorities in priorities.chunks(POOL) {
         let push = |rows: Transitions<'_>| buffer.push(EnvIndex::One(0), rows, Some(priorities));
-        transitions.give(0..priorities.len(), push)?;
+        transitions.push_range(0..priorities.len(), push)?;
     }
     Ok(buffer)
 }
 
 fn push(dim: usize) -> Result<Work> {
-    let (mut buffer, transitions) = full(dim)?;
+    let (mut buffer, transitions) = fill_buffer(dim)?;
     let mut turn = 0;
     Ok(Box::new(move || {
-        let at = turn % POOL;
+        let index = turn % POOL;
         turn += 1;
-        transitions.give(at..at + 1, |rows| buffer.push(EnvIndex::One(0), rows, None))
+        transitions.push_range(index..index + 1, |rows| buffer.push(EnvIndex::One(0), rows, None))
     }))
 }
 
 fn sample(dim: usize) -> Result<Work> {
-    let (buffer, _) = full(dim)?;
-    let mut batch = Arrays::new(buffer.rows().schema(), Kind::Transitions, BATCH);
+    let (buffer, _) = fill_buffer(dim)?;
+    let mut batch = OwnedBatch::new(buffer.rows().schema(), BatchKind::Transitions, BATCH);
     Ok(Box::new(move || {
-        let drawn = buffer.sample(REQUEST)?;
-        batch.fill(|batch| buffer.gather(&drawn.rows, None, batch))
+        let sampled_batch = buffer.sample(REQUEST)?;
+        batch.fill(|batch| buffer.gather(&sampled_batch.rows, None, batch))
     }))
 }
 
 fn prioritized_sample(dim: usize) -> Result<Work> {
-    let buffer = full_prioritized(dim)?;
-    let mut batch = Arrays::new(buffer.rows().schema(), Kind::Transitions, BATCH);
+    let buffer = fill_prioritized(dim)?;
+    let mut batch = OwnedBatch::new(buffer.rows().schema(), BatchKind::Transitions, BATCH);
     Ok(Box::new(move || {
-        let drawn = buffer.sample(REQUEST)?;
-        batch.fill(|batch| buffer.gather(&drawn.rows, None, batch))
+        let sampled_batch = buffer.sample(REQUEST)?;
+        batch.fill(|batch| buffer.gather(&sampled_batch.rows, None, batch))
     }))
 }
 
 /// Sets new priorities for rows that were drawn before, as a learner does.
 fn prioritized_update(dim: usize) -> Result<Work> {
-    let mut buffer = full_prioritized(dim)?;
-    let request = Request { n_batches: UPDATES, ..REQUEST };
-    let drawn = buffer.sample(request)?;
+    let mut buffer = fill_prioritized(dim)?;
+    let request = SampleRequest { n_batches: N_UPDATES, ..REQUEST };
+    let sampled_batch = buffer.sample(request)?;
     let rings = buffer.rows().rings();
-    let indices: Vec<u64> = drawn.rows.into_iter().map(|row| rings.index(row)).collect();
-    let (priorities, mut turn) = (uniform("new priorities", UPDATES * BATCH), 0);
+    let indices: Vec<u64> = sampled_batch.rows.into_iter().map(|row| rings.index(row)).collect();
+    let (priorities, mut turn) = (uniform("new priorities", N_UPDATES * BATCH), 0);
     Ok(Box::new(move || {
-        let first = turn % UPDATES * BATCH;
+        let first = turn % N_UPDATES * BATCH;
         let batch = first..first + BATCH;
         turn += 1;
         let (indices, priorities) = (slice(&indices, batch.clone()), slice(&priorities, batch));

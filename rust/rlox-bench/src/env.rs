@@ -4,7 +4,7 @@ use rlox_core::Result;
 use rlox_core::env::{Actions, Precision, Seeding, StepOut, Tiling, VecEnv, registry};
 use rlox_core::space::ActionSpace;
 
-use crate::inputs::{single, uniform};
+use crate::inputs::{to_f32, uniform};
 use crate::{Kernel, Work};
 
 const SIZES: [usize; 4] = [1, 16, 256, 2_048];
@@ -38,13 +38,13 @@ impl Pool {
                 Self::Discrete(numbers.iter().map(|&u| choose(u, *choices)).collect())
             }
             ActionSpace::Box(_) => {
-                Self::Box(single(&numbers.iter().map(|u| 2.0 * u - 1.0).collect::<Vec<_>>()))
+                Self::Box(to_f32(&numbers.iter().map(|u| 2.0 * u - 1.0).collect::<Vec<_>>()))
             }
         }
     }
 
     /// Returns the actions of step `turn`, `len` numbers.
-    fn at(&self, turn: usize, len: usize) -> Actions<'_> {
+    fn actions_at(&self, turn: usize, len: usize) -> Actions<'_> {
         let rows = turn % POOL * len..(turn % POOL + 1) * len;
         match self {
             Self::Discrete(all) => Actions::Discrete(all.get(rows).unwrap_or_default()),
@@ -64,7 +64,7 @@ fn choose(u: f64, choices: usize) -> i64 {
 }
 
 fn step(id: &str, precision: Precision, n: usize) -> Result<Work> {
-    let mut envs = VecEnv::tiled(id, n, Seeding::Run(1), precision, Tiling::default())?;
+    let mut envs = VecEnv::with_tiling(id, n, Seeding::Run(1), precision, Tiling::default())?;
     let space = &envs.spec().action;
     let (pool, len, mut turn) = (Pool::draw(space, n), n * space.dim(), 0);
     let mut obs = vec![0.0; n * envs.obs_dim()];
@@ -78,6 +78,6 @@ fn step(id: &str, precision: Precision, n: usize) -> Result<Work> {
             terminated: &mut terminated,
             truncated: &mut truncated,
         };
-        envs.step_into(pool.at(turn, len), out)
+        envs.step_into(pool.actions_at(turn, len), out)
     }))
 }

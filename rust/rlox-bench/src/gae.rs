@@ -4,7 +4,7 @@ use rlox_core::Result;
 use rlox_core::advantage::{Discount, Ends, gae};
 use rlox_core::math::Float;
 
-use crate::inputs::{normal, rare};
+use crate::inputs::{normal, rare_flags};
 use crate::{Kernel, Work};
 
 const STEPS: [usize; 3] = [128, 2_048, 32_768];
@@ -37,7 +37,7 @@ fn draw<F: Float>(name: &str, len: usize) -> Vec<F> {
 
 fn trajectory(steps: usize) -> Result<Work> {
     let (rewards, values) = (draw::<f64>("rewards", steps), draw("values", steps));
-    let (ends, discount) = (rare("ends", steps), discount()?);
+    let (ends, discount) = (rare_flags("ends", steps), discount()?);
     let (mut advantages, mut returns) = (rewards.clone(), rewards.clone());
     Ok(Box::new(move || {
         let out = gae::Out { advantages: &mut advantages, returns: &mut returns };
@@ -49,7 +49,7 @@ fn trajectory(steps: usize) -> Result<Work> {
 fn env_major<F: Float>(steps: usize, n_envs: usize) -> Result<Work> {
     let len = steps * n_envs;
     let (rewards, values) = (draw::<F>("rewards", len), draw("values", len));
-    let (ends, last, discount) = (rare("ends", len), draw::<F>("last", n_envs), discount()?);
+    let (ends, last, discount) = (rare_flags("ends", len), draw::<F>("last", n_envs), discount()?);
     let (mut advantages, mut returns) = (rewards.clone(), rewards.clone());
     Ok(Box::new(move || {
         let out = gae::Out { advantages: &mut advantages, returns: &mut returns };
@@ -62,7 +62,7 @@ fn time_major<F: Float>(steps: usize, n_envs: usize) -> Result<Work> {
     let len = steps * n_envs;
     let (rewards, values) = (draw::<F>("rewards", len), draw("values", len));
     let (next_values, discount) = (draw::<F>("next values", len), discount()?);
-    let (terminated, truncated) = (rare("ends", len), rare("cuts", len));
+    let (terminated, truncated) = (rare_flags("ends", len), rare_flags("cuts", len));
     let (mut advantages, mut returns) = (rewards.clone(), rewards.clone());
     Ok(Box::new(move || {
         let input = gae::TimeMajor {

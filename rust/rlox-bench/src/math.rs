@@ -13,16 +13,16 @@ const ROWS: [(usize, usize); 2] = [(2_048, 2), (8, 32_000)];
 type InPlace<F> = fn(&mut [F]);
 
 pub(crate) fn kernels() -> Vec<Kernel> {
-    let mut all = precision::<f64>("f64");
-    all.extend(precision::<f32>("f32"));
+    let mut all = kernels_in::<f64>("f64");
+    all.extend(kernels_in::<f32>("f32"));
     for size in SIZES {
         let name = format!("normal/one_by_one/f64/{size}");
-        all.push(Kernel::new(name, size, move || Ok(one_by_one(size))));
+        all.push(Kernel::new(name, size, move || Ok(normals_one_by_one(size))));
     }
     all
 }
 
-fn precision<F: Float>(float: &str) -> Vec<Kernel> {
+fn kernels_in<F: Float>(float: &str) -> Vec<Kernel> {
     let functions: [(&str, InPlace<F>); 3] =
         [("exp", in_place::exp), ("tanh", in_place::tanh), ("sigmoid", in_place::sigmoid)];
     let mut all = Vec::new();
@@ -74,7 +74,7 @@ fn batch_of_normals<F: Float>(len: usize) -> Work {
     })
 }
 
-fn one_by_one(len: usize) -> Work {
+fn normals_one_by_one(len: usize) -> Work {
     let (mut stream, mut out) = (Stream::new(1, "normals", 0), vec![0.0; len]);
     Box::new(move || {
         out.fill_with(|| stream.normal());

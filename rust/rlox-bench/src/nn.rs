@@ -1,18 +1,18 @@
 //! Updates of PPO and A2C on networks for CartPole, and their matrix products alone.
 
 use rlox_core::{Layout, Result};
-use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo};
+use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp};
 use rlox_nn::cpu::{
-    A2cSettings, Activation, ActorCritic, Architecture, Done, Kind, Matrix, Number, OnPolicyEngine,
-    PpoSettings, Rows,
+    A2cSettings, ActionKind, ActionsTaken, Activation, ActorCritic, Architecture, Matrix, Number,
+    OnPolicyEngine, PpoSettings, Rows,
 };
 
-use crate::inputs::{normal, single};
+use crate::inputs::{normal, to_f32};
 use crate::{Kernel, Work};
 
-const OBS: usize = 4;
-const CHOICES: usize = 2;
+const OBS_DIM: usize = 4;
+const N_CHOICES: usize = 2;
 
 pub(crate) fn kernels() -> Vec<Kernel> {
     let mut all = Vec::new();
@@ -39,25 +39,25 @@ struct Case {
 
 impl Case {
     fn new(width: usize, rows: usize) -> Result<Self> {
-        let of = Architecture {
-            obs_dim: OBS,
-            kind: Kind::Choices(CHOICES),
+        let architecture = Architecture {
+            obs_dim: OBS_DIM,
+            kind: ActionKind::Choices(N_CHOICES),
             actor: vec![width; 2],
             critic: vec![width; 2],
             activation: Activation::Tanh,
         };
-        let layout = Layout::aligned(16, of.named())?;
+        let layout = Layout::aligned(16, architecture.parameter_shapes())?;
         let draw = |name, len, scale: f64| {
-            let drawn: Vec<f64> = normal(name, len).into_iter().map(|x| scale * x).collect();
-            single(&drawn)
+            let scaled: Vec<f64> = normal(name, len).into_iter().map(|x| scale * x).collect();
+            to_f32(&scaled)
         };
-        let net = ActorCritic::new(&layout, &of)?;
+        let net = ActorCritic::new(&layout, &architecture)?;
         let zeros = vec![0.0; layout.len()];
         let column = |name| draw(name, rows, 0.1);
         Ok(Self {
             parameters: draw("parameters", layout.len(), 0.1),
             moments: [zeros.clone(), zeros],
-            obs: draw("obs", rows * OBS, 1.0),
+            obs: draw("obs", rows * OBS_DIM, 1.0),
             actions: (0..rows).map(|row| i64::from(row % 3 == 0)).collect(),
             numbers: [
                 column("log probs"),
@@ -73,15 +73,15 @@ impl Case {
 /// Borrows the columns of a rollout.
 fn rows<'a>(obs: &'a [f32], actions: &'a [i64], numbers: &'a [Vec<f32>; 4]) -> Rows<'a, f32> {
     let [log_probs, values, advantages, returns] = numbers;
-    let done = Done::Choices(actions, None);
-    Rows { obs, obs_dim: OBS, done, log_probs, values, advantages, returns }
+    let done = ActionsTaken::Choices(actions, None);
+    Rows { obs, obs_dim: OBS_DIM, actions: done, log_probs, values, advantages, returns }
 }
 
 fn ppo(width: usize, n: usize) -> Result<Work> {
     let mut case = Case::new(width, n)?;
     let weights = ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.0 };
     let settings = PpoSettings {
-        loss: Ppo { weights, clip_eps: 0.2, clip_vloss: false },
+        loss: PpoLoss { coefficients: weights, clip_eps: 0.2, clip_vloss: false },
         learning_rate: 1e-6,
         n_epochs: 1,
         batch_size: n,
@@ -124,23 +124,23 @@ fn a2c(width: usize, n: usize) -> Result<Work> {
 /// Runs the matrix products of an update, for actor and critic: forward, the gradient of each
 /// weight, and that of each input but the first. Heads are left out; they are not matrix products.
 fn products(width: usize, n: usize) -> Work {
-    let x = single(&normal("obs", n * OBS));
-    let hidden = single(&normal("hidden", n * width));
-    let (first, second) =
-        (single(&normal("first", OBS * width)), single(&normal("second", width * width)));
-    let (mut of_first, mut of_second) = (first.clone(), second.clone());
-    let (mut out, mut back) = (hidden.clone(), hidden.clone());
+    let x = to_f32(&normal("obs", n * OBS_DIM));
+    let hidden = to_f32(&normal("hidden", n * width));
+    let (first_weight, second_weight) =
+        (to_f32(&normal("first", OBS_DIM * width)), to_f32(&normal("second", width * width)));
+    let (mut first_gradient, mut second_gradient) = (first_weight.clone(), second_weight.clone());
+    let (mut out, mut input_gradient) = (hidden.clone(), hidden.clone());
     Box::new(move || {
         for _ in 0..2 {
-            let rows = Matrix::new(&x, n, OBS);
-            let weight = Matrix::new(&first, width, OBS).transposed();
+            let rows = Matrix::new(&x, n, OBS_DIM);
+            let weight = Matrix::new(&first_weight, width, OBS_DIM).transposed();
             f32::multiply(rows, weight, true, &mut out)?;
-            let given = Matrix::new(&hidden, n, width);
-            let weight = Matrix::new(&second, width, width);
-            f32::multiply(given, weight.transposed(), false, &mut out)?;
-            f32::multiply(given.transposed(), given, false, &mut of_second)?;
-            f32::multiply(given, weight, false, &mut back)?;
-            f32::multiply(given.transposed(), rows, false, &mut of_first)?;
+            let hidden_rows = Matrix::new(&hidden, n, width);
+            let weight = Matrix::new(&second_weight, width, width);
+            f32::multiply(hidden_rows, weight.transposed(), false, &mut out)?;
+            f32::multiply(hidden_rows.transposed(), hidden_rows, false, &mut second_gradient)?;
+            f32::multiply(hidden_rows, weight, false, &mut input_gradient)?;
+            f32::multiply(hidden_rows.transposed(), rows, false, &mut first_gradient)?;
         }
         Ok(())
     })

@@ -6,7 +6,7 @@ use rlox_core::advantage::vtrace::{Clip, Input, Out, vtrace};
 use rlox_core::advantage::{Discount, Ends};
 use rlox_core::math::Float;
 
-use crate::inputs::{normal, rare};
+use crate::inputs::{normal, rare_flags};
 use crate::{Kernel, Work};
 
 const STEPS: usize = 2_048;
@@ -21,7 +21,7 @@ pub(crate) fn kernels() -> Vec<Kernel> {
 fn trajectory<F: Float>() -> Result<Work> {
     let draw = |name| -> Vec<F> { normal(name, STEPS).into_iter().map(F::from_f64).collect() };
     let (log_rhos, rewards, values) = (draw("log rhos"), draw("rewards"), draw("values"));
-    let (ends, last) = (rare("ends", STEPS), [F::from_f64(0.5)]);
+    let (ends, last) = (rare_flags("ends", STEPS), [F::from_f64(0.5)]);
     let (discount, clip) = (Discount::new(0.99, 1.0)?, Clip::new(1.0, 1.0)?);
     let (mut vs, mut pg_advantages) = (rewards.clone(), rewards.clone());
     Ok(Box::new(move || {

@@ -7,8 +7,8 @@ use rlox_nn::cpu::losses::{Ppo, PpoTerms};
 use rlox_nn::cpu::{self, Architecture, Done, Kind, Outputs, draw};
 use rlox_nn::traits::{ActorCritic, Minibatch, StochasticPolicy};
 
-use crate::loss::{self, Said};
-use crate::net::{Leaves, Net, Place, copy, numbers};
+use crate::loss::{self, NetOutputs};
+use crate::net::{Leaves, Net, ArraySpec, copy_numbers, to_numbers};
 
 /// An actor and a critic with one flat vector of parameters, computed by Burn.
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ pub struct BurnActorCritic {
     actor: Net,
     critic: Net,
     /// Only for continuous actions.
-    log_std: Option<Place>,
+    log_std: Option<ArraySpec>,
     kind: Kind,
     len: usize,
 }
@@ -26,32 +26,32 @@ impl BurnActorCritic {
     ///
     /// # Errors
     /// Same as [`cpu::ActorCritic::new`]; [`Error::Config`] for gSDE.
-    pub fn new(layout: &Layout, of: &Architecture) -> Result<Self> {
-        cpu::ActorCritic::new(layout, of)?;
-        let (outputs, log_std) = match of.kind {
+    pub fn new(layout: &Layout, architecture: &Architecture) -> Result<Self> {
+        cpu::ActorCritic::new(layout, architecture)?;
+        let (outputs, log_std) = match architecture.kind {
             Kind::Choices(n) => (n, None),
-            Kind::Numbers(n) => (n, Some(Place::of(layout, "log_std", &[n])?)),
+            Kind::Numbers(n) => (n, Some(ArraySpec::from_layout(layout, "log_std", &[n])?)),
             Kind::Sde(_) => {
                 let expected = "choices or numbers; gSDE is the engine cpu's";
                 return Err(Error::config("kind of action", "gSDE", expected));
             }
         };
         let net = |prefix, hidden: &[usize], outputs| {
-            let sizes = [&[of.obs_dim], hidden, &[outputs]].concat();
-            Net::new(layout, prefix, &sizes, of.activation)
+            let sizes = [&[architecture.obs_dim], hidden, &[outputs]].concat();
+            Net::new(layout, prefix, &sizes, architecture.activation)
         };
-        let (actor, critic) = (net("actor", &of.actor, outputs)?, net("critic", &of.critic, 1)?);
-        Ok(Self { actor, critic, log_std, kind: of.kind, len: layout.len() })
+        let (actor, critic) = (net("actor", &architecture.actor, outputs)?, net("critic", &architecture.critic, 1)?);
+        Ok(Self { actor, critic, log_std, kind: architecture.kind, len: layout.len() })
     }
 
-    fn places(&self) -> impl Iterator<Item = &Place> {
-        let nets = self.actor.places.iter().chain(&self.critic.places);
+    fn arrays(&self) -> impl Iterator<Item = &ArraySpec> {
+        let nets = self.actor.layers.iter().chain(&self.critic.layers);
         nets.flatten().chain(&self.log_std)
     }
 
     /// Checks that there is an action for each observation, of the kind that the policy gives.
     fn check(&self, batch: Minibatch<'_>) -> Result<()> {
-        let (n, k) = (self.actor.rows(batch.obs)?, self.actor.outputs());
+        let (n, k) = (self.actor.n_rows(batch.obs)?, self.actor.outputs());
         match (batch.done, &self.log_std) {
             (Done::Choices(actions, None), None) => {
                 check_len("actions", actions.len(), n, "one for each observation")?;
@@ -68,7 +68,7 @@ impl BurnActorCritic {
         }
     }
 
-    fn said(&self, leaves: &Leaves, batch: Minibatch<'_>) -> Result<Said> {
+    fn compute_outputs(&self, leaves: &Leaves, batch: Minibatch<'_>) -> Result<NetOutputs> {
         self.check(batch)?;
         let outputs = self.actor.forward(leaves, batch.obs)?;
         let (log_probs, entropy) = match (batch.done, &self.log_std) {
@@ -79,7 +79,7 @@ impl BurnActorCritic {
             (Done::Vectors(_), None) => return Err(Error::internal("actions of two kinds")),
         };
         let values = self.critic.forward(leaves, batch.obs)?.squeeze_dim(1);
-        Ok(Said { log_probs, entropy, values })
+        Ok(NetOutputs { log_probs, entropy, values })
     }
 }
 
@@ -88,9 +88,9 @@ impl BurnActorCritic {
 /// # Errors
 /// [`Error::Config`] for a choice out of range.
 pub(crate) fn check_choices(actions: &[i64], choices: usize) -> Result<()> {
-    let fits = |&action: &i64| usize::try_from(action).is_ok_and(|action| action < choices);
+    let is_valid = |&action: &i64| usize::try_from(action).is_ok_and(|action| action < choices);
     for (row, action) in actions.iter().enumerate() {
-        if !fits(action) {
+        if !is_valid(action) {
             let expected = format!("a choice from 0 to {}", choices.saturating_sub(1));
             return Err(Error::config(format!("action of row {row}"), action, expected));
         }
@@ -109,28 +109,28 @@ impl StochasticPolicy for BurnActorCritic {
     fn act(
         &self,
         parameters: &[f32],
-        seen: Seen<'_>,
+        input: Seen<'_>,
         actions: ActionsMut<'_>,
         log_probs: &mut [f32],
     ) -> Result<()> {
-        let places = self.actor.places.iter().flatten();
-        let leaves = Leaves::new((parameters, self.len), places, false)?;
-        self.actor.rows(seen.obs)?;
-        let outputs = numbers(self.actor.forward(&leaves, seen.obs)?)?;
-        let of = match &self.log_std {
+        let arrays = self.actor.layers.iter().flatten();
+        let leaves = Leaves::new((parameters, self.len), arrays, false)?;
+        self.actor.n_rows(input.obs)?;
+        let outputs = to_numbers(self.actor.forward(&leaves, input.obs)?)?;
+        let distribution = match &self.log_std {
             None => Outputs::Logits(&outputs, self.actor.outputs()),
-            Some(log_std) => Outputs::Means(&outputs, log_std.numbers(parameters)),
+            Some(log_std) => Outputs::Means(&outputs, log_std.slice(parameters)),
         };
-        draw(of, seen.noise, actions, log_probs)
+        draw(distribution, input.noise, actions, log_probs)
     }
 }
 
 impl ActorCritic for BurnActorCritic {
     fn values(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()> {
-        let places = self.critic.places.iter().flatten();
-        let leaves = Leaves::new((parameters, self.len), places, false)?;
-        self.critic.rows(obs)?;
-        copy("values", self.critic.forward(&leaves, obs)?, out)
+        let arrays = self.critic.layers.iter().flatten();
+        let leaves = Leaves::new((parameters, self.len), arrays, false)?;
+        self.critic.n_rows(obs)?;
+        copy_numbers("values", self.critic.forward(&leaves, obs)?, out)
     }
 
     fn ppo_gradient(
@@ -140,9 +140,9 @@ impl ActorCritic for BurnActorCritic {
         loss: &Ppo,
         gradient: &mut [f32],
     ) -> Result<PpoTerms> {
-        let leaves = Leaves::new((parameters, self.len), self.places(), true)?;
-        let said = self.said(&leaves, batch)?;
-        let (total, terms) = loss::ppo(loss, said, batch.collected, &leaves.device)?;
+        let leaves = Leaves::new((parameters, self.len), self.arrays(), true)?;
+        let outputs = self.compute_outputs(&leaves, batch)?;
+        let (total, terms) = loss::ppo(loss, outputs, batch.collected, &leaves.device)?;
         leaves.gradient(total.backward(), gradient)?;
         Ok(terms)
     }

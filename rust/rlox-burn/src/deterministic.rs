@@ -6,7 +6,7 @@ use rlox_core::{Layout, Result};
 use rlox_nn::cpu::{Activation, Mlp};
 use rlox_nn::traits::DeterministicPolicy;
 
-use crate::net::{Leaves, Net, column, copy};
+use crate::net::{Leaves, Net, to_tensor, copy_numbers};
 
 /// The tanh of a network with one flat vector of parameters, computed by Burn.
 #[derive(Debug, Clone)]
@@ -31,10 +31,10 @@ impl BurnDeterministic {
         Ok(Self { net: Net::new(layout, prefix, sizes, activation)?, len: layout.len() })
     }
 
-    fn tensor(&self, parameters: &[f32], obs: &[f32], learn: bool) -> Result<(Leaves, Tensor<2>)> {
-        let places = self.net.places.iter().flatten();
-        let leaves = Leaves::new((parameters, self.len), places, learn)?;
-        self.net.rows(obs)?;
+    fn compute_actions(&self, parameters: &[f32], obs: &[f32], needs_gradient: bool) -> Result<(Leaves, Tensor<2>)> {
+        let arrays = self.net.layers.iter().flatten();
+        let leaves = Leaves::new((parameters, self.len), arrays, needs_gradient)?;
+        self.net.n_rows(obs)?;
         let actions = self.net.forward(&leaves, obs)?.tanh();
         Ok((leaves, actions))
     }
@@ -42,7 +42,7 @@ impl BurnDeterministic {
 
 impl DeterministicPolicy for BurnDeterministic {
     fn actions(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()> {
-        copy("actions", self.tensor(parameters, obs, false)?.1, out)
+        copy_numbers("actions", self.compute_actions(parameters, obs, false)?.1, out)
     }
 
     fn gradient(
@@ -52,10 +52,10 @@ impl DeterministicPolicy for BurnDeterministic {
         to_actions: &[f32],
         gradient: &mut [f32],
     ) -> Result<()> {
-        let (leaves, actions) = self.tensor(parameters, obs, true)?;
+        let (leaves, actions) = self.compute_actions(parameters, obs, true)?;
         let [n, k] = actions.dims();
         check_len("gradient of the actions", to_actions.len(), n * k, "as the actions")?;
-        let slopes = column(to_actions, &leaves.device).reshape([n, k]);
-        leaves.gradient((actions * slopes).sum().backward(), gradient)
+        let gradient_tensor = to_tensor(to_actions, &leaves.device).reshape([n, k]);
+        leaves.gradient((actions * gradient_tensor).sum().backward(), gradient)
     }
 }

@@ -7,21 +7,21 @@ use rlox_core::error::{Error, check_len};
 use rlox_core::{Layout, Result};
 use rlox_nn::cpu::{Activation, named};
 
-use crate::error::internal;
+use crate::error::to_internal_error;
 
 /// The range and the shape of one array in the vector.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct ArraySpec {
     range: Range<usize>,
     shape: Vec<usize>,
 }
 
-impl Place {
-    pub(crate) fn of(layout: &Layout, name: &str, shape: &[usize]) -> Result<Self> {
+impl ArraySpec {
+    pub(crate) fn from_layout(layout: &Layout, name: &str, shape: &[usize]) -> Result<Self> {
         Ok(Self { range: layout.range(name, shape)?, shape: shape.to_vec() })
     }
 
-    pub(crate) fn numbers<'a>(&self, parameters: &'a [f32]) -> &'a [f32] {
+    pub(crate) fn slice<'a>(&self, parameters: &'a [f32]) -> &'a [f32] {
         parameters.get(self.range.clone()).unwrap_or_default()
     }
 }
@@ -30,7 +30,7 @@ impl Place {
 #[derive(Debug, Clone)]
 pub(crate) struct Net {
     /// Weight and bias of each layer.
-    pub(crate) places: Vec<[Place; 2]>,
+    pub(crate) layers: Vec<[ArraySpec; 2]>,
     activation: Activation,
     inputs: usize,
     outputs: usize,
@@ -44,14 +44,14 @@ impl Net {
         sizes: &[usize],
         activation: Activation,
     ) -> Result<Self> {
-        let mut places = Vec::new();
+        let mut layers = Vec::new();
         for pair in named(prefix, sizes).as_chunks::<2>().0 {
             let [(weight, shape), (bias, outputs)] = pair;
-            places.push([Place::of(layout, weight, shape)?, Place::of(layout, bias, outputs)?]);
+            layers.push([ArraySpec::from_layout(layout, weight, shape)?, ArraySpec::from_layout(layout, bias, outputs)?]);
         }
         let (inputs, outputs) = (sizes.first().copied(), sizes.last().copied());
         let (inputs, outputs) = (inputs.unwrap_or(0).max(1), outputs.unwrap_or(0));
-        Ok(Self { places, activation, inputs, outputs })
+        Ok(Self { layers, activation, inputs, outputs })
     }
 
     pub(crate) const fn outputs(&self) -> usize {
@@ -59,7 +59,7 @@ impl Net {
     }
 
     /// Returns the number of observations in `obs` `[n, inputs]`, which must have whole rows.
-    pub(crate) fn rows(&self, obs: &[f32]) -> Result<usize> {
+    pub(crate) fn n_rows(&self, obs: &[f32]) -> Result<usize> {
         let n = obs.len() / self.inputs;
         check_len("obs", obs.len(), n * self.inputs, "whole rows")?;
         Ok(n)
@@ -68,8 +68,8 @@ impl Net {
     /// Computes `[n, outputs]` from `obs` `[n, inputs]`, which must have whole rows.
     pub(crate) fn forward(&self, leaves: &Leaves, obs: &[f32]) -> Result<Tensor<2>> {
         let n = obs.len() / self.inputs;
-        let mut x = column(obs, &leaves.device).reshape([n, self.inputs]);
-        for (i, [weight, bias]) in self.places.iter().enumerate() {
+        let mut x = to_tensor(obs, &leaves.device).reshape([n, self.inputs]);
+        for (i, [weight, bias]) in self.layers.iter().enumerate() {
             if i > 0 {
                 x = self.activate(x);
             }
@@ -93,7 +93,7 @@ impl Net {
 
 /// Arrays of the vector as flat tensors, which may need gradients.
 pub(crate) struct Leaves {
-    all: Vec<(Range<usize>, Tensor<1>)>,
+    tensors: Vec<(Range<usize>, Tensor<1>)>,
     len: usize,
     pub(crate) device: Device,
 }
@@ -102,21 +102,21 @@ impl Leaves {
     /// Makes the tensors of some arrays of a vector with `len` numbers.
     pub(crate) fn new<'p>(
         (parameters, len): (&[f32], usize),
-        places: impl Iterator<Item = &'p Place>,
-        learn: bool,
+        arrays: impl Iterator<Item = &'p ArraySpec>,
+        needs_gradient: bool,
     ) -> Result<Self> {
         check_len("parameters", parameters.len(), len, "as in the layout")?;
-        let device = if learn { Device::flex().autodiff() } else { Device::flex() };
-        let tensor = |place: &Place| {
-            let tensor = column(place.numbers(parameters), &device);
-            (place.range.clone(), if learn { tensor.require_grad() } else { tensor })
+        let device = if needs_gradient { Device::flex().autodiff() } else { Device::flex() };
+        let tensor = |array: &ArraySpec| {
+            let tensor = to_tensor(array.slice(parameters), &device);
+            (array.range.clone(), if needs_gradient { tensor.require_grad() } else { tensor })
         };
-        Ok(Self { all: places.map(tensor).collect(), len, device })
+        Ok(Self { tensors: arrays.map(tensor).collect(), len, device })
     }
 
-    pub(crate) fn get(&self, place: &Place) -> Result<Tensor<1>> {
-        let found = self.all.iter().find(|(range, _)| *range == place.range);
-        let tensor = found.map(|(_, tensor)| tensor.clone());
+    pub(crate) fn get(&self, spec: &ArraySpec) -> Result<Tensor<1>> {
+        let entry = self.tensors.iter().find(|(range, _)| *range == spec.range);
+        let tensor = entry.map(|(_, tensor)| tensor.clone());
         tensor.ok_or_else(|| Error::internal("an array without a tensor"))
     }
 
@@ -124,10 +124,10 @@ impl Leaves {
     pub(crate) fn gradient(&self, mut store: Gradients, gradient: &mut [f32]) -> Result<()> {
         check_len("gradient", gradient.len(), self.len, "as the parameters")?;
         gradient.fill(0.0);
-        for (range, tensor) in &self.all {
-            let slopes = tensor.grad_remove(&mut store);
-            if let (Some(slopes), Some(place)) = (slopes, gradient.get_mut(range.clone())) {
-                place.copy_from_slice(&numbers(slopes)?);
+        for (range, tensor) in &self.tensors {
+            let array_gradient = tensor.grad_remove(&mut store);
+            if let (Some(slopes), Some(target)) = (array_gradient, gradient.get_mut(range.clone())) {
+                target.copy_from_slice(&to_numbers(slopes)?);
             }
         }
         Ok(())
@@ -135,34 +135,34 @@ impl Leaves {
 }
 
 /// Makes a tensor of numbers.
-pub(crate) fn column(numbers: &[f32], device: &Device) -> Tensor<1> {
+pub(crate) fn to_tensor(numbers: &[f32], device: &Device) -> Tensor<1> {
     Tensor::from_data(TensorData::new(numbers.to_vec(), [numbers.len()]), device)
 }
 
 /// Makes a tensor `[n, 1]` of choices.
-pub(crate) fn chosen(actions: &[i64], device: &Device) -> Tensor<2, Int> {
+pub(crate) fn choice_tensor(actions: &[i64], device: &Device) -> Tensor<2, Int> {
     Tensor::from_data(TensorData::new(actions.to_vec(), [actions.len(), 1]), device)
 }
 
 /// Returns all numbers of a tensor, in its order.
-pub(crate) fn numbers<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
-    let data = tensor.try_into_data().map_err(internal)?;
-    Ok(data.as_slice::<f32>().map_err(internal)?.to_vec())
+pub(crate) fn to_numbers<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
+    let data = tensor.try_into_data().map_err(to_internal_error)?;
+    Ok(data.as_slice::<f32>().map_err(to_internal_error)?.to_vec())
 }
 
 /// Returns the number of a tensor that has one.
-pub(crate) fn number(tensor: &Tensor<1>) -> Result<f64> {
-    let all = numbers(tensor.clone())?;
+pub(crate) fn to_number(tensor: &Tensor<1>) -> Result<f64> {
+    let all = to_numbers(tensor.clone())?;
     all.first().copied().map(f64::from).ok_or_else(|| Error::internal("a tensor without a number"))
 }
 
 /// Copies all numbers of a tensor to `out`.
-pub(crate) fn copy<const D: usize>(
+pub(crate) fn copy_numbers<const D: usize>(
     name: &'static str,
     tensor: Tensor<D>,
     out: &mut [f32],
 ) -> Result<()> {
-    let numbers = numbers(tensor)?;
+    let numbers = to_numbers(tensor)?;
     check_len(name, out.len(), numbers.len(), "as there is of these observations")?;
     out.copy_from_slice(&numbers);
     Ok(())

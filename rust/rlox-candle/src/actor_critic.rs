@@ -8,9 +8,9 @@ use rlox_nn::cpu::losses::{Ppo, PpoTerms};
 use rlox_nn::cpu::{self, Architecture, Done, Kind, Outputs, draw};
 use rlox_nn::traits::{ActorCritic, Minibatch, StochasticPolicy};
 
-use crate::error::internal;
-use crate::loss::{self, Said};
-use crate::net::{Leaves, Net, Place, copy, numbers};
+use crate::error::to_internal_error;
+use crate::loss::{self, NetOutputs};
+use crate::net::{Leaves, Net, ArraySpec, copy_numbers, to_numbers};
 
 /// An actor and a critic with one flat vector of parameters, computed by Candle.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub struct CandleActorCritic {
     actor: Net,
     critic: Net,
     /// Only for continuous actions.
-    log_std: Option<Place>,
+    log_std: Option<ArraySpec>,
     kind: Kind,
     len: usize,
 }
@@ -28,31 +28,31 @@ impl CandleActorCritic {
     ///
     /// # Errors
     /// Same as [`cpu::ActorCritic::new`]; [`Error::Config`] for gSDE.
-    pub fn new(layout: &Layout, of: &Architecture) -> Result<Self> {
-        cpu::ActorCritic::new(layout, of)?;
-        let (outputs, log_std) = match of.kind {
+    pub fn new(layout: &Layout, architecture: &Architecture) -> Result<Self> {
+        cpu::ActorCritic::new(layout, architecture)?;
+        let (outputs, log_std) = match architecture.kind {
             Kind::Choices(n) => (n, None),
-            Kind::Numbers(n) => (n, Some(Place::of(layout, "log_std", &[n])?)),
+            Kind::Numbers(n) => (n, Some(ArraySpec::from_layout(layout, "log_std", &[n])?)),
             Kind::Sde(_) => {
                 let expected = "choices or numbers; gSDE is the engine cpu's";
                 return Err(Error::config("kind of action", "gSDE", expected));
             }
         };
         let net = |prefix, hidden: &[usize], outputs| {
-            let sizes = [&[of.obs_dim], hidden, &[outputs]].concat();
-            Net::new(layout, prefix, &sizes, of.activation)
+            let sizes = [&[architecture.obs_dim], hidden, &[outputs]].concat();
+            Net::new(layout, prefix, &sizes, architecture.activation)
         };
-        let (actor, critic) = (net("actor", &of.actor, outputs)?, net("critic", &of.critic, 1)?);
-        Ok(Self { actor, critic, log_std, kind: of.kind, len: layout.len() })
+        let (actor, critic) = (net("actor", &architecture.actor, outputs)?, net("critic", &architecture.critic, 1)?);
+        Ok(Self { actor, critic, log_std, kind: architecture.kind, len: layout.len() })
     }
 
-    fn places(&self) -> impl Iterator<Item = &Place> {
-        let nets = self.actor.places.iter().chain(&self.critic.places);
+    fn arrays(&self) -> impl Iterator<Item = &ArraySpec> {
+        let nets = self.actor.layers.iter().chain(&self.critic.layers);
         nets.flatten().chain(&self.log_std)
     }
 
-    fn said(&self, leaves: &Leaves, batch: Minibatch<'_>) -> Result<Said> {
-        let (obs, k) = (self.actor.rows(batch.obs)?, self.actor.outputs());
+    fn compute_outputs(&self, leaves: &Leaves, batch: Minibatch<'_>) -> Result<NetOutputs> {
+        let (obs, k) = (self.actor.obs_tensor(batch.obs)?, self.actor.outputs());
         let n = obs.dims().first().copied().unwrap_or(0);
         match (batch.done, &self.log_std) {
             (Done::Choices(actions, None), None) => {
@@ -68,7 +68,7 @@ impl CandleActorCritic {
             }
             _ => return Err(Error::config("actions", "of another kind", "what the policy gives")),
         }
-        let said = || {
+        let compute = || {
             let outputs = self.actor.forward(leaves, &obs)?;
             let (log_probs, entropy) = match (batch.done, &self.log_std) {
                 (Done::Vectors(actions), Some(log_std)) => {
@@ -78,9 +78,9 @@ impl CandleActorCritic {
                 (Done::Vectors(_), None) => loss::categorical(&outputs, &[])?,
             };
             let values = self.critic.forward(leaves, &obs)?.squeeze(1)?;
-            Candle::Ok(Said { log_probs, entropy, values })
+            Candle::Ok(NetOutputs { log_probs, entropy, values })
         };
-        said().map_err(internal)
+        compute().map_err(to_internal_error)
     }
 }
 
@@ -89,9 +89,9 @@ impl CandleActorCritic {
 /// # Errors
 /// [`Error::Config`] for a choice out of range.
 pub(crate) fn check_choices(actions: &[i64], choices: usize) -> Result<()> {
-    let fits = |&action: &i64| usize::try_from(action).is_ok_and(|action| action < choices);
+    let is_valid = |&action: &i64| usize::try_from(action).is_ok_and(|action| action < choices);
     for (row, action) in actions.iter().enumerate() {
-        if !fits(action) {
+        if !is_valid(action) {
             let expected = format!("a choice from 0 to {}", choices.saturating_sub(1));
             return Err(Error::config(format!("action of row {row}"), action, expected));
         }
@@ -110,28 +110,28 @@ impl StochasticPolicy for CandleActorCritic {
     fn act(
         &self,
         parameters: &[f32],
-        seen: Seen<'_>,
+        input: Seen<'_>,
         actions: ActionsMut<'_>,
         log_probs: &mut [f32],
     ) -> Result<()> {
-        let places = self.actor.places.iter().flatten();
-        let leaves = Leaves::new((parameters, self.len), places, false)?;
-        let outputs = self.actor.forward(&leaves, &self.actor.rows(seen.obs)?).map_err(internal)?;
-        let outputs = numbers(&outputs)?;
-        let of = match &self.log_std {
+        let arrays = self.actor.layers.iter().flatten();
+        let leaves = Leaves::new((parameters, self.len), arrays, false)?;
+        let outputs = self.actor.forward(&leaves, &self.actor.obs_tensor(input.obs)?).map_err(to_internal_error)?;
+        let outputs = to_numbers(&outputs)?;
+        let distribution = match &self.log_std {
             None => Outputs::Logits(&outputs, self.actor.outputs()),
-            Some(log_std) => Outputs::Means(&outputs, log_std.numbers(parameters)),
+            Some(log_std) => Outputs::Means(&outputs, log_std.slice(parameters)),
         };
-        draw(of, seen.noise, actions, log_probs)
+        draw(distribution, input.noise, actions, log_probs)
     }
 }
 
 impl ActorCritic for CandleActorCritic {
     fn values(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()> {
-        let places = self.critic.places.iter().flatten();
-        let leaves = Leaves::new((parameters, self.len), places, false)?;
-        let values = self.critic.forward(&leaves, &self.critic.rows(obs)?).map_err(internal)?;
-        copy("values", &values, out)
+        let arrays = self.critic.layers.iter().flatten();
+        let leaves = Leaves::new((parameters, self.len), arrays, false)?;
+        let values = self.critic.forward(&leaves, &self.critic.obs_tensor(obs)?).map_err(to_internal_error)?;
+        copy_numbers("values", &values, out)
     }
 
     fn ppo_gradient(
@@ -141,10 +141,10 @@ impl ActorCritic for CandleActorCritic {
         loss: &Ppo,
         gradient: &mut [f32],
     ) -> Result<PpoTerms> {
-        let leaves = Leaves::new((parameters, self.len), self.places(), true)?;
-        let said = self.said(&leaves, batch)?;
-        let (total, terms) = loss::ppo(loss, &said, batch.collected)?;
-        leaves.gradient(&total.backward().map_err(internal)?, gradient)?;
+        let leaves = Leaves::new((parameters, self.len), self.arrays(), true)?;
+        let outputs = self.compute_outputs(&leaves, batch)?;
+        let (total, terms) = loss::ppo(loss, &outputs, batch.collected)?;
+        leaves.gradient(&total.backward().map_err(to_internal_error)?, gradient)?;
         Ok(terms)
     }
 }

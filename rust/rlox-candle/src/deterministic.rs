@@ -6,8 +6,8 @@ use rlox_core::{Layout, Result};
 use rlox_nn::cpu::{Activation, Mlp};
 use rlox_nn::traits::DeterministicPolicy;
 
-use crate::error::internal;
-use crate::net::{Leaves, Net, copy};
+use crate::error::to_internal_error;
+use crate::net::{Leaves, Net, copy_numbers};
 
 /// The tanh of a network with one flat vector of parameters, computed by Candle.
 #[derive(Debug, Clone)]
@@ -32,18 +32,18 @@ impl CandleDeterministic {
         Ok(Self { net: Net::new(layout, prefix, sizes, activation)?, len: layout.len() })
     }
 
-    fn tensor(&self, parameters: &[f32], obs: &[f32], learn: bool) -> Result<(Leaves, Tensor)> {
-        let places = self.net.places.iter().flatten();
-        let leaves = Leaves::new((parameters, self.len), places, learn)?;
-        let outputs = self.net.forward(&leaves, &self.net.rows(obs)?);
-        let actions = outputs.and_then(|outputs| outputs.tanh()).map_err(internal)?;
+    fn compute_actions(&self, parameters: &[f32], obs: &[f32], needs_gradient: bool) -> Result<(Leaves, Tensor)> {
+        let arrays = self.net.layers.iter().flatten();
+        let leaves = Leaves::new((parameters, self.len), arrays, needs_gradient)?;
+        let outputs = self.net.forward(&leaves, &self.net.obs_tensor(obs)?);
+        let actions = outputs.and_then(|outputs| outputs.tanh()).map_err(to_internal_error)?;
         Ok((leaves, actions))
     }
 }
 
 impl DeterministicPolicy for CandleDeterministic {
     fn actions(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()> {
-        copy("actions", &self.tensor(parameters, obs, false)?.1, out)
+        copy_numbers("actions", &self.compute_actions(parameters, obs, false)?.1, out)
     }
 
     fn gradient(
@@ -53,13 +53,13 @@ impl DeterministicPolicy for CandleDeterministic {
         to_actions: &[f32],
         gradient: &mut [f32],
     ) -> Result<()> {
-        let (leaves, actions) = self.tensor(parameters, obs, true)?;
-        let (len, why) = (actions.elem_count(), "as the actions");
-        check_len("gradient of the actions", to_actions.len(), len, why)?;
-        let store = || {
-            let slopes = Tensor::from_slice(to_actions, actions.dims(), &Device::Cpu)?;
-            (&actions * slopes)?.sum_all()?.backward()
+        let (leaves, actions) = self.compute_actions(parameters, obs, true)?;
+        let (len, expected) = (actions.elem_count(), "as the actions");
+        check_len("gradient of the actions", to_actions.len(), len, expected)?;
+        let compute_gradients = || {
+            let gradient_tensor = Tensor::from_slice(to_actions, actions.dims(), &Device::Cpu)?;
+            (&actions * gradient_tensor)?.sum_all()?.backward()
         };
-        leaves.gradient(&store().map_err(internal)?, gradient)
+        leaves.gradient(&compute_gradients().map_err(to_internal_error)?, gradient)
     }
 }

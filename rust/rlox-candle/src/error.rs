@@ -5,6 +5,6 @@ use rlox_core::Error;
 /// Converts an error of Candle, which means a bug of this crate.
 ///
 /// This crate checks shapes before it makes tensors.
-pub(crate) fn internal(error: candle_core::Error) -> Error {
+pub(crate) fn to_internal_error(error: candle_core::Error) -> Error {
     Error::internal(format!("Candle: {error}"))
 }

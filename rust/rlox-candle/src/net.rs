@@ -8,21 +8,21 @@ use rlox_core::error::check_len;
 use rlox_core::{Layout, Result};
 use rlox_nn::cpu::{Activation, named};
 
-use crate::error::internal;
+use crate::error::to_internal_error;
 
 /// The range and the shape of one array in the vector.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct ArraySpec {
     range: Range<usize>,
     shape: Vec<usize>,
 }
 
-impl Place {
-    pub(crate) fn of(layout: &Layout, name: &str, shape: &[usize]) -> Result<Self> {
+impl ArraySpec {
+    pub(crate) fn from_layout(layout: &Layout, name: &str, shape: &[usize]) -> Result<Self> {
         Ok(Self { range: layout.range(name, shape)?, shape: shape.to_vec() })
     }
 
-    pub(crate) fn numbers<'a>(&self, parameters: &'a [f32]) -> &'a [f32] {
+    pub(crate) fn slice<'a>(&self, parameters: &'a [f32]) -> &'a [f32] {
         parameters.get(self.range.clone()).unwrap_or_default()
     }
 }
@@ -31,7 +31,7 @@ impl Place {
 #[derive(Debug, Clone)]
 pub(crate) struct Net {
     /// Weight and bias of each layer.
-    pub(crate) places: Vec<[Place; 2]>,
+    pub(crate) layers: Vec<[ArraySpec; 2]>,
     activation: Activation,
     inputs: usize,
     outputs: usize,
@@ -45,14 +45,14 @@ impl Net {
         sizes: &[usize],
         activation: Activation,
     ) -> Result<Self> {
-        let mut places = Vec::new();
+        let mut layers = Vec::new();
         for pair in named(prefix, sizes).as_chunks::<2>().0 {
             let [(weight, shape), (bias, outputs)] = pair;
-            places.push([Place::of(layout, weight, shape)?, Place::of(layout, bias, outputs)?]);
+            layers.push([ArraySpec::from_layout(layout, weight, shape)?, ArraySpec::from_layout(layout, bias, outputs)?]);
         }
         let (inputs, outputs) = (sizes.first().copied(), sizes.last().copied());
         let (inputs, outputs) = (inputs.unwrap_or(0).max(1), outputs.unwrap_or(0));
-        Ok(Self { places, activation, inputs, outputs })
+        Ok(Self { layers, activation, inputs, outputs })
     }
 
     pub(crate) const fn outputs(&self) -> usize {
@@ -60,16 +60,16 @@ impl Net {
     }
 
     /// Makes a tensor `[n, inputs]` of `obs`, which must have whole rows.
-    pub(crate) fn rows(&self, obs: &[f32]) -> Result<Tensor> {
+    pub(crate) fn obs_tensor(&self, obs: &[f32]) -> Result<Tensor> {
         let n = obs.len() / self.inputs;
         check_len("obs", obs.len(), n * self.inputs, "whole rows")?;
-        Tensor::from_slice(obs, (n, self.inputs), &Device::Cpu).map_err(internal)
+        Tensor::from_slice(obs, (n, self.inputs), &Device::Cpu).map_err(to_internal_error)
     }
 
     /// Computes `[n, outputs]` from `x` `[n, inputs]`.
     pub(crate) fn forward(&self, leaves: &Leaves, x: &Tensor) -> Candle<Tensor> {
         let mut x = x.clone();
-        for (i, [weight, bias]) in self.places.iter().enumerate() {
+        for (i, [weight, bias]) in self.layers.iter().enumerate() {
             if i > 0 {
                 x = self.activate(&x)?;
             }
@@ -91,7 +91,7 @@ impl Net {
 
 /// Arrays of the vector as tensors, which may need gradients.
 pub(crate) struct Leaves {
-    all: Vec<(Range<usize>, Tensor)>,
+    tensors: Vec<(Range<usize>, Tensor)>,
     len: usize,
 }
 
@@ -99,24 +99,24 @@ impl Leaves {
     /// Makes the tensors of some arrays of a vector with `len` numbers.
     pub(crate) fn new<'p>(
         (parameters, len): (&[f32], usize),
-        places: impl Iterator<Item = &'p Place>,
-        learn: bool,
+        arrays: impl Iterator<Item = &'p ArraySpec>,
+        needs_gradient: bool,
     ) -> Result<Self> {
         check_len("parameters", parameters.len(), len, "as in the layout")?;
-        let tensor = |place: &Place| {
-            let (numbers, shape) = (place.numbers(parameters), place.shape.as_slice());
-            if learn {
+        let tensor = |array: &ArraySpec| {
+            let (numbers, shape) = (array.slice(parameters), array.shape.as_slice());
+            if needs_gradient {
                 return Ok(Var::from_slice(numbers, shape, &Device::Cpu)?.into_inner());
             }
             Tensor::from_slice(numbers, shape, &Device::Cpu)
         };
-        let all = places.map(|place| Ok((place.range.clone(), tensor(place)?)));
-        Ok(Self { all: all.collect::<Candle<_>>().map_err(internal)?, len })
+        let all = arrays.map(|place| Ok((place.range.clone(), tensor(place)?)));
+        Ok(Self { tensors: all.collect::<Candle<_>>().map_err(to_internal_error)?, len })
     }
 
-    pub(crate) fn get(&self, place: &Place) -> Candle<&Tensor> {
-        let found = self.all.iter().find(|(range, _)| *range == place.range);
-        let tensor = found.map(|(_, tensor)| tensor);
+    pub(crate) fn get(&self, spec: &ArraySpec) -> Candle<&Tensor> {
+        let entry = self.tensors.iter().find(|(range, _)| *range == spec.range);
+        let tensor = entry.map(|(_, tensor)| tensor);
         tensor.ok_or_else(|| candle_core::Error::Msg("an array without a tensor".to_owned()))
     }
 
@@ -124,25 +124,25 @@ impl Leaves {
     pub(crate) fn gradient(&self, store: &GradStore, gradient: &mut [f32]) -> Result<()> {
         check_len("gradient", gradient.len(), self.len, "as the parameters")?;
         gradient.fill(0.0);
-        for (range, tensor) in &self.all {
-            let (Some(slopes), Some(place)) = (store.get(tensor), gradient.get_mut(range.clone()))
+        for (range, tensor) in &self.tensors {
+            let (Some(array_gradient), Some(target)) = (store.get(tensor), gradient.get_mut(range.clone()))
             else {
                 continue;
             };
-            place.copy_from_slice(&numbers(slopes)?);
+            target.copy_from_slice(&to_numbers(array_gradient)?);
         }
         Ok(())
     }
 }
 
 /// Returns all numbers of a tensor, in its order.
-pub(crate) fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
-    tensor.flatten_all().and_then(|flat| flat.to_vec1()).map_err(internal)
+pub(crate) fn to_numbers(tensor: &Tensor) -> Result<Vec<f32>> {
+    tensor.flatten_all().and_then(|flat| flat.to_vec1()).map_err(to_internal_error)
 }
 
 /// Copies all numbers of a tensor to `out`.
-pub(crate) fn copy(name: &'static str, tensor: &Tensor, out: &mut [f32]) -> Result<()> {
-    let numbers = numbers(tensor)?;
+pub(crate) fn copy_numbers(name: &'static str, tensor: &Tensor, out: &mut [f32]) -> Result<()> {
+    let numbers = to_numbers(tensor)?;
     check_len(name, out.len(), numbers.len(), "as there is of these observations")?;
     out.copy_from_slice(&numbers);
     Ok(())

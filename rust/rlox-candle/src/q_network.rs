@@ -8,8 +8,8 @@ use rlox_nn::cpu::{QArchitecture, QNetwork};
 use rlox_nn::traits::{QFunction, Valued};
 
 use crate::actor_critic::check_choices;
-use crate::error::internal;
-use crate::net::{Leaves, Net, copy};
+use crate::error::to_internal_error;
+use crate::net::{Leaves, Net, copy_numbers};
 
 /// Q(o, a) of a network with one flat vector of parameters, computed by Candle.
 #[derive(Debug, Clone)]
@@ -23,18 +23,18 @@ impl CandleQNetwork {
     ///
     /// # Errors
     /// Same as [`QNetwork::new`]; [`Error::Config`] for dueling streams.
-    pub fn new(layout: &Layout, of: &QArchitecture) -> Result<Self> {
-        QNetwork::new(layout, of)?;
-        if of.dueling {
+    pub fn new(layout: &Layout, architecture: &QArchitecture) -> Result<Self> {
+        QNetwork::new(layout, architecture)?;
+        if architecture.dueling {
             let expected = "false; dueling streams are the engine cpu's";
             return Err(Error::config("dueling", true, expected));
         }
-        let sizes = [&[of.obs_dim], of.hidden.as_slice(), &[of.choices]].concat();
-        Ok(Self { net: Net::new(layout, "q", &sizes, of.activation)?, len: layout.len() })
+        let sizes = [&[architecture.obs_dim], architecture.hidden.as_slice(), &[architecture.choices]].concat();
+        Ok(Self { net: Net::new(layout, "q", &sizes, architecture.activation)?, len: layout.len() })
     }
 
-    fn leaves(&self, parameters: &[f32], learn: bool) -> Result<Leaves> {
-        Leaves::new((parameters, self.len), self.net.places.iter().flatten(), learn)
+    fn leaves(&self, parameters: &[f32], needs_gradient: bool) -> Result<Leaves> {
+        Leaves::new((parameters, self.len), self.net.layers.iter().flatten(), needs_gradient)
     }
 }
 
@@ -45,8 +45,8 @@ impl QFunction for CandleQNetwork {
 
     fn q(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()> {
         let leaves = self.leaves(parameters, false)?;
-        let q = self.net.forward(&leaves, &self.net.rows(obs)?).map_err(internal)?;
-        copy("q", &q, out)
+        let q = self.net.forward(&leaves, &self.net.obs_tensor(obs)?).map_err(to_internal_error)?;
+        copy_numbers("q", &q, out)
     }
 
     fn td_gradient(
@@ -57,32 +57,32 @@ impl QFunction for CandleQNetwork {
         gradient: &mut [f32],
     ) -> Result<f64> {
         let leaves = self.leaves(parameters, true)?;
-        let obs = self.net.rows(batch.obs)?;
+        let obs = self.net.obs_tensor(batch.obs)?;
         let n = obs.dims().first().copied().unwrap_or(0);
         check_len("actions", batch.actions.len(), n, "one for each observation")?;
         check_len("goals", batch.goals.len(), n, "one for each observation")?;
         check_choices(batch.actions, self.choices())?;
-        let costs = || {
-            let chosen = Tensor::from_slice(batch.actions, (n, 1), &Device::Cpu)?;
-            let q = self.net.forward(&leaves, &obs)?.gather(&chosen, 1)?.squeeze(1)?;
+        let compute_loss = || {
+            let action_indices = Tensor::from_slice(batch.actions, (n, 1), &Device::Cpu)?;
+            let q = self.net.forward(&leaves, &obs)?.gather(&action_indices, 1)?.squeeze(1)?;
             let errors = (q - Tensor::from_slice(batch.goals, n, &Device::Cpu)?)?;
-            cost(loss, &errors)?.mean_all()
+            elementwise_loss(loss, &errors)?.mean_all()
         };
-        let total = costs().map_err(internal)?;
-        leaves.gradient(&total.backward().map_err(internal)?, gradient)?;
-        Ok(f64::from(total.to_scalar::<f32>().map_err(internal)?))
+        let total = compute_loss().map_err(to_internal_error)?;
+        leaves.gradient(&total.backward().map_err(to_internal_error)?, gradient)?;
+        Ok(f64::from(total.to_scalar::<f32>().map_err(to_internal_error)?))
     }
 }
 
 /// Computes the loss of each error. Huber's loss is e^2 / 2 up to 1 and |e| - 1/2 beyond, which is
 /// s |e| - s^2 / 2 with s = min(|e|, 1).
-fn cost(loss: TdLoss, errors: &Tensor) -> Candle<Tensor> {
+fn elementwise_loss(loss: TdLoss, errors: &Tensor) -> Candle<Tensor> {
     match loss {
         TdLoss::Squared => errors.sqr(),
         TdLoss::Huber => {
-            let size = errors.abs()?;
-            let small = size.clamp(0.0, 1.0)?;
-            (&small * &size)? - (small.sqr()? * 0.5)?
+            let abs_errors = errors.abs()?;
+            let clipped_errors = abs_errors.clamp(0.0, 1.0)?;
+            (&clipped_errors * &abs_errors)? - (clipped_errors.sqr()? * 0.5)?
         }
     }
 }

@@ -10,8 +10,8 @@
 //! loaded into another, and both draw the same batch.
 
 use rlox_core::buffer::{
-    Arrays, EnvIndex, InMemory, Kind, NStep, ObsField, Part, Prioritized, PrioritizedReplayBuffer,
-    Request, Schema, Transitions,
+    BatchKind, BatchPart, EnvIndex, InMemoryBuffer, NStep, ObsField, OwnedBatch, Prioritized,
+    PrioritizedReplayBuffer, SampleRequest, Schema, Transitions,
 };
 use rlox_core::env::{Actions, Seeding, StepOut, VecEnv};
 use rlox_core::seed::Stream;
@@ -30,12 +30,12 @@ fn main() -> Result<()> {
 
     // Three steps ahead: R = r + 0.99 r' + 0.99^2 r'', and what the value of the fourth counts.
     let n_step = NStep::new(3, 0.99)?;
-    let mut batch = Arrays::new(buffer.rows().schema(), Kind::WeightedNStep, BATCH);
+    let mut batch = OwnedBatch::new(buffer.rows().schema(), BatchKind::WeightedNStep, BATCH);
     for update in 0..3 {
         let drawn = buffer.sample(request(None))?;
         batch.fill(|batch| buffer.gather(&drawn.rows, Some(n_step), batch))?;
         let td_errors: Vec<f64> =
-            batch.f32(Part::Column(Schema::REWARDS)).into_iter().map(f64::from).collect();
+            batch.f32(BatchPart::Column(Schema::REWARDS)).into_iter().map(f64::from).collect();
         let indices: Vec<u64> =
             drawn.rows.iter().map(|&row| buffer.rows().rings().index(row)).collect();
         buffer.update_priorities(&indices, &td_errors)?;
@@ -67,8 +67,8 @@ fn held(buffer: &PrioritizedReplayBuffer) -> usize {
     buffer.rows().rings().len()
 }
 
-fn request(seed: Option<u64>) -> Request {
-    Request { batch_size: BATCH, n_batches: 1, len: 1, seed }
+fn request(seed: Option<u64>) -> SampleRequest {
+    SampleRequest { batch_size: BATCH, n_batches: 1, len: 1, seed }
 }
 
 /// Steps the environments with random actions and pushes each step; returns how many episodes ended.
@@ -90,7 +90,7 @@ fn fill(buffer: &mut PrioritizedReplayBuffer) -> Result<usize> {
         envs.step_into(Actions::Discrete(&actions), out)?;
         // Where an episode ended, `next` is the next one's first; the last it reached is kept apart.
         let mut reached = next.clone();
-        let finals = envs.finals();
+        let finals = envs.episode_ends();
         for (&env, last) in finals.indices.iter().zip(finals.obs.chunks_exact(OBS)) {
             if let Some(row) = reached.chunks_exact_mut(OBS).nth(env) {
                 row.copy_from_slice(last);

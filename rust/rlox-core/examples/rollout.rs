@@ -41,7 +41,7 @@ fn main() -> Result<()> {
         let seconds = begun.elapsed().as_secs_f64();
         let totals = arena.episodes().iter().map(|episode| episode.total);
         let cut = arena
-            .finals()
+            .episode_ends()
             .filter(|(end, _)| arena.terminated().get(end.step * n_envs + end.env) == Some(&false));
         let (mean, deviation) = moments(arena.advantages().iter().map(|&a| f64::from(a)));
         println!(

@@ -46,8 +46,8 @@ impl Dtype {
     /// # Errors
     /// [`Error::UnknownName`] for any other name.
     pub fn parse(name: &str) -> Result<Self> {
-        let found = Self::ALL.iter().find(|dtype| dtype.name() == name);
-        found.copied().ok_or_else(|| {
+        let known_dtype = Self::ALL.iter().find(|dtype| dtype.name() == name);
+        known_dtype.copied().ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|dtype| dtype.name()).collect();
             Error::unknown_name("dtype", name, &names)
         })

@@ -156,29 +156,33 @@ impl Error {
     }
 
     /// Returns an [`Error::Damaged`].
-    pub fn damaged(path: &std::path::Path, offset: u64, what: impl Into<String>) -> Self {
-        Self::Damaged { path: path.display().to_string(), offset, what: what.into() }
+    pub fn damaged(path: &std::path::Path, offset: u64, description: impl Into<String>) -> Self {
+        Self::Damaged { path: path.display().to_string(), offset, what: description.into() }
     }
 
     /// Returns an [`Error::Internal`].
-    pub fn internal(what: impl Into<String>) -> Self {
-        Self::Internal { what: what.into() }
+    pub fn internal(description: impl Into<String>) -> Self {
+        Self::Internal { what: description.into() }
     }
 
     /// Returns an [`Error::UnknownName`]. It proposes the known names that begin like `name` or are
     /// at most two edits away. If there are none, it lists all known names.
     #[must_use]
-    pub fn unknown_name(kind: impl Into<Cow<'static, str>>, name: &str, known: &[&str]) -> Self {
-        let wanted = name.to_lowercase();
-        let near: Vec<&str> = known
+    pub fn unknown_name(
+        kind: impl Into<Cow<'static, str>>,
+        name: &str,
+        known_names: &[&str],
+    ) -> Self {
+        let lowercase_name = name.to_lowercase();
+        let similar_names: Vec<&str> = known_names
             .iter()
             .copied()
-            .filter(|candidate| is_near(&wanted, &candidate.to_lowercase()))
+            .filter(|candidate| is_similar(&lowercase_name, &candidate.to_lowercase()))
             .collect();
-        let hint = if near.is_empty() {
-            format!("known: {}", known.join(", "))
+        let hint = if similar_names.is_empty() {
+            format!("known: {}", known_names.join(", "))
         } else {
-            format!("did you mean {}?", near.join(" or "))
+            format!("did you mean {}?", similar_names.join(" or "))
         };
         Self::UnknownName { kind: kind.into(), name: name.to_owned(), hint }
     }
@@ -196,13 +200,13 @@ fn index_or_negative(index: u64) -> String {
 /// # Errors
 /// [`Error::Shape`] if the lengths differ.
 #[inline]
-pub fn check_len(name: &'static str, got: usize, expected: usize, why: &str) -> Result<()> {
-    if got == expected { Ok(()) } else { Err(wrong_len(name, got, expected, why)) }
+pub fn check_len(name: &'static str, got: usize, expected: usize, reason: &str) -> Result<()> {
+    if got == expected { Ok(()) } else { Err(wrong_len(name, got, expected, reason)) }
 }
 
 #[cold]
-fn wrong_len(name: &'static str, got: usize, expected: usize, why: &str) -> Error {
-    let (got, expected) = (format!("{got} elements"), format!("{expected} ({why})"));
+fn wrong_len(name: &'static str, got: usize, expected: usize, reason: &str) -> Error {
+    let (got, expected) = (format!("{got} elements"), format!("{expected} ({reason})"));
     Error::Shape { name: name.into(), got, expected }
 }
 
@@ -216,12 +220,12 @@ pub(crate) fn check_finite(name: &'static str, values: &[f64]) -> Result<()> {
 
 /// Returns true if one name is the start of the other or at most two edits away. The start of
 /// `candidate` ends before its version, such as `-v1`.
-fn is_near(wanted: &str, candidate: &str) -> bool {
+fn is_similar(name: &str, candidate: &str) -> bool {
     let stem = candidate.split("-v").next().unwrap_or(candidate);
-    !wanted.is_empty()
-        && (wanted.len() >= 3 && candidate.starts_with(wanted)
-            || wanted.starts_with(stem)
-            || edit_distance(wanted, candidate) <= 2)
+    !name.is_empty()
+        && (name.len() >= 3 && candidate.starts_with(name)
+            || name.starts_with(stem)
+            || edit_distance(name, candidate) <= 2)
 }
 
 /// Returns the Levenshtein distance in bytes.

@@ -4,7 +4,7 @@ use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 
 /// Maximum size of one row of a column: 4 GiB.
-const MAX_ROW: usize = 1 << 32;
+const MAX_ROW_BYTES: usize = 1 << 32;
 
 /// A typed column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Field {
     pub(crate) fn check(&self) -> Result<()> {
         let bytes =
             self.shape.iter().try_fold(self.dtype.size(), |product, &dim| product.checked_mul(dim));
-        if bytes.is_some_and(|bytes| (1..=MAX_ROW).contains(&bytes)) {
+        if bytes.is_some_and(|bytes| (1..=MAX_ROW_BYTES).contains(&bytes)) {
             return Ok(());
         }
         let got = format!("{:?} of {}", self.shape, self.dtype.name());

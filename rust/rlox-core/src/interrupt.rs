@@ -22,8 +22,8 @@ const PERIOD: Duration = Duration::from_millis(20);
 pub type Question = fn() -> bool;
 
 thread_local! {
-    static RUNNING: RefCell<Option<(Question, Token)>> = const { RefCell::new(None) };
-    static ASKED: Cell<Option<Instant>> = const { Cell::new(None) };
+    static CURRENT_WORK: RefCell<Option<(Question, Token)>> = const { RefCell::new(None) };
+    static LAST_ASKED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Says whether some work must stop; for the threads that help with it.
@@ -38,7 +38,7 @@ impl Token {
     #[inline]
     pub fn check(&self) -> Result<()> {
         match &self.0 {
-            Some(stopped) if stopped.load(Ordering::Relaxed) => Err(Error::Interrupted),
+            Some(stop_flag) if stop_flag.load(Ordering::Relaxed) => Err(Error::Interrupted),
             _ => Ok(()),
         }
     }
@@ -47,15 +47,15 @@ impl Token {
 /// Runs `work`, in which [`check`] asks `question`.
 pub fn interruptible<T>(question: Question, work: impl FnOnce() -> T) -> T {
     let token = Token(Some(Arc::default()));
-    let outer = RUNNING.replace(Some((question, token)));
-    ASKED.set(Some(Instant::now()));
+    let outer = CURRENT_WORK.replace(Some((question, token)));
+    LAST_ASKED.set(Some(Instant::now()));
     let _restore = Restore(outer);
     work()
 }
 
 /// Runs `work`, such as cleanup, without interruption.
-pub fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
-    let _restore = Restore(RUNNING.replace(None));
+pub fn uninterruptible<T>(work: impl FnOnce() -> T) -> T {
+    let _restore = Restore(CURRENT_WORK.replace(None));
     work()
 }
 
@@ -64,14 +64,14 @@ struct Restore(Option<(Question, Token)>);
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        RUNNING.set(self.0.take());
+        CURRENT_WORK.set(self.0.take());
     }
 }
 
 /// Returns the token of the work that this thread runs.
 #[must_use]
 pub fn current() -> Token {
-    RUNNING
+    CURRENT_WORK
         .with_borrow(|running| running.as_ref().map(|(_, token)| token.clone()))
         .unwrap_or_default()
 }
@@ -81,35 +81,35 @@ pub fn current() -> Token {
 /// # Errors
 /// [`Error::Interrupted`] if the work must stop.
 pub fn check() -> Result<()> {
-    let Some((question, token)) = RUNNING.with_borrow(Clone::clone) else { return Ok(()) };
+    let Some((question, token)) = CURRENT_WORK.with_borrow(Clone::clone) else { return Ok(()) };
     token.check()?;
     let now = Instant::now();
-    if ASKED.get().is_some_and(|asked| now.duration_since(asked) < PERIOD) {
+    if LAST_ASKED.get().is_some_and(|last| now.duration_since(last) < PERIOD) {
         return Ok(());
     }
-    ASKED.set(Some(now));
+    LAST_ASKED.set(Some(now));
     if question()
-        && let Some(stopped) = &token.0
+        && let Some(stop_flag) = &token.0
     {
-        stopped.store(true, Ordering::Relaxed);
+        stop_flag.store(true, Ordering::Relaxed);
     }
     token.check()
 }
 
 /// The callback for threads that wait for a lock and hold none. They call it between two tries.
-static BETWEEN_TRIES: OnceLock<fn()> = OnceLock::new();
+static WAIT_CALLBACK: OnceLock<fn()> = OnceLock::new();
 
 /// Sets a callback for threads that wait for a lock and hold none. They call it every few
 /// milliseconds. In it they may wait for something else, such as a fork. Only the first call sets
 /// the callback.
-pub fn while_waiting(step_aside: fn()) {
-    BETWEEN_TRIES.get_or_init(|| step_aside);
+pub fn set_wait_callback(callback: fn()) {
+    WAIT_CALLBACK.get_or_init(|| callback);
 }
 
-/// Calls the callback of [`while_waiting`].
-pub(crate) fn step_aside() {
-    if let Some(step_aside) = BETWEEN_TRIES.get() {
-        step_aside();
+/// Calls the callback of [`set_wait_callback`].
+pub(crate) fn run_wait_callback() {
+    if let Some(callback) = WAIT_CALLBACK.get() {
+        callback();
     }
 }
 
@@ -121,9 +121,9 @@ pub(crate) const SHARED_PIECE: usize = 1 << 22;
 
 /// Calls [`check`] about once per [`PIECE`] elements of a loop.
 #[derive(Debug, Default)]
-pub(crate) struct Pace(usize);
+pub(crate) struct CheckPace(usize);
 
-impl Pace {
+impl CheckPace {
     /// Counts `elements`. Loops call this once for every few elements.
     ///
     /// # Errors
@@ -146,27 +146,27 @@ impl Pace {
 ///
 /// # Errors
 /// [`Error::Interrupted`] if the work that this thread runs must stop.
-pub fn blocking<T, F>(work: F) -> Result<T>
+pub fn run_blocking<T, F>(work: F) -> Result<T>
 where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,
 {
-    if RUNNING.with_borrow(Option::is_none) {
+    if CURRENT_WORK.with_borrow(Option::is_none) {
         return Ok(work());
     }
-    let (done, result) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let work = Arc::new(Mutex::new(Some(work)));
     let take = |work: &Mutex<Option<_>>| work.lock().take();
-    let helper = Arc::clone(&work);
+    let helper_work = Arc::clone(&work);
     // After an interruption of the caller nobody receives the result.
-    let help = move || drop(take(&helper).map(|work: F| done.send(work())));
-    if std::thread::Builder::new().spawn(help).is_err()
+    let run_helper = move || drop(take(&helper_work).map(|work: F| sender.send(work())));
+    if std::thread::Builder::new().spawn(run_helper).is_err()
         && let Some(work) = take(&work)
     {
         return Ok(work());
     }
     loop {
-        match result.recv_timeout(PERIOD) {
+        match receiver.recv_timeout(PERIOD) {
             Ok(result) => return Ok(result),
             Err(mpsc::RecvTimeoutError::Timeout) => check()?,
             Err(mpsc::RecvTimeoutError::Disconnected) => {
@@ -181,15 +181,15 @@ mod tests {
     use super::*;
 
     /// Returns the result of a check that is due, for any state of the clock.
-    fn due() -> Result<()> {
-        ASKED.set(None);
+    fn check_when_due() -> Result<()> {
+        LAST_ASKED.set(None);
         check()
     }
 
     /// Returns the result of a check that comes too soon after the last question, however slow this
     /// thread is.
-    fn too_soon() -> Result<()> {
-        ASKED.set(Some(Instant::now() + 1_000 * PERIOD));
+    fn check_too_soon() -> Result<()> {
+        LAST_ASKED.set(Some(Instant::now() + 1_000 * PERIOD));
         check()
     }
 
@@ -199,29 +199,30 @@ mod tests {
             || true,
             || {
                 let token = current();
-                assert_eq!((too_soon(), token.check()), (Ok(()), Ok(())), "asked too soon");
-                assert_eq!(due(), Err(Error::Interrupted));
+                assert_eq!((check_too_soon(), token.check()), (Ok(()), Ok(())), "asked too soon");
+                assert_eq!(check_when_due(), Err(Error::Interrupted));
                 let helper = std::thread::spawn(move || token.check());
                 assert_eq!(helper.join().unwrap(), Err(Error::Interrupted));
-                assert_eq!(too_soon(), Err(Error::Interrupted), "it stays stopped");
+                assert_eq!(check_too_soon(), Err(Error::Interrupted), "it stays stopped");
             },
         );
-        assert_eq!(due(), Ok(()), "the next work is not stopped");
+        assert_eq!(check_when_due(), Ok(()), "the next work is not stopped");
     }
 
     #[test]
     fn a_question_is_due_a_period_after_the_beginning_and_after_the_last_question() {
-        ASKED.set(None);
+        LAST_ASKED.set(None);
         interruptible(
             || false,
             || {
-                let begun = ASKED.get().expect("the clock runs from the beginning of the work");
-                while Instant::now() < begun + PERIOD {
+                let start_time =
+                    LAST_ASKED.get().expect("the clock runs from the beginning of the work");
+                while Instant::now() < start_time + PERIOD {
                     check().unwrap();
                 }
                 check().unwrap();
-                let asked = ASKED.get().unwrap();
-                assert!(asked >= begun + PERIOD, "asked sooner, or not at all");
+                let last_asked = LAST_ASKED.get().unwrap();
+                assert!(last_asked >= start_time + PERIOD, "asked sooner, or not at all");
             },
         );
     }
@@ -231,8 +232,8 @@ mod tests {
         interruptible(
             || true,
             || {
-                let mut pace = Pace::default();
-                ASKED.set(None);
+                let mut pace = CheckPace::default();
+                LAST_ASKED.set(None);
                 assert_eq!((1..PIECE).map(|_| pace.spend(1)).find(Result::is_err), None);
                 assert_eq!(pace.spend(1), Err(Error::Interrupted));
             },
@@ -241,18 +242,18 @@ mod tests {
 
     #[test]
     fn work_goes_on_while_the_answer_is_no_and_where_nobody_asks() {
-        assert_eq!(interruptible(|| false, due), Ok(()));
-        assert_eq!((due(), current().check()), (Ok(()), Ok(())));
+        assert_eq!(interruptible(|| false, check_when_due), Ok(()));
+        assert_eq!((check_when_due(), current().check()), (Ok(()), Ok(())));
     }
 
     #[test]
     fn blocking_work_is_waited_for_until_somebody_wants_to_stop() {
-        let slow = || blocking(|| std::thread::sleep(4 * PERIOD));
+        let slow = || run_blocking(|| std::thread::sleep(4 * PERIOD));
         assert_eq!((slow(), interruptible(|| false, slow)), (Ok(()), Ok(())));
-        let (end, ended) = mpsc::channel::<()>();
+        let (sender, receiver) = mpsc::channel::<()>();
         // The wait ends when this test ends, or after a minute if nothing can interrupt it.
-        let wait = || blocking(move || ended.recv_timeout(3_000 * PERIOD).is_ok());
+        let wait = || run_blocking(move || receiver.recv_timeout(3_000 * PERIOD).is_ok());
         assert_eq!(interruptible(|| true, wait), Err(Error::Interrupted));
-        drop(end);
+        drop(sender);
     }
 }

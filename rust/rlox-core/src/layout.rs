@@ -32,12 +32,12 @@ impl Layout {
     /// [`Error::Config`] for a duplicate or empty name, a dimension of 0, or more than 2^33
     /// numbers.
     pub fn sorted<N: Into<String>, S: Into<Vec<usize>>>(
-        named: impl IntoIterator<Item = (N, S)>,
+        arrays: impl IntoIterator<Item = (N, S)>,
     ) -> Result<Self> {
-        let mut named: Vec<(String, Vec<usize>)> =
-            named.into_iter().map(|(name, shape)| (name.into(), shape.into())).collect();
-        named.sort_unstable();
-        Self::aligned(1, named)
+        let mut sorted_arrays: Vec<(String, Vec<usize>)> =
+            arrays.into_iter().map(|(name, shape)| (name.into(), shape.into())).collect();
+        sorted_arrays.sort_unstable();
+        Self::aligned(1, sorted_arrays)
     }
 
     /// Returns a layout of these arrays in this order. Each array begins at a multiple of `align`
@@ -48,13 +48,13 @@ impl Layout {
     /// As [`Layout::sorted`]; [`Error::Config`] for an `align` of 0.
     pub fn aligned<N: Into<String>, S: Into<Vec<usize>>>(
         align: usize,
-        named: impl IntoIterator<Item = (N, S)>,
+        arrays: impl IntoIterator<Item = (N, S)>,
     ) -> Result<Self> {
         if align == 0 {
             return Err(Error::config("align", 0, "at least 1"));
         }
         let (mut entries, mut len) = (Vec::new(), 0_usize);
-        for (name, shape) in named {
+        for (name, shape) in arrays {
             let (name, shape) = (name.into(), shape.into());
             let Some(end) = end(len, &shape) else {
                 let name = format!("shape of parameter {name}");
@@ -64,19 +64,19 @@ impl Layout {
             entries.push(Entry { name, shape, range: len..end });
             len = end.next_multiple_of(align);
         }
-        Self::indexed(entries, len)
+        Self::from_entries(entries, len)
     }
 
-    fn indexed(entries: Vec<Entry>, len: usize) -> Result<Self> {
+    fn from_entries(entries: Vec<Entry>, len: usize) -> Result<Self> {
         let mut by_name: Vec<(&str, usize)> =
             entries.iter().zip(0..).map(|(entry, place)| (entry.name.as_str(), place)).collect();
         by_name.sort_unstable();
-        let mut before = "";
+        let mut previous_name = "";
         for (name, _) in &by_name {
-            if *name == before {
+            if *name == previous_name {
                 return Err(Error::config("parameter", format!("{name:?}"), "names that differ"));
             }
-            before = name;
+            previous_name = name;
         }
         let by_name = by_name.into_iter().map(|(_, place)| place).collect();
         Ok(Self { entries, by_name, len })
@@ -105,9 +105,9 @@ impl Layout {
     /// # Errors
     /// [`Error::UnknownName`] with the nearest names.
     pub fn find(&self, name: &str) -> Result<(&[usize], Range<usize>)> {
-        let place = self.by_name.binary_search_by(|&place| self.name(place).cmp(name));
-        let found = place.ok().and_then(|place| self.by_name.get(place));
-        let entry = found.and_then(|&place| self.entries.get(place)).ok_or_else(|| {
+        let position = self.by_name.binary_search_by(|&place| self.name(place).cmp(name));
+        let entry_index = position.ok().and_then(|place| self.by_name.get(place));
+        let entry = entry_index.and_then(|&place| self.entries.get(place)).ok_or_else(|| {
             let names: Vec<&str> = self.entries.iter().map(|entry| entry.name.as_str()).collect();
             Error::unknown_name("parameter", name, &names)
         })?;
@@ -119,17 +119,17 @@ impl Layout {
     /// # Errors
     /// [`Error::UnknownName`] with the nearest names, [`Error::Shape`] for another shape.
     pub fn range(&self, name: &str, shape: &[usize]) -> Result<Range<usize>> {
-        let (own, range) = self.find(name)?;
-        if own == shape {
+        let (actual_shape, range) = self.find(name)?;
+        if actual_shape == shape {
             return Ok(range);
         }
         let name = format!("parameter {name}").into();
         let expected = format!("{shape:?}, the shape that was asked for");
-        Err(Error::Shape { name, got: format!("shape {own:?}"), expected })
+        Err(Error::Shape { name, got: format!("shape {actual_shape:?}"), expected })
     }
 
-    fn name(&self, place: usize) -> &str {
-        self.entries.get(place).map_or("", |entry| entry.name.as_str())
+    fn name(&self, index: usize) -> &str {
+        self.entries.get(index).map_or("", |entry| entry.name.as_str())
     }
 }
 

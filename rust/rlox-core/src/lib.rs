@@ -30,5 +30,5 @@ pub use field::Field;
 pub use layout::Layout;
 pub use orthogonal::orthogonal;
 pub use params::Parameters;
-pub use shared::{BreaksIfPanicking, Shared, after_fork_in_child};
+pub use shared::{PoisonOnPanic, Shared, after_fork_in_child};
 pub use tensor::TensorView;

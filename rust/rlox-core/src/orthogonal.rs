@@ -14,7 +14,7 @@ const LANES: usize = 8;
 const PANEL: usize = 64;
 
 /// Number of vectors of a panel that one thread processes and that stay in its cache.
-const SHARE: usize = 16;
+const VECTORS_PER_TASK: usize = 16;
 
 /// Number of vectors whose products with another vector are summed at the same time.
 const TILE: usize = 4;
@@ -27,28 +27,36 @@ const TILE: usize = 4;
 /// # Errors
 /// [`crate::Error::Interrupted`].
 pub fn orthogonal(stream: &mut Stream, rows: usize, columns: usize) -> Result<Vec<f64>> {
-    let (few, long) = (rows.min(columns), rows.max(columns));
-    let mut basis = vec![0.0; few * long];
-    for first in (0..few).step_by(PANEL) {
-        let (before, rest) = basis.split_at_mut(first * long);
-        let panel = rest.get_mut(..PANEL.min(few - first) * long).unwrap_or_default();
-        for vector in panel.chunks_exact_mut(long) {
+    let (n_vectors, vector_len) = (rows.min(columns), rows.max(columns));
+    let mut basis = vec![0.0; n_vectors * vector_len];
+    for first in (0..n_vectors).step_by(PANEL) {
+        let (earlier_panels, rest) = basis.split_at_mut(first * vector_len);
+        let panel = rest.get_mut(..PANEL.min(n_vectors - first) * vector_len).unwrap_or_default();
+        for vector in panel.chunks_exact_mut(vector_len) {
             stream.fill_normal(vector);
         }
         // Two passes are enough to be orthogonal in every digit (Giraud et al. 2005).
-        for others in before.chunks(PANEL * long).chain(before.chunks(PANEL * long)) {
+        for others in earlier_panels
+            .chunks(PANEL * vector_len)
+            .chain(earlier_panels.chunks(PANEL * vector_len))
+        {
             interrupt::check()?;
-            threads::for_each_chunk(panel, SHARE * long, |_, vectors| {
-                vectors.chunks_exact_mut(long).for_each(|vector| leave(vector, others));
+            threads::for_each_chunk(panel, VECTORS_PER_TASK * vector_len, |_, vectors| {
+                vectors
+                    .chunks_exact_mut(vector_len)
+                    .for_each(|vector| orthogonalize(vector, others));
             });
         }
-        for i in 0..panel.len() / long {
+        for i in 0..panel.len() / vector_len {
             interrupt::check()?;
-            let (before, rest) = panel.split_at_mut(i * long);
-            let vector = rest.get_mut(..long).unwrap_or_default();
-            for other in before.chunks_exact(long).chain(before.chunks_exact(long)) {
-                let along = dot(vector, other);
-                vector.iter_mut().zip(other).for_each(|(x, y)| *x -= along * y);
+            let (earlier_vectors, rest) = panel.split_at_mut(i * vector_len);
+            let vector = rest.get_mut(..vector_len).unwrap_or_default();
+            for other in earlier_vectors
+                .chunks_exact(vector_len)
+                .chain(earlier_vectors.chunks_exact(vector_len))
+            {
+                let projection = dot(vector, other);
+                vector.iter_mut().zip(other).for_each(|(x, y)| *x -= projection * y);
             }
             let norm = dot(vector, vector).sqrt();
             for x in vector.iter_mut() {
@@ -56,29 +64,29 @@ pub fn orthogonal(stream: &mut Stream, rows: usize, columns: usize) -> Result<Ve
             }
         }
     }
-    Ok(if rows <= columns { basis } else { turned(&basis, long) })
+    Ok(if rows <= columns { basis } else { transpose(&basis, vector_len) })
 }
 
 /// Subtracts from `vector` its components along `others`, which are orthogonal to one another, a
 /// few at a time.
-fn leave(vector: &mut [f64], others: &[f64]) {
-    let long = vector.len();
-    let (tiles, rest) = others.split_at(others.len() / (TILE * long) * TILE * long);
-    for tile in tiles.chunks_exact(TILE * long) {
-        leave_tile(vector, tile);
+fn orthogonalize(vector: &mut [f64], others: &[f64]) {
+    let vector_len = vector.len();
+    let (tiles, rest) = others.split_at(others.len() / (TILE * vector_len) * TILE * vector_len);
+    for tile in tiles.chunks_exact(TILE * vector_len) {
+        orthogonalize_tile(vector, tile);
     }
-    for other in rest.chunks_exact(long) {
-        let along = dot(vector, other);
-        vector.iter_mut().zip(other).for_each(|(x, y)| *x -= along * y);
+    for other in rest.chunks_exact(vector_len) {
+        let projection = dot(vector, other);
+        vector.iter_mut().zip(other).for_each(|(x, y)| *x -= projection * y);
     }
 }
 
-/// Does the work of [`leave`] for [`TILE`] others.
+/// Does the work of [`orthogonalize`] for [`TILE`] others.
 #[multiversion(targets("x86_64+avx2"))]
-fn leave_tile(vector: &mut [f64], others: &[f64]) {
-    let long = vector.len();
-    let (ab, cd) = others.split_at(2 * long);
-    let ((a, b), (c, d)) = (ab.split_at(long), cd.split_at(long));
+fn orthogonalize_tile(vector: &mut [f64], others: &[f64]) {
+    let vector_len = vector.len();
+    let (ab, cd) = others.split_at(2 * vector_len);
+    let ((a, b), (c, d)) = (ab.split_at(vector_len), cd.split_at(vector_len));
     let mut sums = [[0.0; LANES]; TILE];
     let blocks = [a, b, c, d].map(|other| other.as_chunks::<LANES>().0);
     let [in_a, in_b, in_c, in_d] = blocks;
@@ -109,9 +117,9 @@ fn total(sums: &[f64; LANES]) -> f64 {
 }
 
 /// Returns the transpose of a matrix whose rows have `long` numbers.
-fn turned(matrix: &[f64], long: usize) -> Vec<f64> {
-    let column = |j| matrix.iter().skip(j).step_by(long).copied();
-    (0..long).flat_map(column).collect()
+fn transpose(matrix: &[f64], row_len: usize) -> Vec<f64> {
+    let column = |j| matrix.iter().skip(j).step_by(row_len).copied();
+    (0..row_len).flat_map(column).collect()
 }
 
 /// Returns the sum of products, in an order that depends on the length alone.
@@ -134,12 +142,12 @@ mod tests {
 
     /// Returns the products of every two rows, or of every two columns if there are fewer columns.
     fn products(matrix: &[f64], rows: usize, columns: usize) -> Vec<f64> {
-        let at = |i: usize, j: usize| {
+        let entry = |i: usize, j: usize| {
             if rows <= columns { matrix[i * columns + j] } else { matrix[j * columns + i] }
         };
-        let (few, long) = (rows.min(columns), rows.max(columns));
-        let pairs = (0..few).flat_map(|a| (0..few).map(move |b| (a, b)));
-        pairs.map(|(a, b)| (0..long).map(|j| at(a, j) * at(b, j)).sum()).collect()
+        let (n_vectors, vector_len) = (rows.min(columns), rows.max(columns));
+        let pairs = (0..n_vectors).flat_map(|a| (0..n_vectors).map(move |b| (a, b)));
+        pairs.map(|(a, b)| (0..vector_len).map(|j| entry(a, j) * entry(b, j)).sum()).collect()
     }
 
     #[test]
@@ -149,9 +157,9 @@ mod tests {
         {
             let matrix = orthogonal(&mut Stream::new(1, "init", 0), rows, columns).unwrap();
             assert_eq!(matrix.len(), rows * columns);
-            let few = rows.min(columns);
+            let n_vectors = rows.min(columns);
             for (i, product) in products(&matrix, rows, columns).into_iter().enumerate() {
-                let expected = if i / few == i % few { 1.0 } else { 0.0 };
+                let expected = if i / n_vectors == i % n_vectors { 1.0 } else { 0.0 };
                 assert!((product - expected).abs() < 1e-14, "{rows}x{columns}: {product}");
             }
         }
@@ -160,10 +168,10 @@ mod tests {
     #[test]
     fn the_first_vector_is_that_of_the_stream_at_length_one() {
         let matrix = orthogonal(&mut Stream::new(4, "init", 2), 2, 3).unwrap();
-        let mut drawn = [0.0_f64; 3];
-        Stream::new(4, "init", 2).fill_normal(&mut drawn);
-        let norm = drawn.iter().map(|x| x * x).sum::<f64>().sqrt();
-        for (x, y) in matrix.iter().zip(drawn) {
+        let mut normals = [0.0_f64; 3];
+        Stream::new(4, "init", 2).fill_normal(&mut normals);
+        let norm = normals.iter().map(|x| x * x).sum::<f64>().sqrt();
+        for (x, y) in matrix.iter().zip(normals) {
             assert!((x - y / norm).abs() < 1e-15);
         }
     }
@@ -178,13 +186,13 @@ mod tests {
 
     #[test]
     fn one_of_several_panels_is_the_same_whatever_the_number_of_threads() {
-        let of = |threads| {
+        let with_threads = |threads| {
             threads::set(Some(threads)).unwrap();
             orthogonal(&mut Stream::new(2, "init", 0), 200, 130).unwrap()
         };
-        let alone = of(1);
+        let single_threaded = with_threads(1);
         for threads in [2, 7] {
-            assert_eq!(of(threads), alone, "{threads} threads");
+            assert_eq!(with_threads(threads), single_threaded, "{threads} threads");
         }
         threads::set(None).unwrap();
     }

@@ -24,14 +24,14 @@ impl Parameters {
     /// [`Error::Config`] for a duplicate or empty name, a dimension of 0, or more than 2^33
     /// numbers.
     pub fn zeros<N: Into<String>, S: Into<Vec<usize>>>(
-        named: impl IntoIterator<Item = (N, S)>,
+        arrays: impl IntoIterator<Item = (N, S)>,
     ) -> Result<Self> {
-        Layout::sorted(named).map(Self::of)
+        Layout::sorted(arrays).map(Self::from_layout)
     }
 
     /// Returns parameters in the order of `layout`, all 0.
     #[must_use]
-    pub fn of(layout: Layout) -> Self {
+    pub fn from_layout(layout: Layout) -> Self {
         Self { values: vec![0.0; layout.len()], layout }
     }
 
@@ -101,13 +101,13 @@ impl Parameters {
         for (name, tensor) in tensors {
             let range = self.layout.range(name, tensor.shape())?;
             tensor.copy_to_f32(values.get_mut(range).unwrap_or_default())?;
-            let Some(place) = missing.iter().position(|other| *other == name) else {
-                return Err(count(name, "two tensors"));
+            let Some(index) = missing.iter().position(|other| *other == name) else {
+                return Err(count_error(name, "two tensors"));
             };
-            missing.remove(place);
+            missing.remove(index);
         }
         if let Some(name) = missing.first() {
-            return Err(count(name, "no tensor"));
+            return Err(count_error(name, "no tensor"));
         }
         self.values = values;
         Ok(())
@@ -115,7 +115,7 @@ impl Parameters {
 }
 
 /// Returns an error for a parameter that has no tensor or more than one.
-fn count(name: &str, got: &str) -> Error {
+fn count_error(name: &str, got: &str) -> Error {
     let (name, got) = (format!("parameter {name}").into(), got.to_owned());
     Error::Shape { name, got, expected: "one tensor for each parameter".to_owned() }
 }

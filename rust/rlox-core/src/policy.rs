@@ -9,7 +9,7 @@ use crate::seed::Stream;
 /// The input of a policy for N environments. The state of a policy with a memory would belong here
 /// too, since the collector owns and saves it.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct PolicyInput<'a> {
     /// o_t, `[n, obs_dim]`.
     pub obs: &'a [f32],
     /// Random numbers for the actions, `[n, k]`, as [`Policy::noise`] requests.
@@ -17,7 +17,7 @@ pub struct Seen<'a> {
 }
 
 /// The output of a policy for N environments.
-pub struct Acted<'a> {
+pub struct PolicyOutput<'a> {
     /// a_t.
     pub actions: ActionsMut<'a>,
     /// log pi(a_t | o_t), `[n]`.
@@ -97,7 +97,7 @@ pub trait Policy: Sync {
     ///
     /// # Errors
     /// If slices do not fit, or the policy does not choose actions of this kind.
-    fn act(&self, seen: Seen<'_>, acted: Acted<'_>) -> Result<()>;
+    fn act(&self, input: PolicyInput<'_>, output: PolicyOutput<'_>) -> Result<()>;
 
     /// Computes V(o) of each observation, `[n, obs_dim]` -> `[n]`.
     ///

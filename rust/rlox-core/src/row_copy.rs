@@ -23,12 +23,12 @@ pub(crate) enum RowCopy {
 
 impl RowCopy {
     /// Returns the way that suits a call that copies `bytes` bytes in total.
-    pub(crate) const fn of(bytes: usize) -> Self {
+    pub(crate) const fn for_size(bytes: usize) -> Self {
         if bytes >= STREAM_FROM { Self::Streaming } else { Self::Cached }
     }
 
     /// Copies `source` to `out`, which has the same length.
-    pub(crate) fn row(self, source: &[u8], out: &mut [u8]) {
+    pub(crate) fn copy_row(self, source: &[u8], out: &mut [u8]) {
         match self {
             Self::Streaming if source.len() == out.len() => stream(source, out),
             _ => out.copy_from_slice(source),
@@ -50,19 +50,19 @@ fn stream(source: &[u8], out: &mut [u8]) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128};
     #[cfg(not(miri))]
     use std::arch::x86_64::{_mm_sfence, _mm_stream_si128 as store};
-    let ahead = out.as_ptr().align_offset(LINE).min(out.len());
-    let (first, source) = source.split_at(ahead);
-    let (start, out) = out.split_at_mut(ahead);
-    start.copy_from_slice(first);
-    let (lines, last) = source.as_chunks::<LINE>();
-    let (places, end) = out.as_chunks_mut::<LINE>();
-    for (place, line) in places.iter_mut().zip(lines) {
-        let place: *mut __m128i = place.as_mut_ptr().cast();
+    let unaligned_len = out.as_ptr().align_offset(LINE).min(out.len());
+    let (head, source) = source.split_at(unaligned_len);
+    let (out_head, out) = out.split_at_mut(unaligned_len);
+    out_head.copy_from_slice(head);
+    let (lines, tail) = source.as_chunks::<LINE>();
+    let (out_lines, out_tail) = out.as_chunks_mut::<LINE>();
+    for (out_line, line) in out_lines.iter_mut().zip(lines) {
+        let target: *mut __m128i = out_line.as_mut_ptr().cast();
         let line: *const __m128i = line.as_ptr().cast();
         for part in 0..LINE / 16 {
             // SAFETY: both pointers point to LINE bytes, of which this part is 16; loads need no
             // alignment, and `out` begins at a multiple of LINE.
-            unsafe { store(place.add(part), _mm_loadu_si128(line.add(part))) };
+            unsafe { store(target.add(part), _mm_loadu_si128(line.add(part))) };
         }
     }
     #[cfg(not(miri))]
@@ -70,7 +70,7 @@ fn stream(source: &[u8], out: &mut [u8]) {
     unsafe {
         _mm_sfence();
     }
-    end.copy_from_slice(last);
+    out_tail.copy_from_slice(tail);
 }
 
 /// Bytes of a cache line.
@@ -89,7 +89,7 @@ mod tests {
             for at in (0..65).step_by(stride) {
                 for len in [0, 1, 15, 63, 64, 65, 127, 128, 129, 500] {
                     let mut out = vec![255; 700];
-                    RowCopy::Streaming.row(&source[from..from + len], &mut out[at..at + len]);
+                    RowCopy::Streaming.copy_row(&source[from..from + len], &mut out[at..at + len]);
                     assert_eq!(out[at..at + len], source[from..from + len]);
                     assert!(out[..at].iter().chain(&out[at + len..]).all(|&byte| byte == 255));
                 }
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_call_whose_result_fits_no_cache_goes_past_them() {
-        assert_eq!(RowCopy::of(STREAM_FROM - 1), RowCopy::Cached);
-        assert_eq!(RowCopy::of(STREAM_FROM), RowCopy::Streaming);
+        assert_eq!(RowCopy::for_size(STREAM_FROM - 1), RowCopy::Cached);
+        assert_eq!(RowCopy::for_size(STREAM_FROM), RowCopy::Streaming);
     }
 }

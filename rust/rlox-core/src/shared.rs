@@ -13,11 +13,11 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 
 /// Interval at which a waiting thread checks for an interrupt.
-const PATIENCE: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 thread_local! {
     /// Resources that this thread waits for or holds.
-    static MARKED: RefCell<Vec<Marked>> = const { RefCell::new(Vec::new()) };
+    static MARKED_RESOURCES: RefCell<Vec<Resource>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An object behind a lock. Work in several steps, such as a save, does not hold the lock while it
@@ -25,9 +25,9 @@ thread_local! {
 #[derive(Debug)]
 pub struct Shared<B> {
     object: RwLock<B>,
-    turn: Turn,
+    multi_step_lock: MultiStepLock,
     /// Whether a call that changed the object panicked, so that the object may be half changed.
-    broken: AtomicBool,
+    poisoned: AtomicBool,
 }
 
 /// A lock for work in several steps, such as a save. One thread at a time does such work, while
@@ -36,43 +36,47 @@ pub struct Shared<B> {
 /// A process may fork between two steps. The child then takes the lock from threads that it does
 /// not have.
 #[derive(Debug)]
-struct Turn {
+struct MultiStepLock {
     /// The process whose thread holds the lock; 0 for none.
     holder: Arc<AtomicU32>,
-    waiting: Mutex<()>,
-    given: Condvar,
+    mutex: Mutex<()>,
+    released: Condvar,
 }
 
 impl<B> Shared<B> {
     /// Returns a shared object.
     pub fn new(object: B) -> Self {
-        let turn = Turn { holder: Arc::default(), waiting: Mutex::new(()), given: Condvar::new() };
-        Self { object: RwLock::new(object), turn, broken: AtomicBool::new(false) }
+        let multi_step_lock = MultiStepLock {
+            holder: Arc::default(),
+            mutex: Mutex::new(()),
+            released: Condvar::new(),
+        };
+        Self { object: RwLock::new(object), multi_step_lock, poisoned: AtomicBool::new(false) }
     }
 
     /// Returns the object if no thread writes now and no call that changed it panicked.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, B>> {
-        self.object.try_read().filter(|_| self.whole().is_ok())
+        self.object.try_read().filter(|_| self.check_intact().is_ok())
     }
 
     /// Returns the object for changes if no other thread uses it now and no call that changed it
     /// panicked.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, B>> {
-        self.object.try_write().filter(|_| self.whole().is_ok())
+        self.object.try_write().filter(|_| self.check_intact().is_ok())
     }
 
     /// Returns a guard for a caller that changes the object by `try_write`. If the thread panics
     /// while the guard lives, later calls are refused. [`Shared::write`] has its own guard.
-    pub fn breaks_if_panicking(&self) -> BreaksIfPanicking<'_> {
-        BreaksIfPanicking(&self.broken)
+    pub fn poison_on_panic(&self) -> PoisonOnPanic<'_> {
+        PoisonOnPanic(&self.poisoned)
     }
 
     /// Checks that no call left the object half changed.
     ///
     /// # Errors
     /// [`Error::Internal`] if a call that changed the object panicked.
-    fn whole(&self) -> Result<()> {
-        if self.broken.load(Ordering::Acquire) {
+    fn check_intact(&self) -> Result<()> {
+        if self.poisoned.load(Ordering::Acquire) {
             let what = "a call to this object failed in the middle of a change".into();
             return Err(Error::Internal { what });
         }
@@ -86,13 +90,13 @@ impl<B> Shared<B> {
     /// object (a signal handler made this call in the middle of another one): it would wait for
     /// itself. [`Error::Internal`] if a call that changed the object panicked.
     pub fn read<T>(&self, look: impl FnOnce(&B) -> T) -> Result<T> {
-        let _mark = Mark::of(Marked::Lock(std::ptr::from_ref(&self.object).addr()))?;
+        let _mark = Mark::new(Resource::Lock(std::ptr::from_ref(&self.object).addr()))?;
         loop {
-            if let Some(object) = self.object.try_read_for(PATIENCE) {
-                self.whole()?;
+            if let Some(object) = self.object.try_read_for(CHECK_INTERVAL) {
+                self.check_intact()?;
                 return Ok(look(&object));
             }
-            between_tries(1)?;
+            check_while_waiting(1)?;
         }
     }
 
@@ -101,14 +105,14 @@ impl<B> Shared<B> {
     /// # Errors
     /// As [`Shared::read`].
     pub fn write<T>(&self, change: impl FnOnce(&mut B) -> T) -> Result<T> {
-        let _mark = Mark::of(Marked::Lock(std::ptr::from_ref(&self.object).addr()))?;
+        let _mark = Mark::new(Resource::Lock(std::ptr::from_ref(&self.object).addr()))?;
         loop {
-            if let Some(mut object) = self.object.try_write_for(PATIENCE) {
-                self.whole()?;
-                let _breaks = self.breaks_if_panicking();
+            if let Some(mut object) = self.object.try_write_for(CHECK_INTERVAL) {
+                self.check_intact()?;
+                let _poison_guard = self.poison_on_panic();
                 return Ok(change(&mut object));
             }
-            between_tries(1)?;
+            check_while_waiting(1)?;
         }
     }
 
@@ -116,31 +120,37 @@ impl<B> Shared<B> {
     ///
     /// # Errors
     /// As [`Shared::read`].
-    pub(crate) fn alone(&self) -> Result<Alone<'_>> {
-        let turn = &self.turn;
-        let mark = Mark::of(Marked::Turn(Arc::clone(&turn.holder)))?;
+    pub(crate) fn lock_for_steps(&self) -> Result<MultiStepGuard<'_>> {
+        let lock = &self.multi_step_lock;
+        let mark = Mark::new(Resource::MultiStepLock(Arc::clone(&lock.holder)))?;
         loop {
-            let (own, holder) = (process::id(), turn.holder.load(Ordering::Acquire));
-            let taken =
-                || turn.holder.compare_exchange(holder, own, Ordering::AcqRel, Ordering::Relaxed);
-            if holder != own && taken().is_ok() {
-                return Ok(Alone { turn, _mark: mark });
+            let (process_id, holder) = (process::id(), lock.holder.load(Ordering::Acquire));
+            let try_take = || {
+                lock.holder.compare_exchange(
+                    holder,
+                    process_id,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                )
+            };
+            if holder != process_id && try_take().is_ok() {
+                return Ok(MultiStepGuard { lock, _mark: mark });
             }
-            let mut waiting = turn.waiting.lock();
-            if turn.holder.load(Ordering::Acquire) == own {
-                turn.given.wait_for(&mut waiting, PATIENCE);
+            let mut wait_guard = lock.mutex.lock();
+            if lock.holder.load(Ordering::Acquire) == process_id {
+                lock.released.wait_for(&mut wait_guard, CHECK_INTERVAL);
             }
-            drop(waiting);
-            between_tries(0)?;
+            drop(wait_guard);
+            check_while_waiting(0)?;
         }
     }
 }
 
 /// A guard that marks the object as half changed if its thread panics.
 #[derive(Debug)]
-pub struct BreaksIfPanicking<'a>(&'a AtomicBool);
+pub struct PoisonOnPanic<'a>(&'a AtomicBool);
 
-impl Drop for BreaksIfPanicking<'_> {
+impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.store(true, Ordering::Release);
@@ -150,11 +160,13 @@ impl Drop for BreaksIfPanicking<'_> {
 
 /// Handles forks and interrupts in a thread that waits. `locks` is the number of locks among the
 /// resources that the present wait has marked.
-fn between_tries(locks: usize) -> Result<()> {
-    let is_lock = |marked: &&Marked| matches!(marked, Marked::Lock(_));
+fn check_while_waiting(n_marked_locks: usize) -> Result<()> {
+    let is_lock = |resource: &&Resource| matches!(resource, Resource::Lock(_));
     // A thread that holds another lock must not leave that lock to the child of a fork.
-    if MARKED.with_borrow(|marked| marked.iter().filter(is_lock).count() == locks) {
-        interrupt::step_aside();
+    if MARKED_RESOURCES
+        .with_borrow(|resources| resources.iter().filter(is_lock).count() == n_marked_locks)
+    {
+        interrupt::run_wait_callback();
     }
     interrupt::check()
 }
@@ -162,9 +174,9 @@ fn between_tries(locks: usize) -> Result<()> {
 /// Makes this process the owner of the locks for work in several steps that its thread holds. The
 /// child of a fork calls this; its only thread is the one that forked.
 pub fn after_fork_in_child() {
-    MARKED.with_borrow(|marked| {
-        for marked in marked {
-            if let Marked::Turn(holder) = marked {
+    MARKED_RESOURCES.with_borrow(|resources| {
+        for resource in resources {
+            if let Resource::MultiStepLock(holder) = resource {
                 holder.store(process::id(), Ordering::Release);
             }
         }
@@ -172,22 +184,22 @@ pub fn after_fork_in_child() {
 }
 
 /// A guard. While it lives, its thread is the only one that does work in several steps.
-pub(crate) struct Alone<'a> {
-    turn: &'a Turn,
+pub(crate) struct MultiStepGuard<'a> {
+    lock: &'a MultiStepLock,
     _mark: Mark,
 }
 
-impl Drop for Alone<'_> {
+impl Drop for MultiStepGuard<'_> {
     fn drop(&mut self) {
-        self.turn.holder.store(0, Ordering::Release);
-        drop(self.turn.waiting.lock());
-        self.turn.given.notify_one();
+        self.lock.holder.store(0, Ordering::Release);
+        drop(self.lock.mutex.lock());
+        self.lock.released.notify_one();
     }
 }
 
-enum Marked {
+enum Resource {
     Lock(usize),
-    Turn(Arc<AtomicU32>),
+    MultiStepLock(Arc<AtomicU32>),
 }
 
 /// An entry for a resource that this thread waits for or holds. The thread must not wait for the
@@ -195,18 +207,20 @@ enum Marked {
 struct Mark;
 
 impl Mark {
-    fn of(what: Marked) -> Result<Self> {
-        let same = |marked: &Marked| match (marked, &what) {
-            (Marked::Lock(one), Marked::Lock(other)) => one == other,
-            (Marked::Turn(one), Marked::Turn(other)) => Arc::ptr_eq(one, other),
+    fn new(resource: Resource) -> Result<Self> {
+        let is_same = |entry: &Resource| match (entry, &resource) {
+            (Resource::Lock(one), Resource::Lock(other)) => one == other,
+            (Resource::MultiStepLock(one), Resource::MultiStepLock(other)) => {
+                Arc::ptr_eq(one, other)
+            }
             _ => false,
         };
-        if MARKED.with_borrow(|marked| marked.iter().any(same)) {
+        if MARKED_RESOURCES.with_borrow(|resources| resources.iter().any(is_same)) {
             let expected = "another object, or a call after the handler has returned";
             let got = "in use by the call that this signal handler interrupted";
             return Err(Error::config("object", got, expected));
         }
-        MARKED.with_borrow_mut(|marked| marked.push(what));
+        MARKED_RESOURCES.with_borrow_mut(|stack| stack.push(resource));
         Ok(Self)
     }
 }
@@ -214,7 +228,7 @@ impl Mark {
 impl Drop for Mark {
     /// Marks are dropped in the reverse order of their creation.
     fn drop(&mut self) {
-        MARKED.with_borrow_mut(Vec::pop);
+        MARKED_RESOURCES.with_borrow_mut(Vec::pop);
     }
 }
 

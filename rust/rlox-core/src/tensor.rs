@@ -87,8 +87,8 @@ mod tests {
         assert!(TensorView::new(Dtype::I16, &[2, 3, 2], &bytes).is_ok());
         assert!(TensorView::new(Dtype::Bool, &[], &bytes[..1]).is_ok());
         for shape in [&[4][..], &[], &[usize::MAX, 3], &[0]] {
-            let refused = TensorView::new(Dtype::F64, shape, &bytes).unwrap_err().to_string();
-            assert!(refused.starts_with("tensor has 24 bytes, expected the bytes of"), "{refused}");
+            let message = TensorView::new(Dtype::F64, shape, &bytes).unwrap_err().to_string();
+            assert!(message.starts_with("tensor has 24 bytes, expected the bytes of"), "{message}");
         }
     }
 
@@ -107,7 +107,7 @@ mod tests {
         let bytes = [0; 12];
         let integers = TensorView::new(Dtype::I32, &[3], &bytes).unwrap();
         assert_eq!(integers.as_f32(), None);
-        let refused = integers.copy_to_f32(&mut out).unwrap_err().to_string();
-        assert_eq!(refused, "dtype is int32, expected float32");
+        let message = integers.copy_to_f32(&mut out).unwrap_err().to_string();
+        assert_eq!(message, "dtype is int32, expected float32");
     }
 }

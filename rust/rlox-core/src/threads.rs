@@ -21,20 +21,20 @@ use crate::error::{Error, Result};
 pub const MAX: usize = 1024;
 
 /// Environment variables with the size; the first one with a valid size counts.
-const VARIABLES: [&str; 2] = ["RLOX_THREADS", "RAYON_NUM_THREADS"];
+const SIZE_VARIABLES: [&str; 2] = ["RLOX_THREADS", "RAYON_NUM_THREADS"];
 
 /// The size that [`set`] received; 0 for none.
-static CHOSEN: AtomicUsize = AtomicUsize::new(0);
+static CHOSEN_SIZE: AtomicUsize = AtomicUsize::new(0);
 
 /// The default size; 0 until it is computed.
-static USUAL: AtomicUsize = AtomicUsize::new(0);
+static DEFAULT_SIZE: AtomicUsize = AtomicUsize::new(0);
 
 /// The pool; None until a call needs it.
 static POOL: RwLock<Option<Pool>> = RwLock::new(None);
 
 thread_local! {
     /// Whether this thread belongs to a pool.
-    static HELPER: Cell<bool> = const { Cell::new(false) };
+    static IS_POOL_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A thread pool and the process that owns it.
@@ -48,9 +48,9 @@ struct Pool {
 /// Returns the number of threads that share long work.
 #[must_use]
 pub fn count() -> usize {
-    match CHOSEN.load(Ordering::Relaxed) {
-        0 => usual(),
-        chosen => chosen,
+    match CHOSEN_SIZE.load(Ordering::Relaxed) {
+        0 => default_size(),
+        size => size,
     }
 }
 
@@ -65,7 +65,7 @@ pub fn set(count: Option<usize>) -> Result<()> {
     {
         return Err(Error::config("number of threads", count, format!("1 to {MAX}")));
     }
-    CHOSEN.store(count.unwrap_or(0), Ordering::Relaxed);
+    CHOSEN_SIZE.store(count.unwrap_or(0), Ordering::Relaxed);
     Ok(())
 }
 
@@ -74,7 +74,7 @@ pub fn join<L: Send, R: Send>(
     left: impl FnOnce() -> L + Send,
     right: impl FnOnce() -> R + Send,
 ) -> (L, R) {
-    if HELPER.get() {
+    if IS_POOL_THREAD.get() {
         return rayon::join(left, right);
     }
     match pool() {
@@ -86,45 +86,48 @@ pub fn join<L: Send, R: Send>(
 /// Calls `work(i, part)` for every part i of `size` elements of `all`; the last part may be
 /// shorter.
 pub fn for_each_chunk<T: Send>(
-    all: &mut [T],
+    items: &mut [T],
     size: usize,
     work: impl Fn(usize, &mut [T]) + Send + Sync,
 ) {
-    halve(all, size.max(1), 0, &work);
+    for_each_chunk_from(items, size.max(1), 0, &work);
 }
 
 /// Does the work of [`for_each_chunk`] for parts that are numbered from `first` on.
-fn halve<T: Send>(
-    all: &mut [T],
+fn for_each_chunk_from<T: Send>(
+    items: &mut [T],
     size: usize,
     first: usize,
     work: &(impl Fn(usize, &mut [T]) + Send + Sync),
 ) {
-    let half = all.len().div_ceil(size) / 2;
+    let half = items.len().div_ceil(size) / 2;
     if half == 0 {
-        if !all.is_empty() {
-            work(first, all);
+        if !items.is_empty() {
+            work(first, items);
         }
         return;
     }
-    let (left, right) = all.split_at_mut(half * size);
-    join(|| halve(left, size, first, work), || halve(right, size, first + half, work));
+    let (left, right) = items.split_at_mut(half * size);
+    join(
+        || for_each_chunk_from(left, size, first, work),
+        || for_each_chunk_from(right, size, first + half, work),
+    );
 }
 
 /// Returns the size that the environment variables or the machine give.
-fn usual() -> usize {
-    let known = USUAL.load(Ordering::Relaxed);
-    if known > 0 {
-        return known;
+fn default_size() -> usize {
+    let cached_size = DEFAULT_SIZE.load(Ordering::Relaxed);
+    if cached_size > 0 {
+        return cached_size;
     }
-    let asked = VARIABLES.iter().find_map(|name| {
+    let variable_size = SIZE_VARIABLES.iter().find_map(|name| {
         let size = std::env::var(name).ok()?.trim().parse().ok()?;
         (1..=MAX).contains(&size).then_some(size)
     });
     // The number of CPUs respects affinity and control group.
-    let usable = || std::thread::available_parallelism().map_or(1, usize::from).min(MAX);
-    let size = asked.unwrap_or_else(usable);
-    USUAL.store(size, Ordering::Relaxed);
+    let usable_cpus = || std::thread::available_parallelism().map_or(1, usize::from).min(MAX);
+    let size = variable_size.unwrap_or_else(usable_cpus);
+    DEFAULT_SIZE.store(size, Ordering::Relaxed);
     size
 }
 
@@ -137,31 +140,31 @@ fn pool() -> Option<Arc<ThreadPool>> {
     }
     let process = std::process::id();
     let fits = |pool: &&Pool| pool.process == process && pool.size == size;
-    if let Some(pool) = unlocked(POOL.try_read())?.as_ref().filter(fits) {
+    if let Some(pool) = guard_if_free(POOL.try_read())?.as_ref().filter(fits) {
         return pool.threads.clone();
     }
-    let mut place = unlocked(POOL.try_write())?;
-    if let Some(pool) = place.as_ref().filter(fits) {
+    let mut slot = guard_if_free(POOL.try_write())?;
+    if let Some(pool) = slot.as_ref().filter(fits) {
         return pool.threads.clone();
     }
     let builder = ThreadPoolBuilder::new()
         .num_threads(size)
         .thread_name(|index| format!("rlox-{index}"))
-        .start_handler(|_| HELPER.set(true));
+        .start_handler(|_| IS_POOL_THREAD.set(true));
     let threads = builder.build().ok().map(Arc::new);
-    let before = place.replace(Pool { process, size, threads: threads.clone() });
-    drop(place);
-    if before.as_ref().is_some_and(|pool| pool.process != process) {
+    let previous = slot.replace(Pool { process, size, threads: threads.clone() });
+    drop(slot);
+    if previous.as_ref().is_some_and(|pool| pool.process != process) {
         // This pool is the parent's. To end its threads would take locks that some of them held at
         // the fork.
-        std::mem::forget(before);
+        std::mem::forget(previous);
     }
     threads
 }
 
 /// Returns the guard if the lock was free.
-fn unlocked<G>(tried: std::result::Result<G, TryLockError<G>>) -> Option<G> {
-    match tried {
+fn guard_if_free<G>(attempt: std::result::Result<G, TryLockError<G>>) -> Option<G> {
+    match attempt {
         Ok(guard) => Some(guard),
         // No change of the pool can panic half-way.
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),

@@ -6,20 +6,21 @@ mod common;
 use common::{Step, buffer, episodes, push, read};
 use rlox_core::Error;
 use rlox_core::buffer::{
-    Arrays, EnvIndex, InMemory, Kind, NStep, PADDING, Part, ReplayBuffer, Request, Transitions,
+    BatchKind, BatchPart, EnvIndex, InMemoryBuffer, NStep, OwnedBatch, PADDING, ReplayBuffer,
+    SampleRequest, Transitions,
 };
 
 /// Checks that each of the `n` streams holds exactly its newest `capacity / n` steps.
 fn check(buffer: &ReplayBuffer, pushed: &[Vec<Step>]) {
     let rings = buffer.rows().rings();
     let n = pushed.len();
-    let each = rings.capacity() / n;
-    let held: usize = pushed.iter().map(|steps| steps.len().min(each)).sum();
-    assert_eq!(rings.len(), held);
+    let ring_capacity = rings.capacity() / n;
+    let expected_len: usize = pushed.iter().map(|steps| steps.len().min(ring_capacity)).sum();
+    assert_eq!(rings.len(), expected_len);
     for (env, steps) in pushed.iter().enumerate() {
         for (t, step) in steps.iter().enumerate() {
             let index = (t * n + env) as u64;
-            if t + each < steps.len() {
+            if t + ring_capacity < steps.len() {
                 assert!(matches!(rings.find(index), Err(Error::StaleIndex { .. })));
             } else {
                 let row = rings.find(index).unwrap();
@@ -65,8 +66,8 @@ fn every_environment_has_a_ring_of_its_own() {
         let streams: Vec<_> =
             (0..n).map(|env| episodes(13, env, 2, |t| ((t + env) % 4 == 0, t == env))).collect();
         for t in 0..13 {
-            let now: Vec<Step> = streams.iter().map(|steps| steps[t].clone()).collect();
-            push(&mut buffer, EnvIndex::Each, &now, true);
+            let current_steps: Vec<Step> = streams.iter().map(|steps| steps[t].clone()).collect();
+            push(&mut buffer, EnvIndex::Each, &current_steps, true);
         }
         check(&buffer, &streams);
     }
@@ -75,18 +76,18 @@ fn every_environment_has_a_ring_of_its_own() {
 #[test]
 fn rows_addressed_to_environments_may_come_unevenly() {
     let ids = [2, 0, 2, 2, 1, 2, 0, 2, 2, 2, 2];
-    let all: Vec<_> = (0..3).map(|env| episodes(11, env, 2, |t| (t == 3, false))).collect();
+    let streams: Vec<_> = (0..3).map(|env| episodes(11, env, 2, |t| (t == 3, false))).collect();
     let mut pushed = vec![Vec::new(); 3];
     let mut mixed = Vec::new();
     for id in ids {
-        let step = all[id][pushed[id].len()].clone();
+        let step = streams[id][pushed[id].len()].clone();
         pushed[id].push(step.clone());
         mixed.push(step);
     }
     let mut buffer = buffer(2, 12, 3);
     push(&mut buffer, EnvIndex::Ids(&ids), &mixed, true);
     check(&buffer, &pushed);
-    let request = Request { batch_size: 40_000, n_batches: 1, len: 1, seed: Some(3) };
+    let request = SampleRequest { batch_size: 40_000, n_batches: 1, len: 1, seed: Some(3) };
     let mut counts = std::collections::BTreeMap::new();
     for row in buffer.sample(request).unwrap().rows {
         *counts.entry(buffer.rows().rings().index(row)).or_insert(0) += 1;
@@ -105,8 +106,8 @@ fn a_next_observation_left_out_is_the_next_one_pushed_but_never_over_an_ends_res
             let mut expected = steps[..=t].to_vec();
             for i in 0..=t {
                 let ended = expected[i].terminated || expected[i].truncated;
-                let from = if ended || i == t { i } else { i + 1 };
-                expected[i].next_obs = expected[from].obs.clone();
+                let source = if ended || i == t { i } else { i + 1 };
+                expected[i].next_obs = expected[source].obs.clone();
             }
             check(&buffer, &[expected]);
         }
@@ -137,7 +138,9 @@ fn clearing_forgets_the_rows_and_keeps_counting() {
     push(&mut buffer, EnvIndex::One(0), &steps, true);
     buffer.clear();
     assert!(buffer.rows().rings().is_empty());
-    assert!(buffer.sample(Request { batch_size: 1, n_batches: 1, len: 1, seed: None }).is_err());
+    assert!(
+        buffer.sample(SampleRequest { batch_size: 1, n_batches: 1, len: 1, seed: None }).is_err()
+    );
     assert!(buffer.rows().rings().find(8).is_err());
     push(&mut buffer, EnvIndex::One(0), &steps, true);
     assert!(buffer.rows().rings().find(12).is_err());
@@ -168,22 +171,26 @@ fn a_write_to_an_overwritten_row_is_passed_over_and_counted_and_one_ahead_refuse
 fn batches_of_one_call_are_the_batches_of_as_many_calls() {
     let mut buffer = buffer(2, 64, 1);
     push(&mut buffer, EnvIndex::One(0), &episodes(100, 0, 2, |_| (false, false)), true);
-    let call = |n_batches, seed| {
-        let request = Request { batch_size: 9, n_batches, len: 1, seed };
+    let sample_rows = |n_batches, seed| {
+        let request = SampleRequest { batch_size: 9, n_batches, len: 1, seed };
         buffer.sample(request).unwrap().rows
     };
-    assert_eq!(call(1, Some(5)), call(3, Some(5))[..9]);
-    let (together, apart) = (call(3, None), [call(1, None), call(1, None)].concat());
-    assert_ne!(together[9..], apart[..]);
-    assert_eq!(buffer.sampler_state().drawn(), 5);
-    let mut again = self::buffer(2, 64, 1);
-    push(&mut again, EnvIndex::One(0), &episodes(100, 0, 2, |_| (false, false)), true);
+    assert_eq!(sample_rows(1, Some(5)), sample_rows(3, Some(5))[..9]);
+    let (joint_rows, separate_rows) =
+        (sample_rows(3, None), [sample_rows(1, None), sample_rows(1, None)].concat());
+    assert_ne!(joint_rows[9..], separate_rows[..]);
+    assert_eq!(buffer.sampler_state().batches_drawn(), 5);
+    let mut second_buffer = self::buffer(2, 64, 1);
+    push(&mut second_buffer, EnvIndex::One(0), &episodes(100, 0, 2, |_| (false, false)), true);
     let singles: Vec<_> = (0..5)
         .flat_map(|_| {
-            again.sample(Request { batch_size: 9, n_batches: 1, len: 1, seed: None }).unwrap().rows
+            second_buffer
+                .sample(SampleRequest { batch_size: 9, n_batches: 1, len: 1, seed: None })
+                .unwrap()
+                .rows
         })
         .collect();
-    assert_eq!(singles, [together, apart].concat());
+    assert_eq!(singles, [joint_rows, separate_rows].concat());
 }
 
 #[test]
@@ -197,8 +204,8 @@ fn n_step_windows_equal_the_definition_and_never_cross_an_end_or_a_cut() {
         let n_step = NStep::new(n, 0.9).unwrap();
         for t in 60 - capacity.min(60)..60 {
             let row = buffer.rows().rings().find(t as u64).unwrap();
-            let mut all = Arrays::new(buffer.rows().schema(), Kind::NStep, 1);
-            all.fill(|batch| buffer.gather(&[row], Some(n_step), batch)).unwrap();
+            let mut arrays = OwnedBatch::new(buffer.rows().schema(), BatchKind::NStep, 1);
+            arrays.fill(|batch| buffer.gather(&[row], Some(n_step), batch)).unwrap();
             let (mut total, mut factor, mut end) = (0.0, 1.0, t);
             for (k, step) in steps.iter().enumerate().take(t + n).skip(t) {
                 total += factor * f64::from(step.reward);
@@ -210,16 +217,18 @@ fn n_step_windows_equal_the_definition_and_never_cross_an_end_or_a_cut() {
             }
             #[allow(clippy::cast_possible_truncation)]
             let expected = (total as f32, if steps[end].terminated { 0.0 } else { factor as f32 });
-            let (rewards, discounts) = (all.f32(Part::Column(1)), all.f32(Part::Discounts));
+            let (rewards, discounts) =
+                (arrays.f32(BatchPart::Column(1)), arrays.f32(BatchPart::Discounts));
             assert_eq!((rewards[0], discounts[0]), expected, "{t} of {capacity}");
             let last = read(&buffer, buffer.rows().rings().find(end as u64).unwrap());
             assert_eq!(
-                (all.f32(Part::Obs(0)), all.f32(Part::NextObs(0))),
+                (arrays.f32(BatchPart::Obs(0)), arrays.f32(BatchPart::NextObs(0))),
                 (steps[t].obs.clone(), last.next_obs)
             );
-            let flags = [Part::Terminated, Part::Truncated].map(|part| all.bytes(part) == [1]);
+            let flags =
+                [BatchPart::Terminated, BatchPart::Truncated].map(|part| arrays.bytes(part) == [1]);
             assert_eq!(flags, [last.terminated, last.truncated]);
-            assert_eq!(all.bytes(Part::Indices), (t as u64).to_ne_bytes());
+            assert_eq!(arrays.bytes(BatchPart::Indices), (t as u64).to_ne_bytes());
         }
     }
 }
@@ -253,5 +262,5 @@ fn rows_of_a_wrong_size_or_stream_are_refused_and_change_nothing() {
     }
     assert!(buffer.rows().rings().is_empty());
     buffer.push(EnvIndex::One(1), good, None).unwrap();
-    assert_eq!((buffer.rows().rings().len(), buffer.rows().rings().pushed()), (1, 1));
+    assert_eq!((buffer.rows().rings().len(), buffer.rows().rings().n_pushed()), (1, 1));
 }

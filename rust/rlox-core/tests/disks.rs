@@ -20,16 +20,16 @@ use scratch::folder;
 ///
 /// The answers are error numbers; 0 means no error.
 #[derive(Debug, Clone, Copy, Default)]
-struct Lacking {
+struct LimitedFs {
     sync: i32,
     lock: i32,
 }
 
-fn answer(code: i32) -> io::Result<()> {
+fn result_from_code(code: i32) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
-impl Fs for Lacking {
+impl Fs for LimitedFs {
     fn create_dirs(&self, path: &Path) -> io::Result<()> {
         RealFs.create_dirs(path)
     }
@@ -43,7 +43,7 @@ impl Fs for Lacking {
     }
 
     fn sync_dir(&self, _path: &Path) -> io::Result<()> {
-        answer(self.sync)
+        result_from_code(self.sync)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -89,7 +89,7 @@ fn check_saved(path: &Path) {
 fn a_disk_that_can_sync_no_folder_keeps_what_is_saved() {
     for sync in [libc::EINVAL, libc::ENOTSUP, libc::ENOSYS, libc::EPERM] {
         let dir = folder(&format!("disks-sync-{sync}"));
-        drop(save(&dir.join("a/b"), Lacking { sync, lock: 0 }).unwrap());
+        drop(save(&dir.join("a/b"), LimitedFs { sync, lock: 0 }).unwrap());
         check_saved(&dir.join("a/b"));
     }
 }
@@ -98,7 +98,7 @@ fn a_disk_that_can_sync_no_folder_keeps_what_is_saved() {
 fn a_sync_of_a_folder_that_fails_today_is_told() {
     for sync in [libc::EIO, libc::ENOSPC, libc::EACCES] {
         let dir = folder(&format!("disks-sync-{sync}"));
-        let error = save(&dir, Lacking { sync, lock: 0 }).unwrap_err();
+        let error = save(&dir, LimitedFs { sync, lock: 0 }).unwrap_err();
         assert!(matches!(error, Error::Storage { .. }), "{error}");
     }
 }
@@ -107,7 +107,7 @@ fn a_sync_of_a_folder_that_fails_today_is_told() {
 fn a_disk_without_locks_has_one_writer_of_this_process() {
     for lock in [libc::ENOLCK, libc::ENOTSUP, libc::ENOSYS, libc::EINVAL] {
         let dir = folder(&format!("disks-lock-{lock}"));
-        let disk = Lacking { sync: 0, lock };
+        let disk = LimitedFs { sync: 0, lock };
         let first = save(&dir, disk).unwrap();
         let error = save(&dir, disk).unwrap_err().to_string();
         assert!(error.contains("another buffer or process is writing there"), "{error}");
@@ -121,29 +121,30 @@ fn a_disk_without_locks_has_one_writer_of_this_process() {
 fn a_lock_that_fails_today_is_told() {
     for lock in [libc::EIO, libc::ENOMEM] {
         let dir = folder(&format!("disks-lock-{lock}"));
-        let error = save(&dir, Lacking { sync: 0, lock }).unwrap_err().to_string();
+        let error = save(&dir, LimitedFs { sync: 0, lock }).unwrap_err().to_string();
         assert!(error.starts_with("cannot lock "), "{error}");
     }
 }
 
 /// Saves into a folder where `name` is a link to another file. Returns the error, and the bytes of
 /// that file after the save.
-fn behind_a_link(name: &str) -> (String, String) {
+fn save_through_link(name: &str) -> (String, String) {
     let dir = folder(&format!("disks-link-{}", name.trim_matches('.')));
     fs::create_dir_all(dir.join("buffer")).unwrap();
-    let theirs = dir.join("theirs");
-    fs::write(&theirs, "precious").unwrap();
-    symlink(&theirs, dir.join("buffer").join(name)).unwrap();
-    let error = save(&dir.join("buffer"), RealFs).and_then(|store| store.rely_on("last"));
-    (error.unwrap_err().to_string(), fs::read_to_string(&theirs).unwrap())
+    let target = dir.join("theirs");
+    fs::write(&target, "precious").unwrap();
+    symlink(&target, dir.join("buffer").join(name)).unwrap();
+    let result =
+        save(&dir.join("buffer"), RealFs).and_then(|store| store.set_required_manifest("last"));
+    (result.unwrap_err().to_string(), fs::read_to_string(&target).unwrap())
 }
 
 #[test]
 fn a_link_in_place_of_a_file_that_is_written_is_refused_and_its_target_stays() {
     for name in ["lock", ".last.manifest.new", ".000000000000.seg.new"] {
-        let (error, theirs) = behind_a_link(name);
+        let (error, target_text) = save_through_link(name);
         assert!(error.contains("not a plain file"), "{name}: {error}");
-        assert_eq!(theirs, "precious", "{name}");
+        assert_eq!(target_text, "precious", "{name}");
     }
 }
 
@@ -158,7 +159,7 @@ fn a_pipe_in_place_of_a_file_is_refused_and_not_waited_for() {
                 let store = Folder::open_real(&dir).unwrap();
                 store.manifest("last").map(drop).unwrap_err()
             }
-            _ if std::path::Path::new(name).extension().is_some_and(|end| end == "seg") => {
+            _ if std::path::Path::new(name).extension().is_some_and(|ext| ext == "seg") => {
                 Segment::open(&RealFs, &dir.join(name)).map(drop).unwrap_err()
             }
             _ => save(&dir, RealFs).map(drop).unwrap_err(),
@@ -169,31 +170,31 @@ fn a_pipe_in_place_of_a_file_is_refused_and_not_waited_for() {
 
 /// A file of `bytes` bytes: `head`, and then zeros.
 #[derive(Debug, Clone)]
-struct Hollow {
+struct SparseFile {
     head: Vec<u8>,
     bytes: u64,
 }
 
-impl RandomRead for Hollow {
+impl RandomRead for SparseFile {
     fn size(&self) -> io::Result<u64> {
         Ok(self.bytes)
     }
 
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
         out.fill(0);
-        let from = usize::try_from(offset).unwrap().min(self.head.len());
-        let known = (self.head.len() - from).min(out.len());
-        out[..known].copy_from_slice(&self.head[from..from + known]);
+        let start = usize::try_from(offset).unwrap().min(self.head.len());
+        let n_copied = (self.head.len() - start).min(out.len());
+        out[..n_copied].copy_from_slice(&self.head[start..start + n_copied]);
         Ok(())
     }
 }
 
 #[derive(Debug)]
-struct Disk(Hollow);
+struct SparseFs(SparseFile);
 
-impl Fs for Disk {
+impl Fs for SparseFs {
     fn create_dirs(&self, _path: &Path) -> io::Result<()> {
-        answer(libc::ENOSYS)
+        result_from_code(libc::ENOSYS)
     }
 
     fn create(&self, _path: &Path) -> io::Result<Box<dyn NewFile>> {
@@ -201,15 +202,15 @@ impl Fs for Disk {
     }
 
     fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
-        answer(libc::ENOSYS)
+        result_from_code(libc::ENOSYS)
     }
 
     fn sync_dir(&self, _path: &Path) -> io::Result<()> {
-        answer(libc::ENOSYS)
+        result_from_code(libc::ENOSYS)
     }
 
     fn remove(&self, _path: &Path) -> io::Result<()> {
-        answer(libc::ENOSYS)
+        result_from_code(libc::ENOSYS)
     }
 
     fn list(&self, _path: &Path) -> io::Result<Vec<String>> {
@@ -224,7 +225,7 @@ impl Fs for Disk {
 /// Makes a segment of one column of zeros, with `rows_per_block` rows in a block.
 ///
 /// The head lists `checksum` for every block; the head's own checksum is right.
-fn zeros(row_bytes: u32, rows: u64, rows_per_block: u32, checksum: u32) -> Disk {
+fn make_zero_segment(row_bytes: u32, rows: u64, rows_per_block: u32, checksum: u32) -> SparseFs {
     let blocks = rows.div_ceil(u64::from(rows_per_block));
     let len = 32 + 28 + 1 + 4 * blocks + 4;
     let bytes = len + rows * u64::from(row_bytes);
@@ -239,29 +240,32 @@ fn zeros(row_bytes: u32, rows: u64, rows_per_block: u32, checksum: u32) -> Disk 
     }
     head.push(b'x');
     (0..blocks).for_each(|_| head.extend(checksum.to_le_bytes()));
-    let own = crc32fast::hash(&head);
-    head.extend(own.to_le_bytes());
-    Disk(Hollow { head, bytes })
+    let head_checksum = crc32fast::hash(&head);
+    head.extend(head_checksum.to_le_bytes());
+    SparseFs(SparseFile { head, bytes })
 }
 
-fn read_zeros(disk: &Disk) -> Result<Vec<u8>> {
+fn read_zeros(disk: &SparseFs) -> Result<Vec<u8>> {
     Segment::open(disk, Path::new("hollow.seg"))?.read_column("x")
 }
 
 #[test]
 fn a_file_with_holes_that_no_memory_could_hold_is_refused() {
     // 2^48 bytes: more than a process can address.
-    let error = read_zeros(&zeros(u32::MAX, 1 << 16, 1, 0)).unwrap_err().to_string();
+    let error = read_zeros(&make_zero_segment(u32::MAX, 1 << 16, 1, 0)).unwrap_err().to_string();
     assert!(error.starts_with("cannot read hollow.seg: no memory for 281474976645120"), "{error}");
 }
 
 #[test]
 fn blocks_larger_than_any_writer_makes_them_are_damage() {
     let checksum = |bytes| crc32fast::hash(&vec![0; bytes]);
-    assert_eq!(read_zeros(&zeros(4, 2_048, 1_024, checksum(4_096))).unwrap(), [0; 8_192]);
-    assert_eq!(read_zeros(&zeros(5_000, 2, 1, checksum(5_000))).unwrap(), [0; 10_000]);
+    assert_eq!(
+        read_zeros(&make_zero_segment(4, 2_048, 1_024, checksum(4_096))).unwrap(),
+        [0; 8_192]
+    );
+    assert_eq!(read_zeros(&make_zero_segment(5_000, 2, 1, checksum(5_000))).unwrap(), [0; 10_000]);
     for (row_bytes, rows) in [(4, 1_025), (1, 1 << 30), (5_000, 2)] {
-        let error = read_zeros(&zeros(row_bytes, rows.into(), rows, 0)).unwrap_err();
+        let error = read_zeros(&make_zero_segment(row_bytes, rows.into(), rows, 0)).unwrap_err();
         assert!(error.to_string().contains("blocks that are too large"), "{error}");
     }
 }

@@ -17,17 +17,17 @@ struct Case {
 }
 
 /// Draws `len` steps. About one step in ten terminates, and about one in ten is truncated.
-fn case(seed: u64, len: usize) -> Case {
+fn draw_case(seed: u64, len: usize) -> Case {
     let mut stream = Stream::new(seed, "case", 0);
-    let mut numbers = || (0..len).map(|_| stream.normal()).collect::<Vec<f64>>();
-    let (rewards, values, next_values) = (numbers(), numbers(), numbers());
-    let mut flags = || (0..len).map(|_| stream.uniform() < 0.1).collect::<Vec<bool>>();
-    let (terminated, truncated) = (flags(), flags());
+    let mut draw_normals = || (0..len).map(|_| stream.normal()).collect::<Vec<f64>>();
+    let (rewards, values, next_values) = (draw_normals(), draw_normals(), draw_normals());
+    let mut draw_flags = || (0..len).map(|_| stream.uniform() < 0.1).collect::<Vec<bool>>();
+    let (terminated, truncated) = (draw_flags(), draw_flags());
     Case { rewards, values, next_values, terminated, truncated }
 }
 
 /// A_t = sum over k >= t of (gamma lambda)^(k - t) delta_k up to the first end at or after t.
-fn by_definition(case: &Case, gamma: f64, lam: f64) -> Vec<f64> {
+fn reference_advantages(case: &Case, gamma: f64, lam: f64) -> Vec<f64> {
     let len = case.rewards.len();
     let delta = |t: usize| {
         let next = if case.terminated[t] { 0.0 } else { case.next_values[t] };
@@ -72,9 +72,9 @@ fn assert_close(got: &[f64], expected: &[f64], tolerance: f64) {
 #[test]
 fn the_recursion_equals_the_quadratic_definition() {
     for (seed, gamma, lam) in [(1, 0.99, 0.95), (2, 1.0, 1.0), (3, 0.9, 0.0), (4, 0.0, 0.5)] {
-        let case = case(seed, 300);
+        let case = draw_case(seed, 300);
         let (advantages, returns) = trajectory(&case, gamma, lam);
-        let expected = by_definition(&case, gamma, lam);
+        let expected = reference_advantages(&case, gamma, lam);
         assert_close(&advantages, &expected, 1e-11);
         let targets: Vec<f64> = expected.iter().zip(&case.values).map(|(a, v)| a + v).collect();
         assert_close(&returns, &targets, 1e-11);
@@ -83,7 +83,7 @@ fn the_recursion_equals_the_quadratic_definition() {
 
 #[test]
 fn lambda_0_is_the_one_step_error() {
-    let case = case(5, 100);
+    let case = draw_case(5, 100);
     let (advantages, _) = trajectory(&case, 0.97, 0.0);
     for (t, advantage) in advantages.iter().enumerate() {
         let next = if case.terminated[t] { 0.0 } else { case.next_values[t] };
@@ -151,14 +151,14 @@ fn a_bootstrap_of_a_truncated_trajectory_is_refused() {
     for (at, terminated, refused) in
         [(0, false, true), (70, false, true), (99, false, true), (70, true, false)]
     {
-        let (mut ended, mut cut) = (vec![false; 100], vec![false; 100]);
-        (ended[at], cut[at]) = (terminated, true);
+        let (mut terminated_flags, mut truncated_flags) = (vec![false; 100], vec![false; 100]);
+        (terminated_flags[at], truncated_flags[at]) = (terminated, true);
         let (mut advantages, mut returns) = (vec![0.0; 100], vec![0.0; 100]);
         let result = gae::trajectory(
             &[1.0; 100],
             &[0.5; 100],
             Next::Bootstrap(2.0),
-            Ends { terminated: &ended, truncated: &cut },
+            Ends { terminated: &terminated_flags, truncated: &truncated_flags },
             Discount::new(0.9, 0.9).unwrap(),
             Out { advantages: &mut advantages, returns: &mut returns },
         );
@@ -174,7 +174,7 @@ fn a_bootstrap_of_a_truncated_trajectory_is_refused() {
 
 #[test]
 fn the_value_after_termination_is_never_read() {
-    let mut case = case(6, 50);
+    let mut case = draw_case(6, 50);
     for (next, terminated) in case.next_values.iter_mut().zip(&case.terminated) {
         if *terminated {
             *next = f64::NAN;
@@ -183,44 +183,45 @@ fn the_value_after_termination_is_never_read() {
     assert!(trajectory(&case, 0.99, 0.95).0.iter().all(|a| a.is_finite()));
 }
 
-fn transposed<T: Copy>(flat: &[T], n: usize) -> Vec<T> {
+fn transpose<T: Copy>(flat: &[T], n: usize) -> Vec<T> {
     let steps = flat.len() / n;
     (0..steps).flat_map(|t| (0..n).map(move |env| flat[env * steps + t])).collect()
 }
 
-fn single(numbers: &[f64]) -> Vec<f32> {
+fn to_f32(numbers: &[f64]) -> Vec<f32> {
     numbers.iter().map(|&x| f32::from_f64(x)).collect()
 }
 
 /// Computes one random rollout in both layouts. Returns the advantages and returns of the env-major
 /// kernel, then those of the time-major one, all laid out time-major.
-fn both_layouts<F: Float>(case: &Case, n: usize, bootstrap: bool) -> [Vec<F>; 4] {
+fn compute_both_layouts<F: Float>(case: &Case, n: usize, bootstrap: bool) -> [Vec<F>; 4] {
     let steps = case.rewards.len() / n;
-    let read = |numbers: &[f64]| numbers.iter().map(|&x| F::from_f64(x)).collect::<Vec<F>>();
-    let (rewards, values) = (read(&case.rewards), read(&case.values));
-    let next = read(&case.next_values);
+    let convert = |numbers: &[f64]| numbers.iter().map(|&x| F::from_f64(x)).collect::<Vec<F>>();
+    let (rewards, values) = (convert(&case.rewards), convert(&case.values));
+    let next = convert(&case.next_values);
     let last: Vec<F> = next.iter().copied().take(n).collect();
     let discount = Discount::new(0.99, 0.95).unwrap();
     let mut results: [Vec<F>; 4] = std::array::from_fn(|_| vec![F::ZERO; n * steps]);
     let [flat_advantages, flat_returns, advantages, returns] = &mut results;
     let ends = Ends { terminated: &case.terminated[..], truncated: &case.truncated[..] };
-    let flat = if bootstrap { Next::Bootstrap(&last[..]) } else { Next::Values(&next[..]) };
+    let env_major_next =
+        if bootstrap { Next::Bootstrap(&last[..]) } else { Next::Values(&next[..]) };
     let out = Out { advantages: flat_advantages, returns: flat_returns };
-    gae::env_major(&rewards, &values, flat, ends, steps, discount, out).unwrap();
-    let turned = transposed(&next, n);
+    gae::env_major(&rewards, &values, env_major_next, ends, steps, discount, out).unwrap();
+    let next_transposed = transpose(&next, n);
     let input = TimeMajor {
-        rewards: &transposed(&rewards, n),
-        values: &transposed(&values, n),
-        next: if bootstrap { Next::Bootstrap(&last) } else { Next::Values(&turned) },
+        rewards: &transpose(&rewards, n),
+        values: &transpose(&values, n),
+        next: if bootstrap { Next::Bootstrap(&last) } else { Next::Values(&next_transposed) },
         ends: Ends {
-            terminated: &transposed(&case.terminated, n),
-            truncated: &transposed(&case.truncated, n),
+            terminated: &transpose(&case.terminated, n),
+            truncated: &transpose(&case.truncated, n),
         },
         n_envs: n,
     };
     gae::time_major(input, discount, Out { advantages, returns }).unwrap();
     let [flat_advantages, flat_returns, advantages, returns] = results;
-    [transposed(&flat_advantages, n), transposed(&flat_returns, n), advantages, returns]
+    [transpose(&flat_advantages, n), transpose(&flat_returns, n), advantages, returns]
 }
 
 // The env-major kernel adds up blocks in float64, and the time-major one rows in the arrays'
@@ -229,14 +230,14 @@ fn both_layouts<F: Float>(case: &Case, n: usize, bootstrap: bool) -> [Vec<F>; 4]
 fn all_layouts_agree_up_to_rounding_in_both_precisions() {
     for (n, steps) in [(1, 1), (1, 5), (7, 40), (300, 500)] {
         for bootstrap in [false, true] {
-            let mut case = case((n * steps) as u64, n * steps);
+            let mut case = draw_case((n * steps) as u64, n * steps);
             if bootstrap {
                 case.truncated.fill(false);
             }
-            let [a, b, c, d] = both_layouts::<f64>(&case, n, bootstrap);
+            let [a, b, c, d] = compute_both_layouts::<f64>(&case, n, bootstrap);
             assert_close(&a, &c, 1e-12 * 50.0);
             assert_close(&b, &d, 1e-12 * 50.0);
-            let single = both_layouts::<f32>(&case, n, bootstrap);
+            let single = compute_both_layouts::<f32>(&case, n, bootstrap);
             let [a, b, c, d] = single.map(|x| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
             assert_close(&a, &c, 1e-6 * 20.0);
             assert_close(&b, &d, 1e-6 * 20.0);
@@ -248,7 +249,7 @@ fn all_layouts_agree_up_to_rounding_in_both_precisions() {
 fn random_trajectories_of_every_length_equal_the_quadratic_definition() {
     let mut stream = Stream::new(11, "lengths", 0);
     for seed in 0..2_000 {
-        let case = case(seed, seed as usize % 64 + 1);
+        let case = draw_case(seed, seed as usize % 64 + 1);
         let pick = |x: f64| {
             if x < 0.2 {
                 0.0
@@ -260,7 +261,7 @@ fn random_trajectories_of_every_length_equal_the_quadratic_definition() {
         };
         let (gamma, lam) = (pick(stream.uniform()), pick(stream.uniform()));
         let (advantages, returns) = trajectory(&case, gamma, lam);
-        let expected = by_definition(&case, gamma, lam);
+        let expected = reference_advantages(&case, gamma, lam);
         assert_close(&advantages, &expected, 1e-12 * 50.0);
         let targets: Vec<f64> = expected.iter().zip(&case.values).map(|(a, v)| a + v).collect();
         assert_close(&returns, &targets, 1e-12 * 50.0);
@@ -269,18 +270,22 @@ fn random_trajectories_of_every_length_equal_the_quadratic_definition() {
 
 #[test]
 fn a_trajectory_that_is_computed_in_pieces_is_that_of_the_definition() {
-    let mut long = case(9, 3 * 65_536 + 7);
-    assert_close(&trajectory(&long, 0.99, 0.95).0, &by_definition(&long, 0.99, 0.95), 1e-9);
-    long.truncated.fill(false);
-    long.next_values = long.values[1..].iter().copied().chain([0.3]).collect();
-    let expected = trajectory(&long, 0.99, 0.95).0;
+    let mut long_case = draw_case(9, 3 * 65_536 + 7);
+    assert_close(
+        &trajectory(&long_case, 0.99, 0.95).0,
+        &reference_advantages(&long_case, 0.99, 0.95),
+        1e-9,
+    );
+    long_case.truncated.fill(false);
+    long_case.next_values = long_case.values[1..].iter().copied().chain([0.3]).collect();
+    let expected = trajectory(&long_case, 0.99, 0.95).0;
     let (mut advantages, mut returns) = (expected.clone(), expected.clone());
     advantages.fill(f64::NAN);
     gae::trajectory(
-        &long.rewards,
-        &long.values,
+        &long_case.rewards,
+        &long_case.values,
         Next::Bootstrap(0.3),
-        Ends::without_truncation(&long.terminated),
+        Ends::without_truncation(&long_case.terminated),
         Discount::new(0.99, 0.95).unwrap(),
         Out { advantages: &mut advantages, returns: &mut returns },
     )
@@ -291,11 +296,11 @@ fn a_trajectory_that_is_computed_in_pieces_is_that_of_the_definition() {
 #[test]
 fn nan_spoils_its_own_episode_and_nothing_before_it() {
     for at in 0..24 {
-        let mut case = case(21, 24);
+        let mut case = draw_case(21, 24);
         case.truncated = (0..24).map(|t| t % 6 == 5).collect();
         case.terminated = vec![false; 24];
         case.rewards[at] = f64::NAN;
-        let [_, _, rows, _] = both_layouts::<f64>(&case, 1, false);
+        let [_, _, rows, _] = compute_both_layouts::<f64>(&case, 1, false);
         for advantages in [trajectory(&case, 0.99, 0.95).0, rows] {
             for (t, advantage) in advantages.iter().enumerate() {
                 assert_eq!(advantage.is_nan(), t <= at && t / 6 == at / 6, "{t}, NaN at {at}");
@@ -306,24 +311,24 @@ fn nan_spoils_its_own_episode_and_nothing_before_it() {
 
 #[test]
 fn a_float32_result_is_the_float64_result_rounded_once() {
-    let case = case(8, 400);
+    let case = draw_case(8, 400);
     let exact = Case {
-        rewards: single(&case.rewards).iter().map(|&x| f64::from(x)).collect(),
-        values: single(&case.values).iter().map(|&x| f64::from(x)).collect(),
-        next_values: single(&case.next_values).iter().map(|&x| f64::from(x)).collect(),
+        rewards: to_f32(&case.rewards).iter().map(|&x| f64::from(x)).collect(),
+        values: to_f32(&case.values).iter().map(|&x| f64::from(x)).collect(),
+        next_values: to_f32(&case.next_values).iter().map(|&x| f64::from(x)).collect(),
         ..case
     };
     let (mut advantages, mut returns) = (vec![0.0_f32; 400], vec![0.0_f32; 400]);
     gae::trajectory(
-        &single(&exact.rewards),
-        &single(&exact.values),
-        Next::Values(&single(&exact.next_values)),
+        &to_f32(&exact.rewards),
+        &to_f32(&exact.values),
+        Next::Values(&to_f32(&exact.next_values)),
         Ends { terminated: &exact.terminated, truncated: &exact.truncated },
         Discount::new(0.99, 0.95).unwrap(),
         Out { advantages: &mut advantages, returns: &mut returns },
     )
     .unwrap();
-    assert_eq!(advantages, single(&trajectory(&exact, 0.99, 0.95).0));
+    assert_eq!(advantages, to_f32(&trajectory(&exact, 0.99, 0.95).0));
 }
 
 #[test]
@@ -331,7 +336,7 @@ fn every_wrong_length_is_named() {
     let discount = Discount::new(0.9, 0.9).unwrap();
     let good = [0.0; 4];
     let (mut a, mut r) = ([0.0; 4], [0.0; 4]);
-    let mut shape = |values: &[f64], flags: &[bool], returns: &mut [f64]| {
+    let mut shape_error_name = |values: &[f64], flags: &[bool], returns: &mut [f64]| {
         let out = Out { advantages: &mut a, returns };
         let ends = Ends::without_truncation(flags);
         match gae::trajectory(&good, values, Next::Bootstrap(0.0), ends, discount, out) {
@@ -339,9 +344,9 @@ fn every_wrong_length_is_named() {
             _ => "accepted".into(),
         }
     };
-    assert_eq!(shape(&[0.0; 3], &[false; 4], &mut r), "values");
-    assert_eq!(shape(&good, &[false; 5], &mut r), "terminated");
-    assert_eq!(shape(&good, &[false; 4], &mut [0.0; 2]), "returns");
+    assert_eq!(shape_error_name(&[0.0; 3], &[false; 4], &mut r), "values");
+    assert_eq!(shape_error_name(&good, &[false; 5], &mut r), "terminated");
+    assert_eq!(shape_error_name(&good, &[false; 4], &mut [0.0; 2]), "returns");
 }
 
 #[test]
@@ -369,7 +374,7 @@ fn gamma_and_lambda_must_lie_between_0_and_1() {
 
 #[test]
 fn empty_input_gives_empty_output() {
-    let case = case(9, 0);
+    let case = draw_case(9, 0);
     assert_eq!(trajectory(&case, 0.9, 0.9), (vec![], vec![]));
     let input = TimeMajor::<f64, bool> {
         rewards: &[],

@@ -8,18 +8,19 @@ use std::time::Duration;
 
 use common::{bytes, schema};
 use rlox_core::buffer::{
-    Buffer, Drawn, EnvIndex, FrameStack, InMemory, ObsField, Prioritized, Request, Rings, RowRef,
-    SampleRng, Sampler, Schema, StackAxis, State, Transitions, Uniform, Want,
+    BatchShape, Buffer, BufferState, Draws, EnvIndex, FrameStack, InMemoryBuffer, ObsField,
+    Prioritized, Rings, RowRef, SampleRequest, SampleRng, Sampler, Schema, StackAxis, Transitions,
+    Uniform,
 };
 use rlox_core::interrupt::interruptible;
 use rlox_core::{Dtype, Error, Field, Result};
 
 /// Number of rows that makes a call long enough to be interrupted.
-const LONG: usize = 300_000;
-const ENVS: usize = 3;
+const LONG_ROWS: usize = 300_000;
+const N_ENVS: usize = 3;
 
 /// Runs `work`, which is interrupted at its first check. Returns its error.
-fn stopped<T>(work: impl FnOnce() -> Result<T>) -> Option<Error> {
+fn run_interrupted<T>(work: impl FnOnce() -> Result<T>) -> Option<Error> {
     interruptible(
         || true,
         || {
@@ -31,9 +32,15 @@ fn stopped<T>(work: impl FnOnce() -> Result<T>) -> Option<Error> {
 }
 
 /// Pushes `n` rows whose observations count up. Every seventh row ends an episode.
-fn push<S: Sampler>(buffer: &mut Buffer<S>, to: EnvIndex<'_>, n: usize, from: u16) -> Result<()> {
+fn push<S: Sampler>(
+    buffer: &mut Buffer<S>,
+    to: EnvIndex<'_>,
+    n: usize,
+    first_obs: u16,
+) -> Result<()> {
     let width = buffer.rows().schema().obs()[0].field.row_bytes();
-    let row = |at: usize| (at + usize::from(from)).to_le_bytes().into_iter().cycle().take(width);
+    let row =
+        |at: usize| (at + usize::from(first_obs)).to_le_bytes().into_iter().cycle().take(width);
     let obs: Vec<u8> = (0..n).flat_map(row).collect();
     let number = vec![1; 4 * n];
     let tag: Vec<u8> = (0..n).flat_map(usize::to_ne_bytes).collect();
@@ -52,50 +59,53 @@ fn push<S: Sampler>(buffer: &mut Buffer<S>, to: EnvIndex<'_>, n: usize, from: u1
     buffer.push(to, rows, Some(&priorities))
 }
 
-fn state<S: Sampler>(buffer: &Buffer<S>) -> State {
+fn state<S: Sampler>(buffer: &Buffer<S>) -> BufferState {
     buffer.state()
 }
 
 /// Interrupts long pushes to a buffer, and compares it with a twin that had no long push.
 fn check<S: Sampler>(make: impl Fn() -> Buffer<S>, stop: impl Fn(&mut Buffer<S>, EnvIndex<'_>)) {
-    let uneven: Vec<usize> = (0..LONG).map(|at| (at * at) % ENVS).collect();
-    let few: Vec<usize> = (0..100).map(|at| at % ENVS).collect();
-    for to in [EnvIndex::One(1), EnvIndex::Ids(&uneven)] {
-        for held in [0, 100] {
+    let uneven_envs: Vec<usize> = (0..LONG_ROWS).map(|at| (at * at) % N_ENVS).collect();
+    let few_envs: Vec<usize> = (0..100).map(|at| at % N_ENVS).collect();
+    for to in [EnvIndex::One(1), EnvIndex::Ids(&uneven_envs)] {
+        for n_before in [0, 100] {
             let (mut buffer, mut twin) = (make(), make());
             for buffer in [&mut buffer, &mut twin] {
-                push(buffer, EnvIndex::Ids(&few[..held]), held, 0).unwrap();
+                push(buffer, EnvIndex::Ids(&few_envs[..n_before]), n_before, 0).unwrap();
             }
             stop(&mut buffer, to);
-            assert!(state(&buffer) == state(&twin), "{held} rows before");
+            assert!(state(&buffer) == state(&twin), "{n_before} rows before");
             for buffer in [&mut buffer, &mut twin] {
-                push(buffer, EnvIndex::Ids(&few), 100, 9).unwrap();
+                push(buffer, EnvIndex::Ids(&few_envs), 100, 9).unwrap();
             }
-            assert!(state(&buffer) == state(&twin), "{held} rows before, then more");
+            assert!(state(&buffer) == state(&twin), "{n_before} rows before, then more");
         }
     }
 }
 
 fn interrupt<S: Sampler>(buffer: &mut Buffer<S>, to: EnvIndex<'_>) {
-    assert_eq!(stopped(|| push(buffer, to, LONG, 5)), Some(Error::Interrupted));
+    assert_eq!(run_interrupted(|| push(buffer, to, LONG_ROWS, 5)), Some(Error::Interrupted));
 }
 
 fn prioritized(capacity: usize) -> Buffer<Prioritized> {
-    let leaves = capacity / ENVS * ENVS;
+    let leaves = capacity / N_ENVS * N_ENVS;
     let rule = Prioritized::new(leaves, 0.6, 0.4, true).unwrap();
-    Buffer::new(schema(3), capacity, ENVS, 1, rule).unwrap()
+    Buffer::new(schema(3), capacity, N_ENVS, 1, rule).unwrap()
 }
 
 #[test]
 fn a_long_push_stops_when_it_is_told_to() {
     for capacity in [30, 300_000] {
-        check(|| Buffer::<Uniform>::new(schema(3), capacity, ENVS, 1, Uniform).unwrap(), interrupt);
+        check(
+            || Buffer::<Uniform>::new(schema(3), capacity, N_ENVS, 1, Uniform).unwrap(),
+            interrupt,
+        );
         check(|| prioritized(capacity), interrupt);
     }
 }
 
 /// A schema of frame stacks whose other columns are small.
-fn stacks() -> Schema {
+fn stack_schema() -> Schema {
     let stack = Some(FrameStack { axis: StackAxis::First, size: 4 });
     let obs = ObsField { field: Field::new("", Dtype::U8, [4, 2]), stack };
     Schema::new(vec![obs], (Dtype::U8, vec![1, 4]), Dtype::F32, Vec::new()).unwrap()
@@ -103,35 +113,50 @@ fn stacks() -> Schema {
 
 #[test]
 fn a_long_push_of_frame_stacks_stops_when_it_is_told_to() {
-    check(|| Buffer::<Uniform>::new(stacks(), 400, ENVS, 1, Uniform).unwrap(), interrupt);
+    check(|| Buffer::<Uniform>::new(stack_schema(), 400, N_ENVS, 1, Uniform).unwrap(), interrupt);
 }
 
 /// A uniform sampler that reports an interruption after 1,000 rows.
 #[derive(Debug)]
-struct Late;
+struct LateInterrupt;
 
-impl Sampler for Late {
-    fn draw(&self, rings: &Rings, want: Want, rng: &mut SampleRng, out: &mut Drawn) -> Result<()> {
-        Uniform.draw(rings, want, rng, out)
+impl Sampler for LateInterrupt {
+    fn draw(
+        &self,
+        rings: &Rings,
+        request: BatchShape,
+        rng: &mut SampleRng,
+        out: &mut Draws,
+    ) -> Result<()> {
+        Uniform.draw(rings, request, rng, out)
     }
 
-    fn follows(&self) -> bool {
+    fn tracks_rows(&self) -> bool {
         true
     }
 
-    fn pushed(&mut self, rings: &Rings, _: &[(usize, RowRef)], _: Option<&[f64]>) -> Result<()> {
-        if rings.pushed() > 1_000 { Err(Error::Interrupted) } else { Ok(()) }
+    fn on_push(&mut self, rings: &Rings, _: &[(usize, RowRef)], _: Option<&[f64]>) -> Result<()> {
+        if rings.n_pushed() > 1_000 { Err(Error::Interrupted) } else { Ok(()) }
     }
 }
 
 #[test]
 fn a_push_that_is_interrupted_when_its_rows_are_there_takes_them_back() {
-    let late = |buffer: &mut Buffer<Late>, to: EnvIndex<'_>| {
-        assert_eq!(push(buffer, to, LONG, 5), Err(Error::Interrupted));
+    let interrupt_late = |buffer: &mut Buffer<LateInterrupt>, to: EnvIndex<'_>| {
+        assert_eq!(push(buffer, to, LONG_ROWS, 5), Err(Error::Interrupted));
     };
     for capacity in [30, 300_000] {
-        check(|| Buffer::<Late>::new(schema(3), capacity, ENVS, 1, Late).unwrap(), late);
-        check(|| Buffer::<Late>::new(stacks(), capacity, ENVS, 1, Late).unwrap(), late);
+        check(
+            || Buffer::<LateInterrupt>::new(schema(3), capacity, N_ENVS, 1, LateInterrupt).unwrap(),
+            interrupt_late,
+        );
+        check(
+            || {
+                Buffer::<LateInterrupt>::new(stack_schema(), capacity, N_ENVS, 1, LateInterrupt)
+                    .unwrap()
+            },
+            interrupt_late,
+        );
     }
 }
 
@@ -139,21 +164,24 @@ fn a_push_that_is_interrupted_when_its_rows_are_there_takes_them_back() {
 fn interrupted_updates_change_nothing() {
     for capacity in [30, 300_000] {
         let mut buffer = prioritized(capacity);
-        push(&mut buffer, EnvIndex::One(2), LONG, 0).unwrap();
+        push(&mut buffer, EnvIndex::One(2), LONG_ROWS, 0).unwrap();
         let before = state(&buffer);
-        let rows = (0..LONG as u64).map(|position| position * ENVS as u64 + 2);
+        let rows = (0..LONG_ROWS as u64).map(|position| position * N_ENVS as u64 + 2);
         let indices: Vec<u64> = rows.clone().rev().chain(rows.clone()).chain(rows).collect();
         let values = bytes(&vec![0.25; indices.len()]);
-        assert_eq!(stopped(|| buffer.update(1, &indices, &values)), Some(Error::Interrupted));
+        assert_eq!(
+            run_interrupted(|| buffer.update(1, &indices, &values)),
+            Some(Error::Interrupted)
+        );
         assert!(state(&buffer) == before);
         let priorities = vec![9.0; indices.len()];
         let work = || buffer.update_priorities(&indices, &priorities);
-        assert_eq!(stopped(work), Some(Error::Interrupted));
+        assert_eq!(run_interrupted(work), Some(Error::Interrupted));
         assert!(state(&buffer) == before);
         buffer.update(1, &indices, &values).unwrap();
         buffer.update_priorities(&indices, &priorities).unwrap();
         assert!(state(&buffer) != before);
-        let request = Request { batch_size: 50, n_batches: 1, len: 1, seed: Some(1) };
+        let request = SampleRequest { batch_size: 50, n_batches: 1, len: 1, seed: Some(1) };
         assert_eq!(buffer.sample(request).unwrap().weights, [1.0; 50]);
     }
 }
@@ -161,5 +189,5 @@ fn interrupted_updates_change_nothing() {
 #[test]
 fn making_a_tree_stops() {
     let make = || Prioritized::new(1 << 22, 0.6, 0.4, true);
-    assert_eq!(stopped(make), Some(Error::Interrupted));
+    assert_eq!(run_interrupted(make), Some(Error::Interrupted));
 }

@@ -29,17 +29,17 @@ const SPEC: Spec = Spec {
     state_dim: 2,
     observation: BoxSpace { low: &[-9.0], high: &[9.0] },
     action: ActionSpace::Discrete { n: 2 },
-    nanoseconds: 5_000,
+    nanoseconds_per_step: 5_000,
 };
 
 /// Makes every 64th start and every block of a step a millisecond longer.
-static SLOW: AtomicBool = AtomicBool::new(false);
+static IS_SLOW: AtomicBool = AtomicBool::new(false);
 static STARTS: AtomicUsize = AtomicUsize::new(0);
 static BLOCKS: AtomicUsize = AtomicUsize::new(0);
 
-fn dawdle(count: &AtomicUsize, every: usize) {
+fn sleep_if_slow(count: &AtomicUsize, every: usize) {
     let count = count.fetch_add(1, Ordering::Relaxed);
-    if SLOW.load(Ordering::Relaxed) && count.is_multiple_of(every) {
+    if IS_SLOW.load(Ordering::Relaxed) && count.is_multiple_of(every) {
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -50,7 +50,7 @@ impl Env for Drunk {
     }
 
     fn start(&self, stream: &mut Stream, state: &mut [f64]) {
-        dawdle(&STARTS, 64);
+        sleep_if_slow(&STARTS, 64);
         state[0] = stream.uniform_in(-1.0, 1.0);
         state[1] = stream.uniform();
     }
@@ -62,7 +62,7 @@ impl Env for Drunk {
         rewards: &mut [f64],
         terminated: &mut [bool],
     ) {
-        dawdle(&BLOCKS, 1);
+        sleep_if_slow(&BLOCKS, 1);
         let [position, speed] = columns_mut(state, rewards.len());
         for (row, &action) in actions.discrete().iter().enumerate() {
             position[row] += if action == 1 { speed[row] } else { -speed[row] };
@@ -79,10 +79,10 @@ impl Env for Drunk {
     }
 }
 
-fn make() -> Result<VecEnv, Error> {
+fn make_envs() -> Result<VecEnv, Error> {
     static REGISTERED: OnceLock<()> = OnceLock::new();
     REGISTERED.get_or_init(|| registry::register(Entry::new(&Drunk)).unwrap());
-    VecEnv::tiled("Drunk-v0", N, Seeding::Run(5), Precision::F64, TILING)
+    VecEnv::with_tiling("Drunk-v0", N, Seeding::Run(5), Precision::F64, TILING)
 }
 
 fn step(envs: &mut VecEnv) -> Result<Vec<f32>, Error> {
@@ -99,17 +99,17 @@ fn step(envs: &mut VecEnv) -> Result<Vec<f32>, Error> {
 }
 
 /// Runs `work` slowly, and interrupts it when it asks for the second time, after 40 ms.
-fn interrupted<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    static ASKED: AtomicUsize = AtomicUsize::new(0);
+fn run_interrupted<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    static N_CHECKS: AtomicUsize = AtomicUsize::new(0);
     // The counters and the slow mode are global, so tests that use them take turns.
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap();
-    for count in [&ASKED, &STARTS, &BLOCKS] {
+    static LOCK: Mutex<()> = Mutex::new(());
+    let _guard = LOCK.lock().unwrap();
+    for count in [&N_CHECKS, &STARTS, &BLOCKS] {
         count.store(0, Ordering::Relaxed);
     }
-    SLOW.store(true, Ordering::Relaxed);
-    let outcome = interruptible(|| ASKED.fetch_add(1, Ordering::Relaxed) > 0, work);
-    SLOW.store(false, Ordering::Relaxed);
+    IS_SLOW.store(true, Ordering::Relaxed);
+    let outcome = interruptible(|| N_CHECKS.fetch_add(1, Ordering::Relaxed) > 0, work);
+    IS_SLOW.store(false, Ordering::Relaxed);
     let (starts, blocks) = (STARTS.load(Ordering::Relaxed), BLOCKS.load(Ordering::Relaxed));
     assert!(starts < N && blocks < N / TILING.shard, "all of the work was done");
     outcome
@@ -118,24 +118,24 @@ fn interrupted<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
 /// Interrupts `work` on environments in mid-episode. Checks that they are unchanged and that they
 /// continue like their twin.
 fn check(work: impl Fn(&mut VecEnv) -> Result<(), Error>) {
-    let (mut envs, mut twin) = (make().unwrap(), make().unwrap());
+    let (mut envs, mut twin) = (make_envs().unwrap(), make_envs().unwrap());
     for envs in [&mut envs, &mut twin] {
         step(envs).unwrap();
         step(envs).unwrap();
     }
     let before = envs.snapshot().unwrap();
-    let ended = envs.finals().indices.to_vec();
-    assert_eq!(interrupted(|| work(&mut envs)), Err(Error::Interrupted));
+    let ended_envs = envs.episode_ends().indices.to_vec();
+    assert_eq!(run_interrupted(|| work(&mut envs)), Err(Error::Interrupted));
     let after = envs.snapshot().unwrap();
     assert!(after == before, "the snapshot is another one");
-    assert_eq!(envs.finals().indices, ended);
+    assert_eq!(envs.episode_ends().indices, ended_envs);
     for _ in 0..4 {
         assert!(step(&mut envs).unwrap() == step(&mut twin).unwrap());
     }
     assert!(envs.snapshot().unwrap() == twin.snapshot().unwrap());
     // Two more interruptions do not undo the steps since the first one.
-    assert_eq!(interrupted(|| work(&mut envs)), Err(Error::Interrupted));
-    assert_eq!(interrupted(|| work(&mut envs)), Err(Error::Interrupted));
+    assert_eq!(run_interrupted(|| work(&mut envs)), Err(Error::Interrupted));
+    assert_eq!(run_interrupted(|| work(&mut envs)), Err(Error::Interrupted));
     assert!(envs.snapshot().unwrap() == twin.snapshot().unwrap());
     work(&mut envs).unwrap();
     work(&mut twin).unwrap();
@@ -155,23 +155,23 @@ fn an_interrupted_reset_leaves_every_environment_as_it_was() {
 #[test]
 fn an_interrupted_restore_leaves_every_environment_as_it_was() {
     let make = |seed| VecEnv::new("CartPole-v1", 1 << 17, Seeding::Run(seed)).unwrap();
-    let (mut envs, other) = (make(1), make(2).snapshot().unwrap());
+    let (mut envs, other_snapshot) = (make(1), make(2).snapshot().unwrap());
     let before = envs.snapshot().unwrap();
     // Restores repeat until one of them is interrupted, however fast the machine is.
-    let stopped = interrupted(|| {
+    let result = run_interrupted(|| {
         loop {
-            envs.restore(&other)?;
+            envs.restore(&other_snapshot)?;
             envs.restore(&before)?;
         }
     });
-    assert_eq!(stopped, Err::<(), _>(Error::Interrupted));
+    assert_eq!(result, Err::<(), _>(Error::Interrupted));
     let after = envs.snapshot().unwrap();
-    assert!(after == before || after == other, "neither as before nor as after");
+    assert!(after == before || after == other_snapshot, "neither as before nor as after");
 }
 
 #[test]
 fn making_environments_stops_when_it_is_told_to() {
-    assert_eq!(interrupted(make).err(), Some(Error::Interrupted));
+    assert_eq!(run_interrupted(make_envs).err(), Some(Error::Interrupted));
     let starts = STARTS.load(Ordering::Relaxed);
-    assert!(make().is_ok() && starts < N, "{starts} episodes were started");
+    assert!(make_envs().is_ok() && starts < N, "{starts} episodes were started");
 }

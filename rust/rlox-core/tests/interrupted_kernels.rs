@@ -17,7 +17,7 @@ use rlox_core::{Error, Result};
 const N: usize = 1 << 18;
 
 /// Runs `work`, which is interrupted at its first check. Returns its error.
-fn stopped<T>(work: impl FnOnce() -> Result<T>) -> Option<Error> {
+fn run_interrupted<T>(work: impl FnOnce() -> Result<T>) -> Option<Error> {
     interruptible(
         || true,
         || {
@@ -31,18 +31,21 @@ fn stopped<T>(work: impl FnOnce() -> Result<T>) -> Option<Error> {
 #[test]
 fn advantages_and_returns_stop() {
     let (numbers, flags) = (vec![0.5_f32; N], vec![false; N]);
-    let (mut one, mut two) = (numbers.clone(), numbers.clone());
+    let (mut first_out, mut second_out) = (numbers.clone(), numbers.clone());
     let (numbers, ends) = (numbers.as_slice(), Ends::without_truncation(flags.as_slice()));
     let discount = Discount::new(0.9, 0.9).unwrap();
     let clip = Clip::new(1.0, 1.0).unwrap();
     for n_envs in [1, 64, N / 2] {
         let next = Next::Values(numbers);
         let input = TimeMajor { rewards: numbers, values: numbers, next, ends, n_envs };
-        let out = gae::Out { advantages: &mut one, returns: &mut two };
-        assert_eq!(stopped(|| gae::time_major(input, discount, out)), Some(Error::Interrupted));
-        let out = gae::Out { advantages: &mut one, returns: &mut two };
+        let out = gae::Out { advantages: &mut first_out, returns: &mut second_out };
+        assert_eq!(
+            run_interrupted(|| gae::time_major(input, discount, out)),
+            Some(Error::Interrupted)
+        );
+        let out = gae::Out { advantages: &mut first_out, returns: &mut second_out };
         let work = || gae::env_major(numbers, numbers, next, ends, n_envs, discount, out);
-        assert_eq!(stopped(work), Some(Error::Interrupted));
+        assert_eq!(run_interrupted(work), Some(Error::Interrupted));
         let input = vtrace::Input {
             log_rhos: numbers,
             rewards: numbers,
@@ -51,21 +54,21 @@ fn advantages_and_returns_stop() {
             ends,
             n_envs,
         };
-        let out = vtrace::Out { vs: &mut one, pg_advantages: &mut two };
+        let out = vtrace::Out { vs: &mut first_out, pg_advantages: &mut second_out };
         assert_eq!(
-            stopped(|| vtrace::vtrace(input, discount, clip, out)),
+            run_interrupted(|| vtrace::vtrace(input, discount, clip, out)),
             Some(Error::Interrupted)
         );
         let input = returns::Input { rewards: numbers, next_values: numbers, ends, n_envs };
-        let work = || returns::lambda_returns(input, discount, &mut one);
-        assert_eq!(stopped(work), Some(Error::Interrupted));
-        let work = || returns::n_step_returns(input, 3, 0.9, &mut one);
-        assert_eq!(stopped(work), Some(Error::Interrupted));
+        let work = || returns::lambda_returns(input, discount, &mut first_out);
+        assert_eq!(run_interrupted(work), Some(Error::Interrupted));
+        let work = || returns::n_step_returns(input, 3, 0.9, &mut first_out);
+        assert_eq!(run_interrupted(work), Some(Error::Interrupted));
     }
-    let out = gae::Out { advantages: &mut one, returns: &mut two };
+    let out = gae::Out { advantages: &mut first_out, returns: &mut second_out };
     let next = Next::Bootstrap(0.0);
     let work = || gae::trajectory(numbers, numbers, next, ends, discount, out);
-    assert_eq!(stopped(work), Some(Error::Interrupted));
+    assert_eq!(run_interrupted(work), Some(Error::Interrupted));
 }
 
 #[test]
@@ -76,13 +79,13 @@ fn primitives_of_language_models_stop() {
     let sum = Reduction::Sum;
     let work =
         || batch_token_kl(tokens, 64, Estimator::K3, sum, out.get_mut(..4 * N / 64).unwrap());
-    assert_eq!(stopped(work), Some(Error::Interrupted));
+    assert_eq!(run_interrupted(work), Some(Error::Interrupted));
     let scaling = Scaling::new(Scale::Group, 0, 0.0).unwrap();
     let work = || group_advantages(&numbers, 16, scaling, &mut out);
-    assert_eq!(stopped(work), Some(Error::Interrupted));
+    assert_eq!(run_interrupted(work), Some(Error::Interrupted));
     let lengths = vec![3; 20_000];
     let work = || Packing::first_fit_decreasing(&lengths, 10);
-    assert_eq!(stopped(work), Some(Error::Interrupted));
+    assert_eq!(run_interrupted(work), Some(Error::Interrupted));
 }
 
 #[test]
@@ -91,9 +94,9 @@ fn statistics_stop_and_are_as_before() {
     let mut moments = Moments::new(4);
     moments.update(&[1.0, 2.0, 3.0, 4.0]).unwrap();
     let before = moments.clone();
-    assert_eq!(stopped(|| moments.update(&rows)), Some(Error::Interrupted));
+    assert_eq!(run_interrupted(|| moments.update(&rows)), Some(Error::Interrupted));
     assert_eq!(moments, before);
     let mut out = vec![0.0; N];
     let work = || moments.normalize(&rows, None, 1e-8, &mut out);
-    assert_eq!(stopped(work), Some(Error::Interrupted));
+    assert_eq!(run_interrupted(work), Some(Error::Interrupted));
 }

@@ -9,7 +9,7 @@ use rlox_core::llm::preference::DpoPair;
 use rlox_core::seed::Stream;
 use rlox_core::threads;
 
-const ALL: [Estimator; 4] = [Estimator::Exact, Estimator::K1, Estimator::K2, Estimator::K3];
+const ESTIMATORS: [Estimator; 4] = [Estimator::Exact, Estimator::K1, Estimator::K2, Estimator::K3];
 
 fn advantages(rewards: &[f64], group_size: usize, scale: Scale, ddof: usize) -> Vec<f64> {
     let mut out = vec![f64::NAN; rewards.len()];
@@ -80,8 +80,8 @@ fn every_group_size_gives_mean_0_and_deviation_1() {
             let count = f64::from(u32::try_from(group_size).unwrap());
             assert!(group.iter().sum::<f64>().abs() < 1e-12);
             assert!((group.iter().map(|x| x * x).sum::<f64>() / count - 1.0).abs() < 1e-12);
-            let steps = (group[1] - group[0]) / (rewards[1] - rewards[0]);
-            assert!(steps > 0.0, "the order of rewards is kept");
+            let slope = (group[1] - group[0]) / (rewards[1] - rewards[0]);
+            assert!(slope > 0.0, "the order of rewards is kept");
         }
     }
 }
@@ -93,8 +93,9 @@ fn a_reward_that_is_not_finite_is_named_by_its_index() {
         rewards[37] = bad;
         let scaling = Scaling::new(scale, 0, 0.0).unwrap();
         let error = group_advantages(&rewards, 2, scaling, &mut [0.0; 40]).unwrap_err();
-        let named = matches!(&error, Error::NonFinite { name, index: 37, .. } if name == "rewards");
-        assert!(named, "{error}");
+        let is_named =
+            matches!(&error, Error::NonFinite { name, index: 37, .. } if name == "rewards");
+        assert!(is_named, "{error}");
     }
     let scaling = Scaling::new(Scale::Batch, 0, 0.0).unwrap();
     let error = group_advantages(&[1.0, f64::NAN], 1, scaling, &mut [0.0; 2]).unwrap_err();
@@ -109,12 +110,12 @@ fn sizes_and_settings_that_do_not_fit_are_refused() {
     assert!(group_advantages(&[0.0; 4], 2, scaling, &mut [0.0; 3]).is_err());
     assert!(Scaling::new(Scale::Group, 0, -1.0).is_err());
     assert!(Scaling::new(Scale::Group, 0, f64::NAN).is_err());
-    assert!(Scale::named("groups").unwrap_err().to_string().contains("group"));
-    assert!(Estimator::named("k4").is_err() && Reduction::named("max").is_err());
+    assert!(Scale::from_name("groups").unwrap_err().to_string().contains("group"));
+    assert!(Estimator::from_name("k4").is_err() && Reduction::from_name("max").is_err());
 }
 
 /// Computes a term with the standard library, in float64.
-fn by_definition(estimator: Estimator, log_p: f64, log_q: f64) -> f64 {
+fn reference_term(estimator: Estimator, log_p: f64, log_q: f64) -> f64 {
     let d = log_q - log_p;
     match estimator {
         Estimator::Exact if log_p == f64::NEG_INFINITY => 0.0,
@@ -129,12 +130,12 @@ fn by_definition(estimator: Estimator, log_p: f64, log_q: f64) -> f64 {
     }
 }
 
-fn plain<'a, F>(log_p: &'a [F], log_q: &'a [F]) -> Tokens<'a, F, bool> {
+fn without_mask<'a, F>(log_p: &'a [F], log_q: &'a [F]) -> Tokens<'a, F, bool> {
     Tokens { log_p, log_q, mask: None }
 }
 
-fn one(estimator: Estimator, log_p: f64, log_q: f64) -> f64 {
-    token_kl(plain(&[log_p], &[log_q]), estimator, Reduction::Sum).unwrap()
+fn single_term(estimator: Estimator, log_p: f64, log_q: f64) -> f64 {
+    token_kl(without_mask(&[log_p], &[log_q]), estimator, Reduction::Sum).unwrap()
 }
 
 #[test]
@@ -144,11 +145,11 @@ fn terms_equal_their_definition_over_the_whole_range() {
     for i in 0..40_000 {
         let width = [1e-12, 1e-6, 1e-2, 1.0, 30.0, 600.0][i % 6];
         let (log_p, log_q) = (-stream.uniform() * 5.0, -stream.uniform() * width);
-        for estimator in ALL {
+        for estimator in ESTIMATORS {
             // With 0, the reference computes from the same difference.
             let log_p = if estimator == Estimator::K3 { 0.0 } else { log_p };
-            let expected = by_definition(estimator, log_p, log_q);
-            let error = (one(estimator, log_p, log_q) - expected).abs();
+            let expected = reference_term(estimator, log_p, log_q);
+            let error = (single_term(estimator, log_p, log_q) - expected).abs();
             let bound = if estimator == Estimator::K3 { 16.0 } else { 4.0 } * f64::EPSILON;
             worst = worst.max(error / expected.abs());
             assert!(error <= bound * expected.abs(), "{estimator:?} {log_p} {log_q}: {error:e}");
@@ -164,8 +165,8 @@ fn float32_terms_of_k3_keep_their_precision_near_zero() {
         let width = [1e-9, 1e-4, 1e-1, 1.0, 30.0, 80.0][i % 6];
         #[expect(clippy::cast_possible_truncation, reason = "the input of the test")]
         let d = (stream.normal() * width).min(85.0) as f32;
-        let got = token_kl(plain(&[0.0], &[d]), Estimator::K3, Reduction::Sum).unwrap();
-        let expected = by_definition(Estimator::K3, 0.0, f64::from(d));
+        let got = token_kl(without_mask(&[0.0], &[d]), Estimator::K3, Reduction::Sum).unwrap();
+        let expected = reference_term(Estimator::K3, 0.0, f64::from(d));
         let error = (got - expected).abs();
         assert!(error <= 16.0 * f64::from(f32::EPSILON) * expected, "{d}: {got} {expected}");
         assert!(got >= 0.0);
@@ -175,21 +176,21 @@ fn float32_terms_of_k3_keep_their_precision_near_zero() {
 #[test]
 fn limits_are_defined() {
     let infinity = f64::INFINITY;
-    assert_eq!(one(Estimator::Exact, -infinity, -1.0), 0.0);
-    assert_eq!(one(Estimator::Exact, -infinity, -infinity), 0.0);
-    assert_eq!(one(Estimator::Exact, -1.0, -infinity), infinity);
-    assert_eq!(one(Estimator::Exact, -800.0, -1.0), 0.0);
+    assert_eq!(single_term(Estimator::Exact, -infinity, -1.0), 0.0);
+    assert_eq!(single_term(Estimator::Exact, -infinity, -infinity), 0.0);
+    assert_eq!(single_term(Estimator::Exact, -1.0, -infinity), infinity);
+    assert_eq!(single_term(Estimator::Exact, -800.0, -1.0), 0.0);
     for (log_p, log_q) in [(-infinity, -1.0), (-1.0, -infinity), (-800.0, 0.0)] {
-        assert_eq!(one(Estimator::K3, log_p, log_q), infinity, "{log_p} {log_q}");
+        assert_eq!(single_term(Estimator::K3, log_p, log_q), infinity, "{log_p} {log_q}");
     }
-    assert_eq!(one(Estimator::K3, 0.0, -1e300), 1e300);
-    assert_eq!(one(Estimator::K3, -0.5, -0.5), 0.0);
-    for estimator in ALL {
-        assert!(one(estimator, f64::NAN, -1.0).is_nan());
-        assert!(one(estimator, -1.0, f64::NAN).is_nan());
+    assert_eq!(single_term(Estimator::K3, 0.0, -1e300), 1e300);
+    assert_eq!(single_term(Estimator::K3, -0.5, -0.5), 0.0);
+    for estimator in ESTIMATORS {
+        assert!(single_term(estimator, f64::NAN, -1.0).is_nan());
+        assert!(single_term(estimator, -1.0, f64::NAN).is_nan());
     }
     for estimator in [Estimator::K1, Estimator::K2, Estimator::K3] {
-        assert!(one(estimator, -infinity, -infinity).is_nan());
+        assert!(single_term(estimator, -infinity, -infinity).is_nan());
     }
 }
 
@@ -198,18 +199,18 @@ fn every_length_and_mask_gives_the_sum_over_the_kept_tokens() {
     let mut stream = Stream::new(4, "tokens", 0);
     for len in (0..70).chain([255, 256, 257, 1000]) {
         let mut draw = || (0..len).map(|_| -3.0 * stream.uniform()).collect::<Vec<f64>>();
-        let (mut log_p, mut log_q, keep) = (draw(), draw(), draw());
-        let mask: Vec<bool> = keep.iter().map(|x| *x < -1.0).collect();
-        for estimator in ALL {
-            let terms = |i: usize| by_definition(estimator, log_p[i], log_q[i]);
-            let all: f64 = (0..len).map(terms).sum();
-            let got = token_kl(plain(&log_p, &log_q), estimator, Reduction::Sum).unwrap();
-            assert_close(&[got], &[all], 1e-11);
+        let (mut log_p, mut log_q, mask_draws) = (draw(), draw(), draw());
+        let mask: Vec<bool> = mask_draws.iter().map(|x| *x < -1.0).collect();
+        for estimator in ESTIMATORS {
+            let terms = |i: usize| reference_term(estimator, log_p[i], log_q[i]);
+            let total: f64 = (0..len).map(terms).sum();
+            let got = token_kl(without_mask(&log_p, &log_q), estimator, Reduction::Sum).unwrap();
+            assert_close(&[got], &[total], 1e-11);
         }
-        let kept: Vec<usize> = (0..len).filter(|&i| mask[i]).collect();
-        let terms = |i: &usize| by_definition(Estimator::K3, log_p[*i], log_q[*i]);
-        let count = f64::from(u32::try_from(kept.len().max(1)).unwrap());
-        let mean = kept.iter().map(terms).sum::<f64>() / count;
+        let token_indices: Vec<usize> = (0..len).filter(|&i| mask[i]).collect();
+        let terms = |i: &usize| reference_term(Estimator::K3, log_p[*i], log_q[*i]);
+        let count = f64::from(u32::try_from(token_indices.len().max(1)).unwrap());
+        let mean = token_indices.iter().map(terms).sum::<f64>() / count;
         for i in (0..len).filter(|&i| !mask[i]) {
             (log_p[i], log_q[i]) = (f64::NAN, [f64::NEG_INFINITY, f64::INFINITY][i % 2]);
         }
@@ -227,7 +228,7 @@ fn a_batch_equals_its_sequences_bit_for_bit_on_any_number_of_threads() {
     let run = |threads| {
         let mut out = vec![0.0; n];
         threads::set(Some(threads)).unwrap();
-        let tokens = plain(&log_p, &log_q);
+        let tokens = without_mask(&log_p, &log_q);
         batch_token_kl(tokens, seq_len, Estimator::K3, Reduction::Sum, &mut out).unwrap();
         threads::set(None).unwrap();
         out
@@ -236,7 +237,7 @@ fn a_batch_equals_its_sequences_bit_for_bit_on_any_number_of_threads() {
     assert_eq!(out, run(3));
     for (row, kl) in out.iter().enumerate() {
         let part = row * seq_len..(row + 1) * seq_len;
-        let tokens = plain(&log_p[part.clone()], &log_q[part]);
+        let tokens = without_mask(&log_p[part.clone()], &log_q[part]);
         assert_eq!(*kl, token_kl(tokens, Estimator::K3, Reduction::Sum).unwrap());
     }
 }
@@ -244,12 +245,12 @@ fn a_batch_equals_its_sequences_bit_for_bit_on_any_number_of_threads() {
 #[test]
 fn token_slices_that_do_not_fit_are_refused() {
     let row = [0.0; 4];
-    assert!(token_kl(plain(&row, &row[..3]), Estimator::K1, Reduction::Sum).is_err());
+    assert!(token_kl(without_mask(&row, &row[..3]), Estimator::K1, Reduction::Sum).is_err());
     let tokens = Tokens { log_p: &row, log_q: &row, mask: Some(&[true; 3]) };
     assert!(token_kl(tokens, Estimator::K1, Reduction::Sum).is_err());
     for (seq_len, n) in [(0, 1), (3, 1), (2, 3)] {
         let mut out = vec![0.0; n];
-        let tokens = plain(&row, &row);
+        let tokens = without_mask(&row, &row);
         let result = batch_token_kl(tokens, seq_len, Estimator::K1, Reduction::Sum, &mut out);
         assert!(result.is_err(), "seq_len {seq_len}, out {n}");
     }
@@ -320,8 +321,8 @@ fn a_length_that_cannot_be_packed_is_named_by_its_index() {
     assert!(Packing::first_fit_decreasing(&[], 0).is_err());
     let huge = Packing::first_fit_decreasing(&[1; 3], usize::MAX);
     assert!(huge.unwrap_err().to_string().contains("2^31"));
-    let rows = Packing::first_fit_decreasing(&[1 << 30; 2], 1 << 30).unwrap_err().to_string();
-    assert!(rows.contains("number of rows of 2"), "{rows}");
+    let message = Packing::first_fit_decreasing(&[1 << 30; 2], 1 << 30).unwrap_err().to_string();
+    assert!(message.contains("number of rows of 2"), "{message}");
 }
 
 #[test]

@@ -13,18 +13,18 @@ fn rows(seed: u64, n: usize, dim: usize) -> Vec<f64> {
 }
 
 /// Returns the mean and the population variance of one column.
-fn by_definition(rows: &[f64], dim: usize, column: usize) -> (f64, f64) {
-    let of: Vec<f64> = rows.iter().copied().skip(column).step_by(dim).collect();
+fn reference_moments(rows: &[f64], dim: usize, column: usize) -> (f64, f64) {
+    let values: Vec<f64> = rows.iter().copied().skip(column).step_by(dim).collect();
     #[expect(clippy::cast_precision_loss, reason = "small counts")]
-    let n = of.len() as f64;
-    let mean = of.iter().map(|x| x - 1e6).sum::<f64>() / n;
-    (1e6 + mean, of.iter().map(|x| (x - 1e6 - mean).powi(2)).sum::<f64>() / n)
+    let n = values.len() as f64;
+    let mean = values.iter().map(|x| x - 1e6).sum::<f64>() / n;
+    (1e6 + mean, values.iter().map(|x| (x - 1e6 - mean).powi(2)).sum::<f64>() / n)
 }
 
-fn assert_equal_the_definition(moments: &Moments, rows: &[f64], dim: usize) {
+fn assert_matches_definition(moments: &Moments, rows: &[f64], dim: usize) {
     assert_eq!(moments.count() as usize * dim, rows.len());
     for (column, (mean, var)) in moments.mean().iter().zip(moments.var()).enumerate() {
-        let expected = by_definition(rows, dim, column);
+        let expected = reference_moments(rows, dim, column);
         assert!((mean - expected.0).abs() <= 1e-12 * 1e6, "{mean} is not {}", expected.0);
         assert!((var - expected.1).abs() <= 1e-9 * expected.1.max(1e-3), "{var}, {}", expected.1);
     }
@@ -36,23 +36,23 @@ fn a_batch_whatever_its_size_has_the_moments_of_the_definition() {
         let rows = rows(n as u64, n, dim);
         let mut moments = Moments::new(dim);
         moments.update(&rows).unwrap();
-        assert_equal_the_definition(&moments, &rows, dim);
+        assert_matches_definition(&moments, &rows, dim);
     }
 }
 
 #[test]
 fn parts_in_any_grouping_have_the_moments_of_the_whole() {
     let all = rows(1, 1_000, 2);
-    let (mut one, mut left, mut right) = (Moments::new(2), Moments::new(2), Moments::new(2));
+    let (mut row_by_row, mut left, mut right) = (Moments::new(2), Moments::new(2), Moments::new(2));
     for row in all.chunks(2) {
-        one.update(row).unwrap();
+        row_by_row.update(row).unwrap();
     }
     left.update(&all[..600]).unwrap();
     right.update(&all[600..700]).unwrap();
     right.update(&all[700..]).unwrap();
     left.merge(&right).unwrap();
-    assert_equal_the_definition(&one, &all, 2);
-    assert_equal_the_definition(&left, &all, 2);
+    assert_matches_definition(&row_by_row, &all, 2);
+    assert_matches_definition(&left, &all, 2);
     let before = left.clone();
     left.merge(&Moments::new(2)).unwrap();
     assert_eq!(left, before);
@@ -87,8 +87,8 @@ fn what_is_not_finite_is_refused_and_changes_nothing() {
 fn saved_parts_are_checked_and_restore_the_object() {
     let mut moments = Moments::new(2);
     moments.update(&[1.0, 2.0, 3.0, 5.0]).unwrap();
-    let again = Moments::from_parts(2, moments.mean().to_vec(), moments.m2().to_vec()).unwrap();
-    assert_eq!(again, moments);
+    let restored = Moments::from_parts(2, moments.mean().to_vec(), moments.m2().to_vec()).unwrap();
+    assert_eq!(restored, moments);
     for (count, mean, m2) in [
         (1, vec![0.0], vec![0.0, 0.0]),
         (1, vec![f64::NAN], vec![0.0]),

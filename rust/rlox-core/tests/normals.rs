@@ -3,7 +3,7 @@
 
 use rlox_core::seed::Stream;
 
-fn drawn(stream: &mut Stream, n: usize) -> Vec<f64> {
+fn draw_normals(stream: &mut Stream, n: usize) -> Vec<f64> {
     let mut out = vec![0.0; n];
     stream.fill_normal(&mut out);
     out
@@ -12,12 +12,12 @@ fn drawn(stream: &mut Stream, n: usize) -> Vec<f64> {
 #[test]
 fn the_mapping_from_key_to_normal_numbers_never_changes() {
     // From an independent implementation in Python: ChaCha8, FNV-1a, AS 241 and fdlibm's logarithm.
-    let first = |seed, name, index| {
-        drawn(&mut Stream::new(seed, name, index), 6).into_iter().map(f64::to_bits).collect()
+    let first_bits = |seed, name, index| {
+        draw_normals(&mut Stream::new(seed, name, index), 6).into_iter().map(f64::to_bits).collect()
     };
     let vectors: [(Vec<u64>, [u64; 6]); 3] = [
         (
-            first(0, "env", 0),
+            first_bits(0, "env", 0),
             [
                 0x3fc6_1d78_853f_34ed,
                 0xbff5_e001_7bbb_7223,
@@ -28,7 +28,7 @@ fn the_mapping_from_key_to_normal_numbers_never_changes() {
             ],
         ),
         (
-            first(42, "env", 7),
+            first_bits(42, "env", 7),
             [
                 0x3fee_37af_6758_0cc0,
                 0x3fe9_472d_4306_d3d0,
@@ -39,7 +39,7 @@ fn the_mapping_from_key_to_normal_numbers_never_changes() {
             ],
         ),
         (
-            first(u64::MAX, "policy/λ", 3),
+            first_bits(u64::MAX, "policy/λ", 3),
             [
                 0xbfee_ddcc_7936_6eb7,
                 0x3ff3_aa45_1ce9_6925,
@@ -58,46 +58,46 @@ fn the_mapping_from_key_to_normal_numbers_never_changes() {
 #[test]
 fn numbers_are_the_same_drawn_in_one_call_or_in_many_from_any_position() {
     for start in [0, 1, 2, 63, 64, 65] {
-        let mut whole = Stream::new(7, "noise", 2);
-        whole.set_position(start);
-        let expected = drawn(&mut whole, 2_000);
-        assert_eq!(whole.position(), start + 4_000);
+        let mut stream_at_once = Stream::new(7, "noise", 2);
+        stream_at_once.set_position(start);
+        let expected = draw_normals(&mut stream_at_once, 2_000);
+        assert_eq!(stream_at_once.position(), start + 4_000);
 
-        let mut parts = Stream::new(7, "noise", 2);
-        parts.set_position(start);
+        let mut stream_in_parts = Stream::new(7, "noise", 2);
+        stream_in_parts.set_position(start);
         let mut got = Vec::new();
         for n in (0..).map(|i| [1, 3, 0, 7, 64, 255, 257, 2][i % 8]) {
-            got.extend(drawn(&mut parts, n.min(2_000 - got.len())));
+            got.extend(draw_normals(&mut stream_in_parts, n.min(2_000 - got.len())));
             if got.len() == 2_000 {
                 break;
             }
         }
         assert_eq!(got, expected, "from word {start}");
 
-        let mut later = Stream::new(7, "noise", 2);
-        later.set_position(start + 2 * 777);
-        assert_eq!(drawn(&mut later, 5), expected[777..782]);
+        let mut later_stream = Stream::new(7, "noise", 2);
+        later_stream.set_position(start + 2 * 777);
+        assert_eq!(draw_normals(&mut later_stream, 5), expected[777..782]);
     }
 }
 
 #[test]
 fn a_number_belongs_to_one_draw_of_64_bits() {
-    let mut draws = Stream::new(7, "noise", 2);
-    let mut numbers = Stream::new(7, "noise", 2);
+    let mut word_stream = Stream::new(7, "noise", 2);
+    let mut number_stream = Stream::new(7, "noise", 2);
     for _ in 0..1_000 {
-        let above_half = draws.next_u64() >> 63 == 1;
-        assert_eq!(drawn(&mut numbers, 1)[0] > 0.0, above_half);
-        assert_eq!(numbers.position(), draws.position());
+        let above_half = word_stream.next_u64() >> 63 == 1;
+        assert_eq!(draw_normals(&mut number_stream, 1)[0] > 0.0, above_half);
+        assert_eq!(number_stream.position(), word_stream.position());
     }
 }
 
 #[test]
 fn float32_numbers_are_the_float64_ones_rounded() {
-    let wide = drawn(&mut Stream::new(7, "noise", 2), 1_000);
+    let doubles = draw_normals(&mut Stream::new(7, "noise", 2), 1_000);
     let mut single = vec![0.0_f32; 1_000];
     Stream::new(7, "noise", 2).fill_normal(&mut single);
     #[expect(clippy::cast_possible_truncation, reason = "what is to be shown")]
-    let rounded: Vec<f32> = wide.into_iter().map(|x| x as f32).collect();
+    let rounded: Vec<f32> = doubles.into_iter().map(|x| x as f32).collect();
     assert_eq!(single, rounded);
 }
 
@@ -116,7 +116,7 @@ fn cumulative(x: f64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "a small count")]
 fn a_million_numbers_are_normal_in_moments_tails_and_distribution() {
     let n = 1_000_000_u32;
-    let mut numbers = drawn(&mut Stream::new(11, "distribution", 0), n as usize);
+    let mut numbers = draw_normals(&mut Stream::new(11, "distribution", 0), n as usize);
     let count = f64::from(n);
     // Means lie within 5 standard errors. The variance of x^k is E x^2k - (E x^k)^2.
     for (power, mean, error) in
@@ -129,9 +129,9 @@ fn a_million_numbers_are_normal_in_moments_tails_and_distribution() {
     assert!(lag.abs() < 5.0 / count.sqrt(), "correlation of neighbours {lag}");
     for bound in [1.0, 2.0, 3.0, 4.0] {
         let p = 2.0 * cumulative(-bound);
-        let beyond = numbers.iter().filter(|x| x.abs() > bound).count() as f64;
+        let n_beyond = numbers.iter().filter(|x| x.abs() > bound).count() as f64;
         let error = (count * p).sqrt();
-        assert!((beyond - count * p).abs() < 5.0 * error, "beyond {bound}: {beyond}");
+        assert!((n_beyond - count * p).abs() < 5.0 * error, "beyond {bound}: {n_beyond}");
     }
     // Kolmogorov-Smirnov test: sqrt(n) D exceeds 2.23 once in 10,000 times.
     numbers.sort_by(f64::total_cmp);

@@ -13,7 +13,7 @@ const SPEC: Spec = Spec {
     state_dim: 1,
     observation: BoxSpace { low: &[0.0], high: &[9.0] },
     action: ActionSpace::Discrete { n: 2 },
-    nanoseconds: 1,
+    nanoseconds_per_step: 1,
 };
 
 /// Counts the actions that are 1; the episode terminates at 3.
@@ -78,7 +78,7 @@ fn an_environment_is_registered_once_and_stepped_like_the_others() {
     let mut envs = VecEnv::new("Counter-v0", 2, Seeding::Run(0)).unwrap();
     let (mut obs, mut rewards) = ([0.0; 2], [0.0; 2]);
     let (mut terminated, mut truncated) = ([false; 2], [false; 2]);
-    let mut seen = Vec::new();
+    let mut outputs = Vec::new();
     for _ in 0..5 {
         let out = StepOut {
             obs: &mut obs,
@@ -87,14 +87,18 @@ fn an_environment_is_registered_once_and_stepped_like_the_others() {
             truncated: &mut truncated,
         };
         envs.step_into(Actions::Discrete(&[1, 0]), out).unwrap();
-        seen.push((terminated, truncated, envs.finals().obs.to_vec()));
+        outputs.push((terminated, truncated, envs.episode_ends().obs.to_vec()));
     }
-    assert_eq!(seen[2], ([true, false], [false, false], vec![3.0]));
-    assert_eq!(seen[4], ([false, false], [false, true], vec![0.0]));
+    assert_eq!(outputs[2], ([true, false], [false, false], vec![3.0]));
+    assert_eq!(outputs[4], ([false, false], [false, true], vec![0.0]));
 
-    let again = registry::register(Entry::new(&TWIN)).unwrap_err().to_string();
-    assert!(again.starts_with("environment id is Counter-v0, expected an id"), "{again}");
-    let single = VecEnv::tiled("Counter-v0", 1, Seeding::Run(0), Precision::F32, Tiling::default());
+    let duplicate_error = registry::register(Entry::new(&TWIN)).unwrap_err().to_string();
+    assert!(
+        duplicate_error.starts_with("environment id is Counter-v0, expected an id"),
+        "{duplicate_error}"
+    );
+    let single =
+        VecEnv::with_tiling("Counter-v0", 1, Seeding::Run(0), Precision::F32, Tiling::default());
     let message = single.err().unwrap().to_string();
     assert_eq!(message, "precision is f32, expected f64: Counter-v0 has no f32 kernel");
 }

@@ -4,13 +4,13 @@
 use rlox_core::{Dtype, Layout, Parameters, TensorView};
 
 fn model() -> Parameters {
-    let named: [(&str, &[usize]); 4] = [
+    let shapes: [(&str, &[usize]); 4] = [
         ("critic.weight", &[1, 4]),
         ("actor.weight", &[2, 4]),
         ("log_std", &[]),
         ("actor.bias", &[2]),
     ];
-    Parameters::zeros(named).unwrap()
+    Parameters::zeros(shapes).unwrap()
 }
 
 #[test]
@@ -18,8 +18,8 @@ fn parameters_lie_one_after_the_other_in_the_order_of_their_names() {
     let mut model = model();
     let names: Vec<&str> = model.layout().arrays().map(|(name, ..)| name).collect();
     assert_eq!(names, ["actor.bias", "actor.weight", "critic.weight", "log_std"]);
-    for (place, value) in model.values_mut().iter_mut().zip(0_u8..) {
-        *place = f32::from(value);
+    for (slot, value) in model.values_mut().iter_mut().zip(0_u8..) {
+        *slot = f32::from(value);
     }
     assert_eq!(model.values().len(), 2 + 8 + 4 + 1);
     assert_eq!(
@@ -45,25 +45,25 @@ fn a_wrong_name_proposes_the_nearest_and_a_wrong_shape_says_both() {
 
 #[test]
 fn layouts_that_cannot_be_are_refused() {
-    for (named, says) in [
+    for (shapes, message_start) in [
         (vec![("a", vec![1]), ("b", vec![]), ("a", vec![2])], "parameter is \"a\""),
         (vec![("", vec![1])], "parameter is \"\""),
         (vec![("a", vec![3, 0])], "shape of parameter a is [3, 0]"),
         (vec![("a", vec![usize::MAX, 2])], "shape of parameter a is"),
         (vec![("a", vec![1 << 33]), ("b", vec![1])], "shape of parameter b is [1]"),
     ] {
-        let message = Parameters::zeros(named).unwrap_err().to_string();
-        assert!(message.starts_with(says), "{message}");
+        let message = Parameters::zeros(shapes).unwrap_err().to_string();
+        assert!(message.starts_with(message_start), "{message}");
     }
-    let none: [(&str, &[usize]); 0] = [];
-    assert!(Parameters::zeros(none).unwrap().values().is_empty());
+    let no_arrays: [(&str, &[usize]); 0] = [];
+    assert!(Parameters::zeros(no_arrays).unwrap().values().is_empty());
 }
 
 #[test]
 fn tensors_go_out_and_come_back_in_any_order() {
     let (mut source, mut target) = (model(), model());
-    for (place, value) in source.values_mut().iter_mut().zip(0_u8..) {
-        *place = f32::from(value) - 3.5;
+    for (slot, value) in source.values_mut().iter_mut().zip(0_u8..) {
+        *slot = f32::from(value) - 3.5;
     }
     let names: Vec<&str> = source.layout().arrays().map(|(name, ..)| name).collect();
     let tensors = names.iter().rev().map(|name| (*name, source.tensor(name).unwrap()));
@@ -76,40 +76,49 @@ fn tensors_that_do_not_fit_change_nothing() {
     let (source, mut target) = (model(), model());
     target.values_mut().fill(1.0);
     let before = target.clone();
-    let fits: Vec<_> =
+    let valid_tensors: Vec<_> =
         source.layout().arrays().map(|(name, ..)| (name, source.tensor(name).unwrap())).collect();
-    let (two, bytes) = ([2_usize], [0; 8]);
-    let integers = TensorView::new(Dtype::I32, &two, &bytes).unwrap();
-    let replaced = |name: &'static str, tensor| {
-        let mut tensors = fits.clone();
+    let (bias_shape, bytes) = ([2_usize], [0; 8]);
+    let integers = TensorView::new(Dtype::I32, &bias_shape, &bytes).unwrap();
+    let replace_first = |name: &'static str, tensor| {
+        let mut tensors = valid_tensors.clone();
         tensors[0] = (name, tensor);
         tensors
     };
-    for (tensors, says) in [
-        (fits[1..].to_vec(), "parameter actor.bias has no tensor, expected one"),
-        ([&fits[..], &fits[..1]].concat(), "parameter actor.bias has two tensors, expected one"),
-        (replaced("actor.bia", fits[0].1), "unknown parameter \"actor.bia\"; did you mean"),
-        (replaced("actor.bias", fits[1].1), "parameter actor.bias has shape [2], expected [2, 4]"),
-        (replaced("actor.bias", integers), "dtype is int32, expected float32"),
+    for (tensors, message_start) in [
+        (valid_tensors[1..].to_vec(), "parameter actor.bias has no tensor, expected one"),
+        (
+            [&valid_tensors[..], &valid_tensors[..1]].concat(),
+            "parameter actor.bias has two tensors, expected one",
+        ),
+        (
+            replace_first("actor.bia", valid_tensors[0].1),
+            "unknown parameter \"actor.bia\"; did you mean",
+        ),
+        (
+            replace_first("actor.bias", valid_tensors[1].1),
+            "parameter actor.bias has shape [2], expected [2, 4]",
+        ),
+        (replace_first("actor.bias", integers), "dtype is int32, expected float32"),
     ] {
         let message = target.assign(tensors).unwrap_err().to_string();
-        assert!(message.starts_with(says), "{message}");
+        assert!(message.starts_with(message_start), "{message}");
         assert_eq!(target, before);
     }
 }
 
 #[test]
 fn an_aligned_layout_keeps_its_order_and_begins_every_array_at_a_multiple() {
-    let named: [(&str, &[usize]); 3] = [("w", &[3, 6]), ("b", &[3]), ("a", &[16])];
-    let layout = Layout::aligned(16, named).unwrap();
-    let places: Vec<_> = layout.arrays().map(|(name, _, range)| (name.to_owned(), range)).collect();
+    let shapes: [(&str, &[usize]); 3] = [("w", &[3, 6]), ("b", &[3]), ("a", &[16])];
+    let layout = Layout::aligned(16, shapes).unwrap();
+    let ranges: Vec<_> = layout.arrays().map(|(name, _, range)| (name.to_owned(), range)).collect();
     let expected = [("w", 0..18), ("b", 32..35), ("a", 48..64)];
-    assert_eq!(places, expected.map(|(name, range)| (name.to_owned(), range)));
+    assert_eq!(ranges, expected.map(|(name, range)| (name.to_owned(), range)));
     assert_eq!((layout.len(), layout.is_empty()), (64, false));
     assert_eq!(layout.range("b", &[3]).unwrap(), 32..35);
     assert!(layout.range("b", &[4]).is_err());
-    assert!(Layout::aligned(0, named).is_err());
-    let mut parameters = Parameters::of(layout);
+    assert!(Layout::aligned(0, shapes).is_err());
+    let mut parameters = Parameters::from_layout(layout);
     parameters.array_mut("a", &[16]).unwrap().fill(1.0);
     assert_eq!(parameters.values().iter().sum::<f32>(), 16.0);
     assert_eq!(parameters.values()[48], 1.0);

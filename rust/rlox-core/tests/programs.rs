@@ -14,7 +14,7 @@ mod adapter;
 mod model;
 mod scratch;
 
-use adapter::{Buffer, How, Obs, Step};
+use adapter::{Buffer, Obs, RowEnvs, Step};
 use model::Model;
 
 #[derive(Debug, Clone)]
@@ -32,15 +32,15 @@ enum Call {
     Restore,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = Step> {
     // On average, one row in four ends an episode, and `next` follows `obs` in every second row.
     let end =
         prop_oneof![6 => Just((false, false)), 1 => Just((true, false)), 1 => Just((false, true))];
     (0..8_u8, any::<bool>(), 0..8_u8, -9..9_i16, end, 0..3_usize).prop_map(
-        |(obs, chained, other, number, (terminated, truncated), env)| Step {
+        |(obs, is_chained, other_obs, number, (terminated, truncated), env)| Step {
             env,
             obs,
-            next: if chained { (obs + 1) % 8 } else { other },
+            next: if is_chained { (obs + 1) % 8 } else { other_obs },
             number,
             terminated,
             truncated,
@@ -48,11 +48,11 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
-fn call() -> impl Strategy<Value = Call> {
-    let steps = || vec(step(), 1..8);
+fn any_call() -> impl Strategy<Value = Call> {
+    let steps = || vec(any_step(), 1..8);
     let strategy = prop_oneof![Just("future"), Just("final"), Just("episode")];
     prop_oneof![
-        (vec(step(), 3), any::<bool>()).prop_map(|(rows, next)| Call::PushEach(rows, next)),
+        (vec(any_step(), 3), any::<bool>()).prop_map(|(rows, next)| Call::PushEach(rows, next)),
         (0..3_usize, steps(), any::<bool>())
             .prop_map(|(env, rows, next)| Call::PushOne(env, rows, next)),
         (steps(), any::<bool>()).prop_map(|(rows, next)| Call::PushMixed(rows, next)),
@@ -71,29 +71,31 @@ fn call() -> impl Strategy<Value = Call> {
 }
 
 /// Makes one call on the buffer and on the model.
-fn make(
+fn make_call(
     call: &Call,
     buffer: &mut Buffer,
     model: &mut Model,
     n_envs: usize,
     folder: &std::path::Path,
 ) {
-    let here = |step: &Step| Step { env: step.env % n_envs, ..step.clone() };
-    let mut push = |steps: Vec<Step>, how: How, next: bool| {
-        buffer.push(&steps, how, next);
+    let with_valid_env = |step: &Step| Step { env: step.env % n_envs, ..step.clone() };
+    let mut push = |steps: Vec<Step>, row_envs: RowEnvs, next: bool| {
+        buffer.push(&steps, row_envs, next);
         for (row, step) in steps.iter().enumerate() {
-            let env = match how {
-                How::Each => row,
-                How::One(env) => env,
-                How::Mixed => step.env,
+            let env = match row_envs {
+                RowEnvs::Each => row,
+                RowEnvs::One(env) => env,
+                RowEnvs::Mixed => step.env,
             };
             model.push(env, step, next);
         }
     };
     match call {
-        Call::PushEach(steps, next) => push(steps[..n_envs].to_vec(), How::Each, *next),
-        Call::PushOne(env, steps, next) => push(steps.clone(), How::One(env % n_envs), *next),
-        Call::PushMixed(steps, next) => push(steps.iter().map(here).collect(), How::Mixed, *next),
+        Call::PushEach(steps, next) => push(steps[..n_envs].to_vec(), RowEnvs::Each, *next),
+        Call::PushOne(env, steps, next) => push(steps.clone(), RowEnvs::One(env % n_envs), *next),
+        Call::PushMixed(steps, next) => {
+            push(steps.iter().map(with_valid_env).collect(), RowEnvs::Mixed, *next);
+        }
         Call::Cut(env) => {
             buffer.cut(env % n_envs);
             model.cut(env % n_envs);
@@ -103,26 +105,27 @@ fn make(
             model.clear();
         }
         Call::Update(pairs) => {
-            let indices: Vec<u64> = pairs.iter().map(|(index, _)| index % model.beyond()).collect();
+            let indices: Vec<u64> =
+                pairs.iter().map(|(index, _)| index % model.index_bound()).collect();
             let rewards: Vec<f64> = pairs.iter().map(|&(_, reward)| f64::from(reward)).collect();
-            let Some(gone) = buffer.update(&indices, &rewards) else {
+            let Some(n_stale) = buffer.update(&indices, &rewards) else {
                 assert!(indices.iter().any(|&index| model.is_ahead(index)));
                 return;
             };
             assert!(!indices.iter().any(|&index| model.is_ahead(index)));
-            let known =
+            let stored_pairs =
                 indices.iter().zip(rewards).filter(|&(&index, reward)| model.update(index, reward));
-            assert_eq!(gone as usize, indices.len() - known.count());
+            assert_eq!(n_stale as usize, indices.len() - stored_pairs.count());
         }
-        Call::SaveAndLoad => *buffer = buffer.saved_and_loaded(folder),
-        Call::Restore => *buffer = buffer.restored(),
-        _ => look(call, buffer, model),
+        Call::SaveAndLoad => *buffer = buffer.save_and_load(folder),
+        Call::Restore => *buffer = buffer.restore_copy(),
+        _ => make_read_call(call, buffer, model),
     }
 }
 
 /// Makes a call that changes no row.
-fn look(call: &Call, buffer: &Buffer, model: &Model) {
-    if model.held().is_empty() {
+fn make_read_call(call: &Call, buffer: &Buffer, model: &Model) {
+    if model.held_indices().is_empty() {
         return;
     }
     match call {
@@ -142,14 +145,14 @@ fn look(call: &Call, buffer: &Buffer, model: &Model) {
                 assert_eq!((row, f64::from(discount)), (&expected, factor));
             }
         }
-        Call::Goals(strategy, ratio) => goals(buffer, model, strategy, *ratio),
+        Call::Goals(strategy, ratio) => check_goals(buffer, model, strategy, *ratio),
         _ => {}
     }
 }
 
 /// Checks that each goal is of a row of the same episode, where the strategy allows it.
-fn goals(buffer: &Buffer, model: &Model, strategy: &str, ratio: f64) {
-    let (rows, goals) = buffer.goals(8, strategy, ratio);
+fn check_goals(buffer: &Buffer, model: &Model, strategy: &str, ratio: f64) {
+    let (rows, goals) = buffer.sample_goals(8, strategy, ratio);
     assert!(ratio > 0.0 || goals.is_empty());
     assert!(ratio < 1.0 || goals.len() == rows.len());
     for (place, goal) in goals {
@@ -161,36 +164,36 @@ fn goals(buffer: &Buffer, model: &Model, strategy: &str, ratio: f64) {
 }
 
 fn check(buffer: &Buffer, model: &Model) {
-    let held = model.held();
-    assert_eq!(buffer.held(), held);
+    let held = model.held_indices();
+    assert_eq!(buffer.held_indices(), held);
     let expected: Vec<_> = held.iter().map(|&index| model.row(index).unwrap()).collect();
     assert_eq!(buffer.gather(&held).unwrap(), expected);
-    for index in (0..model.beyond()).filter(|index| !held.contains(index)) {
+    for index in (0..model.index_bound()).filter(|index| !held.contains(index)) {
         assert_eq!(buffer.gather(&[index]), None);
     }
 }
 
 #[test]
 fn random_programs_of_calls_equal_a_list_of_rows() {
-    let full = std::env::var("RLOX_FULL").is_ok_and(|value| value == "1");
-    let cases = if full { 50_000 } else { 300 };
+    let is_full = std::env::var("RLOX_FULL").is_ok_and(|value| value == "1");
+    let cases = if is_full { 50_000 } else { 300 };
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner =
-        if full { TestRunner::new(config) } else { TestRunner::new_with_rng(config, rng) };
+        if is_full { TestRunner::new(config) } else { TestRunner::new_with_rng(config, rng) };
     let folder = scratch::folder("programs");
     let sizes = (1..4_usize, 1..5_usize, 0..3_usize);
-    let program = (vec(Obs::any(), 1..4), sizes, vec(call(), 1..40));
-    let ran = runner.run(&program, |(columns, (n_envs, each, more), calls)| {
-        let capacity = n_envs * each + more % n_envs;
+    let program = (vec(Obs::any(), 1..4), sizes, vec(any_call(), 1..40));
+    let result = runner.run(&program, |(columns, (n_envs, env_capacity, extra_rows), calls)| {
+        let capacity = n_envs * env_capacity + extra_rows % n_envs;
         let mut buffer = Buffer::new(&columns, capacity, n_envs);
         let mut model = Model::new(&columns, capacity, n_envs);
         drop(std::fs::remove_dir_all(&folder));
         for call in &calls {
-            make(call, &mut buffer, &mut model, n_envs, &folder);
+            make_call(call, &mut buffer, &mut model, n_envs, &folder);
             check(&buffer, &model);
         }
         Ok(())
     });
-    assert!(ran.is_ok(), "{}", ran.unwrap_err());
+    assert!(result.is_ok(), "{}", result.unwrap_err());
 }

@@ -18,12 +18,12 @@ struct Case {
     n: usize,
 }
 
-fn case(seed: u64, len: usize) -> Case {
+fn draw_case(seed: u64, len: usize) -> Case {
     let mut stream = Stream::new(seed, "returns", 0);
-    let mut numbers = || (0..len).map(|_| stream.normal()).collect::<Vec<f64>>();
-    let (rewards, next_values) = (numbers(), numbers());
-    let mut flags = || (0..len).map(|_| stream.uniform() < 0.08).collect::<Vec<bool>>();
-    let (terminated, truncated) = (flags(), flags());
+    let mut draw_normals = || (0..len).map(|_| stream.normal()).collect::<Vec<f64>>();
+    let (rewards, next_values) = (draw_normals(), draw_normals());
+    let mut draw_flags = || (0..len).map(|_| stream.uniform() < 0.08).collect::<Vec<bool>>();
+    let (terminated, truncated) = (draw_flags(), draw_flags());
     let mut pick = || {
         let x = stream.uniform();
         if x < 0.2 {
@@ -40,36 +40,36 @@ fn case(seed: u64, len: usize) -> Case {
 }
 
 impl Case {
-    fn next(&self, t: usize) -> f64 {
+    fn next_value(&self, t: usize) -> f64 {
         if self.terminated[t] { 0.0 } else { self.next_values[t] }
     }
 
-    fn ends(&self, t: usize) -> bool {
+    fn is_end(&self, t: usize) -> bool {
         self.terminated[t] || self.truncated[t] || t + 1 == self.rewards.len()
     }
 
     /// Eq. 7.1, term by term; stops early at an end.
-    fn n_step(&self, start: usize, n: usize) -> f64 {
+    fn n_step_return(&self, start: usize, n: usize) -> f64 {
         let (mut total, mut weight) = (0.0, 1.0);
         for t in start..start + n {
             total += weight * self.rewards[t];
             weight *= self.gamma;
-            if self.ends(t) || t + 1 == start + n {
-                return total + weight * self.next(t);
+            if self.is_end(t) || t + 1 == start + n {
+                return total + weight * self.next_value(t);
             }
         }
         total
     }
 
     /// Eq. 12.3: (1 - lam) sum over n of lam^(n-1) G^n, the last with all remaining weight.
-    fn lambda(&self, start: usize) -> f64 {
+    fn lambda_return(&self, start: usize) -> f64 {
         let (mut total, mut weight, mut n) = (0.0, 1.0, 1);
-        while !self.ends(start + n - 1) {
-            total += (1.0 - self.lam) * weight * self.n_step(start, n);
+        while !self.is_end(start + n - 1) {
+            total += (1.0 - self.lam) * weight * self.n_step_return(start, n);
             weight *= self.lam;
             n += 1;
         }
-        total + weight * self.n_step(start, n)
+        total + weight * self.n_step_return(start, n)
     }
 
     fn run<F: Float>(&self, n_envs: usize) -> (Vec<f64>, Vec<f64>) {
@@ -81,8 +81,8 @@ impl Case {
         n_step_returns(input, self.n, self.gamma, &mut steps).unwrap();
         let discount = Discount::new(self.gamma, self.lam).unwrap();
         lambda_returns(input, discount, &mut lambda).unwrap();
-        let wide = |x: Vec<F>| x.into_iter().map(Float::to_f64).collect();
-        (wide(steps), wide(lambda))
+        let to_doubles = |x: Vec<F>| x.into_iter().map(Float::to_f64).collect();
+        (to_doubles(steps), to_doubles(lambda))
     }
 }
 
@@ -96,10 +96,11 @@ fn assert_close(got: &[f64], expected: &[f64], tolerance: f64) {
 #[test]
 fn random_trajectories_equal_the_definitions_in_both_precisions() {
     for seed in 0..2_000 {
-        let case = case(seed, seed as usize % 64 + 1);
+        let case = draw_case(seed, seed as usize % 64 + 1);
         let len = case.rewards.len();
-        let steps: Vec<f64> = (0..len).map(|t| case.n_step(t, case.n.min(len - t))).collect();
-        let lambda: Vec<f64> = (0..len).map(|t| case.lambda(t)).collect();
+        let steps: Vec<f64> =
+            (0..len).map(|t| case.n_step_return(t, case.n.min(len - t))).collect();
+        let lambda: Vec<f64> = (0..len).map(|t| case.lambda_return(t)).collect();
         let double = case.run::<f64>(1);
         assert_close(&double.0, &steps, 1e-11);
         assert_close(&double.1, &lambda, 1e-11);
@@ -112,20 +113,21 @@ fn random_trajectories_equal_the_definitions_in_both_precisions() {
 #[test]
 fn the_columns_of_a_rollout_are_its_trajectories() {
     for (seed, n, steps) in [(1, 2, 1), (2, 3, 10), (3, 9, 70)] {
-        let grid = case(seed, n * steps);
+        let grid = draw_case(seed, n * steps);
         let (n_step, lambda) = grid.run::<f64>(n);
         for env in 0..n {
-            let of = |all: &[f64]| all.iter().copied().skip(env).step_by(n).collect::<Vec<f64>>();
-            let flags =
+            let column =
+                |all: &[f64]| all.iter().copied().skip(env).step_by(n).collect::<Vec<f64>>();
+            let flag_column =
                 |all: &[bool]| all.iter().copied().skip(env).step_by(n).collect::<Vec<bool>>();
-            let one = Case {
-                rewards: of(&grid.rewards),
-                next_values: of(&grid.next_values),
-                terminated: flags(&grid.terminated),
-                truncated: flags(&grid.truncated),
+            let env_case = Case {
+                rewards: column(&grid.rewards),
+                next_values: column(&grid.next_values),
+                terminated: flag_column(&grid.terminated),
+                truncated: flag_column(&grid.truncated),
                 ..grid
             };
-            assert_eq!((of(&n_step), of(&lambda)), one.run::<f64>(1));
+            assert_eq!((column(&n_step), column(&lambda)), env_case.run::<f64>(1));
         }
     }
 }
@@ -151,15 +153,15 @@ fn returns_worked_out_by_hand() {
 
 #[test]
 fn a_window_longer_than_the_rollout_takes_all_of_it() {
-    let mut case = case(5, 30);
+    let mut case = draw_case(5, 30);
     case.n = usize::MAX;
-    let expected: Vec<f64> = (0..30).map(|t| case.n_step(t, 30 - t)).collect();
+    let expected: Vec<f64> = (0..30).map(|t| case.n_step_return(t, 30 - t)).collect();
     assert_close(&case.run::<f64>(1).0, &expected, 1e-12);
 }
 
 #[test]
 fn what_lies_beyond_an_end_is_never_read() {
-    let mut case = case(6, 60);
+    let mut case = draw_case(6, 60);
     (case.gamma, case.lam, case.n) = (0.9, 0.9, 7);
     (case.terminated, case.truncated) = (vec![false; 60], vec![false; 60]);
     (case.terminated[20], case.truncated[40]) = (true, true);
@@ -179,9 +181,9 @@ fn wrong_lengths_and_ranges_are_named() {
     let input = Input { rewards: &[0.0; 4], next_values: &[0.0; 4], ends, n_envs: 2 };
     let mut out = [0.0; 4];
     assert!(n_step_returns(input, 3, 0.9, &mut out).is_ok());
-    for (n, gamma, wrong) in [(0, 0.9, "n"), (1, f64::NAN, "gamma"), (1, 1.1, "gamma")] {
+    for (n, gamma, wrong_name) in [(0, 0.9, "n"), (1, f64::NAN, "gamma"), (1, 1.1, "gamma")] {
         let got = n_step_returns(input, n, gamma, &mut out);
-        assert!(matches!(got, Err(Error::Config { name, .. }) if name == wrong));
+        assert!(matches!(got, Err(Error::Config { name, .. }) if name == wrong_name));
     }
     let short = Input { next_values: &[0.0; 3], ..input };
     let got = n_step_returns(short, 1, 0.9, &mut out);

@@ -12,23 +12,23 @@ use std::sync::Arc;
 
 use rlox_core::Error;
 use rlox_core::buffer::{
-    InMemory, Kind, MemoryRows, Prioritized, PrioritizedReplayBuffer, ReplayBuffer, Request,
-    RowRef, Rows, SequenceReplayBuffer, Sequences, named,
+    BatchKind, InMemoryBuffer, MemoryRows, Prioritized, PrioritizedReplayBuffer, ReplayBuffer,
+    RowRef, Rows, SampleRequest, SequenceReplayBuffer, Sequences, sampler_by_name,
 };
 use rlox_core::seed::Stream;
 use rlox_core::store::FaultyFs;
 
 mod rows;
 mod scratch;
-use rows::{Outputs, filled, push, request, schema};
+use rows::{Outputs, collect_outputs, push, request, schema};
 use scratch::folder;
 
 /// Returns all bytes of some rows.
-fn read(from: &MemoryRows, rows: &[RowRef]) -> Outputs {
-    filled(rows.len(), Kind::Transitions, |batch| from.gather(rows, rows, batch))
+fn read(source: &MemoryRows, rows: &[RowRef]) -> Outputs {
+    collect_outputs(rows.len(), BatchKind::Transitions, |batch| source.gather(rows, rows, batch))
 }
 
-fn same(left: &ReplayBuffer, right: &ReplayBuffer) {
+fn assert_same_samples(left: &ReplayBuffer, right: &ReplayBuffer) {
     for seed in [Some(1), Some(2), None] {
         let (a, b) = (
             left.sample(request(200, seed)).unwrap().rows,
@@ -39,7 +39,7 @@ fn same(left: &ReplayBuffer, right: &ReplayBuffer) {
 }
 
 fn buffer(capacity: usize, n: usize) -> ReplayBuffer {
-    ReplayBuffer::new(schema(), capacity, n, 7, named("uniform").unwrap()).unwrap()
+    ReplayBuffer::new(schema(), capacity, n, 7, sampler_by_name("uniform").unwrap()).unwrap()
 }
 
 fn fill(buffer: &mut ReplayBuffer, steps: std::ops::Range<u64>, n: usize) {
@@ -59,11 +59,11 @@ fn a_restored_buffer_samples_the_same_rows_and_goes_on_alike() {
             left.save(&dir, "last").unwrap();
             let mut right = buffer(30 * n, n);
             right.load(&dir, "last").unwrap();
-            assert_eq!(right.rows().rings().pushed(), steps * n as u64);
-            same(&left, &right);
+            assert_eq!(right.rows().rings().n_pushed(), steps * n as u64);
+            assert_same_samples(&left, &right);
             fill(&mut left, steps..steps + 17, n);
             fill(&mut right, steps..steps + 17, n);
-            same(&left, &right);
+            assert_same_samples(&left, &right);
         }
     }
 }
@@ -79,11 +79,11 @@ fn a_save_costs_what_came_since_the_last_and_old_segments_go() {
     let dir = folder("saved_buffers-shared");
     let mut left = buffer(1_000, 1);
     fill(&mut left, 0..900, 1);
-    let whole = left.save(&dir, "step-1").unwrap();
+    let full_save = left.save(&dir, "step-1").unwrap();
     fill(&mut left, 900..910, 1);
-    let little = left.save(&dir, "step-2").unwrap();
-    assert!(little.new_bytes * 20 < whole.new_bytes, "{little:?} after {whole:?}");
-    assert_eq!((little.segments, left.save(&dir, "step-3").unwrap().new_bytes), (2, 0));
+    let small_save = left.save(&dir, "step-2").unwrap();
+    assert!(small_save.new_bytes * 20 < full_save.new_bytes, "{small_save:?} after {full_save:?}");
+    assert_eq!((small_save.segments, left.save(&dir, "step-3").unwrap().new_bytes), (2, 0));
     for name in ["step-1", "step-2", "step-3"] {
         buffer(1_000, 1).load(&dir, name).unwrap();
     }
@@ -97,7 +97,7 @@ fn a_save_costs_what_came_since_the_last_and_old_segments_go() {
     assert!(segment_bytes(&dir).len() <= 4 && !dir.join("000000000000.seg").exists());
     let mut right = buffer(1_000, 1);
     right.load(&dir, "step-3").unwrap();
-    same(&left, &right);
+    assert_same_samples(&left, &right);
 }
 
 #[test]
@@ -117,11 +117,11 @@ fn a_restored_buffer_shares_the_segments_it_came_from() {
     drop(fs::remove_dir_all(&dir));
     let mut third = buffer(500, 1);
     third.load(&other, "b").unwrap();
-    same(&right, &third);
+    assert_same_samples(&right, &third);
     // A save writes removed segments again.
     assert_eq!(left.save(&dir, "a").unwrap().segments, 1);
     third.load(&dir, "a").unwrap();
-    same(&left, &third);
+    assert_same_samples(&left, &third);
 }
 
 #[test]
@@ -138,11 +138,11 @@ fn columns_written_after_a_save_are_in_the_next() {
     right.load(&dir, "last").unwrap();
     let row = right.rows().rings().find(149).unwrap();
     assert_eq!(read(right.rows(), &[row]).columns[2], latent[8..]);
-    same(&left, &right);
+    assert_same_samples(&left, &right);
     fill(&mut left, 150..160, 1);
     left.save(&dir, "last").unwrap();
     right.load(&dir, "last").unwrap();
-    same(&left, &right);
+    assert_same_samples(&left, &right);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn many_saves_are_folded_into_one_segment() {
     }
     let mut right = buffer(2_000, 1);
     right.load(&dir, "last").unwrap();
-    same(&left, &right);
+    assert_same_samples(&left, &right);
     assert!(segment_bytes(&dir).len() < 128);
 }
 
@@ -177,11 +177,11 @@ fn another_layout_and_damage_are_refused_and_change_nothing() {
         let mut stream = Stream::new(3, "damage", 0);
         for _ in 0..100 {
             let mut bad = good.clone();
-            let at = usize::try_from(stream.next_u64() % bad.len() as u64).unwrap();
-            if at % 3 == 0 {
-                bad.truncate(at);
+            let position = usize::try_from(stream.next_u64() % bad.len() as u64).unwrap();
+            if position % 3 == 0 {
+                bad.truncate(position);
             } else {
-                bad[at] ^= 1 << (at % 8);
+                bad[position] ^= 1 << (position % 8);
             }
             fs::write(dir.join(file), &bad).unwrap();
             let error = right.load(&dir, "last").unwrap_err();
@@ -194,33 +194,37 @@ fn another_layout_and_damage_are_refused_and_change_nothing() {
     }
     assert!(before == read(right.rows(), &right.sample(request(50, Some(1))).unwrap().rows));
     right.load(&dir, "last").unwrap();
-    same(&left, &right);
+    assert_same_samples(&left, &right);
 }
 
 #[test]
 fn whichever_disk_operation_fails_an_earlier_save_is_whole() {
-    for for_ever in [false, true] {
+    for is_permanent in [false, true] {
         for fail_at in 0.. {
-            let dir = folder(&format!("saved_buffers-faults-{for_ever}"));
+            let dir = folder(&format!("saved_buffers-faults-{is_permanent}"));
             let mut left = buffer(40, 1);
             fill(&mut left, 0..60, 1);
             left.save(&dir, "last").unwrap();
-            let mut early = buffer(40, 1);
-            early.load(&dir, "last").unwrap();
-            let disk = FaultyFs::new(fail_at, for_ever);
+            let mut early_copy = buffer(40, 1);
+            early_copy.load(&dir, "last").unwrap();
+            let disk = FaultyFs::new(fail_at, is_permanent);
             left.set_file_system(Arc::new(disk.clone()));
             fill(&mut left, 60..75, 1);
             let saved = left.save(&dir, "last");
             let mut right = buffer(40, 1);
             right.load(&dir, "last").unwrap();
-            same(
-                if saved.is_ok() || right.rows().rings().pushed() == 75 { &left } else { &early },
+            assert_same_samples(
+                if saved.is_ok() || right.rows().rings().n_pushed() == 75 {
+                    &left
+                } else {
+                    &early_copy
+                },
                 &right,
             );
-            if saved.is_err() && !for_ever {
+            if saved.is_err() && !is_permanent {
                 left.save(&dir, "last").unwrap();
                 right.load(&dir, "last").unwrap();
-                same(&left, &right);
+                assert_same_samples(&left, &right);
             }
             if disk.operations() <= fail_at {
                 assert!(fail_at > 10 && saved.is_ok());
@@ -255,9 +259,9 @@ fn restored_priorities_draw_the_same_rows_with_the_same_weights() {
     for t in 100..130 {
         push(t, 1, |to, rows| left.push(to, rows, None).unwrap());
         push(t, 1, |to, rows| right.push(to, rows, None).unwrap());
-        let drawn = left.sample(request(64, None)).unwrap();
-        assert_eq!(drawn, right.sample(request(64, None)).unwrap());
-        assert!(read(left.rows(), &drawn.rows) == read(right.rows(), &drawn.rows));
+        let sampled_batch = left.sample(request(64, None)).unwrap();
+        assert_eq!(sampled_batch, right.sample(request(64, None)).unwrap());
+        assert!(read(left.rows(), &sampled_batch.rows) == read(right.rows(), &sampled_batch.rows));
     }
     assert_eq!(right.sampler().priorities().beta(), 0.7);
     assert!(matches!(make(0.5).load(&dir, "last"), Err(Error::Snapshot { .. })));
@@ -275,15 +279,15 @@ fn restored_sequences_draw_the_same_windows_and_go_on_alike() {
     };
     // The ring has wrapped, and its last episode runs.
     fill(&mut left, 0..104);
-    left.sample(Request { len: 4, ..request(3, None) }).unwrap();
+    left.sample(SampleRequest { len: 4, ..request(3, None) }).unwrap();
     assert!(left.save(&dir, "last").unwrap().new_bytes > 0);
     assert_eq!(left.save(&dir, "last").unwrap().new_bytes, 0);
     let mut right = make();
     right.load(&dir, "last").unwrap();
     for t in 104..150 {
         let (a, b) = (
-            left.sample(Request { len: 6, ..request(20, None) }).unwrap(),
-            right.sample(Request { len: 6, ..request(20, None) }).unwrap(),
+            left.sample(SampleRequest { len: 6, ..request(20, None) }).unwrap(),
+            right.sample(SampleRequest { len: 6, ..request(20, None) }).unwrap(),
         );
         assert_eq!(a, b);
         assert!(read(left.rows(), &a.rows) == read(right.rows(), &b.rows));
@@ -296,7 +300,7 @@ fn restored_sequences_draw_the_same_windows_and_go_on_alike() {
 
 #[test]
 fn a_row_that_is_overwritten_leaves_with_its_priority() {
-    let mut all = PrioritizedReplayBuffer::new(
+    let mut prioritized = PrioritizedReplayBuffer::new(
         schema(),
         10,
         1,
@@ -305,15 +309,15 @@ fn a_row_that_is_overwritten_leaves_with_its_priority() {
     )
     .unwrap();
     for t in 0..10 {
-        push(t, 1, |to, rows| all.push(to, rows, Some(&[1e6])).unwrap());
+        push(t, 1, |to, rows| prioritized.push(to, rows, Some(&[1e6])).unwrap());
     }
     for t in 10..20 {
-        push(t, 1, |to, rows| all.push(to, rows, Some(&[1.0])).unwrap());
+        push(t, 1, |to, rows| prioritized.push(to, rows, Some(&[1.0])).unwrap());
     }
-    assert_eq!(all.sampler().priorities().tree().total(), 10.0);
-    assert_eq!(all.update_priorities(&[3, 15, 9], &[5.0, 3.0, 5.0]).unwrap(), 2);
-    assert_eq!(all.sampler().priorities().tree().total(), 12.0);
-    all.clear();
-    assert!(all.sample(request(1, Some(0))).is_err());
-    assert!(all.sampler().priorities().tree().is_empty());
+    assert_eq!(prioritized.sampler().priorities().tree().total(), 10.0);
+    assert_eq!(prioritized.update_priorities(&[3, 15, 9], &[5.0, 3.0, 5.0]).unwrap(), 2);
+    assert_eq!(prioritized.sampler().priorities().tree().total(), 12.0);
+    prioritized.clear();
+    assert!(prioritized.sample(request(1, Some(0))).is_err());
+    assert!(prioritized.sampler().priorities().tree().is_empty());
 }

@@ -12,16 +12,16 @@ use scratch::folder;
 
 /// Writes a segment with two columns of one row, 24 bytes each, changes it with `edit`, and gives
 /// its head a valid checksum.
-fn two_columns(dir: &Path, edit: impl Fn(&mut Vec<u8>)) -> PathBuf {
+fn write_two_columns(dir: &Path, edit: impl Fn(&mut Vec<u8>)) -> PathBuf {
     let path = dir.join("a.manifest");
     let plan = |name: &str| ColumnPlan { name: name.to_owned(), row_bytes: 24, first: 0, rows: 1 };
     let plans = vec![plan("segments"), plan("segment_")];
     write_segment(Arc::new(RealFs), &path, plans, b"", &[&[0; 48]]).unwrap();
     let mut file = fs::read(&path).unwrap();
-    let head = file.len() - 48 - 4;
+    let head_len = file.len() - 48 - 4;
     edit(&mut file);
-    let checksum = crc32fast::hash(&file[..head]);
-    file[head..head + 4].copy_from_slice(&checksum.to_le_bytes());
+    let checksum = crc32fast::hash(&file[..head_len]);
+    file[head_len..head_len + 4].copy_from_slice(&checksum.to_le_bytes());
     fs::write(&path, file).unwrap();
     path
 }
@@ -31,23 +31,23 @@ fn a_file_whose_checksums_fit_is_refused_if_no_writer_makes_it() {
     let dir = folder("no-writer-makes-it");
     fs::create_dir_all(&dir).unwrap();
     let open = |edit: &dyn Fn(&mut Vec<u8>)| {
-        Manifest::read(&RealFs, &two_columns(&dir, edit)).map_err(|error| error.to_string())
+        Manifest::read(&RealFs, &write_two_columns(&dir, edit)).map_err(|error| error.to_string())
     };
-    let whole = open(&|_| ()).unwrap();
-    assert_eq!(whole.segments.len(), 1);
-    assert_eq!(whole.columns, [("segment_".to_owned(), 24, vec![0; 24])]);
-    let last_of_name =
+    let manifest = open(&|_| ()).unwrap();
+    assert_eq!(manifest.segments.len(), 1);
+    assert_eq!(manifest.columns, [("segment_".to_owned(), 24, vec![0; 24])]);
+    let last_byte_of_name =
         |file: &[u8]| file.windows(8).position(|part| part == b"segment_").unwrap() + 7;
-    let twice = open(&|file| {
-        let at = last_of_name(file);
+    let duplicate_result = open(&|file| {
+        let at = last_byte_of_name(file);
         file[at] = b's';
     });
-    assert!(twice.unwrap_err().contains("two columns \"segments\""));
-    let no_text = open(&|file| {
-        let at = last_of_name(file);
+    assert!(duplicate_result.unwrap_err().contains("two columns \"segments\""));
+    let invalid_utf8_result = open(&|file| {
+        let at = last_byte_of_name(file);
         file[at] = 0xFF;
     });
-    assert!(no_text.unwrap_err().contains("no UTF-8"));
+    assert!(invalid_utf8_result.unwrap_err().contains("no UTF-8"));
 }
 
 #[test]

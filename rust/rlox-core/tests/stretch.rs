@@ -8,19 +8,24 @@
     missing_docs
 )]
 
-use rlox_core::buffer::{Arrays, InMemory, Kind, ObsField, Part, ReplayBuffer, Schema, named};
+use rlox_core::buffer::{
+    BatchKind, BatchPart, InMemoryBuffer, ObsField, OwnedBatch, ReplayBuffer, Schema,
+    sampler_by_name,
+};
 use rlox_core::env::{Actions, Seeding, StepOut, VecEnv};
 use rlox_core::policy::ActionsMut;
-use rlox_core::rollout::{Bounds, Ended, Episode, Explore, Running, Stretch};
+use rlox_core::rollout::{
+    ActionBounds, Episode, ExplorationPolicy, RolloutEnds, RunningEpisodes, TransitionChunk,
+};
 use rlox_core::{Dtype, Error, Field, Result, VectorEnv};
 
 const N: usize = 3;
 const T: usize = 60;
 
 /// Chooses actions by the observations and the number of the step.
-struct Numbered;
+struct StepNumberPolicy;
 
-impl Explore for Numbered {
+impl ExplorationPolicy for StepNumberPolicy {
     fn act(&mut self, t: usize, obs: &[f32], actions: ActionsMut<'_>) -> Result<()> {
         match actions {
             ActionsMut::Discrete(actions) => {
@@ -30,9 +35,9 @@ impl Explore for Numbered {
                 }
             }
             ActionsMut::Box(actions) => {
-                let seen = obs.iter().step_by(obs.len() / N);
-                for (action, seen) in actions.iter_mut().zip(seen) {
-                    *action = (seen * 3.0 + t as f32).sin();
+                let first_numbers = obs.iter().step_by(obs.len() / N);
+                for (action, x) in actions.iter_mut().zip(first_numbers) {
+                    *action = (x * 3.0 + t as f32).sin();
                 }
             }
         }
@@ -70,9 +75,9 @@ impl Columns {
     }
 
     /// Borrows the columns for a collection whose actions are vectors or choices.
-    fn stretch(&mut self, vectors: bool) -> Stretch<'_> {
+    fn view(&mut self, vectors: bool) -> TransitionChunk<'_> {
         let [terminated, truncated] = &mut self.flags;
-        Stretch {
+        TransitionChunk {
             obs: &mut self.obs,
             next_obs: &mut self.next_obs,
             actions: if vectors {
@@ -86,11 +91,15 @@ impl Columns {
         }
     }
 
-    fn collect(&mut self, envs: &mut VecEnv, bounds: Option<Bounds<'_>>) -> Result<Ended> {
+    fn collect(
+        &mut self,
+        envs: &mut VecEnv,
+        bounds: Option<ActionBounds<'_>>,
+    ) -> Result<RolloutEnds> {
         let vectors = VectorEnv::spec(envs).action.bounds().is_some();
         let (mut totals, mut steps) = (self.totals.clone(), self.steps.clone());
-        let mut running = Running { totals: &mut totals, steps: &mut steps };
-        let ended = self.stretch(vectors).collect(envs, &mut Numbered, bounds, &mut running);
+        let mut running = RunningEpisodes { totals: &mut totals, steps: &mut steps };
+        let ended = self.view(vectors).collect(envs, &mut StepNumberPolicy, bounds, &mut running);
         (self.totals, self.steps) = (totals, steps);
         ended
     }
@@ -99,18 +108,20 @@ impl Columns {
     fn step(&mut self, envs: &mut VecEnv, (low, high): (f32, f32)) -> Vec<(usize, Episode)> {
         let dim = self.next_obs.len() / (T * N);
         let (mut ended, width) = (Vec::new(), N * dim);
-        let choices = VectorEnv::spec(envs).action.bounds().is_none();
+        let is_discrete = VectorEnv::spec(envs).action.bounds().is_none();
         for t in 0..T {
             let (before, after) = self.obs.split_at_mut((t + 1) * width);
-            let (rows, seen) = (t * N..(t + 1) * N, &before[t * width..]);
-            let (picks, vectors) =
+            let (rows, current_obs) = (t * N..(t + 1) * N, &before[t * width..]);
+            let (discrete_actions, vectors) =
                 (&mut self.choices[rows.clone()], &mut self.vectors[rows.clone()]);
-            if choices {
-                Numbered.act(t, seen, ActionsMut::Discrete(picks)).unwrap();
+            if is_discrete {
+                StepNumberPolicy
+                    .act(t, current_obs, ActionsMut::Discrete(discrete_actions))
+                    .unwrap();
             } else {
-                Numbered.act(t, seen, ActionsMut::Box(vectors)).unwrap();
+                StepNumberPolicy.act(t, current_obs, ActionsMut::Box(vectors)).unwrap();
             }
-            let given: Vec<f32> =
+            let scaled_actions: Vec<f32> =
                 vectors.iter().map(|action| low + 0.5 * (action + 1.0) * (high - low)).collect();
             let [terminated, truncated] = &mut self.flags;
             let out = StepOut {
@@ -119,17 +130,21 @@ impl Columns {
                 terminated: &mut terminated[rows.clone()],
                 truncated: &mut truncated[rows.clone()],
             };
-            let actions = if choices { Actions::Discrete(picks) } else { Actions::Box(&given) };
+            let actions = if is_discrete {
+                Actions::Discrete(discrete_actions)
+            } else {
+                Actions::Box(&scaled_actions)
+            };
             VectorEnv::step(envs, actions, out).unwrap();
             self.next_obs[t * width..(t + 1) * width].copy_from_slice(&after[..width]);
             for env in 0..N {
                 self.totals[env] += self.rewards[t * N + env];
                 self.steps[env] += 1;
             }
-            let finals = VectorEnv::finals(envs);
+            let finals = VectorEnv::episode_ends(envs);
             for (k, &env) in finals.indices.iter().enumerate() {
-                let place = (t * N + env) * dim;
-                self.next_obs[place..place + dim]
+                let offset = (t * N + env) * dim;
+                self.next_obs[offset..offset + dim]
                     .copy_from_slice(&finals.obs[k * dim..(k + 1) * dim]);
                 let (total, steps) = (self.totals[env], self.steps[env]);
                 ended.push((t, Episode { env, total, steps }));
@@ -140,7 +155,7 @@ impl Columns {
     }
 }
 
-fn begun(id: &str) -> (VecEnv, Columns) {
+fn start_envs(id: &str) -> (VecEnv, Columns) {
     let mut envs = VecEnv::new(id, N, Seeding::Run(4)).unwrap();
     let mut columns = Columns::new(&envs);
     let width = columns.obs.len() / (T + 1);
@@ -151,56 +166,58 @@ fn begun(id: &str) -> (VecEnv, Columns) {
 #[test]
 fn steps_actions_last_observations_and_episodes_are_those_of_stepping_by_hand() {
     for (id, bounds) in [("CartPole-v1", None), ("Pendulum-v1", Some(([-2.0], [2.0])))] {
-        let ((mut envs, mut columns), (mut others, mut by_hand)) = (begun(id), begun(id));
-        let bounds = bounds.as_ref().map(|(low, high)| Bounds { low, high });
-        let told = columns.collect(&mut envs, bounds).unwrap();
-        let ended = by_hand.step(&mut others, (-2.0, 2.0));
+        let ((mut envs, mut columns), (mut other_envs, mut by_hand)) =
+            (start_envs(id), start_envs(id));
+        let bounds = bounds.as_ref().map(|(low, high)| ActionBounds { low, high });
+        let result = columns.collect(&mut envs, bounds).unwrap();
+        let ended = by_hand.step(&mut other_envs, (-2.0, 2.0));
         assert!(columns == by_hand, "{id}");
-        let steps: Vec<usize> = told.finals.iter().map(|end| end.step).collect();
-        let whose: Vec<usize> = told.finals.iter().map(|end| end.env).collect();
+        let steps: Vec<usize> = result.positions.iter().map(|end| end.step).collect();
+        let end_envs: Vec<usize> = result.positions.iter().map(|end| end.env).collect();
         assert_eq!(steps, ended.iter().map(|(t, _)| *t).collect::<Vec<_>>());
-        assert_eq!(whose, ended.iter().map(|(_, episode)| episode.env).collect::<Vec<_>>());
-        assert_eq!(told.episodes, ended.iter().map(|(_, episode)| *episode).collect::<Vec<_>>());
-        assert_eq!(told.episodes.is_empty(), id == "Pendulum-v1");
-        assert_eq!(VectorEnv::snapshot(&envs).unwrap(), VectorEnv::snapshot(&others).unwrap());
+        assert_eq!(end_envs, ended.iter().map(|(_, episode)| episode.env).collect::<Vec<_>>());
+        assert_eq!(result.episodes, ended.iter().map(|(_, episode)| *episode).collect::<Vec<_>>());
+        assert_eq!(result.episodes.is_empty(), id == "Pendulum-v1");
+        assert_eq!(VectorEnv::snapshot(&envs).unwrap(), VectorEnv::snapshot(&other_envs).unwrap());
     }
 }
 
 #[test]
 fn a_buffer_holds_what_was_stepped_environment_by_environment() {
-    let (mut envs, mut columns) = begun("CartPole-v1");
+    let (mut envs, mut columns) = start_envs("CartPole-v1");
     columns.collect(&mut envs, None).unwrap();
     let obs = ObsField { field: Field::new("", Dtype::F32, [4]), stack: None };
     let schema = Schema::new(vec![obs], (Dtype::I64, vec![]), Dtype::F32, Vec::new()).unwrap();
-    let made = || ReplayBuffer::new(schema.clone(), T * N, N, 0, named("uniform").unwrap());
-    let mut buffer = made().unwrap();
-    columns.stretch(false).store(N, &mut buffer).unwrap();
+    let make_buffer =
+        || ReplayBuffer::new(schema.clone(), T * N, N, 0, sampler_by_name("uniform").unwrap());
+    let mut buffer = make_buffer().unwrap();
+    columns.view(false).store(N, &mut buffer).unwrap();
     let indices: Vec<u64> = (0..(T * N) as u64).collect(); // time-major, as the columns are
     let rows = indices.iter().map(|&index| buffer.rows().rings().find(index));
     let rows: Vec<_> = rows.collect::<Result<_>>().unwrap();
-    let mut out = Arrays::new(&schema, Kind::Transitions, T * N);
+    let mut out = OwnedBatch::new(&schema, BatchKind::Transitions, T * N);
     out.fill(|batch| buffer.gather(&rows, None, batch)).unwrap();
-    assert_eq!(out.f32(Part::Obs(0)), columns.obs[..T * N * 4]);
-    assert_eq!(out.f32(Part::NextObs(0)), columns.next_obs);
+    assert_eq!(out.f32(BatchPart::Obs(0)), columns.obs[..T * N * 4]);
+    assert_eq!(out.f32(BatchPart::NextObs(0)), columns.next_obs);
     let rewards: Vec<f32> = columns.rewards.iter().map(|&reward| reward as f32).collect();
-    assert_eq!(out.f32(Part::Column(Schema::REWARDS)), rewards);
-    let actions = out.bytes(Part::Column(Schema::ACTIONS)).as_chunks().0.iter();
+    assert_eq!(out.f32(BatchPart::Column(Schema::REWARDS)), rewards);
+    let actions = out.bytes(BatchPart::Column(Schema::ACTIONS)).as_chunks().0.iter();
     assert!(actions.map(|&bytes| i64::from_ne_bytes(bytes)).eq(columns.choices.iter().copied()));
     let [terminated, truncated] = &columns.flags;
-    assert!(out.bytes(Part::Terminated).iter().map(|&flag| flag != 0).eq(terminated.clone()));
-    assert!(out.bytes(Part::Truncated).iter().map(|&flag| flag != 0).eq(truncated.clone()));
+    assert!(out.bytes(BatchPart::Terminated).iter().map(|&flag| flag != 0).eq(terminated.clone()));
+    assert!(out.bytes(BatchPart::Truncated).iter().map(|&flag| flag != 0).eq(truncated.clone()));
     // The buffer takes choices, not Pendulum's vectors.
-    let (_, mut vectors) = begun("Pendulum-v1");
-    assert!(vectors.stretch(true).store(N, &mut made().unwrap()).is_err());
+    let (_, mut vectors) = start_envs("Pendulum-v1");
+    assert!(vectors.view(true).store(N, &mut make_buffer().unwrap()).is_err());
 }
 
 #[test]
 fn numbers_that_are_none_are_told_by_the_name_of_their_column() {
-    let (mut envs, mut columns) = begun("Pendulum-v1");
+    let (mut envs, mut columns) = start_envs("Pendulum-v1");
     columns.collect(&mut envs, None).unwrap();
-    columns.stretch(true).check_finite().unwrap();
+    columns.view(true).check_finite().unwrap();
     *columns.obs.last_mut().unwrap() = f32::NAN; // belongs to the next collection
-    columns.stretch(true).check_finite().unwrap();
+    columns.view(true).check_finite().unwrap();
     for name in ["actions", "rewards", "next_obs", "obs"] {
         match name {
             "actions" => columns.vectors[4] = f32::INFINITY,
@@ -208,23 +225,23 @@ fn numbers_that_are_none_are_told_by_the_name_of_their_column() {
             "next_obs" => columns.next_obs[4] = f32::NAN,
             _ => columns.obs[4] = f32::NAN,
         }
-        let found = columns.stretch(true).check_finite().unwrap_err();
+        let error = columns.view(true).check_finite().unwrap_err();
         assert!(
-            matches!(&found, Error::NonFinite { name: told, index: 4, .. } if *told == *name),
-            "{found}"
+            matches!(&error, Error::NonFinite { name: named_column, index: 4, .. } if *named_column == *name),
+            "{error}"
         );
     }
 }
 
 #[test]
 fn columns_of_another_size_are_refused_by_name() {
-    let (mut envs, mut columns) = begun("CartPole-v1");
+    let (mut envs, mut columns) = start_envs("CartPole-v1");
     columns.next_obs.pop();
     assert!(matches!(columns.collect(&mut envs, None), Err(Error::Shape { .. })));
-    let (mut envs, mut columns) = begun("Pendulum-v1");
-    let bounds = Bounds { low: &[], high: &[2.0] };
+    let (mut envs, mut columns) = start_envs("Pendulum-v1");
+    let bounds = ActionBounds { low: &[], high: &[2.0] };
     assert!(columns.collect(&mut envs, Some(bounds)).is_err());
-    let (mut envs, mut columns) = begun("CartPole-v1");
+    let (mut envs, mut columns) = start_envs("CartPole-v1");
     columns.rewards.clear();
     assert!(columns.collect(&mut envs, None).is_err());
 }

@@ -11,12 +11,12 @@ fn below(stream: &mut Stream, n: usize) -> usize {
 
 /// Returns the first leaf whose cumulative sum exceeds `point`.
 fn linear_find(weights: &[f64], point: f64) -> usize {
-    let mut running = 0.0;
+    let mut cumulative = 0.0;
     weights
         .iter()
         .position(|w| {
-            running += w;
-            running > point
+            cumulative += w;
+            cumulative > point
         })
         .unwrap_or_else(|| weights.iter().rposition(|w| *w > 0.0).unwrap_or(0))
 }
@@ -29,8 +29,8 @@ fn a_point_finds_the_leaf_of_the_cumulative_sum_at_every_size() {
         // Small integers add exactly in any order.
         let weights: Vec<f64> =
             (0..len).map(|_| [0.0, 1.0, 2.0, 3.0][below(&mut stream, 4)]).collect();
-        let all: Vec<usize> = (0..len).collect();
-        tree.set_many(&all, &weights).unwrap();
+        let all_leaves: Vec<usize> = (0..len).collect();
+        tree.set_many(&all_leaves, &weights).unwrap();
         let total: f64 = weights.iter().sum();
         assert_eq!(tree.total().to_bits(), total.to_bits());
         if total == 0.0 {
@@ -41,10 +41,14 @@ fn a_point_finds_the_leaf_of_the_cumulative_sum_at_every_size() {
             assert_eq!(tree.find(point), linear_find(&weights, point), "len {len} point {point}");
         }
         // Points exactly on the boundaries.
-        let mut whole = 0.0;
-        while whole < total {
-            assert_eq!(tree.find(whole), linear_find(&weights, whole), "len {len} at {whole}");
-            whole += 1.0;
+        let mut boundary = 0.0;
+        while boundary < total {
+            assert_eq!(
+                tree.find(boundary),
+                linear_find(&weights, boundary),
+                "len {len} at {boundary}"
+            );
+            boundary += 1.0;
         }
     }
 }
@@ -63,12 +67,12 @@ fn a_point_at_or_beyond_the_end_finds_the_last_leaf_that_is_not_empty() {
 fn an_empty_leaf_is_never_found() {
     let mut stream = Stream::new(2, "tree", 0);
     let mut tree = SumTree::new(1_000).unwrap();
-    let filled: Vec<usize> = (0..1_000).step_by(37).collect();
-    let weights: Vec<f64> = filled.iter().map(|_| stream.uniform() * 1e-3 + 1e-9).collect();
-    tree.set_many(&filled, &weights).unwrap();
+    let filled_leaves: Vec<usize> = (0..1_000).step_by(37).collect();
+    let weights: Vec<f64> = filled_leaves.iter().map(|_| stream.uniform() * 1e-3 + 1e-9).collect();
+    tree.set_many(&filled_leaves, &weights).unwrap();
     for _ in 0..20_000 {
         let leaf = tree.find(stream.uniform() * tree.total());
-        assert!(filled.contains(&leaf), "leaf {leaf}");
+        assert!(filled_leaves.contains(&leaf), "leaf {leaf}");
     }
 }
 
@@ -80,22 +84,22 @@ fn after_100_000_updates_the_tree_has_the_bits_of_one_built_afresh() {
     let mut tree = SumTree::new(len).unwrap();
     for round in 0..1_000 {
         let leaves: Vec<usize> = (0..100).map(|_| below(&mut stream, len)).collect();
-        let new: Vec<f64> = leaves
+        let new_weights: Vec<f64> = leaves
             .iter()
             .map(|_| if round % 7 == 0 { 0.0 } else { (stream.uniform() * 40.0 - 20.0).exp() })
             .collect();
-        tree.set_many(&leaves, &new).unwrap();
-        for (&leaf, &weight) in leaves.iter().zip(&new) {
+        tree.set_many(&leaves, &new_weights).unwrap();
+        for (&leaf, &weight) in leaves.iter().zip(&new_weights) {
             weights[leaf] = weight;
         }
     }
-    let mut fresh = SumTree::new(len).unwrap();
-    fresh.set_many(&(0..len).collect::<Vec<_>>(), &weights).unwrap();
-    assert!(tree == fresh);
+    let mut rebuilt = SumTree::new(len).unwrap();
+    rebuilt.set_many(&(0..len).collect::<Vec<_>>(), &weights).unwrap();
+    assert!(tree == rebuilt);
     let sum: f64 = weights.iter().sum();
     assert!((tree.total() - sum).abs() <= 1e-12 * sum);
-    let least = weights.iter().copied().filter(|w| *w > 0.0).fold(f64::INFINITY, f64::min);
-    assert_eq!(tree.min().to_bits(), least.to_bits());
+    let min_weight = weights.iter().copied().filter(|w| *w > 0.0).fold(f64::INFINITY, f64::min);
+    assert_eq!(tree.min().to_bits(), min_weight.to_bits());
 }
 
 #[test]

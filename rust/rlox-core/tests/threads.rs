@@ -14,8 +14,8 @@ use rlox_core::threads;
 
 /// Runs `work` with a pool of `count` threads. The size is global, so tests that set it take turns.
 fn with_threads<T>(count: usize, work: impl FnOnce() -> T) -> T {
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn: MutexGuard<'_, ()> = TURN.lock().unwrap();
+    static LOCK: Mutex<()> = Mutex::new(());
+    let _guard: MutexGuard<'_, ()> = LOCK.lock().unwrap();
     threads::set(Some(count)).unwrap();
     let result = work();
     threads::set(None).unwrap();
@@ -23,50 +23,55 @@ fn with_threads<T>(count: usize, work: impl FnOnce() -> T) -> T {
 }
 
 /// Timeout that only a hanging test reaches.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Sends a signal to the other side. Returns whether the other side sent one too.
-fn meet((here, there): (Sender<()>, Receiver<()>)) -> bool {
-    here.send(()).unwrap();
-    there.recv_timeout(PATIENCE).is_ok()
+fn exchange_signals((sender, receiver): (Sender<()>, Receiver<()>)) -> bool {
+    sender.send(()).unwrap();
+    receiver.recv_timeout(TIMEOUT).is_ok()
 }
 
 #[test]
 fn both_halves_of_a_join_run_at_the_same_time() {
     let ((to_right, from_left), (to_left, from_right)) = (channel(), channel());
     let (left, right) = ((to_right, from_right), (to_left, from_left));
-    let met = with_threads(2, || threads::join(|| meet(left), || meet(right)));
-    assert_eq!(met, (true, true));
+    let has_met =
+        with_threads(2, || threads::join(|| exchange_signals(left), || exchange_signals(right)));
+    assert_eq!(has_met, (true, true));
 }
 
 #[test]
 fn one_thread_means_the_calling_thread() {
-    let own = thread::current().id();
+    let caller_id = thread::current().id();
     let id = || thread::current().id();
-    assert_eq!(with_threads(1, || threads::join(id, id)), (own, own));
+    assert_eq!(with_threads(1, || threads::join(id, id)), (caller_id, caller_id));
 }
 
 #[test]
 fn another_size_takes_effect_at_the_next_call() {
     for count in [3, 2, 5] {
-        let (seen, another) = (Mutex::new(Vec::new()), Condvar::new());
+        let (thread_ids, condvar) = (Mutex::new(Vec::new()), Condvar::new());
         let mut parts = vec![(); 64];
         with_threads(count, || {
             assert_eq!(threads::count(), count);
             threads::for_each_chunk(&mut parts, 1, |_, _| {
-                let mut seen = seen.lock().unwrap();
-                seen.push(thread::current().id());
-                another.notify_all();
+                let mut ids = thread_ids.lock().unwrap();
+                ids.push(thread::current().id());
+                condvar.notify_all();
                 // The first thread waits for another one, however late that one comes.
-                let alone = |seen: &mut Vec<_>| seen.iter().all(|id| *id == seen[0]);
-                drop(another.wait_timeout_while(seen, PATIENCE, alone).unwrap());
+                let is_single_thread = |seen: &mut Vec<_>| seen.iter().all(|id| *id == seen[0]);
+                drop(condvar.wait_timeout_while(ids, TIMEOUT, is_single_thread).unwrap());
             });
         });
-        let mut seen = seen.into_inner().unwrap();
-        assert_eq!(seen.len(), 64);
-        seen.sort_by_key(|id| format!("{id:?}"));
-        seen.dedup();
-        assert!((2..=count).contains(&seen.len()), "{} of {count} threads", seen.len());
+        let mut distinct_ids = thread_ids.into_inner().unwrap();
+        assert_eq!(distinct_ids.len(), 64);
+        distinct_ids.sort_by_key(|id| format!("{id:?}"));
+        distinct_ids.dedup();
+        assert!(
+            (2..=count).contains(&distinct_ids.len()),
+            "{} of {count} threads",
+            distinct_ids.len()
+        );
     }
 }
 
@@ -106,7 +111,7 @@ fn sizes_that_cannot_be_are_refused_and_change_nothing() {
 }
 
 /// Computes a rollout's advantages, the moments of its rewards, and the state of many environments.
-fn results() -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+fn compute_results() -> (Vec<f64>, Vec<f64>, Vec<f64>) {
     let (n_envs, n_steps) = (300, 500);
     let mut stream = Stream::new(3, "threads", 0);
     let rewards: Vec<f64> = (0..n_envs * n_steps).map(|_| stream.uniform()).collect();
@@ -126,12 +131,12 @@ fn results() -> (Vec<f64>, Vec<f64>, Vec<f64>) {
     moments.update(&rewards).unwrap();
     let n = PARALLEL_FROM + 100;
     let mut envs = VecEnv::new("Pendulum-v1", n, Seeding::Run(1)).unwrap();
-    let (mut obs, mut pay) = (vec![0.0; 3 * n], vec![0.0; n]);
+    let (mut obs, mut env_rewards) = (vec![0.0; 3 * n], vec![0.0; n]);
     let (mut terminated, mut truncated) = (vec![false; n], vec![false; n]);
     for _ in 0..3 {
         let out = StepOut {
             obs: &mut obs,
-            rewards: &mut pay,
+            rewards: &mut env_rewards,
             terminated: &mut terminated,
             truncated: &mut truncated,
         };
@@ -142,8 +147,8 @@ fn results() -> (Vec<f64>, Vec<f64>, Vec<f64>) {
 
 #[test]
 fn results_are_the_same_bits_on_any_number_of_threads() {
-    let alone = with_threads(1, results);
+    let expected = with_threads(1, compute_results);
     for count in [2, 3, 8] {
-        assert_eq!(with_threads(count, results), alone, "{count} threads");
+        assert_eq!(with_threads(count, compute_results), expected, "{count} threads");
     }
 }

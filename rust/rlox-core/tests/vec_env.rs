@@ -15,12 +15,12 @@ struct Step {
     truncated: Vec<bool>,
 }
 
-enum Batch {
+enum OwnedActions {
     Discrete(Vec<i64>),
     Box(Vec<f32>),
 }
 
-impl Batch {
+impl OwnedActions {
     fn view(&self) -> Actions<'_> {
         match self {
             Self::Discrete(actions) => Actions::Discrete(actions),
@@ -30,21 +30,21 @@ impl Batch {
 }
 
 /// Draws random actions; those of environment i depend only on i and t.
-fn actions(envs: &VecEnv, t: u64) -> Batch {
+fn actions(envs: &VecEnv, t: u64) -> OwnedActions {
     let draw = |env: usize| Stream::new(t, "actions", env as u64).uniform_in(-2.0, 2.0);
     let draws = (0..envs.n_envs()).map(draw);
     match envs.spec().action {
         ActionSpace::Discrete { n } => {
-            let choice = |x: f64| (1..n).filter(|&k| x > 4.0 * below(k, n) - 2.0).count();
-            Batch::Discrete(draws.map(|x| i64::try_from(choice(x)).unwrap()).collect())
+            let choice = |x: f64| (1..n).filter(|&k| x > 4.0 * fraction(k, n) - 2.0).count();
+            OwnedActions::Discrete(draws.map(|x| i64::try_from(choice(x)).unwrap()).collect())
         }
         #[expect(clippy::cast_possible_truncation, reason = "any number will do")]
-        ActionSpace::Box(_) => Batch::Box(draws.map(|x| x as f32).collect()),
+        ActionSpace::Box(_) => OwnedActions::Box(draws.map(|x| x as f32).collect()),
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "small counts")]
-fn below(k: usize, n: usize) -> f64 {
+fn fraction(k: usize, n: usize) -> f64 {
     k as f64 / n as f64
 }
 
@@ -73,7 +73,7 @@ fn random_step(envs: &mut VecEnv, t: u64) -> Result<Step, Error> {
     step(envs, actions.view())
 }
 
-fn make(id: &str, n: usize) -> VecEnv {
+fn make_envs(id: &str, n: usize) -> VecEnv {
     VecEnv::new(id, n, Seeding::Run(11)).unwrap()
 }
 
@@ -84,31 +84,31 @@ fn state(envs: &VecEnv) -> Vec<f64> {
 #[test]
 fn an_ended_episode_leaves_its_last_observation_and_the_next_one_starts_at_once() {
     for id in registry::ids() {
-        let mut envs = make(id, 5);
-        let (dim, mut seen) = (envs.obs_dim(), 0);
+        let mut envs = make_envs(id, 5);
+        let (dim, mut n_episodes) = (envs.obs_dim(), 0);
         let steps = 2 * u64::from(envs.spec().max_episode_steps) + 10;
         for t in 0..steps {
             let out = random_step(&mut envs, t).unwrap();
             let ended: Vec<usize> =
                 (0..5).filter(|&i| out.terminated[i] || out.truncated[i]).collect();
-            assert_eq!(envs.finals().indices, ended);
-            assert_eq!(envs.finals().obs.len(), ended.len() * dim);
+            assert_eq!(envs.episode_ends().indices, ended);
+            assert_eq!(envs.episode_ends().obs.len(), ended.len() * dim);
             let mut current = vec![0.0; 5 * dim];
             envs.observe_into(&mut current).unwrap();
             assert_eq!(current, out.obs, "the observation is the next episode's first");
-            for (&env, last) in ended.iter().zip(envs.finals().obs.chunks(dim)) {
+            for (&env, last) in ended.iter().zip(envs.episode_ends().obs.chunks(dim)) {
                 assert_ne!(last, &out.obs[env * dim..(env + 1) * dim]);
                 assert_eq!(envs.snapshot().unwrap().elapsed[env], 0);
-                seen += 1;
+                n_episodes += 1;
             }
         }
-        assert!(seen >= 10, "{id}: {seen} episodes");
+        assert!(n_episodes >= 10, "{id}: {n_episodes} episodes");
     }
 }
 
 #[test]
 fn the_time_limit_truncates_exactly_at_its_step() {
-    let mut envs = make("Pendulum-v1", 3);
+    let mut envs = make_envs("Pendulum-v1", 3);
     for t in 1..=400 {
         let out = random_step(&mut envs, t).unwrap();
         assert_eq!(out.truncated, [t % 200 == 0; 3]);
@@ -118,7 +118,7 @@ fn the_time_limit_truncates_exactly_at_its_step() {
 
 #[test]
 fn a_terminal_state_at_the_time_limit_sets_both_flags() {
-    let mut envs = make("CartPole-v1", 1);
+    let mut envs = make_envs("CartPole-v1", 1);
     envs.set_state(&[2.39, 5.0, 0.0, 0.0], Some(&[499])).unwrap();
     let out = step(&mut envs, Actions::Discrete(&[1])).unwrap();
     assert_eq!((out.terminated[0], out.truncated[0]), (true, true));
@@ -127,7 +127,7 @@ fn a_terminal_state_at_the_time_limit_sets_both_flags() {
 #[test]
 fn an_environment_does_not_depend_on_how_many_others_there_are_or_on_threads() {
     for id in registry::ids() {
-        let (mut few, mut many) = (make(id, 3), make(id, PARALLEL_FROM + 7));
+        let (mut few, mut many) = (make_envs(id, 3), make_envs(id, PARALLEL_FROM + 7));
         let dim = few.obs_dim();
         for t in 0..12 {
             let small = random_step(&mut few, t).unwrap();
@@ -143,38 +143,42 @@ fn an_environment_does_not_depend_on_how_many_others_there_are_or_on_threads() {
 #[test]
 fn threads_share_out_the_same_work_as_one() {
     let n = PARALLEL_FROM + 500;
-    let mut envs = make("CartPole-v1", n);
+    let mut envs = make_envs("CartPole-v1", n);
     let seeds: Vec<u64> = vec![11; n];
-    let mut alike = VecEnv::new("CartPole-v1", n, Seeding::PerEnv(seeds)).unwrap();
+    let mut equal_envs = VecEnv::new("CartPole-v1", n, Seeding::PerEnv(seeds)).unwrap();
     for t in 0..15 {
         random_step(&mut envs, t).unwrap();
-        let out = step(&mut alike, Actions::Discrete(&vec![1; n])).unwrap();
+        let out = step(&mut equal_envs, Actions::Discrete(&vec![1; n])).unwrap();
         assert!(out.obs.chunks(4).all(|row| row == &out.obs[..4]), "equal envs stay equal");
-        let finals = envs.finals().indices;
+        let finals = envs.episode_ends().indices;
         assert!(finals.windows(2).all(|pair| pair[0] < pair[1]), "finals are in order");
     }
 }
 
 #[test]
 fn a_task_for_every_environment_gives_what_one_thread_gives() {
-    let one_each = Tiling { shard: 1, parallel_from: 1 };
+    let one_env_shards = Tiling { shard: 1, parallel_from: 1 };
     for id in registry::ids() {
         for n in [1, 7, 33] {
             let mut plain = VecEnv::new(id, n, Seeding::Run(3)).unwrap();
             let mut shared =
-                VecEnv::tiled(id, n, Seeding::Run(3), Precision::F64, one_each).unwrap();
+                VecEnv::with_tiling(id, n, Seeding::Run(3), Precision::F64, one_env_shards)
+                    .unwrap();
             for t in 0..210 {
                 let expected = random_step(&mut plain, t).unwrap();
                 let got = random_step(&mut shared, t).unwrap();
                 assert_eq!(got.obs, expected.obs);
                 assert_eq!(got.rewards, expected.rewards);
-                assert_eq!(shared.finals(), plain.finals());
+                assert_eq!(shared.episode_ends(), plain.episode_ends());
             }
             assert_eq!(state(&shared), state(&plain));
         }
     }
-    let none = Tiling { shard: 0, parallel_from: 1 };
-    assert!(VecEnv::tiled("CartPole-v1", 1, Seeding::Run(0), Precision::F64, none).is_err());
+    let empty_shards = Tiling { shard: 0, parallel_from: 1 };
+    assert!(
+        VecEnv::with_tiling("CartPole-v1", 1, Seeding::Run(0), Precision::F64, empty_shards)
+            .is_err()
+    );
 }
 
 #[test]
@@ -189,7 +193,7 @@ fn explicit_seeds_travel_with_the_environment() {
 #[test]
 fn a_restored_snapshot_continues_bit_for_bit_under_any_seed() {
     for id in registry::ids() {
-        let mut envs = make(id, 6);
+        let mut envs = make_envs(id, 6);
         for t in 0..77 {
             random_step(&mut envs, t).unwrap();
         }
@@ -209,7 +213,7 @@ fn a_restored_snapshot_continues_bit_for_bit_under_any_seed() {
 
 #[test]
 fn reset_all_starts_new_episodes_from_the_same_streams() {
-    let (mut left, mut right) = (make("Pendulum-v1", 4), make("Pendulum-v1", 4));
+    let (mut left, mut right) = (make_envs("Pendulum-v1", 4), make_envs("Pendulum-v1", 4));
     let first = state(&left);
     left.reset_all().unwrap();
     right.reset_all().unwrap();
@@ -219,18 +223,18 @@ fn reset_all_starts_new_episodes_from_the_same_streams() {
 
 #[test]
 fn start_states_lie_in_gymnasiums_ranges() {
-    let cartpole = state(&make("CartPole-v1", 5_000));
+    let cartpole = state(&make_envs("CartPole-v1", 5_000));
     assert!(cartpole.iter().all(|x| (-0.05..0.05).contains(x)));
     assert!(cartpole.iter().any(|x| *x > 0.049) && cartpole.iter().any(|x| *x < -0.049));
-    let pendulum = state(&make("Pendulum-v1", 5_000));
+    let pendulum = state(&make_envs("Pendulum-v1", 5_000));
     assert!(pendulum.chunks(2).all(|s| s[0].abs() <= std::f64::consts::PI && s[1].abs() <= 1.0));
     assert!(pendulum.chunks(2).any(|s| s[0] > 3.1) && pendulum.chunks(2).any(|s| s[1] < -0.99));
 }
 
 #[test]
 fn bad_actions_are_refused_before_anything_is_stepped() {
-    let mut cartpole = make("CartPole-v1", 3);
-    let mut pendulum = make("Pendulum-v1", 2);
+    let mut cartpole = make_envs("CartPole-v1", 3);
+    let mut pendulum = make_envs("Pendulum-v1", 2);
     let before = (cartpole.snapshot().unwrap(), pendulum.snapshot().unwrap());
     for (bad, message) in [
         (Actions::Discrete(&[0, 1]), "actions has 2 elements, expected 3 (one per env)"),
@@ -250,7 +254,7 @@ fn bad_actions_are_refused_before_anything_is_stepped() {
 
 #[test]
 fn outputs_of_the_wrong_length_are_named() {
-    let mut envs = make("CartPole-v1", 2);
+    let mut envs = make_envs("CartPole-v1", 2);
     let (mut obs, mut rewards, mut flags, mut short) = ([0.0; 8], [0.0; 2], [false; 2], [false; 1]);
     let out = StepOut {
         obs: &mut obs,
@@ -266,13 +270,13 @@ fn outputs_of_the_wrong_length_are_named() {
 
 #[test]
 fn states_and_snapshots_that_do_not_fit_change_nothing() {
-    let mut envs = make("CartPole-v1", 2);
+    let mut envs = make_envs("CartPole-v1", 2);
     let before = envs.snapshot().unwrap();
     assert!(matches!(envs.set_state(&[0.0; 7], None), Err(Error::Shape { .. })));
     assert!(matches!(envs.set_state(&[f64::NAN; 8], None), Err(Error::NonFinite { .. })));
     assert!(matches!(envs.set_state(&[0.0; 8], Some(&[0])), Err(Error::Shape { .. })));
     assert!(matches!(envs.set_state(&[0.0; 8], Some(&[0, 500])), Err(Error::Config { .. })));
-    let foreign = make("Pendulum-v1", 2).snapshot().unwrap();
+    let foreign = make_envs("Pendulum-v1", 2).snapshot().unwrap();
     assert!(matches!(envs.restore(&foreign), Err(Error::Snapshot { .. })));
     let mut short = before.clone();
     short.positions.pop();
@@ -282,7 +286,7 @@ fn states_and_snapshots_that_do_not_fit_change_nothing() {
 
 #[test]
 fn set_state_keeps_step_counts_unless_told_otherwise() {
-    let mut envs = make("Pendulum-v1", 1);
+    let mut envs = make_envs("Pendulum-v1", 1);
     step(&mut envs, Actions::Box(&[0.0])).unwrap();
     envs.set_state(&[1.0, 2.0], None).unwrap();
     assert_eq!((state(&envs), envs.snapshot().unwrap().elapsed), (vec![1.0, 2.0], vec![1]));

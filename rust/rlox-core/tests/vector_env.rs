@@ -1,29 +1,29 @@
 //! Environments behind the object-safe trait: native ones, and one that a client makes from text.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
-use rlox_core::env::{Actions, Finals, Seeding, Snapshot, StepOut, VecEnv, registry};
+use rlox_core::env::{Actions, EpisodeEnds, Seeding, Snapshot, StepOut, VecEnv, registry};
 use rlox_core::space::{ActionSpace, BoxSpace};
 use rlox_core::{EnvSpec, Error, Result, VectorEnv};
 
 /// A client of a remote environment, whose id and bounds are known only at run time.
-struct Remote {
+struct RemoteEnv {
     spec: EnvSpec,
     count: f32,
-    ended: Vec<f32>,
+    final_obs: Vec<f32>,
 }
 
-impl Remote {
-    fn described(words: &str) -> Self {
-        let (id, high) = words.split_once(' ').unwrap();
+impl RemoteEnv {
+    fn from_description(description: &str) -> Self {
+        let (id, high) = description.split_once(' ').unwrap();
         let bounds = BoxSpace { low: vec![0.0], high: vec![high.parse().unwrap()] };
         let action = ActionSpace::Discrete { n: 2 };
         let spec =
             EnvSpec { id: id.to_owned(), max_episode_steps: None, observation: bounds, action };
-        Self { spec, count: 0.0, ended: Vec::new() }
+        Self { spec, count: 0.0, final_obs: Vec::new() }
     }
 }
 
-impl VectorEnv for Remote {
+impl VectorEnv for RemoteEnv {
     fn spec(&self) -> &EnvSpec {
         &self.spec
     }
@@ -46,16 +46,19 @@ impl VectorEnv for Remote {
         out.truncated.fill(false);
         out.terminated[0] = self.count >= self.spec.observation.high[0];
         out.rewards[0] = f64::from(self.count);
-        self.ended.clear();
+        self.final_obs.clear();
         if out.terminated[0] {
-            self.ended.push(self.count);
+            self.final_obs.push(self.count);
             self.count = 0.0;
         }
         self.observe(out.obs)
     }
 
-    fn finals(&self) -> Finals<'_> {
-        Finals { indices: if self.ended.is_empty() { &[] } else { &[0] }, obs: &self.ended }
+    fn episode_ends(&self) -> EpisodeEnds<'_> {
+        EpisodeEnds {
+            indices: if self.final_obs.is_empty() { &[] } else { &[0] },
+            obs: &self.final_obs,
+        }
     }
 
     fn observe(&self, obs: &mut [f32]) -> Result<()> {
@@ -79,7 +82,7 @@ fn play(envs: &mut dyn VectorEnv, steps: usize) -> Vec<(Vec<f32>, Vec<f64>, Vec<
     let (n, dim) = (envs.n_envs(), envs.spec().observation.dim());
     let (discrete, boxed) = (vec![1; n], vec![0.5; n * envs.spec().action.dim()]);
     let (mut terminated, mut truncated) = (vec![false; n], vec![false; n]);
-    let mut seen = Vec::new();
+    let mut records = Vec::new();
     for _ in 0..steps {
         let (mut obs, mut rewards) = (vec![0.0; n * dim], vec![0.0; n]);
         let out = StepOut {
@@ -93,28 +96,28 @@ fn play(envs: &mut dyn VectorEnv, steps: usize) -> Vec<(Vec<f32>, Vec<f64>, Vec<
             ActionSpace::Box(_) => Actions::Box(&boxed),
         };
         envs.step(actions, out).unwrap();
-        seen.push((obs, rewards, envs.finals().obs.to_vec()));
+        records.push((obs, rewards, envs.episode_ends().obs.to_vec()));
     }
-    seen
+    records
 }
 
-fn every_kind() -> Vec<Box<dyn VectorEnv>> {
+fn make_every_kind() -> Vec<Box<dyn VectorEnv>> {
     let native = |id: &&str| -> Box<dyn VectorEnv> {
         Box::new(VecEnv::new(id, 5, Seeding::Run(3)).unwrap())
     };
     let mut all: Vec<_> = registry::ids().iter().map(native).collect();
-    all.push(Box::new(Remote::described("counter@10.0.0.1 4")));
+    all.push(Box::new(RemoteEnv::from_description("counter@10.0.0.1 4")));
     all
 }
 
 #[test]
 fn environments_of_every_kind_go_on_from_a_snapshot_and_from_a_reset() {
-    for (mut envs, mut other) in every_kind().into_iter().zip(every_kind()) {
+    for (mut envs, mut other) in make_every_kind().into_iter().zip(make_every_kind()) {
         let mut first = vec![f32::NAN; envs.n_envs() * envs.spec().observation.dim()];
-        let mut now = first.clone();
+        let mut current = first.clone();
         envs.reset(&mut first).unwrap();
-        envs.observe(&mut now).unwrap();
-        assert_eq!(first, now);
+        envs.observe(&mut current).unwrap();
+        assert_eq!(first, current);
         play(&mut *envs, 30);
         let saved = envs.snapshot().unwrap();
         let expected = play(&mut *envs, 250);
@@ -126,13 +129,14 @@ fn environments_of_every_kind_go_on_from_a_snapshot_and_from_a_reset() {
 
 #[test]
 fn an_error_of_a_client_names_what_only_its_server_knows() {
-    let mut remote = Remote::described("counter@10.0.0.1 4");
-    let (mut obs, mut rewards, mut flags, mut more) = ([0.0], [0.0], [false], [false]);
+    let mut remote = RemoteEnv::from_description("counter@10.0.0.1 4");
+    let (mut obs, mut rewards, mut terminated_flags, mut truncated_flags) =
+        ([0.0], [0.0], [false], [false]);
     let out = StepOut {
         obs: &mut obs,
         rewards: &mut rewards,
-        terminated: &mut flags,
-        truncated: &mut more,
+        terminated: &mut terminated_flags,
+        truncated: &mut truncated_flags,
     };
     let message = remote.step(Actions::Discrete(&[0]), out).unwrap_err().to_string();
     assert_eq!(message, "action of counter@10.0.0.1 is Discrete([0]), expected 1");
@@ -163,16 +167,16 @@ fn snapshot_bytes_with_any_byte_changed_missing_or_added_are_refused() {
     let saved = envs.snapshot().unwrap();
     let bytes = saved.to_bytes();
     assert_eq!(Snapshot::from_bytes(&bytes).unwrap(), saved);
-    for place in 0..bytes.len() {
+    for position in 0..bytes.len() {
         for bit in [0, 3, 7] {
             let mut wrong = bytes.clone();
-            wrong[place] ^= 1 << bit;
-            let refused = Snapshot::from_bytes(&wrong).unwrap_err();
-            assert!(matches!(refused, Error::Snapshot { .. }), "byte {place}: {refused}");
+            wrong[position] ^= 1 << bit;
+            let error = Snapshot::from_bytes(&wrong).unwrap_err();
+            assert!(matches!(error, Error::Snapshot { .. }), "byte {position}: {error}");
         }
-        assert!(Snapshot::from_bytes(&bytes[..place]).is_err());
+        assert!(Snapshot::from_bytes(&bytes[..position]).is_err());
     }
     assert!(Snapshot::from_bytes(&[&bytes[..], &[0]].concat()).is_err());
-    let newer = Snapshot::from_bytes(b"rloxenv\x02and then something").unwrap_err().to_string();
-    assert!(newer.contains("snapshot field format") && newer.contains(", 2]"), "{newer}");
+    let message = Snapshot::from_bytes(b"rloxenv\x02and then something").unwrap_err().to_string();
+    assert!(message.contains("snapshot field format") && message.contains(", 2]"), "{message}");
 }

@@ -22,12 +22,13 @@ struct Case {
     clip: (f64, f64),
 }
 
-fn case(seed: u64, len: usize) -> Case {
+fn draw_case(seed: u64, len: usize) -> Case {
     let mut stream = Stream::new(seed, "vtrace", 0);
-    let mut numbers = || (0..len).map(|_| stream.normal()).collect::<Vec<f64>>();
-    let (log_rhos, rewards, values, next_values) = (numbers(), numbers(), numbers(), numbers());
-    let mut flags = || (0..len).map(|_| stream.uniform() < 0.1).collect::<Vec<bool>>();
-    let (terminated, truncated) = (flags(), flags());
+    let mut draw_normals = || (0..len).map(|_| stream.normal()).collect::<Vec<f64>>();
+    let (log_rhos, rewards, values, next_values) =
+        (draw_normals(), draw_normals(), draw_normals(), draw_normals());
+    let mut draw_flags = || (0..len).map(|_| stream.uniform() < 0.1).collect::<Vec<bool>>();
+    let (terminated, truncated) = (draw_flags(), draw_flags());
     let mut pick = || {
         let x = stream.uniform();
         if x < 0.2 {
@@ -44,19 +45,19 @@ fn case(seed: u64, len: usize) -> Case {
 }
 
 /// Computes (vs, pg) as the sum of equation 1, trajectory by trajectory.
-fn by_definition(case: &Case) -> (Vec<f64>, Vec<f64>) {
+fn reference_vtrace(case: &Case) -> (Vec<f64>, Vec<f64>) {
     let len = case.rewards.len();
     let rho = |t: usize| case.log_rhos[t].exp().min(case.clip.0);
     let c = |t: usize| case.lam * case.log_rhos[t].exp().min(case.clip.1);
     let next = |t: usize| if case.terminated[t] { 0.0 } else { case.next_values[t] };
-    let ends = |t: usize| case.terminated[t] || case.truncated[t] || t + 1 == len;
+    let is_end = |t: usize| case.terminated[t] || case.truncated[t] || t + 1 == len;
     let delta = |t: usize| rho(t) * (case.rewards[t] + case.gamma * next(t) - case.values[t]);
     let sum = |s: usize| {
         let (mut total, mut weight) = (0.0, 1.0);
         for t in s..len {
             total += weight * delta(t);
             weight *= case.gamma * c(t);
-            if ends(t) {
+            if is_end(t) {
                 break;
             }
         }
@@ -64,7 +65,7 @@ fn by_definition(case: &Case) -> (Vec<f64>, Vec<f64>) {
     };
     let vs = (0..len).map(|t| case.values[t] + sum(t)).collect();
     let pg = |t: usize| {
-        let target = if ends(t) { next(t) } else { next(t) + sum(t + 1) };
+        let target = if is_end(t) { next(t) } else { next(t) + sum(t + 1) };
         rho(t) * (case.rewards[t] + case.gamma * target - case.values[t])
     };
     (vs, (0..len).map(pg).collect())
@@ -89,8 +90,8 @@ fn run<F: Float>(case: &Case, n_envs: usize) -> (Vec<f64>, Vec<f64>) {
     let discount = Discount::new(case.gamma, case.lam).unwrap();
     let clip = Clip::new(case.clip.0, case.clip.1).unwrap();
     vtrace(input, discount, clip, Out { vs: &mut vs, pg_advantages: &mut pg }).unwrap();
-    let wide = |x: Vec<F>| x.into_iter().map(Float::to_f64).collect();
-    (wide(vs), wide(pg))
+    let to_doubles = |x: Vec<F>| x.into_iter().map(Float::to_f64).collect();
+    (to_doubles(vs), to_doubles(pg))
 }
 
 fn assert_close(got: &[f64], expected: &[f64], tolerance: f64) {
@@ -104,12 +105,12 @@ fn assert_close(got: &[f64], expected: &[f64], tolerance: f64) {
 #[test]
 fn random_trajectories_equal_equation_1_in_both_precisions() {
     for seed in 0..1_500 {
-        let case = case(seed, seed as usize % 150 + 1);
-        let (vs, pg) = by_definition(&case);
+        let case = draw_case(seed, seed as usize % 150 + 1);
+        let (vs, pg) = reference_vtrace(&case);
         let double = run::<f64>(&case, 1);
         assert_close(&double.0, &vs, 1e-9);
         assert_close(&double.1, &pg, 1e-9);
-        let spread = vs.iter().chain(&pg).fold(1.0_f64, |most, x| most.max(x.abs()));
+        let spread = vs.iter().chain(&pg).fold(1.0_f64, |largest, x| largest.max(x.abs()));
         let single = run::<f32>(&case, 1);
         assert_close(&single.0, &vs, 1e-4 * spread);
         assert_close(&single.1, &pg, 1e-4 * spread);
@@ -119,24 +120,25 @@ fn random_trajectories_equal_equation_1_in_both_precisions() {
 #[test]
 fn the_columns_of_a_rollout_are_its_trajectories() {
     for (seed, n, steps) in [(1, 2, 1), (2, 3, 10), (3, 9, 70)] {
-        let grid = case(seed, n * steps);
+        let grid = draw_case(seed, n * steps);
         let (vs, pg) = run::<f64>(&grid, n);
         for env in 0..n {
-            let of = |all: &[f64]| all.iter().copied().skip(env).step_by(n).collect::<Vec<f64>>();
-            let flags =
+            let column =
+                |all: &[f64]| all.iter().copied().skip(env).step_by(n).collect::<Vec<f64>>();
+            let flag_column =
                 |all: &[bool]| all.iter().copied().skip(env).step_by(n).collect::<Vec<bool>>();
-            let one = Case {
-                log_rhos: of(&grid.log_rhos),
-                rewards: of(&grid.rewards),
-                values: of(&grid.values),
-                next_values: of(&grid.next_values),
-                terminated: flags(&grid.terminated),
-                truncated: flags(&grid.truncated),
+            let env_case = Case {
+                log_rhos: column(&grid.log_rhos),
+                rewards: column(&grid.rewards),
+                values: column(&grid.values),
+                next_values: column(&grid.next_values),
+                terminated: flag_column(&grid.terminated),
+                truncated: flag_column(&grid.truncated),
                 ..grid
             };
-            let expected = by_definition(&one);
-            assert_close(&of(&vs), &expected.0, 1e-9);
-            assert_close(&of(&pg), &expected.1, 1e-9);
+            let expected = reference_vtrace(&env_case);
+            assert_close(&column(&vs), &expected.0, 1e-9);
+            assert_close(&column(&pg), &expected.1, 1e-9);
         }
     }
 }
@@ -144,7 +146,7 @@ fn the_columns_of_a_rollout_are_its_trajectories() {
 #[test]
 fn on_policy_targets_are_lambda_returns() {
     for len in [1, 7, 130] {
-        let mut case = case(4, len);
+        let mut case = draw_case(4, len);
         (case.log_rhos, case.clip) = (vec![0.0; len], (1.0, 1.0));
         (case.gamma, case.lam) = (0.97, 0.9);
         // The identity needs V(s_{t+1}) to be the next step's value wherever an episode continues.
@@ -190,7 +192,7 @@ fn a_trajectory_worked_out_by_hand() {
 #[test]
 fn the_value_after_termination_is_never_read_and_nan_stays_in_its_episode() {
     for n_envs in [1, 2] {
-        let mut case = case(8, 100);
+        let mut case = draw_case(8, 100);
         for t in 0..100 {
             case.terminated[t] |= case.truncated[t];
             if case.terminated[t] {
@@ -210,7 +212,7 @@ fn the_value_after_termination_is_never_read_and_nan_stays_in_its_episode() {
 #[test]
 fn an_overflowing_ratio_is_clipped_and_nan_is_not() {
     for n_envs in [1, 2] {
-        let mut case = case(9, 8);
+        let mut case = draw_case(9, 8);
         (case.gamma, case.lam, case.clip) = (0.9, 1.0, (1.0, 1.0));
         case.log_rhos = vec![1e4; 8];
         assert!(run::<f64>(&case, n_envs).0.iter().all(|x| x.is_finite()));

@@ -23,45 +23,45 @@ const USAGE: &str =
     "usage: play FILE [--episodes N] [--seed S] | play FILE --bench | play FILE --observations";
 
 /// The command-line arguments.
-struct Asked {
+struct Arguments {
     file: String,
-    way: Way,
+    mode: Mode,
     episodes: usize,
     seed: u64,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum Mode {
     Play,
     Bench,
     Observations,
 }
 
-fn asked(mut given: impl Iterator<Item = String>) -> Option<Asked> {
-    let mut asked = Asked { file: given.next()?, way: Way::Play, episodes: 10, seed: 0 };
-    while let Some(flag) = given.next() {
+fn parse_arguments(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
+    let mut arguments = Arguments { file: words.next()?, mode: Mode::Play, episodes: 10, seed: 0 };
+    while let Some(flag) = words.next() {
         match flag.as_str() {
-            "--bench" => asked.way = Way::Bench,
-            "--observations" => asked.way = Way::Observations,
-            "--episodes" => asked.episodes = given.next()?.parse().ok().filter(|&n| n > 0)?,
-            "--seed" => asked.seed = given.next()?.parse().ok()?,
+            "--bench" => arguments.mode = Mode::Bench,
+            "--observations" => arguments.mode = Mode::Observations,
+            "--episodes" => arguments.episodes = words.next()?.parse().ok().filter(|&n| n > 0)?,
+            "--seed" => arguments.seed = words.next()?.parse().ok()?,
             _ => return None,
         }
     }
-    Some(asked)
+    Some(arguments)
 }
 
 /// Prints the mean return of complete episodes in the environment that the policy was trained in.
 #[expect(clippy::cast_precision_loss, reason = "some episodes")]
-fn play(policy: &mut Policy, asked: &Asked) -> Result<()> {
-    let mut env = VecEnv::new(policy.env(), 1, Seeding::Run(asked.seed))?;
+fn play(policy: &mut Policy, arguments: &Arguments) -> Result<()> {
+    let mut env = VecEnv::new(policy.env(), 1, Seeding::Run(arguments.seed))?;
     require_same_spaces(policy, &env)?;
     let mut action = policy.action();
     let mut obs = vec![0.0; env.obs_dim()];
     let (mut rewards, mut terminated, mut truncated) = ([0.0], [false], [false]);
     let mut returns = vec![0.0];
     env.observe_into(&mut obs)?;
-    while returns.len() <= asked.episodes {
+    while returns.len() <= arguments.episodes {
         policy.act(&obs, &mut action)?;
         let (rewards_out, ends) = (&mut rewards, (&mut terminated, &mut truncated));
         let out =
@@ -74,10 +74,10 @@ fn play(policy: &mut Policy, asked: &Asked) -> Result<()> {
             returns.push(0.0);
         }
     }
-    let whole = returns.get(..asked.episodes).unwrap_or_default();
-    let mean = whole.iter().sum::<f64>() / whole.len() as f64;
+    let complete_returns = returns.get(..arguments.episodes).unwrap_or_default();
+    let mean = complete_returns.iter().sum::<f64>() / complete_returns.len() as f64;
     let (algorithm, id) = (policy.algorithm(), policy.env());
-    println!("{algorithm} on {id}: mean return of {} episodes {mean:.1}", whole.len());
+    println!("{algorithm} on {id}: mean return of {} episodes {mean:.1}", complete_returns.len());
     Ok(())
 }
 
@@ -85,12 +85,12 @@ fn play(policy: &mut Policy, asked: &Asked) -> Result<()> {
 /// changed them.
 fn require_same_spaces(policy: &Policy, env: &VecEnv) -> Result<()> {
     let spec = env.spec();
-    let same = match (policy.action(), spec.action) {
+    let is_same = match (policy.action(), spec.action) {
         (Action::Discrete(start), ActionSpace::Discrete { .. }) => start == 0,
         (Action::Box(vector), ActionSpace::Box(space)) => vector.len() == space.dim(),
         _ => false,
     };
-    if same && policy.obs_dim() == env.obs_dim() {
+    if is_same && policy.obs_dim() == env.obs_dim() {
         return Ok(());
     }
     Err(Error::config(
@@ -110,23 +110,23 @@ fn bench(policy: &mut Policy) -> Result<()> {
     let rows = obs.chunks_exact(policy.obs_dim()).cycle().take(CALLS);
     let mut times = Vec::with_capacity(CALLS);
     for obs in rows {
-        let began = Instant::now();
+        let start = Instant::now();
         policy.act(black_box(obs), &mut action)?;
         black_box(&action);
-        times.push(began.elapsed());
+        times.push(start.elapsed());
     }
     times.sort_unstable();
-    let at = |part: usize| times.get(CALLS * part / 100).copied().unwrap_or_default();
-    println!("one action: median {:.2?}, 99% within {:.2?}", at(50), at(99));
+    let percentile = |part: usize| times.get(CALLS * part / 100).copied().unwrap_or_default();
+    println!("one action: median {:.2?}, 99% within {:.2?}", percentile(50), percentile(99));
     Ok(())
 }
 
 /// Reads observations from standard input, little-endian float32, and writes a line for each: the
 /// action, then the network's outputs.
-fn answer(policy: &mut Policy) -> Result<()> {
-    let failed = |cause: io::Error| Error::config("standard input", cause, "observations");
+fn answer_observations(policy: &mut Policy) -> Result<()> {
+    let io_error = |cause: io::Error| Error::config("standard input", cause, "observations");
     let mut bytes = Vec::new();
-    io::stdin().read_to_end(&mut bytes).map_err(failed)?;
+    io::stdin().read_to_end(&mut bytes).map_err(io_error)?;
     let obs: Vec<f32> = bytes.as_chunks().0.iter().copied().map(f32::from_le_bytes).collect();
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut action = policy.action();
@@ -137,26 +137,26 @@ fn answer(policy: &mut Policy) -> Result<()> {
             Action::Box(vector) => vector.iter().map(f32::to_string).collect(),
         };
         line.extend(policy.outputs(obs)?.iter().map(f32::to_string));
-        writeln!(out, "{}", line.join(" ")).map_err(failed)?;
+        writeln!(out, "{}", line.join(" ")).map_err(io_error)?;
     }
-    out.flush().map_err(failed)
+    out.flush().map_err(io_error)
 }
 
-fn run(asked: &Asked) -> Result<()> {
-    let mut policy = Policy::read(&asked.file)?;
-    match asked.way {
-        Way::Play => play(&mut policy, asked),
-        Way::Bench => bench(&mut policy),
-        Way::Observations => answer(&mut policy),
+fn run(arguments: &Arguments) -> Result<()> {
+    let mut policy = Policy::read(&arguments.file)?;
+    match arguments.mode {
+        Mode::Play => play(&mut policy, arguments),
+        Mode::Bench => bench(&mut policy),
+        Mode::Observations => answer_observations(&mut policy),
     }
 }
 
 fn main() -> ExitCode {
-    let Some(asked) = asked(std::env::args().skip(1)) else {
+    let Some(arguments) = parse_arguments(std::env::args().skip(1)) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    match run(&asked) {
+    match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("play: {error}");

@@ -13,11 +13,11 @@ use rlox_core::env::{Seeding, VecEnv};
 use rlox_core::rollout::Arena;
 use rlox_core::seed::Stream;
 use rlox_core::{EnvSpec, Layout, Parameters, Result, VectorEnv};
-use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo};
+use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
-    Acting, Activation, ActorCritic, Architecture, Kind, OnPolicyEngine, PpoSettings, PpoUpdate,
-    Rows, init,
+    ActionKind, Activation, ActorCritic, ActorCriticPolicy, Architecture, OnPolicyEngine,
+    PpoSettings, PpoUpdate, Rows, init,
 };
 
 const STEPS: usize = 100_000;
@@ -39,34 +39,35 @@ struct Learner {
 
 impl Learner {
     fn new(spec: &EnvSpec, seed: u64) -> Result<Self> {
-        let of = Architecture {
+        let architecture = Architecture {
             obs_dim: spec.observation.dim(),
-            kind: Kind::Choices(spec.action.size()),
+            kind: ActionKind::Choices(spec.action.size()),
             actor: vec![64, 64],
             critic: vec![64, 64],
             activation: Activation::Tanh,
         };
-        let layout = Layout::aligned(16, of.named())?;
-        let engine = OnPolicyEngine::new(ActorCritic::new(&layout, &of)?, layout.clone())?;
+        let layout = Layout::aligned(16, architecture.parameter_shapes())?;
+        let engine =
+            OnPolicyEngine::new(ActorCritic::new(&layout, &architecture)?, layout.clone())?;
         let zeros = vec![0.0; layout.len()];
-        let mut parameters = Parameters::of(layout);
-        init::orthogonal(&of, &mut parameters, seed, 0.0)?;
+        let mut parameters = Parameters::from_layout(layout);
+        init::orthogonal(&architecture, &mut parameters, seed, 0.0)?;
         let moments = [zeros.clone(), zeros];
         Ok(Self { engine, parameters, moments, steps: 0, settings: settings(), seed })
     }
 
-    fn acting(&self) -> Acting<'_> {
-        Acting::new(self.engine.net(), self.parameters.values(), NonZeroUsize::MIN)
+    fn policy(&self) -> ActorCriticPolicy<'_> {
+        ActorCriticPolicy::new(self.engine.net(), self.parameters.values(), NonZeroUsize::MIN)
     }
 
     /// Learns from rollout number `round`. The learning rate and the clip range shrink with the
     /// fraction of the training that remains.
-    fn learn(&mut self, arena: &Arena, round: usize, left: f64) -> Result<PpoUpdate> {
+    fn learn(&mut self, arena: &Arena, round: usize, remaining: f64) -> Result<PpoUpdate> {
         let [exp_avg, exp_avg_sq] = &mut self.moments;
         let (rule, steps) = (Adam::new(1e-5), &mut self.steps);
         let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps };
-        self.settings.learning_rate = LEARNING_RATE * left;
-        self.settings.loss.clip_eps = CLIP_EPS * left;
+        self.settings.learning_rate = LEARNING_RATE * remaining;
+        self.settings.loss.clip_eps = CLIP_EPS * remaining;
         let (seed, rows) = (self.seed, Rows::from(arena));
         let parameters = self.parameters.values_mut();
         self.engine.ppo(parameters, &mut adam, rows, &self.settings, |pass, order| {
@@ -81,7 +82,7 @@ impl Learner {
 fn settings() -> PpoSettings {
     let weights = ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.0 };
     PpoSettings {
-        loss: Ppo { weights, clip_eps: CLIP_EPS, clip_vloss: false },
+        loss: PpoLoss { coefficients: weights, clip_eps: CLIP_EPS, clip_vloss: false },
         learning_rate: LEARNING_RATE,
         n_epochs: EPOCHS,
         batch_size: 256,
@@ -102,16 +103,16 @@ fn main() -> Result<()> {
     let (rounds, start) = (STEPS.div_ceil(ENVS * LENGTH), Instant::now());
     let (mut collecting, mut returns) = (Duration::ZERO, Vec::new());
     for round in 0..rounds {
-        let began = Instant::now();
-        arena.collect(&mut envs, &learner.acting(), seed, discount)?;
-        collecting += began.elapsed();
+        let collect_start = Instant::now();
+        arena.collect(&mut envs, &learner.policy(), seed, discount)?;
+        collecting += collect_start.elapsed();
         let update = learner.learn(&arena, round, 1.0 - round as f64 / rounds as f64)?;
         returns.extend(arena.episodes().iter().map(|episode| episode.total));
         if round % 50 == 49 || round + 1 == rounds {
             let last = returns.get(returns.len().saturating_sub(20)..).unwrap_or_default();
             let mean = last.iter().sum::<f64>() / last.len() as f64;
-            let (steps, moved) = ((round + 1) * ENVS * LENGTH, update.terms.approx_kl);
-            println!("{steps:>7} steps: mean return of 20 episodes {mean:.1}, KL {moved:.5}");
+            let (steps, approx_kl) = ((round + 1) * ENVS * LENGTH, update.terms.approx_kl);
+            println!("{steps:>7} steps: mean return of 20 episodes {mean:.1}, KL {approx_kl:.5}");
         }
     }
     println!("{:.2?}, of which collecting {collecting:.2?}", start.elapsed());

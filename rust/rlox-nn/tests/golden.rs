@@ -8,12 +8,14 @@ use rlox_nn::cpu::{ActorCritic, Mlp, QNetwork};
 
 #[test]
 fn an_actor_and_a_critic_say_and_learn_what_torch_does() {
-    torch::check_actor_critic(|layout, of| ActorCritic::new(layout, of).unwrap());
+    torch::check_actor_critic(|layout, architecture| {
+        ActorCritic::new(layout, architecture).unwrap()
+    });
 }
 
 #[test]
 fn values_of_choices_and_their_gradients_are_those_of_torch() {
-    torch::check_q_function(|layout, of| QNetwork::new(layout, of).unwrap());
+    torch::check_q_function(|layout, architecture| QNetwork::new(layout, architecture).unwrap());
 }
 
 #[test]

@@ -3,10 +3,10 @@
 
 use rlox_core::seed::Stream;
 use rlox_core::{Layout, Result};
-use rlox_nn::cpu::losses::{ActorCriticLoss, Collected, Ppo, Said, Slopes};
+use rlox_nn::cpu::losses::{ActorCriticLoss, Evaluation, PpoLoss, RolloutColumns, Slopes};
 use rlox_nn::cpu::{
-    Activation, ActorCritic, ActorCriticMemory, Architecture, Done, Kind, Memory, Mlp, Wanted,
-    named,
+    ActionKind, ActionsTaken, Activation, ActorCritic, ActorCriticMemory, Architecture,
+    GradientBuffers, Memory, Mlp, parameter_shapes,
 };
 
 /// Half of the distance between the two points of a finite difference.
@@ -20,25 +20,25 @@ fn normals(stream: &mut Stream, n: usize, scale: f64) -> Vec<f64> {
 
 /// Returns the largest difference of `gradient` from finite differences of `loss`, relative to the
 /// norm of the latter.
-fn difference(at: &[f64], gradient: &[f64], loss: impl Fn(&[f64]) -> f64) -> f64 {
-    difference_in(0..at.len(), at, gradient, loss)
+fn difference(base_point: &[f64], gradient: &[f64], loss: impl Fn(&[f64]) -> f64) -> f64 {
+    difference_at(0..base_point.len(), base_point, gradient, loss)
 }
 
 /// Returns the same for these indices only.
-fn difference_in(
-    places: impl IntoIterator<Item = usize>,
-    at: &[f64],
+fn difference_at(
+    indices: impl IntoIterator<Item = usize>,
+    base_point: &[f64],
     gradient: &[f64],
     loss: impl Fn(&[f64]) -> f64,
 ) -> f64 {
-    let mut point = at.to_vec();
+    let mut point = base_point.to_vec();
     let (mut worst, mut norm) = (0.0_f64, 0.0_f64);
-    for i in places {
-        point[i] = at[i] + STEP;
+    for i in indices {
+        point[i] = base_point[i] + STEP;
         let above = loss(&point);
-        point[i] = at[i] - STEP;
+        point[i] = base_point[i] - STEP;
         let slope = (above - loss(&point)) / (2.0 * STEP);
-        point[i] = at[i];
+        point[i] = base_point[i];
         worst = worst.max((slope - gradient[i]).abs());
         norm += slope * slope;
     }
@@ -49,7 +49,7 @@ fn difference_in(
 struct Minibatch {
     obs: Vec<f64>,
     choices: Vec<i64>,
-    allowed: Option<Vec<bool>>,
+    action_mask: Option<Vec<bool>>,
     vectors: Vec<f64>,
     log_probs: Vec<f64>,
     values: Vec<f64>,
@@ -58,21 +58,21 @@ struct Minibatch {
 }
 
 impl Minibatch {
-    fn new(stream: &mut Stream, n: usize, of: &Architecture, masked: bool) -> Self {
-        let (choices, dim) = match of.kind {
-            Kind::Choices(k) => (k, 0),
-            Kind::Numbers(k) | Kind::Sde(k) => (1, k),
+    fn new(stream: &mut Stream, n: usize, architecture: &Architecture, masked: bool) -> Self {
+        let (choices, dim) = match architecture.kind {
+            ActionKind::Choices(k) => (k, 0),
+            ActionKind::Gaussian(k) | ActionKind::Sde(k) => (1, k),
         };
         let chosen: Vec<i64> =
             (0..n).map(|_| (stream.next_u64() % choices as u64) as i64).collect();
-        let mut allowed: Vec<bool> = (0..n * choices).map(|_| stream.uniform() < 0.6).collect();
+        let mut action_mask: Vec<bool> = (0..n * choices).map(|_| stream.uniform() < 0.6).collect();
         for (row, &action) in chosen.iter().enumerate() {
-            allowed[row * choices + usize::try_from(action).unwrap()] = true;
+            action_mask[row * choices + usize::try_from(action).unwrap()] = true;
         }
         Self {
-            obs: normals(stream, n * of.obs_dim, 1.0),
+            obs: normals(stream, n * architecture.obs_dim, 1.0),
             choices: chosen,
-            allowed: masked.then_some(allowed),
+            action_mask: masked.then_some(action_mask),
             vectors: normals(stream, n * dim, 1.0),
             log_probs: normals(stream, n, 0.3),
             values: normals(stream, n, 0.5),
@@ -81,16 +81,16 @@ impl Minibatch {
         }
     }
 
-    fn done(&self) -> Done<'_, f64> {
+    fn actions(&self) -> ActionsTaken<'_, f64> {
         if self.vectors.is_empty() {
-            Done::Choices(&self.choices, self.allowed.as_deref())
+            ActionsTaken::Choices(&self.choices, self.action_mask.as_deref())
         } else {
-            Done::Vectors(&self.vectors)
+            ActionsTaken::Vectors(&self.vectors)
         }
     }
 
-    fn collected(&self) -> Collected<'_, f64> {
-        Collected {
+    fn rollout(&self) -> RolloutColumns<'_, f64> {
+        RolloutColumns {
             log_probs: &self.log_probs,
             values: &self.values,
             advantages: &self.advantages,
@@ -99,23 +99,25 @@ impl Minibatch {
     }
 
     /// Sets old log-probabilities and values as if the policy had changed a little since.
-    fn near(&mut self, net: &ActorCritic, parameters: &[f64]) {
+    fn set_old_outputs(&mut self, net: &ActorCritic, parameters: &[f64]) {
         let mut memory = ActorCriticMemory::default();
-        let said = net.evaluate(parameters, &self.obs, self.done(), &mut memory).unwrap();
-        let (log_probs, values) = (said.log_probs.to_vec(), said.values.to_vec());
+        let evaluation = net.evaluate(parameters, &self.obs, self.actions(), &mut memory).unwrap();
+        let (log_probs, values) = (evaluation.log_probs.to_vec(), evaluation.values.to_vec());
         self.log_probs.iter_mut().zip(log_probs).for_each(|(old, new)| *old += new);
         self.values.iter_mut().zip(values).for_each(|(old, new)| *old += new);
     }
 }
 
-type Loss = Box<dyn Fn(Said<'_, f64>, Collected<'_, f64>, Slopes<'_, f64>) -> Result<(f64, f64)>>;
+type Loss = Box<
+    dyn Fn(Evaluation<'_, f64>, RolloutColumns<'_, f64>, Slopes<'_, f64>) -> Result<(f64, f64)>,
+>;
 
 fn losses() -> Vec<(&'static str, Loss)> {
     let weights = ActorCriticLoss { vf_coef: 0.7, ent_coef: 0.05 };
-    let ppo = |clip_vloss| Ppo { weights, clip_eps: 0.2, clip_vloss };
-    let of = |ppo: Ppo| -> Loss {
-        Box::new(move |said, batch, to| {
-            ppo.gradient(said, batch, to).map(|(told, to)| (told.terms.total, to))
+    let ppo = |clip_vloss| PpoLoss { coefficients: weights, clip_eps: 0.2, clip_vloss };
+    let ppo_loss = |ppo: PpoLoss| -> Loss {
+        Box::new(move |evaluation, batch, slopes| {
+            ppo.gradient(evaluation, batch, slopes).map(|(terms, to)| (terms.terms.total, to))
         })
     };
     vec![
@@ -125,27 +127,32 @@ fn losses() -> Vec<(&'static str, Loss)> {
                 weights.gradient(said, batch, to).map(|(told, to)| (told.total, to))
             }),
         ),
-        ("PPO", of(ppo(false))),
-        ("PPO with clipped values", of(ppo(true))),
+        ("PPO", ppo_loss(ppo(false))),
+        ("PPO with clipped values", ppo_loss(ppo(true))),
     ]
 }
 
-fn kinds() -> [(&'static str, Kind, bool); 4] {
+fn kinds() -> [(&'static str, ActionKind, bool); 4] {
     [
-        ("choices", Kind::Choices(3), false),
-        ("masked choices", Kind::Choices(5), true),
-        ("normal numbers", Kind::Numbers(2), false),
-        ("gSDE", Kind::Sde(2), false),
+        ("choices", ActionKind::Choices(3), false),
+        ("masked choices", ActionKind::Choices(5), true),
+        ("normal numbers", ActionKind::Gaussian(2), false),
+        ("gSDE", ActionKind::Sde(2), false),
     ]
 }
 
 /// Returns the indices where `gradient` is the derivative of the loss. Under gSDE the actor's
 /// hidden layers get no gradient through the deviations.
-fn learned(layout: &Layout, of: &Architecture) -> Vec<usize> {
-    let last = format!("actor.{}.", 2 * of.actor.len());
-    let hidden = |name: &str| name.starts_with("actor.") && !name.starts_with(&last);
-    let all = |name: &str| !matches!(of.kind, Kind::Sde(_)) || !hidden(name);
-    layout.arrays().filter(|(name, ..)| all(name)).flat_map(|(.., range)| range).collect()
+fn differentiable_indices(layout: &Layout, architecture: &Architecture) -> Vec<usize> {
+    let last = format!("actor.{}.", 2 * architecture.actor.len());
+    let is_hidden = |name: &str| name.starts_with("actor.") && !name.starts_with(&last);
+    let is_differentiable =
+        |name: &str| !matches!(architecture.kind, ActionKind::Sde(_)) || !is_hidden(name);
+    layout
+        .arrays()
+        .filter(|(name, ..)| is_differentiable(name))
+        .flat_map(|(.., range)| range)
+        .collect()
 }
 
 #[test]
@@ -155,32 +162,41 @@ fn gradients_are_those_of_finite_differences_for_every_loss_head_and_activation(
         for (kind_name, kind, masked) in kinds() {
             // With 17 inputs, a layer of up to 3 outputs computes dot products.
             for (actor, critic) in [(vec![6, 5], vec![17]), (vec![17], vec![4])] {
-                let of = Architecture { obs_dim: 3, kind, actor, critic, activation };
-                let layout = Layout::aligned(16, of.named()).unwrap();
-                let net = ActorCritic::new(&layout, &of).unwrap();
+                let architecture = Architecture { obs_dim: 3, kind, actor, critic, activation };
+                let layout = Layout::aligned(16, architecture.parameter_shapes()).unwrap();
+                let net = ActorCritic::new(&layout, &architecture).unwrap();
                 for (loss_name, loss) in losses() {
                     let mut stream = Stream::new(7, "gradients", compared);
                     compared += 1;
                     let parameters = normals(&mut stream, layout.len(), 0.5);
-                    let mut batch = Minibatch::new(&mut stream, 9, &of, masked);
-                    batch.near(&net, &parameters);
-                    let at = |parameters: &[f64], gradient: &mut [f64]| {
+                    let mut batch = Minibatch::new(&mut stream, 9, &architecture, masked);
+                    batch.set_old_outputs(&net, &parameters);
+                    let loss_at = |parameters: &[f64], gradient: &mut [f64]| {
                         let mut memory = ActorCriticMemory::default();
-                        let seen = (&batch.obs[..], batch.done());
-                        let with = |said: Said<'_, f64>, to: Slopes<'_, f64>| {
-                            let (total, to) = loss(said, batch.collected(), to)?;
-                            Ok((total, Some(to)))
-                        };
-                        net.gradient(parameters, seen, &mut memory, with, gradient).unwrap()
+                        let obs_and_actions = (&batch.obs[..], batch.actions());
+                        let compute_loss =
+                            |evaluation: Evaluation<'_, f64>, slopes: Slopes<'_, f64>| {
+                                let (total, to_entropy) =
+                                    loss(evaluation, batch.rollout(), slopes)?;
+                                Ok((total, Some(to_entropy)))
+                            };
+                        net.gradient(
+                            parameters,
+                            obs_and_actions,
+                            &mut memory,
+                            compute_loss,
+                            gradient,
+                        )
+                        .unwrap()
                     };
                     let mut gradient = vec![f64::NAN; layout.len()];
-                    at(&parameters, &mut gradient);
-                    let loss = |p: &[f64]| at(p, &mut vec![0.0; layout.len()]);
-                    let places = learned(&layout, &of);
-                    let wrong = difference_in(places, &parameters, &gradient, loss);
+                    loss_at(&parameters, &mut gradient);
+                    let loss = |p: &[f64]| loss_at(p, &mut vec![0.0; layout.len()]);
+                    let indices = differentiable_indices(&layout, &architecture);
+                    let error = difference_at(indices, &parameters, &gradient, loss);
                     assert!(
-                        wrong < 1e-6,
-                        "{loss_name}, {kind_name}, {}: {wrong}",
+                        error < 1e-6,
+                        "{loss_name}, {kind_name}, {}: {error}",
                         activation.name()
                     );
                 }
@@ -194,7 +210,7 @@ fn gradients_are_those_of_finite_differences_for_every_loss_head_and_activation(
 fn the_gradient_of_inputs_is_that_of_finite_differences() {
     for activation in Activation::ALL {
         for sizes in [&[4, 2][..], &[4, 7, 5], &[4, 20, 1], &[18, 3]] {
-            let layout = Layout::aligned(16, named("net", sizes)).unwrap();
+            let layout = Layout::aligned(16, parameter_shapes("net", sizes)).unwrap();
             let net = Mlp::new(&layout, "net", sizes, activation).unwrap();
             let mut stream = Stream::new(3, "inputs", 0);
             let parameters = normals(&mut stream, layout.len(), 0.5);
@@ -207,10 +223,10 @@ fn the_gradient_of_inputs_is_that_of_finite_differences() {
             };
             let (mut memory, mut gradient) = (Memory::default(), vec![f64::NAN; x.len()]);
             net.forward(&parameters, &x, &mut memory).unwrap();
-            let wanted = Wanted::inputs(&mut gradient);
-            net.backward(&parameters, &x, &mut memory, &weights, wanted).unwrap();
-            let wrong = difference(&x, &gradient, loss);
-            assert!(wrong < 1e-8, "{sizes:?}, {}: {wrong}", activation.name());
+            let buffers = GradientBuffers::inputs(&mut gradient);
+            net.backward(&parameters, &x, &mut memory, &weights, buffers).unwrap();
+            let error = difference(&x, &gradient, loss);
+            assert!(error < 1e-8, "{sizes:?}, {}: {error}", activation.name());
         }
     }
 }
@@ -219,7 +235,7 @@ fn the_gradient_of_inputs_is_that_of_finite_differences() {
 fn a_row_says_the_same_alone_and_among_others() {
     for sizes in [&[4, 64, 64, 2][..], &[3, 256, 1], &[17, 32, 6]] {
         for activation in Activation::ALL {
-            let layout = Layout::aligned(16, named("net", sizes)).unwrap();
+            let layout = Layout::aligned(16, parameter_shapes("net", sizes)).unwrap();
             let net = Mlp::new(&layout, "net", sizes, activation).unwrap();
             let mut stream = Stream::new(5, "rows", 0);
             let mut parameters = vec![0.0_f32; layout.len()];
@@ -232,9 +248,13 @@ fn a_row_says_the_same_alone_and_among_others() {
                 let mut memory = Memory::default();
                 let one = net.infer(&parameters, x, &mut memory).unwrap();
                 let width = one.len();
-                let among = &all[i * width..(i + 1) * width];
-                let same = one.iter().zip(among).all(|(a, b)| a.to_bits() == b.to_bits());
-                assert!(same, "{sizes:?} {}: row {i}: {one:?} {among:?}", activation.name());
+                let row_of_all = &all[i * width..(i + 1) * width];
+                let is_same = one.iter().zip(row_of_all).all(|(a, b)| a.to_bits() == b.to_bits());
+                assert!(
+                    is_same,
+                    "{sizes:?} {}: row {i}: {one:?} {row_of_all:?}",
+                    activation.name()
+                );
             }
         }
     }

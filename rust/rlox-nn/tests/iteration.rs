@@ -7,13 +7,13 @@ use rlox_core::advantage::Discount;
 use rlox_core::advantage::gae::Out;
 use rlox_core::env::{Seeding, VecEnv};
 use rlox_core::policy::ActionsMut;
-use rlox_core::rollout::{Arena, Columns, Episode, Key, Running};
+use rlox_core::rollout::{Arena, Columns, Episode, RolloutKey, RunningEpisodes};
 use rlox_core::{Error, Layout, Parameters, Result, VectorEnv};
-use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo};
+use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
-    A2cSettings, Acting, Activation, ActorCritic, Architecture, Iterated, Iteration, Kind,
-    OnPolicyEngine, PpoSettings, Rows, init,
+    A2cSettings, ActionKind, Activation, ActorCritic, ActorCriticPolicy, Architecture, Iteration,
+    IterationResult, OnPolicyEngine, PpoSettings, Rows, init,
 };
 
 const N: usize = 6;
@@ -39,19 +39,22 @@ impl Run {
         let envs = VecEnv::new(env_id, N, Seeding::Run(SEED)).unwrap();
         let spec = VectorEnv::spec(&envs);
         let size = spec.action.size();
-        let kind =
-            if spec.action.bounds().is_none() { Kind::Choices(size) } else { Kind::Numbers(size) };
-        let of = Architecture {
+        let kind = if spec.action.bounds().is_none() {
+            ActionKind::Choices(size)
+        } else {
+            ActionKind::Gaussian(size)
+        };
+        let architecture = Architecture {
             obs_dim: spec.observation.dim(),
             kind,
             actor: vec![16],
             critic: vec![12, 12],
             activation: Activation::Tanh,
         };
-        let layout = Layout::aligned(16, of.named()).unwrap();
-        let net = ActorCritic::new(&layout, &of).unwrap();
-        let mut parameters = Parameters::of(layout.clone());
-        init::orthogonal(&of, &mut parameters, 1, -0.5).unwrap();
+        let layout = Layout::aligned(16, architecture.parameter_shapes()).unwrap();
+        let net = ActorCritic::new(&layout, &architecture).unwrap();
+        let mut parameters = Parameters::from_layout(layout.clone());
+        init::orthogonal(&architecture, &mut parameters, 1, -0.5).unwrap();
         let zeros = vec![0.0; layout.len()];
         let engine = OnPolicyEngine::new(net, layout).unwrap();
         Self { envs, engine, parameters, moments: [zeros.clone(), zeros], steps: 0, rounds: 0 }
@@ -62,15 +65,15 @@ impl Run {
         let rule = Adam::new(1e-5);
         let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut self.steps };
         let values = self.parameters.values_mut();
-        let update = self.engine.ppo(values, &mut adam, rows, &passes(), in_order)?;
+        let update = self.engine.ppo(values, &mut adam, rows, &ppo_settings(), write_order)?;
         Ok(update.terms.terms.total)
     }
 }
 
-fn passes() -> PpoSettings {
+fn ppo_settings() -> PpoSettings {
     let weights = ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.01 };
     PpoSettings {
-        loss: Ppo { weights, clip_eps: 0.2, clip_vloss: false },
+        loss: PpoLoss { coefficients: weights, clip_eps: 0.2, clip_vloss: false },
         learning_rate: 1e-3,
         n_epochs: 2,
         batch_size: 64,
@@ -80,13 +83,13 @@ fn passes() -> PpoSettings {
     }
 }
 
-fn in_order(_: usize, places: &mut Vec<usize>) {
-    places.clear();
-    places.extend(0..N * T);
+fn write_order(_: usize, order: &mut Vec<usize>) {
+    order.clear();
+    order.extend(0..N * T);
 }
 
 /// Columns of a rollout outside an arena.
-struct Memory {
+struct RolloutMemory {
     obs: Vec<f32>,
     choices: Vec<i64>,
     vectors: Vec<f32>,
@@ -97,7 +100,7 @@ struct Memory {
     steps: Vec<u64>,
 }
 
-impl Memory {
+impl RolloutMemory {
     /// Allocates the columns, and resets the environments.
     fn new(envs: &mut VecEnv) -> Self {
         let width = N * VectorEnv::spec(envs).observation.dim();
@@ -116,7 +119,11 @@ impl Memory {
     }
 
     /// Runs an iteration of PPO. Returns the episodes that ended and the update.
-    fn ppo(&mut self, run: &mut Run, discrete: bool) -> Result<(Vec<Episode>, Iterated<f64>)> {
+    fn ppo(
+        &mut self,
+        run: &mut Run,
+        discrete: bool,
+    ) -> Result<(Vec<Episode>, IterationResult<f64>)> {
         let [terminated, truncated] = &mut self.flags;
         let [rewards, log_probs, next_values, advantages, returns] = &mut self.numbers;
         let actions = if discrete {
@@ -136,52 +143,55 @@ impl Memory {
                 values,
                 next_values,
             },
-            estimated: Out { advantages, returns },
-            key: Key { seed: SEED, rollout: run.rounds },
+            estimates: Out { advantages, returns },
+            key: RolloutKey { seed: SEED, rollout: run.rounds },
             noise_kept: NonZeroUsize::MIN,
             discount: discount(),
         };
-        let mut running = Running { totals: &mut self.totals, steps: &mut self.steps };
+        let mut running = RunningEpisodes { totals: &mut self.totals, steps: &mut self.steps };
         let Run { envs, engine, parameters, moments: [exp_avg, exp_avg_sq], steps, rounds } = run;
-        let ended = iteration.collect(engine, parameters.values(), envs, &mut running)?;
+        let episode_ends = iteration.collect(engine, parameters.values(), envs, &mut running)?;
         *rounds += 1;
         let mut adam = Optimizer::Adam { rule: Adam::new(1e-5), exp_avg, exp_avg_sq, steps };
         let values = parameters.values_mut();
-        let told = iteration.ppo(engine, values, &mut adam, &passes(), in_order)?;
+        let result = iteration.ppo(engine, values, &mut adam, &ppo_settings(), write_order)?;
         let width = self.obs.len() / (T + 1);
         self.obs.copy_within(T * width.., 0);
-        let Iterated { update, explained_variance, learning } = told;
+        let IterationResult { update, explained_variance, learning_time: learning } = result;
         let update = update.terms.terms.total;
-        Ok((ended.episodes, Iterated { update, explained_variance, learning }))
+        Ok((
+            episode_ends.episodes,
+            IterationResult { update, explained_variance, learning_time: learning },
+        ))
     }
 }
 
 #[test]
 fn rollouts_that_are_learned_from_where_they_are_collected_give_the_bits_of_both_apart() {
     for (env_id, discrete) in [("CartPole-v1", true), ("Pendulum-v1", false)] {
-        let (mut whole, mut apart) = (Run::new(env_id), Run::new(env_id));
-        let mut memory = Memory::new(&mut whole.envs);
-        let mut arena = Arena::new(VectorEnv::spec(&apart.envs), T, N).unwrap();
+        let (mut fused, mut separate) = (Run::new(env_id), Run::new(env_id));
+        let mut memory = RolloutMemory::new(&mut fused.envs);
+        let mut arena = Arena::new(VectorEnv::spec(&separate.envs), T, N).unwrap();
         for _ in 0..5 {
-            let (episodes, told) = memory.ppo(&mut whole, discrete).unwrap();
-            let values = apart.parameters.values().to_vec();
-            let net = apart.engine.net().clone();
-            let acting = Acting::new(&net, &values, NonZeroUsize::MIN);
-            arena.collect(&mut apart.envs, &acting, SEED, discount()).unwrap();
-            let total = apart.ppo(Rows::from(&arena)).unwrap();
-            assert_eq!(told.update.to_bits(), total.to_bits(), "{env_id}");
+            let (episodes, result) = memory.ppo(&mut fused, discrete).unwrap();
+            let values = separate.parameters.values().to_vec();
+            let net = separate.engine.net().clone();
+            let acting = ActorCriticPolicy::new(&net, &values, NonZeroUsize::MIN);
+            arena.collect(&mut separate.envs, &acting, SEED, discount()).unwrap();
+            let total = separate.ppo(Rows::from(&arena)).unwrap();
+            assert_eq!(result.update.to_bits(), total.to_bits(), "{env_id}");
             assert_eq!(episodes, arena.episodes());
-            assert!(told.explained_variance <= 1.0 && !told.learning.is_zero());
+            assert!(result.explained_variance <= 1.0 && !result.learning_time.is_zero());
         }
-        assert_eq!(whole.parameters, apart.parameters);
-        assert_eq!((whole.moments, whole.steps), (apart.moments, apart.steps));
+        assert_eq!(fused.parameters, separate.parameters);
+        assert_eq!((fused.moments, fused.steps), (separate.moments, separate.steps));
     }
 }
 
 #[test]
 fn a_number_that_is_none_in_what_was_collected_is_told_before_anything_is_learned() {
     let mut run = Run::new("CartPole-v1");
-    let mut memory = Memory::new(&mut run.envs);
+    let mut memory = RolloutMemory::new(&mut run.envs);
     run.parameters.array_mut("critic.4.bias", &[1]).unwrap()[0] = f32::NAN;
     let Err(Error::NonFinite { name, index: 0, .. }) = memory.ppo(&mut run, true) else {
         panic!("values that are NaN were learned from");
@@ -192,7 +202,7 @@ fn a_number_that_is_none_in_what_was_collected_is_told_before_anything_is_learne
 #[test]
 fn a2c_learns_once_from_all_rows_of_an_iteration() {
     let mut run = Run::new("CartPole-v1");
-    let mut memory = Memory::new(&mut run.envs);
+    let mut memory = RolloutMemory::new(&mut run.envs);
     memory.ppo(&mut run, true).unwrap(); // fills the columns
     let (before, steps) = (run.parameters.clone(), run.steps);
     let [terminated, truncated] = &mut memory.flags;
@@ -203,8 +213,8 @@ fn a2c_learns_once_from_all_rows_of_an_iteration() {
         Columns { obs, actions, rewards, terminated, truncated, log_probs, values, next_values };
     let mut iteration = Iteration {
         columns,
-        estimated: Out { advantages, returns },
-        key: Key { seed: SEED, rollout: 9 },
+        estimates: Out { advantages, returns },
+        key: RolloutKey { seed: SEED, rollout: 9 },
         noise_kept: NonZeroUsize::MIN,
         discount: discount(),
     };
@@ -214,10 +224,12 @@ fn a2c_learns_once_from_all_rows_of_an_iteration() {
         max_grad_norm: None,
         normalize_advantages: false,
     };
-    let Run { engine, parameters, moments: [exp_avg, exp_avg_sq], steps: counted, .. } = &mut run;
-    let mut adam = Optimizer::Adam { rule: Adam::new(1e-5), exp_avg, exp_avg_sq, steps: counted };
-    let told = iteration.a2c(engine, parameters.values_mut(), &mut adam, &settings).unwrap();
-    assert!(told.update.grad_norm > 0.0);
+    let Run { engine, parameters, moments: [exp_avg, exp_avg_sq], steps: step_count, .. } =
+        &mut run;
+    let mut adam =
+        Optimizer::Adam { rule: Adam::new(1e-5), exp_avg, exp_avg_sq, steps: step_count };
+    let result = iteration.a2c(engine, parameters.values_mut(), &mut adam, &settings).unwrap();
+    assert!(result.update.grad_norm > 0.0);
     assert_eq!(run.steps, steps + 1);
     assert_ne!(run.parameters, before);
 }

@@ -6,59 +6,60 @@ use std::num::NonZeroUsize;
 
 use rlox_core::advantage::Discount;
 use rlox_core::env::{Seeding, VecEnv};
-use rlox_core::policy::{Acted, ActionsMut, Policy, Seen};
+use rlox_core::policy::{ActionsMut, Policy, PolicyInput, PolicyOutput};
 use rlox_core::rollout::Arena;
 use rlox_core::seed::Stream;
 use rlox_core::{Layout, Parameters, VectorEnv, threads};
-use rlox_nn::cpu::{Acting, Activation, ActorCritic, Architecture, Kind, init};
+use rlox_nn::cpu::{ActionKind, Activation, ActorCritic, ActorCriticPolicy, Architecture, init};
 
 #[test]
 fn parameters_of_other_names_shapes_or_layers_are_refused() {
-    let of = Architecture {
+    let architecture = Architecture {
         obs_dim: 4,
-        kind: Kind::Numbers(2),
+        kind: ActionKind::Gaussian(2),
         actor: vec![8],
         critic: vec![8],
         activation: Activation::Relu,
     };
-    let refused = |named: Vec<(String, Vec<usize>)>| {
+    let refusal = |named: Vec<(String, Vec<usize>)>| {
         let layout = Layout::aligned(16, named).unwrap();
-        ActorCritic::new(&layout, &of).unwrap_err().to_string()
+        ActorCritic::new(&layout, &architecture).unwrap_err().to_string()
     };
-    let mut missing = of.named();
+    let mut missing = architecture.parameter_shapes();
     missing.remove(3);
-    assert!(refused(missing).starts_with("unknown parameter \"actor.2.weight\""));
-    let mut turned = of.named();
-    turned[1].1 = vec![4, 8];
-    let said = refused(turned);
+    assert!(refusal(missing).starts_with("unknown parameter \"actor.2.weight\""));
+    let mut transposed = architecture.parameter_shapes();
+    transposed[1].1 = vec![4, 8];
+    let message = refusal(transposed);
     assert!(
-        said.starts_with("parameter actor.0.weight has shape [4, 8], expected [8, 4]"),
-        "{said}"
+        message.starts_with("parameter actor.0.weight has shape [4, 8], expected [8, 4]"),
+        "{message}"
     );
-    let mut more = of.named();
-    more.push(("critic.4.weight".to_owned(), vec![1, 1]));
-    assert!(refused(more).starts_with("parameter is critic.4.weight, expected one of these"));
+    let mut extra = architecture.parameter_shapes();
+    extra.push(("critic.4.weight".to_owned(), vec![1, 1]));
+    assert!(refusal(extra).starts_with("parameter is critic.4.weight, expected one of these"));
     // In another order the parameters are found by name.
-    let mut shuffled = of.named();
+    let mut shuffled = architecture.parameter_shapes();
     shuffled.reverse();
     let layout = Layout::aligned(16, shuffled).unwrap();
-    assert!(ActorCritic::new(&layout, &of).is_ok());
+    assert!(ActorCritic::new(&layout, &architecture).is_ok());
 }
 
 #[test]
 fn weights_begin_orthogonal_with_their_gains() {
-    let (of, mut envs) = (
+    let (architecture, mut envs) = (
         Architecture {
             obs_dim: 4,
-            kind: Kind::Choices(2),
+            kind: ActionKind::Choices(2),
             actor: vec![32],
             critic: vec![3],
             activation: Activation::Tanh,
         },
         VecEnv::new("CartPole-v1", 1, Seeding::Run(0)).unwrap(),
     );
-    let mut parameters = Parameters::of(Layout::aligned(16, of.named()).unwrap());
-    init::orthogonal(&of, &mut parameters, 9, 0.0).unwrap();
+    let mut parameters =
+        Parameters::from_layout(Layout::aligned(16, architecture.parameter_shapes()).unwrap());
+    init::orthogonal(&architecture, &mut parameters, 9, 0.0).unwrap();
     for (name, (rows, columns), gain) in [
         ("actor.0.weight", (32, 4), std::f32::consts::SQRT_2),
         ("actor.2.weight", (2, 32), 0.01),
@@ -69,10 +70,10 @@ fn weights_begin_orthogonal_with_their_gains() {
         let vector = |i: usize, j: usize| {
             if rows <= columns { w[i * columns + j] } else { w[j * columns + i] }
         };
-        let (few, long) = (rows.min(columns), rows.max(columns));
-        for a in 0..few {
-            for b in 0..few {
-                let product: f32 = (0..long).map(|j| vector(a, j) * vector(b, j)).sum();
+        let (n_vectors, vector_len) = (rows.min(columns), rows.max(columns));
+        for a in 0..n_vectors {
+            for b in 0..n_vectors {
+                let product: f32 = (0..vector_len).map(|j| vector(a, j) * vector(b, j)).sum();
                 let expected = if a == b { gain * gain } else { 0.0 };
                 assert!((product - expected).abs() < 1e-5 * gain, "{name} {a} {b}: {product}");
             }
@@ -80,15 +81,15 @@ fn weights_begin_orthogonal_with_their_gains() {
     }
     let mut arena = Arena::new(VectorEnv::spec(&envs), 4, 1).unwrap();
     let layout = parameters.layout().clone();
-    let net = ActorCritic::new(&layout, &of).unwrap();
-    let acting = Acting::new(&net, parameters.values(), NonZeroUsize::MIN);
+    let net = ActorCritic::new(&layout, &architecture).unwrap();
+    let acting = ActorCriticPolicy::new(&net, parameters.values(), NonZeroUsize::MIN);
     arena.collect(&mut envs, &acting, 0, Discount::new(0.9, 0.9).unwrap()).unwrap();
     assert!(arena.log_probs().iter().all(|log_p| (log_p + std::f32::consts::LN_2).abs() < 0.05));
 }
 
 #[test]
 fn actions_are_drawn_with_the_probabilities_and_densities_that_are_said() {
-    let of = |kind| Architecture {
+    let make_arch = |kind| Architecture {
         obs_dim: 3,
         kind,
         actor: vec![8],
@@ -97,33 +98,37 @@ fn actions_are_drawn_with_the_probabilities_and_densities_that_are_said() {
     };
     let obs = [0.3_f32, -1.0, 0.5];
     let rows = 20_000;
-    let seen: Vec<f32> = obs.iter().copied().cycle().take(3 * rows).collect();
-    for kind in [Kind::Choices(3), Kind::Numbers(2), Kind::Sde(2)] {
-        let of = of(kind);
-        let mut parameters = Parameters::of(Layout::aligned(16, of.named()).unwrap());
-        init::orthogonal(&of, &mut parameters, 4, -0.7).unwrap();
-        let net = ActorCritic::new(parameters.layout(), &of).unwrap();
-        let acting = Acting::new(&net, parameters.values(), NonZeroUsize::MIN);
+    let repeated_obs: Vec<f32> = obs.iter().copied().cycle().take(3 * rows).collect();
+    for kind in [ActionKind::Choices(3), ActionKind::Gaussian(2), ActionKind::Sde(2)] {
+        let architecture = make_arch(kind);
+        let mut parameters =
+            Parameters::from_layout(Layout::aligned(16, architecture.parameter_shapes()).unwrap());
+        init::orthogonal(&architecture, &mut parameters, 4, -0.7).unwrap();
+        let net = ActorCritic::new(parameters.layout(), &architecture).unwrap();
+        let acting = ActorCriticPolicy::new(&net, parameters.values(), NonZeroUsize::MIN);
         let mut stream = Stream::new(8, "noise", 0);
         let mut noise = vec![0.0; rows * acting.noise().dim()];
         match kind {
-            Kind::Choices(_) => noise.fill_with(|| (stream.next_u32() >> 8) as f32 / 16_777_216.0),
+            ActionKind::Choices(_) => {
+                noise.fill_with(|| (stream.next_u32() >> 8) as f32 / 16_777_216.0);
+            }
             _ => stream.fill_normal(&mut noise),
         }
         let (mut choices, mut vectors) = (vec![0; rows], vec![0.0_f32; 2 * rows]);
         let (mut log_probs, mut values) = (vec![0.0; rows], vec![0.0; rows]);
         let actions = match kind {
-            Kind::Choices(_) => ActionsMut::Discrete(&mut choices),
+            ActionKind::Choices(_) => ActionsMut::Discrete(&mut choices),
             _ => ActionsMut::Box(&mut vectors),
         };
-        let acted = Acted { actions, log_probs: &mut log_probs, values: &mut values };
-        acting.act(Seen { obs: &seen, noise: &noise }, acted).unwrap();
-        if let Kind::Choices(n) = kind {
+        let output = PolicyOutput { actions, log_probs: &mut log_probs, values: &mut values };
+        acting.act(PolicyInput { obs: &repeated_obs, noise: &noise }, output).unwrap();
+        if let ActionKind::Choices(n) = kind {
             for choice in 0..n as i64 {
-                let drawn: Vec<usize> = (0..rows).filter(|&row| choices[row] == choice).collect();
-                let part = drawn.len() as f64 / rows as f64;
-                let said = f64::from(log_probs[drawn[0]]).exp();
-                assert!((part - said).abs() < 0.015, "{choice}: {part} {said}");
+                let rows_of_choice: Vec<usize> =
+                    (0..rows).filter(|&row| choices[row] == choice).collect();
+                let part = rows_of_choice.len() as f64 / rows as f64;
+                let probability = f64::from(log_probs[rows_of_choice[0]]).exp();
+                assert!((part - probability).abs() < 0.015, "{choice}: {part} {probability}");
             }
             continue;
         }
@@ -143,17 +148,18 @@ fn actions_are_drawn_with_the_probabilities_and_densities_that_are_said() {
 #[test]
 fn rows_are_acted_for_alike_in_any_company_and_on_any_number_of_threads() {
     let (actor, critic) = (vec![24, 8], vec![16]);
-    let of = Architecture {
+    let architecture = Architecture {
         obs_dim: 5,
-        kind: Kind::Choices(4),
+        kind: ActionKind::Choices(4),
         actor,
         critic,
         activation: Activation::Tanh,
     };
-    let mut parameters = Parameters::of(Layout::aligned(16, of.named()).unwrap());
-    init::orthogonal(&of, &mut parameters, 9, 0.0).unwrap();
-    let net = ActorCritic::new(parameters.layout(), &of).unwrap();
-    let acting = Acting::new(&net, parameters.values(), NonZeroUsize::MIN);
+    let mut parameters =
+        Parameters::from_layout(Layout::aligned(16, architecture.parameter_shapes()).unwrap());
+    init::orthogonal(&architecture, &mut parameters, 9, 0.0).unwrap();
+    let net = ActorCritic::new(parameters.layout(), &architecture).unwrap();
+    let acting = ActorCriticPolicy::new(&net, parameters.values(), NonZeroUsize::MIN);
     let rows = 1_700;
     let mut stream = Stream::new(3, "rows", 0);
     let mut obs = vec![0.0_f32; 5 * rows];
@@ -164,50 +170,46 @@ fn rows_are_acted_for_alike_in_any_company_and_on_any_number_of_threads() {
     let act = |from: usize, to: usize| {
         let n = to - from;
         let (mut actions, mut log_probs, mut values) = (vec![0; n], vec![0.0; n], vec![0.0; n]);
-        let acted = Acted {
+        let output = PolicyOutput {
             actions: ActionsMut::Discrete(&mut actions),
             log_probs: &mut log_probs,
             values: &mut values,
         };
-        let seen = Seen { obs: &obs[5 * from..5 * to], noise: &noise[from..to] };
-        acting.act_within(seen, Some(&mask[4 * from..4 * to]), acted).unwrap();
-        let mut again = vec![0.0; n];
-        acting.values(&obs[5 * from..5 * to], &mut again).unwrap();
-        assert_eq!(again, values);
+        let input = PolicyInput { obs: &obs[5 * from..5 * to], noise: &noise[from..to] };
+        acting.act_masked(input, Some(&mask[4 * from..4 * to]), output).unwrap();
+        let mut values_alone = vec![0.0; n];
+        acting.values(&obs[5 * from..5 * to], &mut values_alone).unwrap();
+        assert_eq!(values_alone, values);
         (actions, log_probs, values)
     };
-    let whole = act(0, rows);
+    let all = act(0, rows);
     assert!(
-        whole
-            .0
+        all.0
             .iter()
             .enumerate()
             .all(|(row, &action)| mask[4 * row + usize::try_from(action).unwrap()])
     );
     for threads in [1, 2, 7] {
         threads::set(Some(threads)).unwrap();
-        assert_eq!(act(0, rows), whole);
+        assert_eq!(act(0, rows), all);
     }
     threads::set(None).unwrap();
     for row in [0, 127, 128, 1_000, rows - 1] {
         let alone = act(row, row + 1);
-        assert_eq!(
-            (alone.0[0], alone.1[0], alone.2[0]),
-            (whole.0[row], whole.1[row], whole.2[row])
-        );
+        assert_eq!((alone.0[0], alone.1[0], alone.2[0]), (all.0[row], all.1[row], all.2[row]));
     }
 }
 
 #[test]
 fn noise_that_is_a_function_of_features_needs_a_hidden_layer() {
-    let of = Architecture {
+    let architecture = Architecture {
         obs_dim: 3,
-        kind: Kind::Sde(2),
+        kind: ActionKind::Sde(2),
         actor: vec![],
         critic: vec![4],
         activation: Activation::Tanh,
     };
-    let layout = Layout::aligned(16, of.named()).unwrap();
-    let said = ActorCritic::new(&layout, &of).unwrap_err().to_string();
-    assert!(said.starts_with("widths of the actor is empty"), "{said}");
+    let layout = Layout::aligned(16, architecture.parameter_shapes()).unwrap();
+    let message = ActorCritic::new(&layout, &architecture).unwrap_err().to_string();
+    assert!(message.starts_with("widths of the actor is empty"), "{message}");
 }

@@ -9,8 +9,8 @@ use rlox_core::Result;
 use rlox_core::seed::Stream;
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
-    Activation, Batches, CloningEngine, CloningSettings, Critics, CriticsArchitecture, Done,
-    IqlEngine, IqlParameters, IqlSettings, Kind, Learned, Mlp, named,
+    ActionKind, ActionsTaken, Activation, Batches, CloningEngine, CloningSettings, Critics,
+    CriticsArchitecture, IqlEngine, IqlParameters, IqlSettings, Mlp, TrainState, parameter_shapes,
 };
 
 const ROWS: usize = 7;
@@ -25,22 +25,22 @@ fn normals(stream: &mut Stream, n: usize) -> Vec<f64> {
 
 /// Returns parameters with their optimizer. After one step of size 0 its first moment is a tenth of
 /// the gradient.
-fn learned<'a>(
+fn with_adam<'a>(
     parameters: &'a mut [f64],
     [first, second]: &'a mut [Vec<f64>; 2],
     steps: &'a mut u64,
-) -> Learned<'a, f64> {
+) -> TrainState<'a, f64> {
     let rule = Adam::new(1e-8);
     let optimizer = Optimizer::Adam { rule, exp_avg: first, exp_avg_sq: second, steps };
-    Learned { parameters, optimizer }
+    TrainState { parameters, optimizer }
 }
 
 /// Returns the largest difference of the gradient from finite differences of the loss, relative to
 /// their norm.
-fn apart(at: &[f64], gradient: &[f64], loss: impl Fn(&[f64]) -> f64) -> f64 {
+fn gradient_error(parameters: &[f64], gradient: &[f64], loss: impl Fn(&[f64]) -> f64) -> f64 {
     let (mut worst, mut norm) = (0.0_f64, 0.0_f64);
     for (i, slope) in gradient.iter().enumerate() {
-        let (mut above, mut below) = (at.to_vec(), at.to_vec());
+        let (mut above, mut below) = (parameters.to_vec(), parameters.to_vec());
         above[i] += STEP;
         below[i] -= STEP;
         let difference = (loss(&above) - loss(&below)) / (2.0 * STEP);
@@ -52,8 +52,8 @@ fn apart(at: &[f64], gradient: &[f64], loss: impl Fn(&[f64]) -> f64) -> f64 {
 }
 
 fn with_log_std(prefix: &str, sizes: &[usize]) -> Layout {
-    let own = ("log_std".to_owned(), vec![SIZE]);
-    Layout::aligned(16, [vec![own], named(prefix, sizes)].concat()).unwrap()
+    let log_std_shape = ("log_std".to_owned(), vec![SIZE]);
+    Layout::aligned(16, [vec![log_std_shape], parameter_shapes(prefix, sizes)].concat()).unwrap()
 }
 
 #[test]
@@ -61,83 +61,87 @@ fn gradients_of_cloning_are_those_of_finite_differences() {
     let sizes = [OBS, HIDDEN[0], HIDDEN[1], SIZE];
     for activation in Activation::ALL {
         for (kind, squared) in [
-            (Kind::Choices(SIZE), false),
-            (Kind::Numbers(SIZE), false),
-            (Kind::Numbers(SIZE), true),
+            (ActionKind::Choices(SIZE), false),
+            (ActionKind::Gaussian(SIZE), false),
+            (ActionKind::Gaussian(SIZE), true),
         ] {
             let layout = with_log_std("net", &sizes);
             let net = Mlp::new(&layout, "net", &sizes, activation).unwrap();
             let mut stream = Stream::new(3, "clone", 0);
-            let at = normals(&mut stream, layout.len());
+            let parameters = normals(&mut stream, layout.len());
             let obs = normals(&mut stream, ROWS * OBS);
             let (vectors, choices) = (normals(&mut stream, ROWS * SIZE), [0, 1, 1, 0, 1, 0, 0]);
-            let told = |at: &[f64]| -> Result<(f64, Vec<f64>)> {
-                let mut at = at.to_vec();
-                let mut moments = [vec![0.0; at.len()], vec![0.0; at.len()]];
+            let loss_and_gradient = |point: &[f64]| -> Result<(f64, Vec<f64>)> {
+                let mut values = point.to_vec();
+                let mut moments = [vec![0.0; values.len()], vec![0.0; values.len()]];
                 let mut steps = 0;
                 let mut engine = CloningEngine::new(net.clone(), layout.clone(), kind)?;
                 let settings = CloningSettings { learning_rate: 0.0, max_grad_norm: None, squared };
-                let done = match kind {
-                    Kind::Choices(_) => Done::Choices(&choices, None),
-                    _ => Done::Vectors(&vectors),
+                let actions_taken = match kind {
+                    ActionKind::Choices(_) => ActionsTaken::Choices(&choices, None),
+                    _ => ActionsTaken::Vectors(&vectors),
                 };
-                let mut of = learned(&mut at, &mut moments, &mut steps);
-                let loss = engine.learn(&mut of, (&obs, done), ROWS, &settings)?.loss;
+                let mut state = with_adam(&mut values, &mut moments, &mut steps);
+                let loss = engine.learn(&mut state, (&obs, actions_taken), ROWS, &settings)?.loss;
                 let [first, _] = moments;
                 Ok((loss, first.iter().map(|m| 10.0 * m).collect()))
             };
-            let (_, gradient) = told(&at).unwrap();
-            let apart = apart(&at, &gradient, |at| told(at).unwrap().0);
-            assert!(apart < 1e-6, "{activation:?} {kind:?} {squared}: {apart}");
+            let (_, gradient) = loss_and_gradient(&parameters).unwrap();
+            let error =
+                gradient_error(&parameters, &gradient, |at| loss_and_gradient(at).unwrap().0);
+            assert!(error < 1e-6, "{activation:?} {kind:?} {squared}: {error}");
         }
     }
 }
 
 /// Networks with one activation, their parameters, and a batch.
-struct Iql {
+struct IqlCase {
     nets: (Mlp, Critics, Mlp),
     /// The layouts of actor, critics and value.
     layouts: [Layout; 3],
-    at: [Vec<f64>; 3],
+    parameters: [Vec<f64>; 3],
     target: Vec<f64>,
     columns: [Vec<f64>; 4],
 }
 
-impl Iql {
+impl IqlCase {
     fn new(activation: Activation) -> Self {
-        let (sizes, of_value) = ([OBS, HIDDEN[0], HIDDEN[1], SIZE], [OBS, HIDDEN[0], HIDDEN[1], 1]);
+        let (sizes, value_sizes) =
+            ([OBS, HIDDEN[0], HIDDEN[1], SIZE], [OBS, HIDDEN[0], HIDDEN[1], 1]);
         let hidden = HIDDEN.to_vec();
         let critics =
-            CriticsArchitecture { members: 2, obs_dim: OBS, size: SIZE, hidden, activation };
+            CriticsArchitecture { members: 2, obs_dim: OBS, action_dim: SIZE, hidden, activation };
         let layouts = [
             with_log_std("actor", &sizes),
-            Layout::aligned(16, critics.named()).unwrap(),
-            Layout::aligned(16, named("value", &of_value)).unwrap(),
+            Layout::aligned(16, critics.parameter_shapes()).unwrap(),
+            Layout::aligned(16, parameter_shapes("value", &value_sizes)).unwrap(),
         ];
         let nets = (
             Mlp::new(&layouts[0], "actor", &sizes, activation).unwrap(),
             Critics::new(&layouts[1], &critics).unwrap(),
-            Mlp::new(&layouts[2], "value", &of_value, activation).unwrap(),
+            Mlp::new(&layouts[2], "value", &value_sizes, activation).unwrap(),
         );
         let mut stream = Stream::new(4, "iql", 0);
-        let at = layouts.each_ref().map(|layout| {
+        let parameters = layouts.each_ref().map(|layout| {
             normals(&mut stream, layout.len()).iter().map(|x| 0.5 * x).collect::<Vec<_>>()
         });
-        let target = at[1].iter().map(|x| 0.7 * x).collect();
+        let target = parameters[1].iter().map(|x| 0.7 * x).collect();
         let columns = [ROWS * OBS, ROWS * SIZE, ROWS, ROWS * OBS].map(|n| normals(&mut stream, n));
-        Self { nets, layouts, at, target, columns }
+        Self { nets, layouts, parameters, target, columns }
     }
 
     /// Returns the losses of actor, critics and value at these parameters, and their gradients.
-    fn losses(&self, at: &[Vec<f64>; 3]) -> Result<([f64; 3], [Vec<f64>; 3])> {
-        let [mut a, mut c, mut v] = at.clone();
-        let mut moments = [&a, &c, &v].map(|of| [vec![0.0; of.len()], vec![0.0; of.len()]]);
+    fn losses(&self, parameters: &[Vec<f64>; 3]) -> Result<([f64; 3], [Vec<f64>; 3])> {
+        let [mut a, mut c, mut v] = parameters.clone();
+        let mut moments =
+            [&a, &c, &v].map(|vector| [vec![0.0; vector.len()], vec![0.0; vector.len()]]);
         let (mut steps, mut errors, mut target) = ([0; 3], [0.0; ROWS], self.target.clone());
-        let ([of_a, of_c, of_v], [by_a, by_c, by_v]) = (&mut moments, &mut steps);
-        let mut of = IqlParameters {
-            actor: learned(&mut a, of_a, by_a),
-            critic: learned(&mut c, of_c, by_c),
-            value: learned(&mut v, of_v, by_v),
+        let ([moments_a, moments_c, moments_v], [steps_a, steps_c, steps_v]) =
+            (&mut moments, &mut steps);
+        let mut networks = IqlParameters {
+            actor: with_adam(&mut a, moments_a, steps_a),
+            critic: with_adam(&mut c, moments_c, steps_c),
+            value: with_adam(&mut v, moments_v, steps_v),
             target: &mut target,
         };
         let [obs, actions, rewards, next_obs] = &self.columns;
@@ -146,9 +150,9 @@ impl Iql {
             Batches { rows: ROWS, obs, actions, rewards, next_obs, discounts, weights: None };
         let ((actor, critics, value), [la, lc, lv]) = (self.nets.clone(), self.layouts.clone());
         let mut engine = IqlEngine::new((actor, la), (critics, lc), (value, lv))?;
-        let told = engine.learn(&mut of, batches, &SETTINGS, &mut errors)?;
+        let update = engine.learn(&mut networks, batches, &SETTINGS, &mut errors)?;
         let gradients = moments.map(|[first, _]| first.iter().map(|m| 10.0 * m).collect());
-        Ok(([told.actor, told.critic, told.value], gradients))
+        Ok(([update.actor, update.critic, update.value], gradients))
     }
 }
 
@@ -165,16 +169,16 @@ const SETTINGS: IqlSettings = IqlSettings {
 #[test]
 fn gradients_of_implicit_q_learning_are_those_of_finite_differences() {
     for activation in Activation::ALL {
-        let case = Iql::new(activation);
-        let (_, gradients) = case.losses(&case.at).unwrap();
+        let case = IqlCase::new(activation);
+        let (_, gradients) = case.losses(&case.parameters).unwrap();
         for (net, gradient) in gradients.iter().enumerate() {
-            let loss = |own: &[f64]| {
-                let mut at = case.at.clone();
-                at[net] = own.to_vec();
-                case.losses(&at).unwrap().0[net]
+            let loss = |net_parameters: &[f64]| {
+                let mut parameters = case.parameters.clone();
+                parameters[net] = net_parameters.to_vec();
+                case.losses(&parameters).unwrap().0[net]
             };
-            let apart = apart(&case.at[net], gradient, loss);
-            assert!(apart < 1e-6, "{activation:?} net {net}: {apart}");
+            let error = gradient_error(&case.parameters[net], gradient, loss);
+            assert!(error < 1e-6, "{activation:?} net {net}: {error}");
         }
     }
 }

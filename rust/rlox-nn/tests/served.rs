@@ -8,7 +8,7 @@ mod served;
 use rlox_core::seed::Stream;
 use rlox_core::{Error, Result};
 use rlox_nn::cpu::{ActorCritic, QNetwork};
-use served::{Sizes, Work, prepared};
+use served::{Sizes, Work, prepare_work};
 
 const SIZES: Sizes = Sizes { obs: 3, outputs: 2, width: 5, rows: 4 };
 
@@ -36,7 +36,7 @@ fn array(name: &str, parameters: usize) -> Vec<f32> {
 
 fn work(name: &str, parameters: usize) -> Result<Box<dyn Work>> {
     let read = move |name: &'static str| Ok(array(name, parameters));
-    prepared(name, SIZES, &read, ActorCritic::new, QNetwork::new)
+    prepare_work(name, SIZES, &read, ActorCritic::new, QNetwork::new)
 }
 
 #[test]
@@ -50,18 +50,18 @@ fn every_step_moves_each_parameter_by_at_most_a_learning_rate_and_goes_on() {
                 let read = move |name: &'static str| {
                     Ok(if name == "actions" { vec![0.0; SIZES.rows] } else { array(name, n) })
                 };
-                prepared(name, SIZES, &read, ActorCritic::new, QNetwork::new).unwrap()
+                prepare_work(name, SIZES, &read, ActorCritic::new, QNetwork::new).unwrap()
             }
             _ => work(name, n).unwrap(),
         };
         let before = array("parameters", n);
-        work.once().unwrap();
+        work.run_once().unwrap();
         let after = work.result();
-        let way =
+        let max_difference =
             |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        assert!((0.5e-4..1.001e-4).contains(&way(&after, &before)), "{name}");
-        work.once().unwrap();
-        assert!(way(&work.result(), &after) > 0.0, "{name}");
+        assert!((0.5e-4..1.001e-4).contains(&max_difference(&after, &before)), "{name}");
+        work.run_once().unwrap();
+        assert!(max_difference(&work.result(), &after) > 0.0, "{name}");
     }
 }
 
@@ -70,7 +70,7 @@ fn an_action_is_squashed() {
     let Sizes { obs, outputs, width, rows } = SIZES;
     let n = outputs + count(&[obs, width, width, outputs]) + count(&[obs, width, width, 1]);
     let mut work = work("act", n).unwrap();
-    work.once().unwrap();
+    work.run_once().unwrap();
     let actions = work.result();
     assert_eq!(actions.len(), rows * outputs);
     assert!(actions.iter().all(|a| a.abs() < 1.0) && actions.iter().any(|a| *a != 0.0));
@@ -79,7 +79,7 @@ fn an_action_is_squashed() {
 #[test]
 fn a_product_is_that_of_a_layer() {
     let mut work = work("products", 0).unwrap();
-    work.once().unwrap();
+    work.run_once().unwrap();
     // 0.5 * 0.25, summed over the width
     assert!(work.result().iter().all(|y| (y - 0.625).abs() < 1e-6));
 }

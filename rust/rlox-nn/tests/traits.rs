@@ -7,31 +7,31 @@ use std::num::NonZeroUsize;
 
 use rlox_core::advantage::Discount;
 use rlox_core::env::{Seeding, VecEnv};
-use rlox_core::policy::{Acted, ActionsMut, Noise, Policy, Seen};
+use rlox_core::policy::{ActionsMut, Noise, Policy, PolicyInput, PolicyOutput};
 use rlox_core::rollout::Arena;
 use rlox_core::seed::Stream;
 use rlox_core::{Error, Layout, Parameters, VectorEnv};
-use rlox_nn::cpu::losses::{ActorCriticLoss, Collected, Ppo, TdLoss};
+use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss, RolloutColumns, TdLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
-    self, Activation, Architecture, Done, Kind, Mlp, OnPolicyEngine, Outputs, PpoSettings,
-    QArchitecture, QNetwork, Rows, draw, init, named,
+    self, ActionKind, ActionsTaken, Activation, Architecture, Mlp, OnPolicyEngine, Outputs,
+    PpoSettings, QArchitecture, QNetwork, Rows, draw, init, parameter_shapes,
 };
 use rlox_nn::traits::{
-    ActorCritic, Bound, DeterministicPolicy, Minibatch, QFunction, StochasticPolicy, Valued,
+    ActorCritic, Bound, DeterministicPolicy, Minibatch, QFunction, StochasticPolicy, TdBatch,
 };
 
 const N: usize = 16;
 
-fn architecture(kind: Kind, obs_dim: usize) -> Architecture {
+fn architecture(kind: ActionKind, obs_dim: usize) -> Architecture {
     Architecture { obs_dim, kind, actor: vec![8], critic: vec![8], activation: Activation::Tanh }
 }
 
-fn networks(of: &Architecture) -> (cpu::ActorCritic, Parameters) {
-    let layout = Layout::aligned(16, of.named()).unwrap();
-    let mut parameters = Parameters::of(layout.clone());
-    init::orthogonal(of, &mut parameters, 1, -0.5).unwrap();
-    (cpu::ActorCritic::new(&layout, of).unwrap(), parameters)
+fn networks(architecture: &Architecture) -> (cpu::ActorCritic, Parameters) {
+    let layout = Layout::aligned(16, architecture.parameter_shapes()).unwrap();
+    let mut parameters = Parameters::from_layout(layout.clone());
+    init::orthogonal(architecture, &mut parameters, 1, -0.5).unwrap();
+    (cpu::ActorCritic::new(&layout, architecture).unwrap(), parameters)
 }
 
 fn normals(key: u64, n: usize) -> Vec<f32> {
@@ -40,7 +40,11 @@ fn normals(key: u64, n: usize) -> Vec<f32> {
     out
 }
 
-fn collected(env_id: &str, kind: Kind, obs_dim: usize) -> (cpu::ActorCritic, Parameters, Arena) {
+fn collect_rollout(
+    env_id: &str,
+    kind: ActionKind,
+    obs_dim: usize,
+) -> (cpu::ActorCritic, Parameters, Arena) {
     let mut envs = VecEnv::new(env_id, 4, Seeding::Run(3)).unwrap();
     let (net, parameters) = networks(&architecture(kind, obs_dim));
     let mut arena = Arena::new(VectorEnv::spec(&envs), 8, 4).unwrap();
@@ -51,14 +55,14 @@ fn collected(env_id: &str, kind: Kind, obs_dim: usize) -> (cpu::ActorCritic, Par
 
 fn batch(rows: Rows<'_, f32>) -> Minibatch<'_> {
     let Rows { log_probs, values, advantages, returns, .. } = rows;
-    let collected = Collected { log_probs, values, advantages, returns };
-    Minibatch { obs: &rows.obs[..rows.len() * rows.obs_dim], done: rows.done, collected }
+    let rollout = RolloutColumns { log_probs, values, advantages, returns };
+    Minibatch { obs: &rows.obs[..rows.len() * rows.obs_dim], actions: rows.actions, rollout }
 }
 
 fn settings() -> PpoSettings {
     let weights = ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.01 };
     PpoSettings {
-        loss: Ppo { weights, clip_eps: 0.2, clip_vloss: false },
+        loss: PpoLoss { coefficients: weights, clip_eps: 0.2, clip_vloss: false },
         learning_rate: 1e-3,
         n_epochs: 1,
         batch_size: 32,
@@ -84,27 +88,30 @@ impl Moments {
 #[test]
 fn many_rows_are_acted_for_as_by_the_policy_of_a_rollout_without_its_values() {
     let n = 300; // more than one block
-    for (kind, dim) in [(Kind::Choices(3), 1), (Kind::Numbers(2), 2)] {
+    for (kind, dim) in [(ActionKind::Choices(3), 1), (ActionKind::Gaussian(2), 2)] {
         let (net, parameters) = networks(&architecture(kind, 4));
-        let (obs, drawn) = (normals(1, n * 4), normals(2, n * dim));
+        let (obs, normal_noise) = (normals(1, n * 4), normals(2, n * dim));
         let noise: Vec<f32> = match kind {
-            Kind::Choices(_) => drawn.iter().map(|x| x.abs().fract()).collect(),
-            _ => drawn,
+            ActionKind::Choices(_) => normal_noise.iter().map(|x| x.abs().fract()).collect(),
+            _ => normal_noise,
         };
         let (mut choices, mut numbers) = (vec![[0_i64; 300]; 2], vec![vec![0.0; n * dim]; 2]);
         let (mut log_probs, mut values) = (vec![vec![0.0; n]; 2], vec![0.0; n]);
         for alone in [0, 1] {
-            let seen = Seen { obs: &obs, noise: &noise };
+            let input = PolicyInput { obs: &obs, noise: &noise };
             let actions = match kind {
-                Kind::Choices(_) => ActionsMut::Discrete(&mut choices[alone]),
+                ActionKind::Choices(_) => ActionsMut::Discrete(&mut choices[alone]),
                 _ => ActionsMut::Box(&mut numbers[alone]),
             };
             let log_probs = &mut log_probs[alone];
             if alone == 1 {
-                net.act(parameters.values(), seen, actions, log_probs).unwrap();
+                net.act(parameters.values(), input, actions, log_probs).unwrap();
             } else {
-                let acting = cpu::Acting::new(&net, parameters.values(), NonZeroUsize::MIN);
-                acting.act(seen, Acted { actions, log_probs, values: &mut values }).unwrap();
+                let acting =
+                    cpu::ActorCriticPolicy::new(&net, parameters.values(), NonZeroUsize::MIN);
+                acting
+                    .act(input, PolicyOutput { actions, log_probs, values: &mut values })
+                    .unwrap();
             }
         }
         assert_eq!(log_probs[0], log_probs[1]);
@@ -116,42 +123,46 @@ fn many_rows_are_acted_for_as_by_the_policy_of_a_rollout_without_its_values() {
 #[test]
 fn a_step_of_the_trait_is_one_of_the_engine() {
     for (env_id, kind, obs_dim) in
-        [("CartPole-v1", Kind::Choices(2), 4), ("Pendulum-v1", Kind::Numbers(1), 3)]
+        [("CartPole-v1", ActionKind::Choices(2), 4), ("Pendulum-v1", ActionKind::Gaussian(1), 3)]
     {
-        let (net, parameters, arena) = collected(env_id, kind, obs_dim);
+        let (net, parameters, arena) = collect_rollout(env_id, kind, obs_dim);
         let (layout, rows) = (parameters.layout().clone(), Rows::from(&arena));
-        let (mut ours, mut theirs) = (parameters.values().to_vec(), parameters.values().to_vec());
+        let (mut actual, mut expected) =
+            (parameters.values().to_vec(), parameters.values().to_vec());
         let (mut first, mut second) = (Moments::default(), Moments::default());
-        let mut adam = first.adam(ours.len());
-        let (told, norm) =
-            net.ppo_step(&mut ours, &mut adam, batch(rows), &settings()).unwrap().unwrap();
+        let mut adam = first.adam(actual.len());
+        let (ppo_terms, norm) =
+            net.ppo_step(&mut actual, &mut adam, batch(rows), &settings()).unwrap().unwrap();
         let mut engine = OnPolicyEngine::new(net, layout).unwrap();
-        let mut adam = second.adam(theirs.len());
+        let mut adam = second.adam(expected.len());
         let all = |_: usize, order: &mut Vec<usize>| *order = (0..32).collect();
-        let update = engine.ppo(&mut theirs, &mut adam, rows, &settings(), all).unwrap();
-        assert_eq!((told, norm), (update.terms, update.grad_norm));
-        assert_eq!(ours, theirs);
-        assert_ne!(ours, parameters.values());
+        let update = engine.ppo(&mut expected, &mut adam, rows, &settings(), all).unwrap();
+        assert_eq!((ppo_terms, norm), (update.terms, update.grad_norm));
+        assert_eq!(actual, expected);
+        assert_ne!(actual, parameters.values());
     }
 }
 
 #[test]
 fn nothing_is_learned_of_a_policy_that_went_too_far_or_of_a_setting_out_of_range() {
-    let (net, mut parameters, arena) = collected("CartPole-v1", Kind::Choices(2), 4);
+    let (net, mut parameters, arena) = collect_rollout("CartPole-v1", ActionKind::Choices(2), 4);
     let (before, mut moments) = (parameters.values().to_vec(), Moments::default());
     let rows = Rows::from(&arena);
     let moved: Vec<f32> = rows.log_probs.iter().map(|log_prob| log_prob - 1.0).collect();
-    let far = batch(Rows { log_probs: &moved, ..rows });
+    let far_batch = batch(Rows { log_probs: &moved, ..rows });
     let mut adam = moments.adam(before.len());
-    let near = PpoSettings { target_kl: Some(0.01), ..settings() };
-    assert_eq!(net.ppo_step(parameters.values_mut(), &mut adam, far, &near).unwrap(), None);
+    let small_target_kl = PpoSettings { target_kl: Some(0.01), ..settings() };
+    assert_eq!(
+        net.ppo_step(parameters.values_mut(), &mut adam, far_batch, &small_target_kl).unwrap(),
+        None
+    );
     let wrong = PpoSettings { learning_rate: -1.0, ..settings() };
-    let refused = net.ppo_step(parameters.values_mut(), &mut adam, batch(rows), &wrong);
-    assert!(matches!(refused, Err(Error::Config { .. })));
+    let setting_error = net.ppo_step(parameters.values_mut(), &mut adam, batch(rows), &wrong);
+    assert!(matches!(setting_error, Err(Error::Config { .. })));
     let infinite = vec![f32::INFINITY; rows.len()];
-    let lost = batch(Rows { returns: &infinite, ..rows });
-    let refused = net.ppo_step(parameters.values_mut(), &mut adam, lost, &settings());
-    assert!(matches!(refused, Err(Error::NonFinite { .. })));
+    let infinite_batch = batch(Rows { returns: &infinite, ..rows });
+    let loss_error = net.ppo_step(parameters.values_mut(), &mut adam, infinite_batch, &settings());
+    assert!(matches!(loss_error, Err(Error::NonFinite { .. })));
     assert_eq!(parameters.values(), before);
 }
 
@@ -159,114 +170,136 @@ fn nothing_is_learned_of_a_policy_that_went_too_far_or_of_a_setting_out_of_range
 fn draws_of_outputs_are_those_of_the_policy() {
     // Log-probabilities of one action equal the network's logits up to a constant that softmax
     // ignores.
-    let (net, parameters) = networks(&architecture(Kind::Choices(3), 4));
+    let (net, parameters) = networks(&architecture(ActionKind::Choices(3), 4));
     assert_eq!(net.noise(), Noise::Uniform(1));
     let (obs, noise) = (normals(0, N * 4), vec![0.7_f32; N]);
     let (mut actions, mut log_probs) = (vec![0; N], vec![0.0; N]);
-    let seen = Seen { obs: &obs, noise: &noise };
-    net.act(parameters.values(), seen, ActionsMut::Discrete(&mut actions), &mut log_probs).unwrap();
-    let logits: Vec<f32> = (0..3).flat_map(|a| scored(&net, &parameters, &obs, a)).collect();
+    let input = PolicyInput { obs: &obs, noise: &noise };
+    net.act(parameters.values(), input, ActionsMut::Discrete(&mut actions), &mut log_probs)
+        .unwrap();
+    let logits: Vec<f32> =
+        (0..3).flat_map(|a| action_log_probs(&net, &parameters, &obs, a)).collect();
     let logits: Vec<f32> =
         (0..N).flat_map(|row| [0, 1, 2].map(|action| logits[action * N + row])).collect();
-    let (mut drawn, mut said) = (vec![0; N], vec![0.0; N]);
-    draw(Outputs::Logits(&logits, 3), &noise, ActionsMut::Discrete(&mut drawn), &mut said).unwrap();
-    assert_eq!(drawn, actions);
-    assert!(said.iter().zip(&log_probs).all(|(a, b)| (a - b).abs() < 1e-6));
+    let (mut drawn_actions, mut drawn_log_probs) = (vec![0; N], vec![0.0; N]);
+    draw(
+        Outputs::Logits(&logits, 3),
+        &noise,
+        ActionsMut::Discrete(&mut drawn_actions),
+        &mut drawn_log_probs,
+    )
+    .unwrap();
+    assert_eq!(drawn_actions, actions);
+    assert!(drawn_log_probs.iter().zip(&log_probs).all(|(a, b)| (a - b).abs() < 1e-6));
     let mut numbers = vec![0.0; 2];
     let means = Outputs::Means(&[1.0, -1.0], &[0.0, std::f32::consts::LN_2]);
-    draw(means, &[0.5, 1.0], ActionsMut::Box(&mut numbers), &mut said[..1]).unwrap();
+    draw(means, &[0.5, 1.0], ActionsMut::Box(&mut numbers), &mut drawn_log_probs[..1]).unwrap();
     assert_eq!(numbers, [1.5, 1.0]);
     // -(0.25 + 1) / 2 - ln 2 - ln 2 pi
-    assert!((said[0] + 0.625 + std::f32::consts::LN_2 + std::f32::consts::TAU.ln()).abs() < 1e-6);
+    assert!(
+        (drawn_log_probs[0] + 0.625 + std::f32::consts::LN_2 + std::f32::consts::TAU.ln()).abs()
+            < 1e-6
+    );
 }
 
-fn scored(net: &cpu::ActorCritic, of: &Parameters, obs: &[f32], action: i64) -> Vec<f32> {
+fn action_log_probs(
+    net: &cpu::ActorCritic,
+    parameters: &Parameters,
+    obs: &[f32],
+    action: i64,
+) -> Vec<f32> {
     let (mut memory, actions) = (cpu::ActorCriticMemory::default(), vec![action; N]);
-    let done = Done::Choices(&actions, None);
-    net.evaluate(of.values(), obs, done, &mut memory).unwrap().log_probs.to_vec()
+    let actions_taken = ActionsTaken::Choices(&actions, None);
+    net.evaluate(parameters.values(), obs, actions_taken, &mut memory).unwrap().log_probs.to_vec()
 }
 
 #[test]
 fn draws_that_do_not_fit_are_refused() {
     let (mut choices, mut numbers, mut log_probs) = ([0_i64; 2], [0.0_f32; 2], [0.0_f32; 2]);
-    let mut refused = |of, noise: &[f32], boxed: Option<usize>| {
+    let mut refusal = |actor_outputs, noise: &[f32], boxed: Option<usize>| {
         let actions = match boxed {
             Some(len) => ActionsMut::Box(&mut numbers[..len]),
             None => ActionsMut::Discrete(&mut choices),
         };
-        draw(of, noise, actions, &mut log_probs).unwrap_err().to_string()
+        draw(actor_outputs, noise, actions, &mut log_probs).unwrap_err().to_string()
     };
     let two = Outputs::Logits(&[0.0; 4], 2);
-    assert!(refused(Outputs::Logits(&[0.0; 3], 2), &[0.0; 2], None).starts_with("outputs has"));
-    assert!(refused(two, &[0.0; 4], None).starts_with("noise has"));
-    assert!(refused(two, &[0.0; 2], Some(2)).contains("expected choices"));
-    assert!(refused(Outputs::Logits(&[], 0), &[0.0; 2], None).starts_with("outputs of a row"));
+    assert!(refusal(Outputs::Logits(&[0.0; 3], 2), &[0.0; 2], None).starts_with("outputs has"));
+    assert!(refusal(two, &[0.0; 4], None).starts_with("noise has"));
+    assert!(refusal(two, &[0.0; 2], Some(2)).contains("expected choices"));
+    assert!(refusal(Outputs::Logits(&[], 0), &[0.0; 2], None).starts_with("outputs of a row"));
     let one = Outputs::Means(&[0.0; 2], &[0.0]);
-    assert!(refused(one, &[0.0; 2], Some(1)).starts_with("actions has"));
-    assert!(refused(one, &[0.0; 2], None).contains("expected vectors"));
+    assert!(refusal(one, &[0.0; 2], Some(1)).starts_with("actions has"));
+    assert!(refusal(one, &[0.0; 2], None).contains("expected vectors"));
 }
 
 /// Returns the largest difference of `gradient` from central differences of `loss`, relative to the
 /// largest derivative.
-fn difference(at: &[f32], gradient: &[f32], loss: impl Fn(&[f32]) -> f64) -> f64 {
-    let (step, mut point) = (1e-2_f32, at.to_vec());
-    let (mut worst, mut most) = (0.0_f64, 0.0_f64);
+fn difference(parameters: &[f32], gradient: &[f32], loss: impl Fn(&[f32]) -> f64) -> f64 {
+    let (step, mut point) = (1e-2_f32, parameters.to_vec());
+    let (mut worst, mut largest_slope) = (0.0_f64, 0.0_f64);
     for (i, &slope) in gradient.iter().enumerate() {
-        point[i] = at[i] + step;
+        point[i] = parameters[i] + step;
         let above = loss(&point);
-        point[i] = at[i] - step;
-        let found = (above - loss(&point)) / (2.0 * f64::from(step));
-        point[i] = at[i];
-        worst = worst.max((found - f64::from(slope)).abs());
-        most = most.max(found.abs());
+        point[i] = parameters[i] - step;
+        let central_difference = (above - loss(&point)) / (2.0 * f64::from(step));
+        point[i] = parameters[i];
+        worst = worst.max((central_difference - f64::from(slope)).abs());
+        largest_slope = largest_slope.max(central_difference.abs());
     }
-    worst / most
+    worst / largest_slope
 }
 
 #[test]
 fn values_of_choices_have_the_gradient_of_their_loss() {
     for dueling in [false, true] {
         let (obs_dim, choices, activation) = (3, 4, Activation::Tanh);
-        let of = QArchitecture { obs_dim, choices, hidden: vec![6, 6], activation, dueling };
-        let layout = Layout::sorted(of.named()).unwrap();
-        let (net, at) = (QNetwork::new(&layout, &of).unwrap(), normals(1, layout.len()));
-        let (obs, goals) = (normals(2, N * 3), normals(3, N));
+        let architecture =
+            QArchitecture { obs_dim, choices, hidden: vec![6, 6], activation, dueling };
+        let layout = Layout::sorted(architecture.parameter_shapes()).unwrap();
+        let (net, parameters) =
+            (QNetwork::new(&layout, &architecture).unwrap(), normals(1, layout.len()));
+        let (obs, td_targets) = (normals(2, N * 3), normals(3, N));
         let mut actions: Vec<i64> = (0..N as i64).map(|i| i % 4).collect();
-        let batch = Valued { obs: &obs, actions: &actions, goals: &goals };
-        let mut gradient = vec![1.0; at.len()];
-        let told = net.td_gradient(&at, batch, TdLoss::Squared, &mut gradient).unwrap();
-        let loss = |at: &[f32]| {
+        let batch = TdBatch { obs: &obs, actions: &actions, td_targets: &td_targets };
+        let mut gradient = vec![1.0; parameters.len()];
+        let mean_loss =
+            net.td_gradient(&parameters, batch, TdLoss::Squared, &mut gradient).unwrap();
+        let loss = |point: &[f32]| {
             let mut q = vec![0.0; N * 4];
-            net.q(at, &obs, &mut q).unwrap();
-            let errors = (0..N).map(|row| f64::from(q[row * 4 + row % 4] - goals[row]));
+            net.q(point, &obs, &mut q).unwrap();
+            let errors = (0..N).map(|row| f64::from(q[row * 4 + row % 4] - td_targets[row]));
             errors.map(|error| error * error).sum::<f64>() / 16.0
         };
-        assert!((told - loss(&at)).abs() < 1e-5 * told);
-        assert!(difference(&at, &gradient, loss) < 1e-2);
+        assert!((mean_loss - loss(&parameters)).abs() < 1e-5 * mean_loss);
+        assert!(difference(&parameters, &gradient, loss) < 1e-2);
         actions[2] = 4;
-        let batch = Valued { obs: &obs, actions: &actions, goals: &goals };
-        let refused = net.td_gradient(&at, batch, TdLoss::Huber, &mut gradient).unwrap_err();
-        assert!(refused.to_string().starts_with("action of row 2 is 4"));
+        let batch = TdBatch { obs: &obs, actions: &actions, td_targets: &td_targets };
+        let choice_error =
+            net.td_gradient(&parameters, batch, TdLoss::Huber, &mut gradient).unwrap_err();
+        assert!(choice_error.to_string().starts_with("action of row 2 is 4"));
     }
 }
 
 #[test]
 fn a_deterministic_policy_has_the_gradient_of_what_its_actions_are_worth() {
-    let layout = Layout::sorted(named("actor", &[3, 6, 2])).unwrap();
+    let layout = Layout::sorted(parameter_shapes("actor", &[3, 6, 2])).unwrap();
     let net = Mlp::new(&layout, "actor", &[3, 6, 2], Activation::Tanh).unwrap();
-    let (at, obs, slopes) = (normals(4, layout.len()), normals(5, N * 3), normals(6, N * 2));
-    let actions_at = |at: &[f32]| {
+    let (parameters, obs, slopes) =
+        (normals(4, layout.len()), normals(5, N * 3), normals(6, N * 2));
+    let actions_at = |point: &[f32]| {
         let mut actions = vec![0.0; N * 2];
-        net.actions(at, &obs, &mut actions).unwrap();
+        net.actions(point, &obs, &mut actions).unwrap();
         actions
     };
-    assert!(actions_at(&at).iter().all(|action| action.abs() <= 1.0));
-    let mut gradient = vec![1.0; at.len()];
-    DeterministicPolicy::gradient(&net, &at, &obs, &slopes, &mut gradient).unwrap();
-    let worth = |at: &[f32]| {
-        actions_at(at).iter().zip(&slopes).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+    assert!(actions_at(&parameters).iter().all(|action| action.abs() <= 1.0));
+    let mut gradient = vec![1.0; parameters.len()];
+    DeterministicPolicy::gradient(&net, &parameters, &obs, &slopes, &mut gradient).unwrap();
+    let value_of_actions = |shifted: &[f32]| {
+        actions_at(shifted).iter().zip(&slopes).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
     };
-    assert!(difference(&at, &gradient, worth) < 1e-2);
-    let refused = DeterministicPolicy::gradient(&net, &at, &obs, &slopes[1..], &mut gradient);
-    assert!(matches!(refused, Err(Error::Shape { .. })));
+    assert!(difference(&parameters, &gradient, value_of_actions) < 1e-2);
+    let result =
+        DeterministicPolicy::gradient(&net, &parameters, &obs, &slopes[1..], &mut gradient);
+    assert!(matches!(result, Err(Error::Shape { .. })));
 }

@@ -10,11 +10,11 @@ use rlox_core::interrupt::interruptible;
 use rlox_core::rollout::Arena;
 use rlox_core::seed::Stream;
 use rlox_core::{Error, Layout, Parameters, Result, VectorEnv};
-use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo};
+use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp};
 use rlox_nn::cpu::{
-    A2cSettings, Acting, Activation, ActorCritic, Architecture, Kind, OnPolicyEngine, PpoSettings,
-    PpoUpdate, Rows, init,
+    A2cSettings, ActionKind, Activation, ActorCritic, ActorCriticPolicy, Architecture,
+    OnPolicyEngine, PpoSettings, PpoUpdate, Rows, init,
 };
 
 const N: usize = 8;
@@ -31,8 +31,11 @@ struct Learner {
 fn architecture(envs: &VecEnv) -> Architecture {
     let spec = VectorEnv::spec(envs);
     let size = spec.action.size();
-    let kind =
-        if spec.action.bounds().is_none() { Kind::Choices(size) } else { Kind::Numbers(size) };
+    let kind = if spec.action.bounds().is_none() {
+        ActionKind::Choices(size)
+    } else {
+        ActionKind::Gaussian(size)
+    };
     let (actor, critic) = (vec![16, 16], vec![12]);
     Architecture {
         obs_dim: spec.observation.dim(),
@@ -44,18 +47,19 @@ fn architecture(envs: &VecEnv) -> Architecture {
 }
 
 impl Learner {
-    fn new(of: &Architecture) -> Self {
-        let layout = Layout::aligned(16, of.named()).unwrap();
-        let net = ActorCritic::new(&layout, of).unwrap();
-        let mut parameters = Parameters::of(layout.clone());
-        init::orthogonal(of, &mut parameters, 1, -0.5).unwrap();
+    fn new(architecture: &Architecture) -> Self {
+        let layout = Layout::aligned(16, architecture.parameter_shapes()).unwrap();
+        let net = ActorCritic::new(&layout, architecture).unwrap();
+        let mut parameters = Parameters::from_layout(layout.clone());
+        init::orthogonal(architecture, &mut parameters, 1, -0.5).unwrap();
         let zeros = vec![0.0; layout.len()];
         let engine = OnPolicyEngine::new(net, layout).unwrap();
         Self { engine, parameters, moments: [zeros.clone(), zeros], steps: 0 }
     }
 
     fn collect(&self, arena: &mut Arena, envs: &mut VecEnv) {
-        let acting = Acting::new(self.engine.net(), self.parameters.values(), NonZeroUsize::MIN);
+        let acting =
+            ActorCriticPolicy::new(self.engine.net(), self.parameters.values(), NonZeroUsize::MIN);
         let discount = Discount::new(0.98, 0.9).unwrap();
         arena.collect(envs, &acting, 3, discount).unwrap();
     }
@@ -80,7 +84,7 @@ impl Learner {
 fn settings() -> PpoSettings {
     let weights = ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.01 };
     PpoSettings {
-        loss: Ppo { weights, clip_eps: 0.2, clip_vloss: false },
+        loss: PpoLoss { coefficients: weights, clip_eps: 0.2, clip_vloss: false },
         learning_rate: 1e-3,
         n_epochs: 4,
         batch_size: 100,
@@ -90,7 +94,7 @@ fn settings() -> PpoSettings {
     }
 }
 
-fn collected(env_id: &str) -> (Learner, Arena) {
+fn collect_rollout(env_id: &str) -> (Learner, Arena) {
     let mut envs = VecEnv::new(env_id, N, Seeding::Run(3)).unwrap();
     let learner = Learner::new(&architecture(&envs));
     let mut arena = Arena::new(VectorEnv::spec(&envs), T, N).unwrap();
@@ -103,7 +107,7 @@ fn an_update_goes_through_all_rows_and_says_the_same_again() {
     for env_id in ["CartPole-v1", "Pendulum-v1"] {
         let runs: Vec<(PpoUpdate, Parameters)> = (0..2)
             .map(|_| {
-                let (mut learner, arena) = collected(env_id);
+                let (mut learner, arena) = collect_rollout(env_id);
                 let update = learner.learn(Rows::from(&arena), &settings(), 0).unwrap();
                 (update, learner.parameters)
             })
@@ -117,7 +121,7 @@ fn an_update_goes_through_all_rows_and_says_the_same_again() {
 
 #[test]
 fn what_acted_scores_itself_alike_so_the_first_ratio_is_1() {
-    let (mut learner, arena) = collected("Pendulum-v1");
+    let (mut learner, arena) = collect_rollout("Pendulum-v1");
     let once = PpoSettings { n_epochs: 1, batch_size: N * T, ..settings() };
     let update = learner.learn(Rows::from(&arena), &once, 0).unwrap();
     assert!(update.terms.approx_kl.abs() < 1e-6, "{update:?}");
@@ -127,16 +131,17 @@ fn what_acted_scores_itself_alike_so_the_first_ratio_is_1() {
 #[test]
 fn where_nothing_has_moved_yet_the_gradient_of_a2c_is_that_of_ppo() {
     for (env_id, normalize_advantages) in [("CartPole-v1", true), ("Pendulum-v1", false)] {
-        let (mut learner, arena) = collected(env_id);
+        let (mut learner, arena) = collect_rollout(env_id);
         let rows = Rows::from(&arena);
-        let whole =
+        let one_batch =
             PpoSettings { n_epochs: 1, batch_size: N * T, normalize_advantages, ..settings() };
-        let mut other = Learner { parameters: learner.parameters.clone(), ..collected(env_id).0 };
-        learner.learn(rows, &whole, 0).unwrap();
+        let mut other =
+            Learner { parameters: learner.parameters.clone(), ..collect_rollout(env_id).0 };
+        learner.learn(rows, &one_batch, 0).unwrap();
         let settings = A2cSettings {
-            loss: whole.loss.weights,
+            loss: one_batch.loss.coefficients,
             learning_rate: 0.01,
-            max_grad_norm: whole.max_grad_norm,
+            max_grad_norm: one_batch.max_grad_norm,
             normalize_advantages,
         };
         let rule = RmsProp { alpha: 0.99, eps: 1e-5, tf_like: false };
@@ -147,8 +152,8 @@ fn where_nothing_has_moved_yet_the_gradient_of_a2c_is_that_of_ppo() {
             other.engine.a2c(other.parameters.values_mut(), &mut optimizer, rows, &settings);
         assert!(update.unwrap().grad_norm > 0.0);
         let pairs = learner.engine.gradient().iter().zip(other.engine.gradient());
-        let wrong: f32 = pairs.map(|(a, b)| (a - b) * (a - b)).sum();
-        assert!(wrong.sqrt() < 1e-5, "{env_id}: {wrong}"); // both are clipped to a norm of 0.5
+        let squared_difference: f32 = pairs.map(|(a, b)| (a - b) * (a - b)).sum();
+        assert!(squared_difference.sqrt() < 1e-5, "{env_id}: {squared_difference}"); // both are clipped to a norm of 0.5
         // An RMSprop step whose mean of squares comes from this gradient alone has the size of 10
         // learning rates.
         let largest = before.iter().zip(other.parameters.values()).map(|(a, b)| (a - b).abs());
@@ -158,7 +163,7 @@ fn where_nothing_has_moved_yet_the_gradient_of_a2c_is_that_of_ppo() {
 
 #[test]
 fn a_policy_that_has_gone_too_far_ends_the_update() {
-    let (mut learner, arena) = collected("CartPole-v1");
+    let (mut learner, arena) = collect_rollout("CartPole-v1");
     let fast = PpoSettings { learning_rate: 0.05, target_kl: Some(0.01), ..settings() };
     let update = learner.learn(Rows::from(&arena), &fast, 0).unwrap();
     assert!((1..24).contains(&update.steps) && update.epochs < 4, "{update:?}");
@@ -168,54 +173,58 @@ fn a_policy_that_has_gone_too_far_ends_the_update() {
 
 #[test]
 fn numbers_that_are_none_stop_an_update_before_they_are_learned() {
-    let (mut learner, arena) = collected("CartPole-v1");
+    let (mut learner, arena) = collect_rollout("CartPole-v1");
     let before = learner.parameters.clone();
     let rows = Rows::from(&arena);
     let mut returns = rows.returns.to_vec();
     returns[7] = f32::NAN;
-    let said = learner.learn(Rows { returns: &returns, ..rows }, &settings(), 0).unwrap_err();
+    let loss_error = learner.learn(Rows { returns: &returns, ..rows }, &settings(), 0).unwrap_err();
     assert!(
-        said.to_string().starts_with("value loss by minibatch is NaN at flat index "),
-        "{said}"
+        loss_error.to_string().starts_with("value loss by minibatch is NaN at flat index "),
+        "{loss_error}"
     );
     assert!(learner.parameters.values().iter().all(|value| value.is_finite()));
     learner.parameters = before;
     learner.parameters.array_mut("critic.2.bias", &[1]).unwrap()[0] = f32::INFINITY;
-    let said = learner.learn(rows, &PpoSettings { n_epochs: 0, ..settings() }, 0).unwrap_err();
-    assert!(said.to_string().starts_with("parameter critic.2.bias is inf"), "{said}");
+    let parameter_error =
+        learner.learn(rows, &PpoSettings { n_epochs: 0, ..settings() }, 0).unwrap_err();
+    assert!(
+        parameter_error.to_string().starts_with("parameter critic.2.bias is inf"),
+        "{parameter_error}"
+    );
 }
 
 #[test]
 fn rows_and_actions_that_there_are_not_are_refused() {
-    let (mut learner, arena) = collected("CartPole-v1");
+    let (mut learner, arena) = collect_rollout("CartPole-v1");
     let rows = Rows::from(&arena);
-    let refused = |learner: &mut Learner, rows: Rows<'_, f32>, settings: &PpoSettings| {
+    let refusal = |learner: &mut Learner, rows: Rows<'_, f32>, settings: &PpoSettings| {
         learner.learn(rows, settings, 0).unwrap_err().to_string()
     };
-    let none = PpoSettings { batch_size: 0, ..settings() };
-    assert_eq!(refused(&mut learner, rows, &none), "batch_size is 0, expected at least 1");
+    let empty_batch = PpoSettings { batch_size: 0, ..settings() };
+    assert_eq!(refusal(&mut learner, rows, &empty_batch), "batch_size is 0, expected at least 1");
     let short = Rows { values: &rows.values[1..], ..rows };
-    let said = refused(&mut learner, short, &settings());
-    assert_eq!(said, "values has 511 elements, expected 512 (as log_probs)");
-    let third = vec![2; N * T];
-    let said = refused(
+    let length_message = refusal(&mut learner, short, &settings());
+    assert_eq!(length_message, "values has 511 elements, expected 512 (as log_probs)");
+    let invalid_choices = vec![2; N * T];
+    let choice_message = refusal(
         &mut learner,
-        Rows { done: rlox_nn::cpu::Done::Choices(&third, None), ..rows },
+        Rows { actions: rlox_nn::cpu::ActionsTaken::Choices(&invalid_choices, None), ..rows },
         &settings(),
     );
-    assert_eq!(said, "action of row 0 is 2, expected a choice from 0 to 1");
+    assert_eq!(choice_message, "action of row 0 is 2, expected a choice from 0 to 1");
     let vectors = vec![0.0; N * T];
-    let said = refused(
+    let kind_message = refusal(
         &mut learner,
-        Rows { done: rlox_nn::cpu::Done::Vectors(&vectors), ..rows },
+        Rows { actions: rlox_nn::cpu::ActionsTaken::Vectors(&vectors), ..rows },
         &settings(),
     );
-    assert_eq!(said, "actions is vectors, expected choices, which this policy gives");
+    assert_eq!(kind_message, "actions is vectors, expected choices, which this policy gives");
 }
 
 #[test]
 fn a_divergence_that_is_no_number_stops_an_update_before_it_learns() {
-    let (mut learner, arena) = collected("CartPole-v1");
+    let (mut learner, arena) = collect_rollout("CartPole-v1");
     let before = learner.parameters.clone();
     let rows = Rows::from(&arena);
     let mut log_probs = rows.log_probs.to_vec();
@@ -223,22 +232,22 @@ fn a_divergence_that_is_no_number_stops_an_update_before_it_learns() {
     let advantages = vec![1.0; N * T];
     let rows = Rows { log_probs: &log_probs, advantages: &advantages, ..rows };
     let plain = PpoSettings { normalize_advantages: false, batch_size: N * T, ..settings() };
-    let said = learner.learn(rows, &plain, 0).unwrap_err().to_string();
-    assert!(said.starts_with("approx_kl by minibatch is inf at flat index 0"), "{said}");
+    let message = learner.learn(rows, &plain, 0).unwrap_err().to_string();
+    assert!(message.starts_with("approx_kl by minibatch is inf at flat index 0"), "{message}");
     assert_eq!(learner.parameters, before);
 }
 
 #[test]
 fn settings_out_of_their_range_are_refused_before_anything_is_learned() {
-    let (mut learner, arena) = collected("CartPole-v1");
+    let (mut learner, arena) = collect_rollout("CartPole-v1");
     let before = learner.parameters.clone();
     for (wrong, says) in [
         (PpoSettings { learning_rate: f64::NAN, ..settings() }, "learning_rate is NaN"),
         (PpoSettings { max_grad_norm: Some(-1.0), ..settings() }, "max_grad_norm is -1"),
         (PpoSettings { target_kl: Some(f64::NAN), ..settings() }, "target_kl is NaN"),
     ] {
-        let said = learner.learn(Rows::from(&arena), &wrong, 0).unwrap_err().to_string();
-        assert!(said.starts_with(says), "{said}");
+        let message = learner.learn(Rows::from(&arena), &wrong, 0).unwrap_err().to_string();
+        assert!(message.starts_with(says), "{message}");
     }
     let rows = Rows::from(&arena);
     let Learner { engine, parameters, moments: [exp_avg, exp_avg_sq], steps, .. } = &mut learner;
@@ -249,30 +258,33 @@ fn settings_out_of_their_range_are_refused_before_anything_is_learned() {
     }
     assert_eq!(*parameters, before);
     let nothing = Rows { log_probs: &[], values: &[], advantages: &[], returns: &[], ..rows };
-    let said = learner.learn(nothing, &settings(), 0).unwrap_err().to_string();
-    assert_eq!(said, "rows of a rollout is 0, expected at least 1");
+    let empty_message = learner.learn(nothing, &settings(), 0).unwrap_err().to_string();
+    assert_eq!(empty_message, "rows of a rollout is 0, expected at least 1");
 }
 
 #[test]
 fn an_action_that_its_mask_bars_is_refused() {
-    let (mut learner, arena) = collected("CartPole-v1");
+    let (mut learner, arena) = collect_rollout("CartPole-v1");
     let rows = Rows::from(&arena);
-    let taken = vec![1; N * T];
+    let actions = vec![1; N * T];
     for (row, says) in [
         ([true, false], "action of row 0 is 1, expected a choice that the row's mask allows"),
         ([false, false], "mask of row 0 is false for every choice, expected one that is allowed"),
     ] {
         let mask: Vec<bool> = row.into_iter().cycle().take(2 * N * T).collect();
-        let done = rlox_nn::cpu::Done::Choices(&taken, Some(&mask));
-        let said = learner.learn(Rows { done, ..rows }, &settings(), 0).unwrap_err().to_string();
-        assert_eq!(said, says);
+        let actions_taken = rlox_nn::cpu::ActionsTaken::Choices(&actions, Some(&mask));
+        let message = learner
+            .learn(Rows { actions: actions_taken, ..rows }, &settings(), 0)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(message, says);
     }
 }
 
 #[test]
 fn an_update_stops_when_it_is_told_to() {
-    let (mut learner, arena) = collected("CartPole-v1");
+    let (mut learner, arena) = collect_rollout("CartPole-v1");
     let long = PpoSettings { n_epochs: 1_000_000, ..settings() };
-    let said = interruptible(|| true, || learner.learn(Rows::from(&arena), &long, 0));
-    assert_eq!(said.unwrap_err(), Error::Interrupted);
+    let result = interruptible(|| true, || learner.learn(Rows::from(&arena), &long, 0));
+    assert_eq!(result.unwrap_err(), Error::Interrupted);
 }

@@ -4,7 +4,7 @@
 
 use rlox_core::seed::Stream;
 use rlox_core::{Error, Layout};
-use rlox_nn::cpu::losses::{Goals, TdLoss};
+use rlox_nn::cpu::losses::{TdLoss, TdTargets};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
     Activation, Batches, DqnEngine, DqnSettings, DqnUpdate, QArchitecture, QMemory, QNetwork,
@@ -53,53 +53,55 @@ fn gradients_are_those_of_finite_differences() {
     assert_eq!(cases, 64);
 }
 
-fn check(of: &QArchitecture, loss: TdLoss, weighted: bool, stream: &mut Stream) {
-    let layout = Layout::aligned(16, of.named()).unwrap();
-    let net = QNetwork::new(&layout, of).unwrap();
-    let at = normals(stream, layout.len(), 0.6);
+fn check(architecture: &QArchitecture, loss: TdLoss, weighted: bool, stream: &mut Stream) {
+    let layout = Layout::aligned(16, architecture.parameter_shapes()).unwrap();
+    let net = QNetwork::new(&layout, architecture).unwrap();
+    let parameters = normals(stream, layout.len(), 0.6);
     let obs = normals(stream, ROWS * OBS, 1.0);
     let actions = actions(stream, ROWS);
     // The errors lie on both sides of Huber's kinks at 1 and -1, and none is near them.
-    let far = [-3.0, -0.4, 0.2, 0.5, 2.0, -0.7, 4.0];
+    let errors_at_parameters = [-3.0, -0.4, 0.2, 0.5, 2.0, -0.7, 4.0];
     let (mut memory, mut errors, mut slopes) =
         (QMemory::default(), vec![0.0; ROWS], vec![0.0; ROWS]);
-    let chosen = |q: &[f64]| -> Vec<f64> {
+    let chosen_q = |q: &[f64]| -> Vec<f64> {
         (0..ROWS).map(|row| q[row * CHOICES + usize::try_from(actions[row]).unwrap()]).collect()
     };
-    let said = chosen(net.forward(&at, &obs, &mut memory).unwrap());
-    let goals: Vec<f64> = said.iter().zip(far).map(|(q, error)| q - error).collect();
+    let q_values = chosen_q(net.forward(&parameters, &obs, &mut memory).unwrap());
+    let td_targets: Vec<f64> =
+        q_values.iter().zip(errors_at_parameters).map(|(q, error)| q - error).collect();
     let weights: Vec<f64> = (0..ROWS).map(|_| 0.2 + stream.uniform()).collect();
-    let to = Goals { goals: &goals, weights: weighted.then_some(weights.as_slice()) };
-    loss.gradient(&said, to, (&mut errors, &mut slopes)).unwrap();
+    let targets =
+        TdTargets { values: &td_targets, weights: weighted.then_some(weights.as_slice()) };
+    loss.gradient(&q_values, targets, (&mut errors, &mut slopes)).unwrap();
     let mut to_q = vec![0.0; ROWS * CHOICES];
     for row in 0..ROWS {
         to_q[row * CHOICES + usize::try_from(actions[row]).unwrap()] = slopes[row];
     }
-    let mut gradient = vec![0.0; at.len()];
-    net.backward(&at, &obs, &mut memory, &to_q, &mut gradient).unwrap();
-    let cost = |at: &[f64]| {
+    let mut gradient = vec![0.0; parameters.len()];
+    net.backward(&parameters, &obs, &mut memory, &to_q, &mut gradient).unwrap();
+    let cost = |point_parameters: &[f64]| {
         let mut memory = QMemory::default();
-        let q = chosen(net.forward(at, &obs, &mut memory).unwrap());
-        loss.gradient(&q, to, (&mut [0.0; ROWS], &mut [0.0; ROWS])).unwrap()
+        let q = chosen_q(net.forward(point_parameters, &obs, &mut memory).unwrap());
+        loss.gradient(&q, targets, (&mut [0.0; ROWS], &mut [0.0; ROWS])).unwrap()
     };
-    let (mut point, mut worst, mut norm) = (at.clone(), 0.0_f64, 0.0_f64);
-    for i in 0..at.len() {
-        point[i] = at[i] + STEP;
+    let (mut point, mut worst, mut norm) = (parameters.clone(), 0.0_f64, 0.0_f64);
+    for i in 0..parameters.len() {
+        point[i] = parameters[i] + STEP;
         let above = cost(&point);
-        point[i] = at[i] - STEP;
+        point[i] = parameters[i] - STEP;
         let slope = (above - cost(&point)) / (2.0 * STEP);
-        point[i] = at[i];
+        point[i] = parameters[i];
         worst = worst.max((slope - gradient[i]).abs());
         norm += slope * slope;
     }
     assert!(norm > 0.0);
-    assert!(worst / norm.sqrt() < 1e-6, "{of:?} {loss:?}: {}", worst / norm.sqrt());
+    assert!(worst / norm.sqrt() < 1e-6, "{architecture:?} {loss:?}: {}", worst / norm.sqrt());
 }
 
 #[test]
 fn dueling_streams_add_up_to_a_value_and_advantages_of_mean_zero() {
-    let of = architecture(&[2], Activation::Relu, true);
-    let layout = Layout::aligned(1, of.named()).unwrap();
+    let architecture = architecture(&[2], Activation::Relu, true);
+    let layout = Layout::aligned(1, architecture.parameter_shapes()).unwrap();
     let names: Vec<&str> = layout.arrays().map(|(name, ..)| name).collect();
     assert_eq!(
         names,
@@ -114,33 +116,31 @@ fn dueling_streams_add_up_to_a_value_and_advantages_of_mean_zero() {
             "q.advantage.2.bias",
         ]
     );
-    let net = QNetwork::new(&layout, &of).unwrap();
+    let net = QNetwork::new(&layout, &architecture).unwrap();
     let mut parameters = vec![0.0; layout.len()];
     parameters[layout.range("q.value.2.bias", &[1]).unwrap()].fill(10.0);
-    let of_advantage = layout.range("q.advantage.2.bias", &[3]).unwrap();
-    parameters[of_advantage].copy_from_slice(&[1.0, 2.0, 6.0]);
+    let advantage_range = layout.range("q.advantage.2.bias", &[3]).unwrap();
+    parameters[advantage_range].copy_from_slice(&[1.0, 2.0, 6.0]);
     let mut memory = QMemory::default();
     let q = net.forward(&parameters, &[0.5; OBS], &mut memory).unwrap();
     assert_eq!(q, [8.0, 9.0, 13.0]);
 }
 
 /// Returns the parameters of a network without hidden layers, whose Q-values are its biases.
-fn biases(of: &QArchitecture, q: [f64; CHOICES]) -> Vec<f64> {
-    let layout = Layout::aligned(1, of.named()).unwrap();
+fn biases(architecture: &QArchitecture, q: [f64; CHOICES]) -> Vec<f64> {
+    let layout = Layout::aligned(1, architecture.parameter_shapes()).unwrap();
     let mut parameters = vec![0.0; layout.len()];
     parameters[layout.range("q.0.bias", &[CHOICES]).unwrap()].copy_from_slice(&q);
     parameters
 }
 
-fn learned(
-    settings: DqnSettings,
-    actions: &[i64],
-) -> Result<(DqnUpdate, Vec<f64>, Vec<f64>), Error> {
-    let of = architecture(&[], Activation::Relu, false);
-    let layout = Layout::aligned(1, of.named()).unwrap();
-    let net = QNetwork::new(&layout, &of).unwrap();
+fn learn(settings: DqnSettings, actions: &[i64]) -> Result<(DqnUpdate, Vec<f64>, Vec<f64>), Error> {
+    let architecture = architecture(&[], Activation::Relu, false);
+    let layout = Layout::aligned(1, architecture.parameter_shapes()).unwrap();
+    let net = QNetwork::new(&layout, &architecture).unwrap();
     let mut engine = DqnEngine::new(net, layout).unwrap();
-    let (mut online, target) = (biases(&of, [1.0, 5.0, 2.0]), biases(&of, [4.0, 0.5, 3.0]));
+    let (mut online, target) =
+        (biases(&architecture, [1.0, 5.0, 2.0]), biases(&architecture, [4.0, 0.5, 3.0]));
     let n = online.len();
     let (mut first, mut second, mut steps) = (vec![0.0; n], vec![0.0; n], 0);
     let rule = Adam::new(1e-8);
@@ -168,18 +168,18 @@ fn goals_are_of_the_target_network_and_of_double_dqn_at_the_choice_of_the_other(
         learning_rate: 0.0,
         max_grad_norm: None,
     };
-    let (update, errors, online) = learned(settings, &[0, 2]).unwrap();
+    let (update, errors, online) = learn(settings, &[0, 2]).unwrap();
     // Q = 1, 2; targets 1 + 0.5 * 4 and, terminated, 2.
     assert_eq!(errors, [-2.0, 0.0]);
     assert_eq!((update.loss, update.q_mean), (2.0, 1.5));
     assert_eq!(online[online.len() - 3..], [1.0, 5.0, 2.0]);
     let double = DqnSettings { double: true, ..settings };
-    let (update, errors, _) = learned(double, &[0, 2]).unwrap();
+    let (update, errors, _) = learn(double, &[0, 2]).unwrap();
     // The online network's best choice is 1, to which the target network gives 0.5.
     assert_eq!(errors, [-0.25, 0.0]);
     assert_eq!(update.loss, 0.0625 / 2.0);
     let moving = DqnSettings { learning_rate: 0.1, ..settings };
-    let (update, _, online) = learned(moving, &[0, 2]).unwrap();
+    let (update, _, online) = learn(moving, &[0, 2]).unwrap();
     assert_eq!(update.grad_norm, 2.0); // 2 w e / n, at choice 0 only
     assert!((online[online.len() - 3] - 1.1).abs() < 1e-6);
 }
@@ -192,15 +192,18 @@ fn choices_that_there_are_not_and_settings_out_of_range_are_refused() {
         learning_rate: 0.1,
         max_grad_norm: Some(10.0),
     };
-    let said = |error: Error| error.to_string();
-    let wrong = said(learned(settings, &[0, 3]).unwrap_err());
-    assert!(wrong.contains("action of row 1 is 3, expected a choice from 0 to 2"), "{wrong}");
-    let none = DqnSettings { max_grad_norm: Some(0.0), ..settings };
-    assert!(said(learned(none, &[0, 1]).unwrap_err()).contains("max_grad_norm is 0"));
-    let short = said(learned(settings, &[0]).unwrap_err());
+    let message = |error: Error| error.to_string();
+    let choice_message = message(learn(settings, &[0, 3]).unwrap_err());
+    assert!(
+        choice_message.contains("action of row 1 is 3, expected a choice from 0 to 2"),
+        "{choice_message}"
+    );
+    let zero_norm = DqnSettings { max_grad_norm: Some(0.0), ..settings };
+    assert!(message(learn(zero_norm, &[0, 1]).unwrap_err()).contains("max_grad_norm is 0"));
+    let short = message(learn(settings, &[0]).unwrap_err());
     assert!(short.contains("actions has"), "{short}");
-    let of = architecture(&[4], Activation::Tanh, true);
-    let named = architecture(&[4], Activation::Tanh, false).named();
-    let layout = Layout::aligned(16, named).unwrap();
-    assert!(said(QNetwork::new(&layout, &of).unwrap_err()).contains("q.0.weight"));
+    let dueling = architecture(&[4], Activation::Tanh, true);
+    let shapes = architecture(&[4], Activation::Tanh, false).parameter_shapes();
+    let layout = Layout::aligned(16, shapes).unwrap();
+    assert!(message(QNetwork::new(&layout, &dueling).unwrap_err()).contains("q.0.weight"));
 }

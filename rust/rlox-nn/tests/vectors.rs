@@ -8,8 +8,8 @@ use rlox_core::seed::Stream;
 use rlox_core::{Error, Layout, Result};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
-    Activation, Batches, Critics, CriticsArchitecture, Learned, Mlp, SacEngine, SacParameters,
-    SacSettings, Td3Engine, Td3Parameters, Td3Settings, Temperature, named,
+    Activation, Batches, Critics, CriticsArchitecture, Mlp, SacEngine, SacParameters, SacSettings,
+    Td3Engine, Td3Parameters, Td3Settings, Temperature, TrainState, parameter_shapes,
 };
 
 const STEP: f64 = 1e-6;
@@ -24,14 +24,14 @@ fn normals(stream: &mut Stream, n: usize, scale: f64) -> Vec<f64> {
 }
 
 /// The losses of critics and actor, and the gradients of actor and critics.
-type Told = ([f64; 2], [Vec<f64>; 2]);
+type LossesAndGradients = ([f64; 2], [Vec<f64>; 2]);
 
 /// Networks with one activation, their parameters, and a batch.
 struct Case {
     layouts: [Layout; 2],
     nets: (Mlp, Critics),
     /// The parameters of actor, critics, and the targets of both.
-    at: [Vec<f64>; 4],
+    parameters: [Vec<f64>; 4],
     columns: [Vec<f64>; 5],
     weights: Vec<f64>,
     noise: Vec<f64>,
@@ -41,13 +41,14 @@ impl Case {
     fn new(activation: Activation, outputs: usize) -> Self {
         let mut stream = Stream::new(outputs as u64, activation.name(), 0);
         let sizes = [OBS, 5, 4, outputs];
-        let of_actor = Layout::aligned(16, named("actor", &sizes)).unwrap();
-        let actor = Mlp::new(&of_actor, "actor", &sizes, activation).unwrap();
+        let actor_layout = Layout::aligned(16, parameter_shapes("actor", &sizes)).unwrap();
+        let actor = Mlp::new(&actor_layout, "actor", &sizes, activation).unwrap();
         let (members, hidden) = (2, vec![6, 4]);
-        let of = CriticsArchitecture { members, obs_dim: OBS, size: SIZE, hidden, activation };
-        let of_critics = Layout::aligned(16, of.named()).unwrap();
-        let critics = Critics::new(&of_critics, &of).unwrap();
-        let at = [&of_actor, &of_critics, &of_actor, &of_critics]
+        let architecture =
+            CriticsArchitecture { members, obs_dim: OBS, action_dim: SIZE, hidden, activation };
+        let critics_layout = Layout::aligned(16, architecture.parameter_shapes()).unwrap();
+        let critics = Critics::new(&critics_layout, &architecture).unwrap();
+        let parameters = [&actor_layout, &critics_layout, &actor_layout, &critics_layout]
             .map(|layout| normals(&mut stream, layout.len(), 0.5));
         let actions = normals(&mut stream, ROWS * SIZE, 1.0).iter().map(|x| x.tanh()).collect();
         let columns = [
@@ -59,8 +60,8 @@ impl Case {
         ];
         let weights = (0..ROWS).map(|_| 0.2 + stream.uniform()).collect();
         let noise = normals(&mut stream, 2 * ROWS * SIZE, 1.0);
-        let (layouts, nets) = ([of_actor, of_critics], (actor, critics));
-        Self { layouts, nets, at, columns, weights, noise }
+        let (layouts, nets) = ([actor_layout, critics_layout], (actor, critics));
+        Self { layouts, nets, parameters, columns, weights, noise }
     }
 
     fn batches(&self, weighted: bool) -> Batches<'_, f64, f64> {
@@ -70,38 +71,49 @@ impl Case {
     }
 
     /// Returns the losses of critics and actor at these parameters, and their gradients.
-    fn losses(&self, at: &[Vec<f64>; 2], soft: bool, weighted: bool) -> Result<Told> {
-        let [mut actor, mut critic] = at.clone();
-        let [mut target_actor, mut target] = [self.at[2].clone(), self.at[3].clone()];
-        let mut moments = [&actor, &critic].map(|of| [vec![0.0; of.len()], vec![0.0; of.len()]]);
+    fn losses(
+        &self,
+        nets: &[Vec<f64>; 2],
+        soft: bool,
+        weighted: bool,
+    ) -> Result<LossesAndGradients> {
+        let [mut actor, mut critic] = nets.clone();
+        let [mut target_actor, mut target] =
+            [self.parameters[2].clone(), self.parameters[3].clone()];
+        let mut moments =
+            [&actor, &critic].map(|vector| [vec![0.0; vector.len()], vec![0.0; vector.len()]]);
         let (mut steps, mut errors) = ([0, 0], [0.0; ROWS]);
         let [[a1, a2], [c1, c2]] = &mut moments;
         let [a_steps, c_steps] = &mut steps;
         let rule = Adam::new(1e-8);
-        let actor = Learned {
+        let actor = TrainState {
             parameters: &mut actor,
             optimizer: Optimizer::Adam { rule, exp_avg: a1, exp_avg_sq: a2, steps: a_steps },
         };
-        let critic = Learned {
+        let critic = TrainState {
             parameters: &mut critic,
             optimizer: Optimizer::Adam { rule, exp_avg: c1, exp_avg_sq: c2, steps: c_steps },
         };
-        let [of_actor, of_critics] = self.layouts.clone();
+        let [actor_layout, critics_layout] = self.layouts.clone();
         let (net, critics) = self.nets.clone();
         let batches = self.batches(weighted);
         let (learning_rate, max_grad_norm, tau) = (0.0, None, 0.5);
-        let told = if soft {
-            let mut engine = SacEngine::new((net, of_actor), (critics, of_critics)).unwrap();
+        let losses = if soft {
+            let mut engine =
+                SacEngine::new((net, actor_layout), (critics, critics_layout)).unwrap();
             let temperature = Temperature::Fixed(0.3);
-            let mut of = SacParameters { actor, critic, target: &mut target, temperature };
+            let mut sac_networks =
+                SacParameters { actor, critic, target: &mut target, temperature };
             let settings =
                 SacSettings { learning_rate, max_grad_norm, tau, target_update_interval: 1 };
-            let by = (&settings, 0);
-            let told = engine.learn(&mut of, batches, &self.noise, by, &mut errors)?;
-            [told.critic, told.actor]
+            let sac_settings = (&settings, 0);
+            let sac_update =
+                engine.learn(&mut sac_networks, batches, &self.noise, sac_settings, &mut errors)?;
+            [sac_update.critic, sac_update.actor]
         } else {
-            let mut engine = Td3Engine::new((net, of_actor), (critics, of_critics)).unwrap();
-            let mut of = Td3Parameters {
+            let mut engine =
+                Td3Engine::new((net, actor_layout), (critics, critics_layout)).unwrap();
+            let mut td3_networks = Td3Parameters {
                 actor,
                 critic,
                 target_actor: &mut target_actor,
@@ -118,12 +130,13 @@ impl Case {
                 alpha: None,
             };
             let noise = &self.noise[..ROWS * SIZE];
-            let by = (&settings, 0);
-            let told = engine.learn(&mut of, batches, noise, by, &mut errors)?;
-            [told.critic, told.actor.unwrap()]
+            let td3_settings = (&settings, 0);
+            let td3_update =
+                engine.learn(&mut td3_networks, batches, noise, td3_settings, &mut errors)?;
+            [td3_update.critic, td3_update.actor.unwrap()]
         };
         let [[actor, _], [critic, _]] = moments;
-        Ok((told, [actor, critic].map(|moment| moment.iter().map(|m| 10.0 * m).collect())))
+        Ok((losses, [actor, critic].map(|moment| moment.iter().map(|m| 10.0 * m).collect())))
     }
 }
 
@@ -134,15 +147,16 @@ fn gradients_of_actors_and_critics_are_those_of_finite_differences() {
         for (soft, outputs) in [(true, 2 * SIZE), (false, SIZE)] {
             let case = Case::new(activation, outputs);
             for weighted in [false, true] {
-                let at = [case.at[0].clone(), case.at[1].clone()];
-                let (_, gradients) = case.losses(&at, soft, weighted).unwrap();
+                let parameters = [case.parameters[0].clone(), case.parameters[1].clone()];
+                let (_, gradients) = case.losses(&parameters, soft, weighted).unwrap();
                 for (net, gradient) in gradients.iter().enumerate() {
                     // The losses come in the order critics, actor.
-                    let loss =
-                        |at: &[Vec<f64>; 2]| case.losses(at, soft, weighted).unwrap().0[1 - net];
+                    let loss = |point: &[Vec<f64>; 2]| {
+                        case.losses(point, soft, weighted).unwrap().0[1 - net]
+                    };
                     let (mut worst, mut norm) = (0.0_f64, 0.0_f64);
                     for i in 0..gradient.len() {
-                        let (mut above, mut below) = (at.clone(), at.clone());
+                        let (mut above, mut below) = (parameters.clone(), parameters.clone());
                         above[net][i] += STEP;
                         below[net][i] -= STEP;
                         let slope = (loss(&above) - loss(&below)) / (2.0 * STEP);
@@ -150,8 +164,8 @@ fn gradients_of_actors_and_critics_are_those_of_finite_differences() {
                         norm += slope * slope;
                     }
                     assert!(norm > 0.0);
-                    let apart = worst / norm.sqrt();
-                    assert!(apart < 1e-6, "{activation:?} soft={soft} net {net}: {apart}");
+                    let error = worst / norm.sqrt();
+                    assert!(error < 1e-6, "{activation:?} soft={soft} net {net}: {error}");
                     checked += 1;
                 }
             }
@@ -166,11 +180,11 @@ fn a_gradient_norm_of_the_actor_that_is_infinite_is_told_by_its_name() {
         let mut case = Case::new(Activation::Tanh, outputs);
         // If hidden layers output 0, their weights do not affect outputs, but they scale the
         // gradients.
-        for place in [0, 3] {
-            case.columns[place].fill(0.0);
+        for column in [0, 3] {
+            case.columns[column].fill(0.0);
         }
         let layout = case.layouts[0].clone();
-        let mut actor = case.at[0].clone();
+        let mut actor = case.parameters[0].clone();
         for (name, _, range) in layout.arrays() {
             match name {
                 "actor.4.weight" => actor[range].fill(1e200),
@@ -178,9 +192,9 @@ fn a_gradient_norm_of_the_actor_that_is_infinite_is_told_by_its_name() {
                 _ => {}
             }
         }
-        case.at[2].clone_from(&actor);
-        let told = case.losses(&[actor, case.at[1].clone()], soft, false);
-        match told {
+        case.parameters[2].clone_from(&actor);
+        let result = case.losses(&[actor, case.parameters[1].clone()], soft, false);
+        match result {
             Err(Error::NonFinite { name, index: 0, value }) => {
                 assert_eq!((&*name, value), ("actor's gradient norm by minibatch", f64::INFINITY));
             }

@@ -49,7 +49,7 @@ pub(crate) trait OrRaise<T> {
 
 impl<T> OrRaise<T> for rlox_core::Result<T> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T> {
-        self.map_err(|error| raise(py, &error))
+        self.map_err(|error| to_exception(py, &error))
     }
 }
 
@@ -65,19 +65,19 @@ pub(crate) fn is_refusal(py: Python<'_>, raised: &PyErr) -> bool {
 }
 
 /// Replacement of Python's exception by an error that names what is wrong with a value.
-pub(crate) trait OrInstead<T> {
+pub(crate) trait ReplaceRefusal<T> {
     /// Returns the value, or `error` in place of the exception if that [`is_refusal`].
-    fn or_instead(self, py: Python<'_>, error: impl FnOnce(&PyErr) -> PyErr) -> PyResult<T>;
+    fn replace_refusal(self, py: Python<'_>, error: impl FnOnce(&PyErr) -> PyErr) -> PyResult<T>;
 }
 
-impl<T> OrInstead<T> for PyResult<T> {
-    fn or_instead(self, py: Python<'_>, error: impl FnOnce(&PyErr) -> PyErr) -> PyResult<T> {
+impl<T> ReplaceRefusal<T> for PyResult<T> {
+    fn replace_refusal(self, py: Python<'_>, error: impl FnOnce(&PyErr) -> PyErr) -> PyResult<T> {
         self.map_err(|raised| if is_refusal(py, &raised) { error(&raised) } else { raised })
     }
 }
 
 /// Returns the exception for a core error.
-fn raise(py: Python<'_>, error: &Error) -> PyErr {
+fn to_exception(py: Python<'_>, error: &Error) -> PyErr {
     let class = match error {
         Error::Config { .. } => Class::Config,
         Error::Shape { .. } => Class::Shape,
@@ -106,11 +106,11 @@ pub(crate) fn not_copied<T>(object: &Bound<'_, T>, instead: &str) -> PyErr {
 
 /// Returns an exception of this class; if the class cannot be imported, the import's exception.
 pub(crate) fn new(py: Python<'_>, class: Class, message: impl Into<String>) -> PyErr {
-    let found = py
+    let class_object = py
         .import("rlox.errors")
         .and_then(|module| module.getattr(class.name()))
         .and_then(|class| Ok(class.cast_into::<PyType>()?));
-    match found {
+    match class_object {
         Ok(class) => PyErr::from_type(class, (message.into(),)),
         Err(error) => error,
     }

@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 /// imported here, so that a Ctrl-C during its import is an exception of this module's import:
 /// later, where the first array needs NumPy, there is no way to report the failure.
 pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
-    let asked = py.import("sys")?.getattr_opt("_is_gil_enabled")?;
-    if asked.map(|asked| asked.call0()?.is_truthy()).transpose()? == Some(false) {
+    let gil_check = py.import("sys")?.getattr_opt("_is_gil_enabled")?;
+    if gil_check.map(|function| function.call0()?.is_truthy()).transpose()? == Some(false) {
         return Err(PyImportError::new_err(
             "rlox needs the interpreter's lock (GIL), without which this process was started: leave out \
              PYTHON_GIL=0 or -X gil=0",

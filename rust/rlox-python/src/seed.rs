@@ -11,7 +11,7 @@ use crate::errors::{self, Class};
 use crate::memory::views::{ViewMut, Written};
 
 /// Largest count of numbers per call: 2 GiB of float64.
-const MOST_DRAWS: u64 = 1 << 28;
+const MAX_DRAWS: u64 = 1 << 28;
 
 /// A random stream keyed by (seed, name, index), with a position that can be saved.
 ///
@@ -30,10 +30,10 @@ pub(crate) struct PyStream {
 }
 
 /// Numbers drawn between two checks for an interrupt.
-const PIECE: usize = 1 << 16;
+const CHUNK: usize = 1 << 16;
 
 /// Nanoseconds of a call for one number.
-const ONE: usize = 10;
+const DRAW_NANOSECONDS: usize = 10;
 
 #[pymethods]
 impl PyStream {
@@ -91,14 +91,14 @@ impl PyStream {
         py: Python<'py>,
         #[pyo3(from_py_with = arg::integer::n)] n: u64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let n = drawable(py, "n", n)?;
+        let n = check_draws(py, "n", n)?;
         let mut order = ViewMut::<i64>::fresh(py, &[n])?;
         let out = order.slice_mut();
         writing(py, &self.stream, n * 10, |stream| {
             let start = stream.position();
             out.iter_mut().zip(0..).for_each(|(place, i)| *place = i);
             for last in (1..n).rev() {
-                if last % PIECE == 0 {
+                if last % CHUNK == 0 {
                     interrupt::check().inspect_err(|_| stream.set_position(start))?;
                 }
                 out.swap(last, stream.below(last + 1));
@@ -121,15 +121,16 @@ impl PyStream {
         #[pyo3(from_py_with = arg::integer::rows)] rows: u64,
         #[pyo3(from_py_with = arg::integer::columns)] columns: u64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        drawable(py, "rows * columns", rows.saturating_mul(columns))?;
-        let (rows, columns) = (drawable(py, "rows", rows)?, drawable(py, "columns", columns)?);
+        check_draws(py, "rows * columns", rows.saturating_mul(columns))?;
+        let (rows, columns) =
+            (check_draws(py, "rows", rows)?, check_draws(py, "columns", columns)?);
         let mut matrix = ViewMut::<f64>::fresh(py, &[rows, columns])?;
         let out = matrix.slice_mut();
         writing(py, &self.stream, rows * columns * (10 + rows.min(columns)), |stream| {
             let start = stream.position();
-            let drawn = rlox_core::orthogonal(stream, rows, columns);
+            let matrix_values = rlox_core::orthogonal(stream, rows, columns);
             // After an interrupt the stream is where it was before the call.
-            out.copy_from_slice(&drawn.inspect_err(|_| stream.set_position(start))?);
+            out.copy_from_slice(&matrix_values.inspect_err(|_| stream.set_position(start))?);
             Ok(())
         })?;
         Ok(matrix.into_array().into_any())
@@ -137,13 +138,13 @@ impl PyStream {
 
     /// The next 64 random bits as an integer; advances the position by 2.
     fn next_u64(&self, py: Python<'_>) -> PyResult<u64> {
-        writing(py, &self.stream, ONE, |stream| Ok(stream.next_u64()))
+        writing(py, &self.stream, DRAW_NANOSECONDS, |stream| Ok(stream.next_u64()))
     }
 
     /// Number of 32-bit words drawn so far; assign a saved value to continue from there.
     #[getter]
     fn position(&self, py: Python<'_>) -> PyResult<u64> {
-        reading(py, &self.stream, ONE, |stream| Ok(stream.position()))
+        reading(py, &self.stream, DRAW_NANOSECONDS, |stream| Ok(stream.position()))
     }
 
     #[setter]
@@ -152,7 +153,7 @@ impl PyStream {
         py: Python<'_>,
         #[pyo3(from_py_with = arg::integer::position)] position: u64,
     ) -> PyResult<()> {
-        writing(py, &self.stream, ONE, |stream| {
+        writing(py, &self.stream, DRAW_NANOSECONDS, |stream| {
             stream.set_position(position);
             Ok(())
         })
@@ -168,15 +169,15 @@ impl PyStream {
         cost: usize,
         fill: fn(&mut Stream, &mut [T]),
     ) -> PyResult<Bound<'py, PyAny>> {
-        let n = drawable(py, "n", n)?;
+        let n = check_draws(py, "n", n)?;
         let mut numbers = ViewMut::<T>::fresh(py, &[n])?;
         let out = numbers.slice_mut();
         writing(py, &self.stream, n * cost, |stream| {
             let start = stream.position();
-            for piece in out.chunks_mut(PIECE) {
+            for chunk in out.chunks_mut(CHUNK) {
                 // After an interrupt the stream is where it was before the call.
                 interrupt::check().inspect_err(|_| stream.set_position(start))?;
-                fill(stream, piece);
+                fill(stream, chunk);
             }
             Ok(())
         })?;
@@ -185,9 +186,9 @@ impl PyStream {
 }
 
 /// Returns `n` if one call may draw so many numbers.
-fn drawable(py: Python<'_>, what: &str, n: u64) -> PyResult<usize> {
-    if n > MOST_DRAWS {
-        let message = format!("{what} is {n}, expected at most {MOST_DRAWS}; draw in parts");
+fn check_draws(py: Python<'_>, name: &str, n: u64) -> PyResult<usize> {
+    if n > MAX_DRAWS {
+        let message = format!("{name} is {n}, expected at most {MAX_DRAWS}; draw in parts");
         return Err(errors::new(py, Class::Config, message));
     }
     Ok(usize::try_from(n).unwrap_or_default())
@@ -206,5 +207,5 @@ pub(crate) fn stream_seed(
     #[pyo3(from_py_with = arg::text::name)] name: &str,
     #[pyo3(from_py_with = arg::integer::index)] index: u64,
 ) -> PyResult<u64> {
-    detached(py, ONE, || Ok(seed::stream_seed(seed, name, index)))
+    detached(py, DRAW_NANOSECONDS, || Ok(seed::stream_seed(seed, name, index)))
 }

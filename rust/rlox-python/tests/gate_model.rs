@@ -20,18 +20,18 @@ use sync::{AtomicUsize, Ordering};
 /// A gate, and whether a task is half done.
 struct Process {
     gate: Gate,
-    half: AtomicBool,
+    is_half_done: AtomicBool,
 }
 
-fn process() -> Arc<Process> {
+fn new_process() -> Arc<Process> {
     let gate = Gate(AtomicUsize::new(0));
-    Arc::new(Process { gate, half: AtomicBool::new(false) })
+    Arc::new(Process { gate, is_half_done: AtomicBool::new(false) })
 }
 
 fn work(process: &Process) {
     process.gate.enter(false, || Ok::<_, ()>(())).unwrap();
-    process.half.store(true, Ordering::Relaxed);
-    process.half.store(false, Ordering::Relaxed);
+    process.is_half_done.store(true, Ordering::Relaxed);
+    process.is_half_done.store(false, Ordering::Relaxed);
     process.gate.leave();
 }
 
@@ -39,14 +39,17 @@ fn work(process: &Process) {
 fn fork(process: &Process, own: usize) {
     process.gate.close();
     process.gate.wait(own);
-    assert!(!process.half.load(Ordering::Relaxed), "a child would have half a work for ever");
+    assert!(
+        !process.is_half_done.load(Ordering::Relaxed),
+        "a child would have half a work for ever"
+    );
     process.gate.open();
 }
 
 #[test]
 fn a_fork_never_sees_half_a_work_of_another_thread_and_both_end() {
     loom::model(|| {
-        let process = process();
+        let process = new_process();
         let other = Arc::clone(&process);
         let worker = thread::spawn(move || work(&other));
         fork(&process, 0);
@@ -58,7 +61,7 @@ fn a_fork_never_sees_half_a_work_of_another_thread_and_both_end() {
 #[test]
 fn a_thread_that_forks_in_its_own_work_waits_for_the_others_only() {
     loom::model(|| {
-        let process = process();
+        let process = new_process();
         process.gate.enter(false, || Ok::<_, ()>(())).unwrap();
         let other = Arc::clone(&process);
         let worker = thread::spawn(move || work(&other));
@@ -75,7 +78,7 @@ fn a_thread_that_forks_in_its_own_work_waits_for_the_others_only() {
 #[test]
 fn a_work_that_is_told_to_stop_while_a_fork_waits_has_not_begun() {
     loom::model(|| {
-        let process = process();
+        let process = new_process();
         let other = Arc::clone(&process);
         let worker = thread::spawn(move || {
             let entered = other.gate.enter(false, || Err(()));
@@ -92,7 +95,7 @@ fn a_work_that_is_told_to_stop_while_a_fork_waits_has_not_begun() {
 #[test]
 fn a_child_goes_on_with_its_own_works_and_no_fork() {
     loom::model(|| {
-        let process = process();
+        let process = new_process();
         process.gate.enter(false, || Ok::<_, ()>(())).unwrap();
         process.gate.enter(false, || Ok::<_, ()>(())).unwrap();
         process.gate.close();

@@ -42,7 +42,7 @@ fn in_threads<B: Send + 'static>(
     }
 }
 
-fn kept<B: Clone>(shelf: &Shelf<B>) -> Vec<B> {
+fn shelf_blocks<B: Clone>(shelf: &Shelf<B>) -> Vec<B> {
     shelf.0.lock().unwrap().iter().map(|(_, block)| block.clone()).collect()
 }
 
@@ -56,7 +56,7 @@ fn a_block_is_lent_to_one_at_a_time() {
             block.store(false, Ordering::Relaxed);
             shelf.give(SIZE, block, 4 * SIZE);
         });
-        assert!((1..=2).contains(&kept(&shelf).len()));
+        assert!((1..=2).contains(&shelf_blocks(&shelf).len()));
     });
 }
 
@@ -72,9 +72,9 @@ fn no_block_is_lost_or_doubled_and_another_size_is_never_lent() {
                 shelf.give(SIZE, block, 4 * SIZE);
             }
         });
-        let mut kept = kept(&shelf);
-        kept.sort_unstable();
-        assert_eq!(kept, [10, 11]);
+        let mut blocks = shelf_blocks(&shelf);
+        blocks.sort_unstable();
+        assert_eq!(blocks, [10, 11]);
     });
 }
 
@@ -84,10 +84,10 @@ fn no_more_is_kept_than_the_limit_and_the_newest_stay() {
         let shelf = shelf([10, 11]);
         in_threads(&shelf, 2, |shelf, thread| {
             shelf.give(SIZE, thread, 2 * SIZE);
-            assert!(kept(shelf).len() <= 2);
+            assert!(shelf_blocks(shelf).len() <= 2);
         });
-        let mut kept = kept(&shelf);
-        kept.sort_unstable();
-        assert_eq!(kept, [0, 1]);
+        let mut blocks = shelf_blocks(&shelf);
+        blocks.sort_unstable();
+        assert_eq!(blocks, [0, 1]);
     });
 }

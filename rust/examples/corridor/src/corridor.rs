@@ -5,7 +5,7 @@ use rlox_core::seed::Stream;
 use rlox_core::space::{ActionSpace, BoxSpace};
 
 /// The doors are at -1 and 1.
-const DOOR: f64 = 1.0;
+const DOOR_POSITION: f64 = 1.0;
 const STRIDE: f64 = 0.1;
 /// The cost of every step.
 const COST: f64 = 0.01;
@@ -16,7 +16,7 @@ const SPEC: Spec = Spec {
     state_dim: 2,
     observation: BoxSpace { low: &[-1.1, -1.0], high: &[1.1, 1.0] },
     action: ActionSpace::Discrete { n: 2 },
-    nanoseconds: 2,
+    nanoseconds_per_step: 2,
 };
 
 /// State and observation are the position, which starts in the middle half of the corridor, and the
@@ -50,9 +50,9 @@ impl<F: Float> Env<F> for Corridor {
             rows.zip(rewards.iter_mut().zip(terminated))
         {
             *position += F::from_f64(if action == 1 { STRIDE } else { -STRIDE });
-            *terminated = position.abs() >= F::from_f64(DOOR);
-            let right_door = (*position * *open).to_f64() > 0.0;
-            let prize = if right_door { 1.0 } else { -1.0 };
+            *terminated = position.abs() >= F::from_f64(DOOR_POSITION);
+            let is_open_door = (*position * *open).to_f64() > 0.0;
+            let prize = if is_open_door { 1.0 } else { -1.0 };
             *reward = if *terminated { prize - COST } else { -COST };
         }
     }

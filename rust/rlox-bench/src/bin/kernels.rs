@@ -32,8 +32,8 @@ fn list() {
 
 fn repeat(name: &str, times: &str) -> Result<(), String> {
     let times: u64 = times.parse().map_err(|_| format!("{times} is not a number of times"))?;
-    let found = kernels().into_iter().find(|kernel| kernel.name == name);
-    let kernel = found.ok_or_else(|| format!("no kernel {name}"))?;
+    let named_kernel = kernels().into_iter().find(|kernel| kernel.name == name);
+    let kernel = named_kernel.ok_or_else(|| format!("no kernel {name}"))?;
     let mut work = kernel.prepare().map_err(|error| error.to_string())?;
     for _ in 0..times {
         work().map_err(|error| error.to_string())?;

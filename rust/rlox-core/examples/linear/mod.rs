@@ -2,7 +2,7 @@
 //! what values are rows of numbers; nothing is allocated per step.
 
 use rlox_core::math::in_place;
-use rlox_core::policy::{Acted, ActionsMut, Noise, Policy, Seen};
+use rlox_core::policy::{ActionsMut, Noise, Policy, PolicyInput, PolicyOutput};
 use rlox_core::{EnvSpec, Error, Parameters, Result};
 
 /// Logits or means that are on the stack together.
@@ -71,7 +71,7 @@ impl Linear {
 
     fn act_discrete(
         &self,
-        seen: Seen<'_>,
+        seen: PolicyInput<'_>,
         actions: &mut [i64],
         log_probs: &mut [f32],
     ) -> Result<()> {
@@ -98,7 +98,7 @@ impl Linear {
 
     fn act_box(
         &self,
-        seen: Seen<'_>,
+        seen: PolicyInput<'_>,
         bounds: &[f32],
         actions: &mut [f32],
         log_probs: &mut [f32],
@@ -129,7 +129,7 @@ impl Policy for Linear {
         if self.bounds.is_none() { Noise::Uniform(1) } else { Noise::Normal(self.n_outputs) }
     }
 
-    fn act(&self, seen: Seen<'_>, acted: Acted<'_>) -> Result<()> {
+    fn act(&self, seen: PolicyInput<'_>, acted: PolicyOutput<'_>) -> Result<()> {
         self.values(seen.obs, acted.values)?;
         match (acted.actions, &self.bounds) {
             (ActionsMut::Discrete(actions), None) => {

@@ -18,7 +18,7 @@ use super::scan::BLOCK;
 use super::trajectory::backward;
 use super::{Discount, Ends, Flag};
 use crate::error::{Error, Result, check_len};
-use crate::interrupt::{self, PIECE, Pace, SHARED_PIECE};
+use crate::interrupt::{self, CheckPace, PIECE, SHARED_PIECE};
 use crate::math::Float;
 use crate::threads;
 
@@ -26,7 +26,7 @@ use crate::threads;
 pub const PARALLEL_FROM: usize = 1 << 17;
 
 /// Approximate number of steps that a thread takes at once.
-const LEAF: usize = 1 << 13;
+const STEPS_PER_TASK: usize = 1 << 13;
 
 /// The source of V(s_{t+1}).
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +41,7 @@ pub enum Next<'a, F, L> {
 }
 
 /// Number of flags that are checked together.
-const FLAGS: usize = 64;
+const FLAG_BLOCK: usize = 64;
 
 impl<F, L> Next<'_, F, L> {
     /// Checks that no bootstrap follows a truncated step.
@@ -53,15 +53,15 @@ impl<F, L> Next<'_, F, L> {
             return Ok(());
         }
         for (block, (cut, end)) in
-            ends.truncated.chunks(FLAGS).zip(ends.terminated.chunks(FLAGS)).enumerate()
+            ends.truncated.chunks(FLAG_BLOCK).zip(ends.terminated.chunks(FLAG_BLOCK)).enumerate()
         {
-            if cut.first_chunk::<FLAGS>().is_some_and(|cut| !G::any(cut)) {
+            if cut.first_chunk::<FLAG_BLOCK>().is_some_and(|cut| !G::any(cut)) {
                 continue;
             }
             if let Some(at) =
                 cut.iter().zip(end).position(|(cut, end)| cut.is_set() && !end.is_set())
             {
-                let got = format!("set at flat index {}", block * FLAGS + at);
+                let got = format!("set at flat index {}", block * FLAG_BLOCK + at);
                 let expected = "none without the value of each step's next state: behind a truncated step \
                                 that is the value of its final observation";
                 return Err(Error::config("truncated", got, expected));
@@ -113,7 +113,7 @@ pub fn trajectory<F: Float, G: Flag>(
     };
     check_lengths(rewards.len(), values, next_len, ends, &out)?;
     next.check(ends)?;
-    scan(rewards, values, next, ends, discount, out)
+    compute_trajectory(rewards, values, next, ends, discount, out)
 }
 
 /// Computes GAE of N trajectories of T steps, one after the other. All slices are `[N * T]`; a
@@ -142,45 +142,59 @@ pub fn env_major<F: Float, G: Flag>(
     };
     check_lengths(rewards.len(), values, next_len, ends, &out)?;
     next.check(ends)?;
-    let part = |env: usize| env * n_steps..(env + 1) * n_steps;
-    let one = |env: usize, out: Out<'_, F>| {
+    let step_range = |env: usize| env * n_steps..(env + 1) * n_steps;
+    let compute_env = |env: usize, out: Out<'_, F>| {
         let next = match next {
-            Next::Values(next) => Next::Values(cut(next, part(env))),
+            Next::Values(next) => Next::Values(slice_range(next, step_range(env))),
             Next::Bootstrap(last) => {
                 Next::Bootstrap(last.get(env).copied().map_or(0.0, Float::to_f64))
             }
         };
         let ends = Ends {
-            terminated: cut(ends.terminated, part(env)),
-            truncated: cut(ends.truncated, part(env)),
+            terminated: slice_range(ends.terminated, step_range(env)),
+            truncated: slice_range(ends.truncated, step_range(env)),
         };
-        scan(cut(rewards, part(env)), cut(values, part(env)), next, ends, discount, out)
+        compute_trajectory(
+            slice_range(rewards, step_range(env)),
+            slice_range(values, step_range(env)),
+            next,
+            ends,
+            discount,
+            out,
+        )
     };
-    let leaf = if rewards.len() >= PARALLEL_FROM { LEAF / n_steps.max(1) } else { n_envs };
-    let at_once = (SHARED_PIECE / n_steps.max(1)).max(threads::count());
-    let size = at_once.saturating_mul(n_steps).max(1);
+    let envs_per_task =
+        if rewards.len() >= PARALLEL_FROM { STEPS_PER_TASK / n_steps.max(1) } else { n_envs };
+    let envs_per_round = (SHARED_PIECE / n_steps.max(1)).max(threads::count());
+    let size = envs_per_round.saturating_mul(n_steps).max(1);
     let pieces = out.advantages.chunks_mut(size).zip(out.returns.chunks_mut(size));
-    for (first, (advantages, returns)) in (0..).step_by(at_once).zip(pieces) {
+    for (first, (advantages, returns)) in (0..).step_by(envs_per_round).zip(pieces) {
         interrupt::check()?;
         let out = Out { advantages, returns };
-        each_env(out, first, at_once.min(n_envs - first), leaf.max(1), &one)?;
+        for_each_env(
+            out,
+            first,
+            envs_per_round.min(n_envs - first),
+            envs_per_task.max(1),
+            &compute_env,
+        )?;
     }
     Ok(())
 }
 
 /// Calls `one` for each of `n` environments from `first` on, up to `leaf` of them on one thread.
-fn each_env<F: Float>(
+fn for_each_env<F: Float>(
     out: Out<'_, F>,
     first: usize,
     n: usize,
-    leaf: usize,
-    one: &(impl Fn(usize, Out<'_, F>) -> Result<()> + Sync),
+    envs_per_task: usize,
+    compute_env: &(impl Fn(usize, Out<'_, F>) -> Result<()> + Sync),
 ) -> Result<()> {
     let n_steps = (out.advantages.len() / n.max(1)).max(1);
-    if n <= leaf {
+    if n <= envs_per_task {
         let rows = out.advantages.chunks_mut(n_steps).zip(out.returns.chunks_mut(n_steps));
         for (env, (advantages, returns)) in (first..).zip(rows) {
-            one(env, Out { advantages, returns })?;
+            compute_env(env, Out { advantages, returns })?;
         }
         return Ok(());
     }
@@ -190,8 +204,8 @@ fn each_env<F: Float>(
     let left = Out { advantages, returns };
     let right = Out { advantages: right_advantages, returns: right_returns };
     let (left, right) = threads::join(
-        || each_env(left, first, half, leaf, one),
-        || each_env(right, first + half, n - half, leaf, one),
+        || for_each_env(left, first, half, envs_per_task, compute_env),
+        || for_each_env(right, first + half, n - half, envs_per_task, compute_env),
     );
     left.and(right)
 }
@@ -218,16 +232,16 @@ pub fn time_major<F: Float, G: Flag>(
     check_lengths(len, input.values, next_len, input.ends, &out)?;
     input.next.check(input.ends)?;
     match input.next {
-        Next::Values(next) => rows(input, next.chunks_exact(n).rev(), n, discount, out),
+        Next::Values(next) => compute_rows(input, next.chunks_exact(n).rev(), n, discount, out),
         Next::Bootstrap(last) => {
             let next = input.values.chunks_exact(n).rev();
-            rows(input, std::iter::once(last).chain(next), n, discount, out)
+            compute_rows(input, std::iter::once(last).chain(next), n, discount, out)
         }
     }
 }
 
 /// Computes every row from the last to the first; `reversed_next` has V(s_{t+1}) in that order.
-fn rows<'a, F: Float, G: Flag>(
+fn compute_rows<'a, F: Float, G: Flag>(
     input: TimeMajor<'a, F, G>,
     reversed_next: impl Iterator<Item = &'a [F]>,
     n: usize,
@@ -235,17 +249,17 @@ fn rows<'a, F: Float, G: Flag>(
     out: Out<'_, F>,
 ) -> Result<()> {
     let Ends { terminated, truncated } = input.ends;
-    let given = input.rewards.chunks_exact(n).zip(input.values.chunks_exact(n)).rev();
+    let inputs = input.rewards.chunks_exact(n).zip(input.values.chunks_exact(n)).rev();
     let ends = terminated.chunks_exact(n).zip(truncated.chunks_exact(n)).rev();
     let out = out.advantages.chunks_exact_mut(n).zip(out.returns.chunks_exact_mut(n)).rev();
     let zeros = vec![F::ZERO; n];
     let mut after: &[F] = &zeros;
-    let mut pace = Pace::default();
+    let mut pace = CheckPace::default();
     for ((((rewards, values), next), (end, cut)), (advantages, returns)) in
-        given.zip(reversed_next).zip(ends).zip(out)
+        inputs.zip(reversed_next).zip(ends).zip(out)
     {
         pace.spend(n)?;
-        sweep(rewards, values, next, end, cut, discount, after, advantages, returns);
+        compute_row(rewards, values, next, end, cut, discount, after, advantages, returns);
         after = advantages;
     }
     Ok(())
@@ -255,7 +269,7 @@ fn rows<'a, F: Float, G: Flag>(
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::too_many_arguments, reason = "separate slices, so that none may alias another")]
-fn sweep<F: Float, G: Flag>(
+fn compute_row<F: Float, G: Flag>(
     rewards: &[F],
     values: &[F],
     next: &[F],
@@ -267,11 +281,11 @@ fn sweep<F: Float, G: Flag>(
     returns: &mut [F],
 ) {
     let (gamma, decay) = (F::from_f64(discount.gamma), F::from_f64(discount.decay));
-    let given = rewards.iter().zip(values.iter().zip(next));
+    let inputs = rewards.iter().zip(values.iter().zip(next));
     let ends = terminated.iter().zip(truncated);
     let out = after.iter().zip(advantages.iter_mut().zip(returns));
     for (((reward, (value, next)), (end, cut)), (after, (advantage, ret))) in
-        given.zip(ends).zip(out)
+        inputs.zip(ends).zip(out)
     {
         // This selects instead of multiplying by 0, as `advance` does. It reads the values first,
         // so that the loop has no branch and becomes vector code.
@@ -284,7 +298,7 @@ fn sweep<F: Float, G: Flag>(
 }
 
 /// Computes one trajectory from its end to its start.
-fn scan<F: Float, G: Flag>(
+fn compute_trajectory<F: Float, G: Flag>(
     rewards: &[F],
     values: &[F],
     next: Next<'_, F, f64>,
@@ -294,16 +308,16 @@ fn scan<F: Float, G: Flag>(
 ) -> Result<()> {
     match next {
         Next::Values(next) => {
-            pieces::<F, G, false>(rewards, values, next, 0.0, ends, discount, out)
+            compute_pieces::<F, G, false>(rewards, values, next, 0.0, ends, discount, out)
         }
         Next::Bootstrap(last) => {
-            pieces::<F, G, true>(rewards, values, values, last, ends, discount, out)
+            compute_pieces::<F, G, true>(rewards, values, values, last, ends, discount, out)
         }
     }
 }
 
 /// Calls [`backward`] in pieces, from the last to the first.
-fn pieces<F: Float, G: Flag, const SHIFTED: bool>(
+fn compute_pieces<F: Float, G: Flag, const SHIFTED: bool>(
     rewards: &[F],
     values: &[F],
     next: &[F],
@@ -314,11 +328,12 @@ fn pieces<F: Float, G: Flag, const SHIFTED: bool>(
 ) -> Result<()> {
     // A piece has whole blocks, counted from the end, so the blocks are the same as without pieces.
     const { assert!(PIECE.is_multiple_of(BLOCK)) }
-    let given = rewards.rchunks(PIECE).zip(values.rchunks(PIECE)).zip(next.rchunks(PIECE));
+    let inputs = rewards.rchunks(PIECE).zip(values.rchunks(PIECE)).zip(next.rchunks(PIECE));
     let ends = ends.terminated.rchunks(PIECE).zip(ends.truncated.rchunks(PIECE));
     let out = out.advantages.rchunks_mut(PIECE).zip(out.returns.rchunks_mut(PIECE));
-    let (mut after, mut pace) = (0.0, Pace::default());
-    for ((((rewards, values), next), (end, cut)), (advantages, returns)) in given.zip(ends).zip(out)
+    let (mut after, mut pace) = (0.0, CheckPace::default());
+    for ((((rewards, values), next), (end, cut)), (advantages, returns)) in
+        inputs.zip(ends).zip(out)
     {
         after = backward::<F, G, SHIFTED>(
             rewards, values, next, last, after, end, cut, discount, advantages, returns,
@@ -329,7 +344,7 @@ fn pieces<F: Float, G: Flag, const SHIFTED: bool>(
     Ok(())
 }
 
-fn cut<T>(all: &[T], part: std::ops::Range<usize>) -> &[T] {
+fn slice_range<T>(all: &[T], part: std::ops::Range<usize>) -> &[T] {
     all.get(part).unwrap_or_default()
 }
 

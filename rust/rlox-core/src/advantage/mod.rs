@@ -56,7 +56,7 @@ macro_rules! float_flag {
             // NaN has every bit of the exponent. A test of each flag would take several times as
             // long.
             let exponent = Self::INFINITY.to_bits();
-            (bits_of(flags, Self::to_bits) & exponent == exponent)
+            (or_bits(flags, Self::to_bits) & exponent == exponent)
                 .then(|| flags.iter().position(|flag| flag.is_nan()))?
         }
     })+ };
@@ -66,7 +66,7 @@ float_flag! { f32 f64 }
 
 /// Returns the bits that are set in at least one of the flags.
 #[multiversion(targets("x86_64+avx2"))]
-fn bits_of<T: Copy, B: Copy + Default + BitOr<Output = B>>(
+fn or_bits<T: Copy, B: Copy + Default + BitOr<Output = B>>(
     flags: &[T],
     bits: impl Fn(T) -> B,
 ) -> B {
@@ -125,18 +125,21 @@ mod tests {
             let mut flags = vec![0.0_f64; n];
             let others = [1.0, -0.0, f64::INFINITY, f64::MIN_POSITIVE, -5.0];
             flags.iter_mut().zip(others).for_each(|(flag, other)| *flag = other);
-            let single = |flags: &[f64]| flags.iter().map(|&x| x as f32).collect::<Vec<_>>();
-            assert_eq!((f64::first_nan(&flags), f32::first_nan(&single(&flags))), (None, None));
-            for place in 0..n {
+            let to_f32_flags = |flags: &[f64]| flags.iter().map(|&x| x as f32).collect::<Vec<_>>();
+            assert_eq!(
+                (f64::first_nan(&flags), f32::first_nan(&to_f32_flags(&flags))),
+                (None, None)
+            );
+            for index in 0..n {
                 let mut bad = flags.clone();
-                bad.iter_mut().skip(place).for_each(|flag| *flag = -f64::NAN);
-                assert_eq!(f64::first_nan(&bad), Some(place));
-                assert_eq!(f32::first_nan(&single(&bad)), Some(place));
+                bad.iter_mut().skip(index).for_each(|flag| *flag = -f64::NAN);
+                assert_eq!(f64::first_nan(&bad), Some(index));
+                assert_eq!(f32::first_nan(&to_f32_flags(&bad)), Some(index));
                 let mut plain = [1.0, 0.0].repeat(n);
                 assert_eq!(f64::first_nan(&plain), None);
-                plain.iter_mut().skip(place).take(1).for_each(|flag| *flag = f64::NAN);
-                assert_eq!(f64::first_nan(&plain), Some(place));
-                assert_eq!(f32::first_nan(&single(&plain)), Some(place));
+                plain.iter_mut().skip(index).take(1).for_each(|flag| *flag = f64::NAN);
+                assert_eq!(f64::first_nan(&plain), Some(index));
+                assert_eq!(f32::first_nan(&to_f32_flags(&plain)), Some(index));
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use super::{Discount, Ends, Flag};
 use crate::error::{Error, Result, check_len};
-use crate::interrupt::Pace;
+use crate::interrupt::CheckPace;
 use crate::math::Float;
 
 /// A rollout in time-major order, slices `[T, N]`; a trajectory has N = 1.
@@ -42,14 +42,17 @@ pub fn lambda_returns<F: Float, G: Flag>(
     check(&input, out)?;
     let n = input.n_envs.max(1);
     let bootstrap = discount.gamma * (1.0 - discount.lam);
-    let (mut after, mut pace) = (None::<Vec<f64>>, Pace::default());
-    let given = input.rewards.chunks_exact(n).zip(input.next_values.chunks_exact(n));
+    let (mut after, mut pace) = (None::<Vec<f64>>, CheckPace::default());
+    let inputs = input.rewards.chunks_exact(n).zip(input.next_values.chunks_exact(n));
     let ends = input.ends.terminated.chunks_exact(n).zip(input.ends.truncated.chunks_exact(n));
-    for (((rewards, next), (end, cut)), out) in given.zip(ends).zip(out.chunks_exact_mut(n)).rev() {
+    for (((rewards, next), (end, cut)), out) in inputs.zip(ends).zip(out.chunks_exact_mut(n)).rev()
+    {
         pace.spend(n)?;
         let after = after.get_or_insert_with(|| next.iter().map(|next| next.to_f64()).collect());
-        let given = rewards.iter().zip(next).zip(end.iter().zip(cut));
-        for (((reward, next), (end, cut)), (after, out)) in given.zip(after.iter_mut().zip(out)) {
+        let row_inputs = rewards.iter().zip(next).zip(end.iter().zip(cut));
+        for (((reward, next), (end, cut)), (after, out)) in
+            row_inputs.zip(after.iter_mut().zip(out))
+        {
             let (end, cut, next) = (end.is_set(), cut.is_set(), next.to_f64());
             let rest = if cut { next } else { *after };
             let (next, rest) = if end { (0.0, 0.0) } else { (next, rest) };
@@ -88,15 +91,15 @@ pub fn n_step_returns<F: Float, G: Flag>(
     let powers: Vec<f64> =
         std::iter::successors(Some(1.0), |power| Some(power * gamma)).take(n + 1).collect();
     let mut steps = Vec::with_capacity(input.rewards.len() / envs);
-    let mut pace = Pace::default();
+    let mut pace = CheckPace::default();
     for env in 0..envs.min(input.rewards.len()) {
         steps.clear();
-        steps.extend(column(&input, env, envs));
+        steps.extend(env_steps(&input, env, envs));
         pace.spend(steps.len())?;
         accumulate(&mut steps, &powers, n);
         for (t, out) in out.iter_mut().skip(env).step_by(envs).enumerate() {
             pace.spend(1)?;
-            *out = F::from_f64(window(&steps, &powers, n, t));
+            *out = F::from_f64(window_return(&steps, &powers, n, t));
         }
     }
     Ok(())
@@ -110,30 +113,30 @@ struct Step {
     reward: f64,
     /// V(s_{t+1}), 0 after termination.
     next: f64,
-    ends: bool,
+    is_end: bool,
     /// Discounted rewards from the first step of this block to this step.
     prefix: f64,
     /// Discounted rewards from this step to the last of this block or the first end.
     suffix: f64,
     /// The first step from this one on that ends an episode or the trajectory.
-    end: usize,
+    first_end: usize,
 }
 
 /// Returns the steps of one environment.
-fn column<'a, F: Float, G: Flag>(
+fn env_steps<'a, F: Float, G: Flag>(
     input: &Input<'a, F, G>,
     env: usize,
     envs: usize,
 ) -> impl Iterator<Item = Step> + use<'a, F, G> {
-    let given = input.rewards.iter().zip(input.next_values);
+    let inputs = input.rewards.iter().zip(input.next_values);
     let flags = input.ends.terminated.iter().zip(input.ends.truncated);
-    given.zip(flags).skip(env).step_by(envs).map(|((reward, next), (end, cut))| Step {
+    inputs.zip(flags).skip(env).step_by(envs).map(|((reward, next), (end, cut))| Step {
         reward: reward.to_f64(),
         next: if end.is_set() { 0.0 } else { next.to_f64() },
-        ends: end.is_set() | cut.is_set(),
+        is_end: end.is_set() | cut.is_set(),
         prefix: 0.0,
         suffix: 0.0,
-        end: 0,
+        first_end: 0,
     })
 }
 
@@ -142,8 +145,8 @@ fn accumulate(steps: &mut [Step], powers: &[f64], n: usize) {
     let gamma = powers.get(1).copied().unwrap_or(0.0);
     let mut end = steps.len().saturating_sub(1);
     for (t, step) in steps.iter_mut().enumerate().rev() {
-        end = if step.ends { t } else { end };
-        step.end = end;
+        end = if step.is_end { t } else { end };
+        step.first_end = end;
     }
     for block in steps.chunks_mut(n) {
         let mut sum = 0.0;
@@ -153,17 +156,17 @@ fn accumulate(steps: &mut [Step], powers: &[f64], n: usize) {
         }
         let mut sum = 0.0;
         for step in block.iter_mut().rev() {
-            sum = if step.ends { step.reward } else { step.reward + gamma * sum };
+            sum = if step.is_end { step.reward } else { step.reward + gamma * sum };
             step.suffix = sum;
         }
     }
 }
 
 /// Returns the return of the window that starts at `t`.
-fn window(steps: &[Step], powers: &[f64], n: usize, t: usize) -> f64 {
+fn window_return(steps: &[Step], powers: &[f64], n: usize, t: usize) -> f64 {
     let power = |k: usize| powers.get(k).copied().unwrap_or(0.0);
     let Some(first) = steps.get(t) else { return 0.0 };
-    let stop = first.end.min(t + (n - 1));
+    let stop = first.first_end.min(t + (n - 1));
     let Some(last) = steps.get(stop) else { return 0.0 };
     let next_block = (t / n + 1) * n;
     let rewards = if stop < next_block {

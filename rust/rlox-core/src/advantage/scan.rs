@@ -20,18 +20,18 @@ pub(super) type Block = [f64; BLOCK];
 pub(super) fn solve(offsets: Block, factors: Block, after: f64) -> Block {
     let [_, b1, b2, b3] = offsets;
     let [_, k1, k2, k3] = factors;
-    let pairs = linked(offsets, factors, [b1, b2, b3, 0.0]);
+    let pairs = link_block(offsets, factors, [b1, b2, b3, 0.0]);
     let products = product(factors, [k1, k2, k3, 1.0]);
     let [_, _, x2, x3] = pairs;
     let [_, _, p2, p3] = products;
-    let solved = linked(pairs, products, [x2, x3, 0.0, 0.0]);
-    linked(solved, product(products, [p2, p3, 1.0, 1.0]), [after; BLOCK])
+    let solved = link_block(pairs, products, [x2, x3, 0.0, 0.0]);
+    link_block(solved, product(products, [p2, p3, 1.0, 1.0]), [after; BLOCK])
 }
 
 /// Returns b + k x of each step.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn linked([b0, b1, b2, b3]: Block, [k0, k1, k2, k3]: Block, [x0, x1, x2, x3]: Block) -> Block {
+fn link_block([b0, b1, b2, b3]: Block, [k0, k1, k2, k3]: Block, [x0, x1, x2, x3]: Block) -> Block {
     [b0 + k0 * x0, b1 + k1 * x1, b2 + k2 * x2, b3 + k3 * x3]
 }
 
@@ -52,13 +52,13 @@ pub(super) fn link(offset: f64, factor: f64, cut: bool, after: f64) -> f64 {
 /// Returns V(s_{t+1}) of a block's steps, if it is the value of the next step.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-pub(super) fn shifted([_, v1, v2, v3]: Block, after: f64) -> Block {
+pub(super) fn shift([_, v1, v2, v3]: Block, after: f64) -> Block {
     [v1, v2, v3, after]
 }
 
 /// Returns a block in float64.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-pub(super) fn widened<F: Float>(&[x0, x1, x2, x3]: &[F; BLOCK]) -> Block {
+pub(super) fn to_f64_block<F: Float>(&[x0, x1, x2, x3]: &[F; BLOCK]) -> Block {
     [x0.to_f64(), x1.to_f64(), x2.to_f64(), x3.to_f64()]
 }

@@ -2,7 +2,7 @@
 
 use multiversion::multiversion;
 
-use super::scan::{BLOCK, Block, link, shifted, solve, widened};
+use super::scan::{BLOCK, Block, link, shift, solve, to_f64_block};
 use super::{Discount, Flag};
 use crate::math::Float;
 
@@ -36,9 +36,9 @@ pub(super) fn backward<F: Float, G: Flag, const SHIFTED: bool>(
     for ((((((reward, value), next), end), cut), advantage), ret) in
         blocks.zip(advantages).zip(returns).rev()
     {
-        let (reward, value, next) = (widened(reward), widened(value), widened(next));
-        let next = if SHIFTED { shifted(next, last) } else { next };
-        let solved = block((reward, value, next), end, cut, discount, carry);
+        let (reward, value, next) = (to_f64_block(reward), to_f64_block(value), to_f64_block(next));
+        let next = if SHIFTED { shift(next, last) } else { next };
+        let solved = block_advantages((reward, value, next), end, cut, discount, carry);
         [carry, ..] = solved;
         [last, ..] = value;
         for (((advantage, ret), solved), value) in
@@ -68,7 +68,7 @@ pub(super) fn backward<F: Float, G: Flag, const SHIFTED: bool>(
 /// after it.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn block<G: Flag>(
+fn block_advantages<G: Flag>(
     (reward, value, next): (Block, Block, Block),
     end: &[G; BLOCK],
     cut: &[G; BLOCK],

@@ -18,7 +18,7 @@ use super::gae::Next;
 use super::scan::{BLOCK, Block, link, solve};
 use super::{Discount, Ends, Flag};
 use crate::error::{Error, Result, check_len};
-use crate::interrupt::Pace;
+use crate::interrupt::CheckPace;
 use crate::math::Float;
 
 /// Steps of a trajectory that share scratch arrays on the stack.
@@ -81,13 +81,13 @@ struct Term {
 
 /// The settings of a call.
 #[derive(Clone, Copy)]
-struct Setting {
+struct Settings {
     gamma: f64,
     decay: f64,
     clip: Clip,
 }
 
-impl Setting {
+impl Settings {
     /// Returns the term of a step; `next` is V(s_{t+1}), 0 after termination.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
@@ -116,49 +116,62 @@ pub fn vtrace<F: Float, G: Flag>(
 ) -> Result<()> {
     check(&input, &out)?;
     input.next.check(input.ends)?;
-    let setting = Setting { gamma: discount.gamma, decay: discount.decay, clip };
+    let setting = Settings { gamma: discount.gamma, decay: discount.decay, clip };
     match input.next {
         _ if input.rewards.is_empty() => Ok(()),
         Next::Values(next) if input.n_envs == 1 => {
-            trajectory::<F, G, false>(input, next, F::ZERO, setting, out)
+            compute_trajectory::<F, G, false>(input, next, F::ZERO, setting, out)
         }
         Next::Bootstrap(last) if input.n_envs == 1 => {
             let last = last.first().copied().unwrap_or(F::ZERO);
-            trajectory::<F, G, true>(input, input.values, last, setting, out)
+            compute_trajectory::<F, G, true>(input, input.values, last, setting, out)
         }
-        Next::Values(next) => rows(input, next.chunks_exact(input.n_envs).rev(), setting, out),
+        Next::Values(next) => {
+            compute_rows(input, next.chunks_exact(input.n_envs).rev(), setting, out)
+        }
         Next::Bootstrap(last) => {
             let next = input.values.chunks_exact(input.n_envs).rev();
-            rows(input, std::iter::once(last).chain(next), setting, out)
+            compute_rows(input, std::iter::once(last).chain(next), setting, out)
         }
     }
 }
 
 /// Computes a trajectory in chunks from its end to its start. If `SHIFTED`, `next` holds the
 /// values: V(s_{t+1}) is the entry after t, and `last` after the last step.
-fn trajectory<F: Float, G: Flag, const SHIFTED: bool>(
+fn compute_trajectory<F: Float, G: Flag, const SHIFTED: bool>(
     input: Input<'_, F, G>,
     next: &[F],
     mut last: F,
-    setting: Setting,
+    setting: Settings,
     out: Out<'_, F>,
 ) -> Result<()> {
-    let given = input.log_rhos.rchunks(CHUNK).zip(input.rewards.rchunks(CHUNK));
-    let given = given.zip(input.values.rchunks(CHUNK).zip(next.rchunks(CHUNK)));
+    let ratios_and_rewards = input.log_rhos.rchunks(CHUNK).zip(input.rewards.rchunks(CHUNK));
+    let inputs = ratios_and_rewards.zip(input.values.rchunks(CHUNK).zip(next.rchunks(CHUNK)));
     let ends = input.ends.terminated.rchunks(CHUNK).zip(input.ends.truncated.rchunks(CHUNK));
     let out = out.vs.rchunks_mut(CHUNK).zip(out.pg_advantages.rchunks_mut(CHUNK));
-    let (mut carry, mut reached) = (0.0, [F::ZERO; CHUNK]);
-    let mut pace = Pace::default();
-    for ((((log_rhos, rewards), (values, next)), (end, cut)), (vs, pg)) in given.zip(ends).zip(out)
+    let (mut carry, mut next_values) = (0.0, [F::ZERO; CHUNK]);
+    let mut pace = CheckPace::default();
+    for ((((log_rhos, rewards), (values, next)), (end, cut)), (vs, pg)) in inputs.zip(ends).zip(out)
     {
         let source = if SHIFTED { next.get(1..).unwrap_or_default() } else { next };
-        for (reached, next) in reached.iter_mut().zip(source) {
-            *reached = *next;
+        for (slot, next) in next_values.iter_mut().zip(source) {
+            *slot = *next;
         }
-        if let (true, Some(reached)) = (SHIFTED, reached.get_mut(source.len())) {
-            *reached = last;
+        if let (true, Some(last_value)) = (SHIFTED, next_values.get_mut(source.len())) {
+            *last_value = last;
         }
-        carry = chunk(log_rhos, rewards, values, &reached, end, cut, setting, carry, vs, pg);
+        carry = compute_chunk(
+            log_rhos,
+            rewards,
+            values,
+            &next_values,
+            end,
+            cut,
+            setting,
+            carry,
+            vs,
+            pg,
+        );
         last = next.first().copied().unwrap_or(last);
         pace.spend(rewards.len())?;
     }
@@ -169,14 +182,14 @@ fn trajectory<F: Float, G: Flag, const SHIFTED: bool>(
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::too_many_arguments, reason = "separate slices, so that none may alias another")]
-fn chunk<F: Float, G: Flag>(
+fn compute_chunk<F: Float, G: Flag>(
     log_rhos: &[F],
     rewards: &[F],
     values: &[F],
     next: &[F; CHUNK],
     terminated: &[G],
     truncated: &[G],
-    setting: Setting,
+    setting: Settings,
     after: f64,
     vs: &mut [F],
     pg_advantages: &mut [F],
@@ -187,35 +200,37 @@ fn chunk<F: Float, G: Flag>(
     }
     let mut cuts = [true; CHUNK];
     let (mut deltas, mut factors, mut weights) = ([0.0; CHUNK], [0.0; CHUNK], [0.0; CHUNK]);
-    for (cutting, (end, cut)) in cuts.iter_mut().zip(terminated.iter().zip(truncated)) {
-        *cutting = end.is_set() | cut.is_set();
+    for (is_cut, (end, cut)) in cuts.iter_mut().zip(terminated.iter().zip(truncated)) {
+        *is_cut = end.is_set() | cut.is_set();
     }
-    let given = ratios.iter().zip(rewards).zip(values.iter().zip(next)).zip(terminated);
+    let step_inputs = ratios.iter().zip(rewards).zip(values.iter().zip(next)).zip(terminated);
     let terms = deltas.iter_mut().zip(factors.iter_mut().zip(&mut weights));
-    for ((delta, (factor, weight)), (((ratio, reward), (value, next)), end)) in terms.zip(given) {
+    for ((delta, (factor, weight)), (((ratio, reward), (value, next)), end)) in
+        terms.zip(step_inputs)
+    {
         let next = next.to_f64();
         let next = if end.is_set() { 0.0 } else { next };
         let term = setting.term(ratio.to_f64(), reward.to_f64(), value.to_f64(), next);
         (*delta, *factor, *weight) = (term.delta, term.factor, term.weight);
     }
-    let mut solved = deltas;
-    let first = scan(&mut solved, &factors, &cuts, rewards.len(), after);
+    let mut xs = deltas;
+    let first = solve_chunk(&mut xs, &factors, &cuts, rewards.len(), after);
     let mut afters = [0.0; CHUNK];
-    for (here, x) in afters.iter_mut().zip(solved.iter().skip(1)) {
-        *here = *x;
+    for (next_x, x) in afters.iter_mut().zip(xs.iter().skip(1)) {
+        *next_x = *x;
     }
     if let Some(last) = afters.get_mut(rewards.len() - 1) {
         *last = after;
     }
-    for (here, cut) in afters.iter_mut().zip(&cuts) {
-        let x = *here;
-        *here = if *cut { 0.0 } else { x };
+    for (after_x, cut) in afters.iter_mut().zip(&cuts) {
+        let x = *after_x;
+        *after_x = if *cut { 0.0 } else { x };
     }
-    for (vs, (value, x)) in vs.iter_mut().zip(values.iter().zip(&solved)) {
+    for (vs, (value, x)) in vs.iter_mut().zip(values.iter().zip(&xs)) {
         *vs = F::from_f64(value.to_f64() + x);
     }
-    let given = deltas.iter().zip(weights.iter().zip(&afters));
-    for (pg, (delta, (weight, after))) in pg_advantages.iter_mut().zip(given) {
+    let pg_inputs = deltas.iter().zip(weights.iter().zip(&afters));
+    for (pg, (delta, (weight, after))) in pg_advantages.iter_mut().zip(pg_inputs) {
         *pg = F::from_f64(delta + weight * after);
     }
     first
@@ -225,7 +240,7 @@ fn chunk<F: Float, G: Flag>(
 /// beyond `len` is read.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn scan(
+fn solve_chunk(
     deltas: &mut [f64; CHUNK],
     factors: &[f64; CHUNK],
     cuts: &[bool; CHUNK],
@@ -233,22 +248,22 @@ fn scan(
     after: f64,
 ) -> f64 {
     let mut carry = after;
-    let (whole, rest) = (len / BLOCK, len % BLOCK);
+    let (n_blocks, rest) = (len / BLOCK, len % BLOCK);
     let (blocks, _) = deltas.as_chunks_mut::<BLOCK>();
     let (factors, _) = factors.as_chunks::<BLOCK>();
     let (cuts, _) = cuts.as_chunks::<BLOCK>();
-    let mut steps = blocks.iter_mut().zip(factors.iter().zip(cuts)).take(whole + 1);
+    let mut steps = blocks.iter_mut().zip(factors.iter().zip(cuts)).take(n_blocks + 1);
     if rest > 0
-        && let Some((block, (factors, cuts))) = steps.nth(whole)
+        && let Some((block, (factors, cuts))) = steps.nth(n_blocks)
     {
         for ((x, factor), cut) in block.iter_mut().zip(factors).zip(cuts).take(rest).rev() {
             carry = link(*x, *factor, *cut, carry);
             *x = carry;
         }
     }
-    let steps = blocks.iter_mut().zip(factors.iter().zip(cuts)).take(whole);
+    let steps = blocks.iter_mut().zip(factors.iter().zip(cuts)).take(n_blocks);
     for (block, (factors, cuts)) in steps.rev() {
-        *block = solved(*block, *factors, *cuts, carry);
+        *block = solve_block(*block, *factors, *cuts, carry);
         [carry, ..] = *block;
     }
     carry
@@ -257,7 +272,7 @@ fn scan(
 /// Returns x of a block's steps.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn solved(deltas: Block, factors: Block, cuts: [bool; BLOCK], after: f64) -> Block {
+fn solve_block(deltas: Block, factors: Block, cuts: [bool; BLOCK], after: f64) -> Block {
     if cuts == [false; BLOCK] {
         return solve(deltas, factors, after);
     }
@@ -269,23 +284,23 @@ fn solved(deltas: Block, factors: Block, cuts: [bool; BLOCK], after: f64) -> Blo
 }
 
 /// Computes every row from the last to the first; `reversed_next` has V(s_{t+1}) in that order.
-fn rows<'a, F: Float, G: Flag>(
+fn compute_rows<'a, F: Float, G: Flag>(
     input: Input<'a, F, G>,
     reversed_next: impl Iterator<Item = &'a [F]>,
-    setting: Setting,
+    setting: Settings,
     out: Out<'_, F>,
 ) -> Result<()> {
     let n = input.n_envs;
-    let given = input.log_rhos.chunks_exact(n).zip(input.rewards.chunks_exact(n));
-    let given = given.zip(input.values.chunks_exact(n)).rev();
+    let ratios_and_rewards = input.log_rhos.chunks_exact(n).zip(input.rewards.chunks_exact(n));
+    let inputs = ratios_and_rewards.zip(input.values.chunks_exact(n)).rev();
     let ends = input.ends.terminated.chunks_exact(n).zip(input.ends.truncated.chunks_exact(n));
     let out = out.vs.chunks_exact_mut(n).zip(out.pg_advantages.chunks_exact_mut(n)).rev();
-    let (mut carry, mut pace) = (vec![0.0; n], Pace::default());
+    let (mut carry, mut pace) = (vec![0.0; n], CheckPace::default());
     for (((((log_rhos, rewards), values), next), (end, cut)), (vs, pg)) in
-        given.zip(reversed_next).zip(ends.rev()).zip(out)
+        inputs.zip(reversed_next).zip(ends.rev()).zip(out)
     {
         pace.spend(n)?;
-        sweep(log_rhos, rewards, values, next, end, cut, setting, &mut carry, vs, pg);
+        compute_row(log_rhos, rewards, values, next, end, cut, setting, &mut carry, vs, pg);
     }
     Ok(())
 }
@@ -294,23 +309,23 @@ fn rows<'a, F: Float, G: Flag>(
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::too_many_arguments, reason = "separate slices, so that none may alias another")]
-fn sweep<F: Float, G: Flag>(
+fn compute_row<F: Float, G: Flag>(
     log_rhos: &[F],
     rewards: &[F],
     values: &[F],
     next: &[F],
     terminated: &[G],
     truncated: &[G],
-    setting: Setting,
+    setting: Settings,
     carry: &mut [f64],
     vs: &mut [F],
     pg_advantages: &mut [F],
 ) {
-    let given = log_rhos.iter().zip(rewards).zip(values.iter().zip(next));
+    let inputs = log_rhos.iter().zip(rewards).zip(values.iter().zip(next));
     let ends = terminated.iter().zip(truncated);
     let out = carry.iter_mut().zip(vs.iter_mut().zip(pg_advantages));
     for ((((log_rho, reward), (value, next)), (end, cut)), (carry, (vs, pg))) in
-        given.zip(ends).zip(out)
+        inputs.zip(ends).zip(out)
     {
         let (end, cut, value, next) = (end.is_set(), cut.is_set(), value.to_f64(), next.to_f64());
         let next = if end { 0.0 } else { next };

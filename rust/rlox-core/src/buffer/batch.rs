@@ -6,7 +6,7 @@ use crate::error::{Result, check_len};
 
 /// One array of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum BatchPart {
     /// An observation column.
     Obs(usize),
     /// The same column of the observation after the step.
@@ -33,13 +33,15 @@ pub enum Part {
     Mask,
 }
 
-impl Part {
+impl BatchPart {
     /// Returns the element type and the shape of one row.
     #[must_use]
-    pub fn row(self, schema: &Schema) -> (Dtype, &[usize]) {
+    pub fn row_type(self, schema: &Schema) -> (Dtype, &[usize]) {
         let field = match self {
-            Self::Obs(at) | Self::NextObs(at) => schema.obs().get(at).map(|column| &column.field),
-            Self::Column(at) => schema.columns().get(at),
+            Self::Obs(index) | Self::NextObs(index) => {
+                schema.obs().get(index).map(|column| &column.field)
+            }
+            Self::Column(column_index) => schema.columns().get(column_index),
             Self::Terminated | Self::Truncated | Self::IsFirst | Self::Mask => {
                 return (Dtype::Bool, &[]);
             }
@@ -71,49 +73,49 @@ impl Part {
 
 /// The kind of a batch, which determines its arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum BatchKind {
     /// Observations, next observations, columns, flags and indices.
     Transitions,
-    /// [`Kind::Transitions`] with discounts.
+    /// [`BatchKind::Transitions`] with discounts.
     NStep,
-    /// [`Kind::Transitions`] with weights.
+    /// [`BatchKind::Transitions`] with weights.
     Weighted,
-    /// [`Kind::Transitions`] with discounts and weights.
+    /// [`BatchKind::Transitions`] with discounts and weights.
     WeightedNStep,
-    /// [`Kind::Transitions`] with `is_first` and `mask`.
+    /// [`BatchKind::Transitions`] with `is_first` and `mask`.
     Sequences,
     /// Observations, columns, returns to go, timesteps and mask.
     Trajectories,
 }
 
-impl Kind {
+impl BatchKind {
     /// Returns the arrays in the schema's order. No other code defines this order.
-    pub fn parts(self, schema: &Schema) -> impl Iterator<Item = Part> + use<> {
+    pub fn parts(self, schema: &Schema) -> impl Iterator<Item = BatchPart> + use<> {
         (0..schema.obs().len())
-            .map(Part::Obs)
-            .chain((0..self.next_obs(schema)).map(Part::NextObs))
-            .chain((0..schema.columns().len()).map(Part::Column))
-            .chain(self.named())
+            .map(BatchPart::Obs)
+            .chain((0..self.n_next_obs(schema)).map(BatchPart::NextObs))
+            .chain((0..schema.columns().len()).map(BatchPart::Column))
+            .chain(self.keyed_parts())
     }
 
-    /// Returns the number of [`Part::NextObs`] arrays.
-    fn next_obs(self, schema: &Schema) -> usize {
+    /// Returns the number of [`BatchPart::NextObs`] arrays.
+    fn n_next_obs(self, schema: &Schema) -> usize {
         if matches!(self, Self::Trajectories) { 0 } else { schema.obs().len() }
     }
 
     /// Returns the arrays that are not columns of the schema.
-    fn named(self) -> impl Iterator<Item = Part> {
-        let heads = [Part::Terminated, Part::Truncated, Part::Indices];
-        let tail: &[Part] = match self {
+    fn keyed_parts(self) -> impl Iterator<Item = BatchPart> {
+        let heads = [BatchPart::Terminated, BatchPart::Truncated, BatchPart::Indices];
+        let tail: &[BatchPart] = match self {
             Self::Transitions => &[],
-            Self::NStep => &[Part::Discounts],
-            Self::Weighted => &[Part::Weights],
-            Self::WeightedNStep => &[Part::Discounts, Part::Weights],
-            Self::Sequences => &[Part::IsFirst, Part::Mask],
-            Self::Trajectories => &[Part::ReturnsToGo, Part::Timesteps, Part::Mask],
+            Self::NStep => &[BatchPart::Discounts],
+            Self::Weighted => &[BatchPart::Weights],
+            Self::WeightedNStep => &[BatchPart::Discounts, BatchPart::Weights],
+            Self::Sequences => &[BatchPart::IsFirst, BatchPart::Mask],
+            Self::Trajectories => &[BatchPart::ReturnsToGo, BatchPart::Timesteps, BatchPart::Mask],
         };
-        let all = if self == Self::Trajectories { 0 } else { heads.len() };
-        heads.into_iter().take(all).chain(tail.iter().copied())
+        let n_shared = if self == Self::Trajectories { 0 } else { heads.len() };
+        heads.into_iter().take(n_shared).chain(tail.iter().copied())
     }
 }
 
@@ -130,62 +132,62 @@ pub struct Batch<'a, 'b> {
     pub next_obs: &'b mut [&'a mut [u8]],
     /// Actions, rewards and extras.
     pub columns: &'b mut [&'a mut [u8]],
-    /// See [`Part::Terminated`].
+    /// See [`BatchPart::Terminated`].
     pub terminated: &'b mut [u8],
-    /// See [`Part::Truncated`].
+    /// See [`BatchPart::Truncated`].
     pub truncated: &'b mut [u8],
-    /// See [`Part::Indices`].
+    /// See [`BatchPart::Indices`].
     pub indices: &'b mut [u8],
-    /// See [`Part::Discounts`].
+    /// See [`BatchPart::Discounts`].
     pub discounts: &'b mut [u8],
-    /// See [`Part::Weights`].
+    /// See [`BatchPart::Weights`].
     pub weights: &'b mut [u8],
-    /// See [`Part::IsFirst`].
+    /// See [`BatchPart::IsFirst`].
     pub is_first: &'b mut [u8],
-    /// See [`Part::ReturnsToGo`].
+    /// See [`BatchPart::ReturnsToGo`].
     pub returns_to_go: &'b mut [u8],
-    /// See [`Part::Timesteps`].
+    /// See [`BatchPart::Timesteps`].
     pub timesteps: &'b mut [u8],
-    /// See [`Part::Mask`].
+    /// See [`BatchPart::Mask`].
     pub mask: &'b mut [u8],
 }
 
 impl<'a, 'b> Batch<'a, 'b> {
-    /// Makes a batch of `n` rows from `arrays`, which have the order of [`Kind::parts`].
+    /// Makes a batch of `n` rows from `arrays`, which have the order of [`BatchKind::parts`].
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the number of arrays or the size of one is wrong.
-    pub fn over(
+    pub fn from_arrays(
         schema: &Schema,
-        kind: Kind,
+        kind: BatchKind,
         n: usize,
         arrays: &'b mut [&'a mut [u8]],
     ) -> Result<Self> {
         let count = kind.parts(schema).count();
         check_len("batch", arrays.len(), count, "arrays, those of its kind")?;
-        let mut given = arrays.iter();
+        let mut array_iter = arrays.iter();
         kind.parts(schema).try_for_each(|part| {
-            let (dtype, shape) = part.row(schema);
+            let (dtype, shape) = part.row_type(schema);
             let bytes = n * dtype.size() * shape.iter().product::<usize>();
             let name = part.name().unwrap_or("a column of the batch");
-            check_len(name, given.next().map_or(0, |array| array.len()), bytes, "bytes")
+            check_len(name, array_iter.next().map_or(0, |array| array.len()), bytes, "bytes")
         })?;
         let (obs, rest) = arrays.split_at_mut(schema.obs().len());
-        let (next_obs, rest) = rest.split_at_mut(kind.next_obs(schema));
+        let (next_obs, rest) = rest.split_at_mut(kind.n_next_obs(schema));
         let (columns, rest) = rest.split_at_mut(schema.columns().len());
         let mut batch = Self { n, obs, next_obs, columns, ..Self::default() };
-        for (part, array) in kind.named().zip(rest) {
+        for (part, array) in kind.keyed_parts().zip(rest) {
             match part {
-                Part::Obs(_) | Part::NextObs(_) | Part::Column(_) => {}
-                Part::Terminated => batch.terminated = array,
-                Part::Truncated => batch.truncated = array,
-                Part::Indices => batch.indices = array,
-                Part::Discounts => batch.discounts = array,
-                Part::Weights => batch.weights = array,
-                Part::IsFirst => batch.is_first = array,
-                Part::ReturnsToGo => batch.returns_to_go = array,
-                Part::Timesteps => batch.timesteps = array,
-                Part::Mask => batch.mask = array,
+                BatchPart::Obs(_) | BatchPart::NextObs(_) | BatchPart::Column(_) => {}
+                BatchPart::Terminated => batch.terminated = array,
+                BatchPart::Truncated => batch.truncated = array,
+                BatchPart::Indices => batch.indices = array,
+                BatchPart::Discounts => batch.discounts = array,
+                BatchPart::Weights => batch.weights = array,
+                BatchPart::IsFirst => batch.is_first = array,
+                BatchPart::ReturnsToGo => batch.returns_to_go = array,
+                BatchPart::Timesteps => batch.timesteps = array,
+                BatchPart::Mask => batch.mask = array,
             }
         }
         Ok(batch)
@@ -194,7 +196,7 @@ impl<'a, 'b> Batch<'a, 'b> {
     /// Returns every array; those that the kind lacks are empty.
     pub(super) fn arrays(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let columns = self.obs.iter_mut().chain(&mut *self.next_obs).chain(&mut *self.columns);
-        let named = [
+        let keyed_arrays = [
             &mut self.terminated,
             &mut self.truncated,
             &mut self.indices,
@@ -205,12 +207,12 @@ impl<'a, 'b> Batch<'a, 'b> {
             &mut self.timesteps,
             &mut self.mask,
         ];
-        columns.map(|array| &mut **array).chain(named.into_iter().map(|array| &mut **array))
+        columns.map(|array| &mut **array).chain(keyed_arrays.into_iter().map(|array| &mut **array))
     }
 }
 
 /// Writes numbers as float32 or float64, depending on the length of the array.
-pub(super) fn put_real(out: &mut [u8], values: impl ExactSizeIterator<Item = f64>) {
+pub(super) fn write_floats(out: &mut [u8], values: impl ExactSizeIterator<Item = f64>) {
     if out.len() == 8 * values.len() {
         for (slot, value) in out.as_chunks_mut().0.iter_mut().zip(values) {
             *slot = value.to_ne_bytes();
@@ -226,19 +228,19 @@ pub(super) fn put_real(out: &mut [u8], values: impl ExactSizeIterator<Item = f64
 
 /// A batch that owns its memory, for callers without arrays.
 #[derive(Debug, Clone)]
-pub struct Arrays {
+pub struct OwnedBatch {
     schema: Schema,
-    kind: Kind,
+    kind: BatchKind,
     n: usize,
-    parts: Vec<(Part, Vec<u8>)>,
+    parts: Vec<(BatchPart, Vec<u8>)>,
 }
 
-impl Arrays {
+impl OwnedBatch {
     /// Makes zeroed arrays for `n` rows.
     #[must_use]
-    pub fn new(schema: &Schema, kind: Kind, n: usize) -> Self {
-        let array = |part: Part| {
-            let (dtype, shape) = part.row(schema);
+    pub fn new(schema: &Schema, kind: BatchKind, n: usize) -> Self {
+        let array = |part: BatchPart| {
+            let (dtype, shape) = part.row_type(schema);
             (part, vec![0; n * dtype.size() * shape.iter().product::<usize>()])
         };
         let parts = kind.parts(schema).map(array).collect();
@@ -252,19 +254,19 @@ impl Arrays {
     pub fn fill<T>(&mut self, fill: impl FnOnce(&mut Batch<'_, '_>) -> Result<T>) -> Result<T> {
         let mut arrays: Vec<&mut [u8]> =
             self.parts.iter_mut().map(|(_, array)| array.as_mut_slice()).collect();
-        fill(&mut Batch::over(&self.schema, self.kind, self.n, &mut arrays)?)
+        fill(&mut Batch::from_arrays(&self.schema, self.kind, self.n, &mut arrays)?)
     }
 
     /// Returns the bytes of an array. They are empty if the batch has no such array.
     #[must_use]
-    pub fn bytes(&self, part: Part) -> &[u8] {
-        let found = self.parts.iter().find(|(known, _)| *known == part);
-        found.map_or(&[], |(_, array)| array)
+    pub fn bytes(&self, part: BatchPart) -> &[u8] {
+        let entry = self.parts.iter().find(|(candidate, _)| *candidate == part);
+        entry.map_or(&[], |(_, array)| array)
     }
 
     /// Returns the numbers of a float32 array.
     #[must_use]
-    pub fn f32(&self, part: Part) -> Vec<f32> {
+    pub fn f32(&self, part: BatchPart) -> Vec<f32> {
         self.bytes(part).as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect()
     }
 }
@@ -275,13 +277,13 @@ mod tests {
     use crate::Field;
     use crate::buffer::schema::ObsField;
 
-    const KINDS: [Kind; 6] = [
-        Kind::Transitions,
-        Kind::NStep,
-        Kind::Weighted,
-        Kind::WeightedNStep,
-        Kind::Sequences,
-        Kind::Trajectories,
+    const KINDS: [BatchKind; 6] = [
+        BatchKind::Transitions,
+        BatchKind::NStep,
+        BatchKind::Weighted,
+        BatchKind::WeightedNStep,
+        BatchKind::Sequences,
+        BatchKind::Trajectories,
     ];
 
     fn schema(extras: Vec<Field>) -> Result<Schema> {
@@ -294,9 +296,13 @@ mod tests {
         let schema = schema(Vec::new()).unwrap();
         for kind in KINDS {
             let count = kind.parts(&schema).count();
-            for given in 0..count + 2 {
-                let mut none: Vec<&mut [u8]> = (0..given).map(|_| <&mut [u8]>::default()).collect();
-                assert_eq!(Batch::over(&schema, kind, 0, &mut none).is_ok(), given == count);
+            for n_arrays in 0..count + 2 {
+                let mut empty_arrays: Vec<&mut [u8]> =
+                    (0..n_arrays).map(|_| <&mut [u8]>::default()).collect();
+                assert_eq!(
+                    Batch::from_arrays(&schema, kind, 0, &mut empty_arrays).is_ok(),
+                    n_arrays == count
+                );
             }
         }
     }
@@ -304,7 +310,7 @@ mod tests {
     #[test]
     fn no_extra_column_has_the_key_of_another_part() {
         for kind in KINDS {
-            for name in kind.named().filter_map(Part::name) {
+            for name in kind.keyed_parts().filter_map(BatchPart::name) {
                 assert!(schema(vec![Field::new(name, Dtype::F32, [])]).is_err(), "{name}");
             }
         }

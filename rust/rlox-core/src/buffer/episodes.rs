@@ -8,9 +8,9 @@ pub struct Episode {
     /// Number of rows.
     pub len: usize,
     /// Undiscounted sum of its rewards.
-    pub total: f64,
+    pub total_reward: f64,
     /// False for the rows after the last episode end.
-    pub complete: bool,
+    pub is_complete: bool,
 }
 
 /// Statistics over the episodes of a dataset.
@@ -36,15 +36,15 @@ pub struct ReturnStats {
 
 impl ReturnStats {
     #[expect(clippy::cast_precision_loss, reason = "counts of rows")]
-    pub(super) fn of(episodes: &[Episode]) -> Self {
+    pub(super) fn from_episodes(episodes: &[Episode]) -> Self {
         let n = episodes.len().max(1) as f64;
         let n_transitions = episodes.iter().map(|episode| episode.len).sum();
-        let returns = || episodes.iter().map(|episode| episode.total);
+        let returns = || episodes.iter().map(|episode| episode.total_reward);
         let mean = returns().sum::<f64>() / n;
         Self {
             n_transitions,
             n_episodes: episodes.len(),
-            n_complete: episodes.iter().filter(|episode| episode.complete).count(),
+            n_complete: episodes.iter().filter(|episode| episode.is_complete).count(),
             mean_return: mean,
             std_return: (returns().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n).sqrt(),
             min_return: returns().fold(f64::INFINITY, f64::min),
@@ -55,21 +55,23 @@ impl ReturnStats {
 }
 
 /// Returns the episodes, and for each row the sum of the rewards from it to the end of its episode.
-pub(super) fn to_go(rewards: &[f64], ends: &[bool]) -> (Vec<Episode>, Vec<f64>) {
+pub(super) fn split_episodes(rewards: &[f64], episode_ends: &[bool]) -> (Vec<Episode>, Vec<f64>) {
     let mut sums = vec![0.0; rewards.len()];
     let mut episodes: Vec<Episode> = Vec::new();
-    let mut later: Option<Episode> = None;
-    for (start, ((&reward, sum), &end)) in rewards.iter().zip(&mut sums).zip(ends).enumerate().rev()
+    let mut current: Option<Episode> = None;
+    for (start, ((&reward, sum), &end)) in
+        rewards.iter().zip(&mut sums).zip(episode_ends).enumerate().rev()
     {
-        if end && let Some(finished) = later.take() {
-            episodes.push(finished);
+        if end && let Some(whole_episode) = current.take() {
+            episodes.push(whole_episode);
         }
-        let (len, total, complete) =
-            later.map_or((0, 0.0, end), |episode| (episode.len, episode.total, episode.complete));
+        let (len, total, complete) = current.map_or((0, 0.0, end), |episode| {
+            (episode.len, episode.total_reward, episode.is_complete)
+        });
         *sum = reward + total;
-        later = Some(Episode { start, len: len + 1, total: *sum, complete });
+        current = Some(Episode { start, len: len + 1, total_reward: *sum, is_complete: complete });
     }
-    episodes.extend(later);
+    episodes.extend(current);
     episodes.reverse();
     (episodes, sums)
 }

@@ -11,20 +11,20 @@ mod sampling;
 mod schema;
 mod standardizer;
 
-pub use batch::{Arrays, Batch, Kind, Part};
+pub use batch::{Batch, BatchKind, BatchPart, OwnedBatch};
 pub use dataset::OfflineDataset;
 pub use episodes::{Episode, ReturnStats};
-pub use mmap::{MmapReplayBuffer, Tiers};
-pub use persist::{Columns, InMemory, Saveable, Saved, State, prune};
+pub use mmap::{MmapReplayBuffer, TierConfig};
+pub use persist::{BufferState, BufferStorage, ColumnReader, InMemoryBuffer, SaveReport, prune};
 pub use replay::{Buffer, PrioritizedReplayBuffer, ReplayBuffer, SequenceReplayBuffer};
 pub use rows::{
-    EnvIndex, MAX_CAPACITY, MAX_ENVS, MemoryRows, NStep, ObsOf, PADDING, Rings, RowRef, Rows,
+    EnvIndex, MAX_CAPACITY, MAX_ENVS, MemoryRows, NStep, ObsKind, PADDING, Rings, RowRef, Rows,
     Transitions,
 };
 pub use sampling::{
-    Drawn, EpisodeBalanced, GoalStrategy, Hindsight, MAX_BATCH, Priorities, Prioritized, Relabel,
-    Request, STREAM, SampleRng, Sampler, SamplerState, Sequences, SumTree, Trajectories, Uniform,
-    Want, named,
+    BatchShape, Draws, EpisodeBalanced, GoalStrategy, Hindsight, MAX_BATCH, Priorities,
+    Prioritized, Relabel, STREAM, SampleRequest, SampleRng, Sampler, SamplerState, Sequences,
+    SumTree, Trajectories, Uniform, sampler_by_name,
 };
 pub use schema::{FrameStack, ObsField, Schema, StackAxis};
 pub use standardizer::Standardizer;

@@ -1,10 +1,11 @@
 //! Replay buffers in memory: rows and a sampler that draws them.
 
 use super::batch::Batch;
-use super::persist::{Archive, Columns, InMemory, Saveable};
+use super::persist::{Archive, BufferStorage, ColumnReader, InMemoryBuffer};
 use super::rows::{EnvIndex, MemoryRows, NStep, RowRef, Rows, Transitions};
 use super::sampling::{
-    Drawn, Hindsight, Prioritized, Request, Sampler, SamplerState, Sequences, check_priorities,
+    Draws, Hindsight, Prioritized, SampleRequest, Sampler, SamplerState, Sequences,
+    check_priorities,
 };
 use super::schema::Schema;
 use crate::error::{Result, check_len};
@@ -13,13 +14,13 @@ use crate::interrupt;
 /// A ring of transitions with the sampler `S`. New rows overwrite the oldest.
 #[derive(Debug)]
 pub struct Buffer<S: ?Sized> {
-    held: Saveable,
+    storage: BufferStorage,
     sampler: Box<S>,
     /// Rows of the current push, for samplers that track rows.
-    pushed: Vec<(usize, RowRef)>,
+    pushed_rows: Vec<(usize, RowRef)>,
 }
 
-/// A buffer whose sampler has no settings; see [`named`](super::named).
+/// A buffer whose sampler has no settings; see [`sampler_by_name`](super::sampler_by_name).
 pub type ReplayBuffer = Buffer<dyn Sampler>;
 
 /// A buffer that draws rows in proportion to priority^alpha.
@@ -41,8 +42,12 @@ impl<S: Sampler + ?Sized> Buffer<S> {
         sampler: impl Into<Box<S>>,
     ) -> Result<Self> {
         let rows = MemoryRows::new(schema, capacity, n_envs)?;
-        let held = Saveable { rows, state: SamplerState::new(seed), archive: Archive::default() };
-        Ok(Self { held, sampler: sampler.into(), pushed: Vec::new() })
+        let storage = BufferStorage {
+            rows,
+            sampler_state: SamplerState::new(seed),
+            archive: Archive::default(),
+        };
+        Ok(Self { storage, sampler: sampler.into(), pushed_rows: Vec::new() })
     }
 
     /// Returns the sampler.
@@ -58,49 +63,54 @@ impl<S: Sampler + ?Sized> Buffer<S> {
     ///
     /// # Errors
     /// Same as [`MemoryRows::push`], and nothing is stored then. Also the errors of
-    /// [`Sampler::pushed`].
+    /// [`Sampler::on_push`].
     pub fn push(
         &mut self,
-        to: EnvIndex<'_>,
+        env_index: EnvIndex<'_>,
         rows: Transitions<'_>,
         priorities: Option<&[f64]>,
     ) -> Result<()> {
-        if !self.sampler.follows() {
-            return self.held.rows.push(to, rows, |_, _| {});
+        if !self.sampler.tracks_rows() {
+            return self.storage.rows.push(env_index, rows, |_, _| {});
         }
         if let Some(priorities) = priorities {
             check_len("priorities", priorities.len(), rows.n, "one per row")?;
             check_priorities(priorities)?;
         }
-        let Self { held: Saveable { rows: held, .. }, sampler, pushed } = self;
-        held.check(to, &rows)?;
+        let Self { storage: BufferStorage { rows: held, .. }, sampler, pushed_rows: pushed } = self;
+        held.check(env_index, &rows)?;
         pushed.clear();
-        let long = held.is_long(to, rows.n);
-        held.all_or_nothing(long, |held| {
-            held.push_checked(to, &rows, &mut |at, row| pushed.push((at, row)))?;
-            let mut told = || sampler.pushed(held.rings(), pushed, priorities);
-            if long { told() } else { interrupt::uninterrupted(told) }
+        let is_long = held.is_long(env_index, rows.n);
+        held.all_or_nothing(is_long, |held| {
+            held.push_checked(env_index, &rows, &mut |index, row| pushed.push((index, row)))?;
+            let mut notify = || sampler.on_push(held.rings(), pushed, priorities);
+            if is_long { notify() } else { interrupt::uninterruptible(notify) }
         })
     }
 
     /// Draws the batches of `request`.
     ///
     /// # Errors
-    /// The errors of [`Request::rows`] and of the sampler, and
+    /// The errors of [`SampleRequest::rows`] and of the sampler, and
     /// [`Error::Config`](crate::Error::Config) if the buffer is empty.
-    pub fn sample(&self, request: Request) -> Result<Drawn> {
-        request.draw(&*self.sampler, self.rows().rings(), &self.held.state, |_, _, _| Ok(()))
+    pub fn sample(&self, request: SampleRequest) -> Result<Draws> {
+        request.draw(&*self.sampler, self.rows().rings(), &self.storage.sampler_state, |_, _, _| {
+            Ok(())
+        })
     }
 
     /// Same as [`Buffer::sample`], and also draws which rows are relabelled.
     ///
     /// # Errors
     /// Same as [`Buffer::sample`].
-    pub fn sample_hindsight(&self, request: Request, hindsight: Hindsight) -> Result<Drawn> {
+    pub fn sample_hindsight(&self, request: SampleRequest, hindsight: Hindsight) -> Result<Draws> {
         let rings = self.rows().rings();
-        request.draw(&*self.sampler, rings, &self.held.state, |rng, place, drawn| {
-            hindsight.relabel(rings, rng, place, drawn)
-        })
+        request.draw(
+            &*self.sampler,
+            rings,
+            &self.storage.sampler_state,
+            |rng, batch_start, draws| hindsight.relabel(rings, rng, batch_start, draws),
+        )
     }
 
     /// Copies rows into `out`, as they are or as n-step windows.
@@ -123,9 +133,9 @@ impl<S: Sampler + ?Sized> Buffer<S> {
     /// number.
     ///
     /// # Errors
-    /// Same as [`Sampler::updated`]. Nothing is changed then.
+    /// Same as [`Sampler::update_priorities`]. Nothing is changed then.
     pub fn update_priorities(&mut self, indices: &[u64], priorities: &[f64]) -> Result<usize> {
-        self.sampler.updated(self.held.rows.rings(), indices, priorities)
+        self.sampler.update_priorities(self.storage.rows.rings(), indices, priorities)
     }
 
     /// Writes values into a column; see [`MemoryRows::update`].
@@ -133,7 +143,7 @@ impl<S: Sampler + ?Sized> Buffer<S> {
     /// # Errors
     /// Same as [`MemoryRows::update`].
     pub fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64> {
-        self.held.rows.update(column, indices, values)
+        self.storage.rows.update(column, indices, values)
     }
 
     /// Ends the current episode of an environment; see [`MemoryRows::cut_episode`].
@@ -141,13 +151,13 @@ impl<S: Sampler + ?Sized> Buffer<S> {
     /// # Errors
     /// Same as [`MemoryRows::cut_episode`].
     pub fn cut_episode(&mut self, env: usize) -> Result<()> {
-        self.held.rows.cut_episode(env)
+        self.storage.rows.cut_episode(env)
     }
 
     /// Removes every row. The count of indices continues.
     pub fn clear(&mut self) {
-        self.held.rows.clear();
-        self.sampler.cleared();
+        self.storage.rows.clear();
+        self.sampler.on_clear();
     }
 }
 
@@ -161,22 +171,22 @@ impl PrioritizedReplayBuffer {
     }
 }
 
-impl<S: Sampler + ?Sized> InMemory for Buffer<S> {
-    fn held(&self) -> &Saveable {
-        &self.held
+impl<S: Sampler + ?Sized> InMemoryBuffer for Buffer<S> {
+    fn storage(&self) -> &BufferStorage {
+        &self.storage
     }
 
-    fn held_mut(&mut self) -> &mut Saveable {
-        &mut self.held
+    fn storage_mut(&mut self) -> &mut BufferStorage {
+        &mut self.storage
     }
 
-    fn own_columns(&self) -> Vec<(&'static str, usize, Vec<u8>)> {
-        self.sampler.saved()
+    fn saved_columns(&self) -> Vec<(&'static str, usize, Vec<u8>)> {
+        self.sampler.saved_columns()
     }
 
-    fn adopt(&mut self, held: Saveable, columns: &Columns<'_>) -> Result<()> {
-        self.sampler.restore(held.rows.rings(), columns)?;
-        self.held = held;
+    fn adopt(&mut self, storage: BufferStorage, columns: &ColumnReader<'_>) -> Result<()> {
+        self.sampler.restore(storage.rows.rings(), columns)?;
+        self.storage = storage;
         Ok(())
     }
 }

@@ -100,18 +100,19 @@ impl Schema {
         if !matches!(reward, Dtype::F32 | Dtype::F64) {
             return Err(Error::config("reward_dtype", reward.name(), "float32 or float64"));
         }
-        for (at, column) in obs.iter().enumerate() {
+        for (index, column) in obs.iter().enumerate() {
             column.field.check()?;
             if let Some(stack) = column.stack {
                 stack.check(&column.field)?;
             }
-            if obs.iter().take(at).any(|other| other.field.name == column.field.name) {
+            if obs.iter().take(index).any(|other| other.field.name == column.field.name) {
                 return Err(Error::config("observation", &column.field.name, "each name once"));
             }
         }
-        for (at, extra) in extras.iter().enumerate() {
-            let twice = extras.iter().take(at).any(|other| other.name == extra.name);
-            if twice || extra.name.is_empty() || RESERVED.contains(&extra.name.as_str()) {
+        for (extra_index, extra) in extras.iter().enumerate() {
+            let is_duplicate =
+                extras.iter().take(extra_index).any(|other| other.name == extra.name);
+            if is_duplicate || extra.name.is_empty() || RESERVED.contains(&extra.name.as_str()) {
                 let expected = format!("a name of its own, none of {}", RESERVED.join(", "));
                 return Err(Error::config("extra column", format!("{:?}", extra.name), expected));
             }

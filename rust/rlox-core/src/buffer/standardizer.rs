@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 
 /// An element whose standard deviation is below this counts as constant and is only centred.
-const CONSTANT: f64 = 1e-6;
+const MIN_STD: f64 = 1e-6;
 
 /// Bytes that are processed between two checks for interruption.
 const PIECE: usize = 1 << 20;
@@ -22,32 +22,32 @@ impl Standardizer {
     ///
     /// # Errors
     /// [`Error::NonFinite`] if a sum of squares overflows float64, and [`Error::Interrupted`].
-    pub(super) fn of(dtype: Dtype, bytes: &[u8], width: usize) -> Result<Option<Self>> {
+    pub(super) fn fit(dtype: Dtype, bytes: &[u8], width: usize) -> Result<Option<Self>> {
         if !dtype.is_float() {
             return Ok(None);
         }
-        let row = width * dtype.size();
+        let row_bytes = width * dtype.size();
         #[expect(clippy::cast_precision_loss, reason = "a count of rows")]
-        let n = (bytes.len() / row.max(1)).max(1) as f64;
-        let over = |sums: &mut [f64], each: &dyn Fn(usize, f64) -> f64| -> Result<()> {
-            for part in bytes.chunks((PIECE / row.max(1)).max(1) * row) {
+        let n = (bytes.len() / row_bytes.max(1)).max(1) as f64;
+        let accumulate = |sums: &mut [f64], term: &dyn Fn(usize, f64) -> f64| -> Result<()> {
+            for part in bytes.chunks((PIECE / row_bytes.max(1)).max(1) * row_bytes) {
                 interrupt::check()?;
-                let places = (0..width).cycle();
-                for (x, at) in floats(dtype, part).zip(places) {
+                let columns = (0..width).cycle();
+                for (x, at) in floats(dtype, part).zip(columns) {
                     if let Some(sum) = sums.get_mut(at) {
-                        *sum += each(at, x);
+                        *sum += term(at, x);
                     }
                 }
             }
             Ok(())
         };
         let (mut mean, mut std) = (vec![0.0; width], vec![0.0; width]);
-        over(&mut mean, &|_, x| x)?;
+        accumulate(&mut mean, &|_, x| x)?;
         for sum in &mut mean {
             *sum /= n;
         }
         let off = |at: usize, x: f64| x - mean.get(at).copied().unwrap_or_default();
-        over(&mut std, &|at, x| off(at, x) * off(at, x))?;
+        accumulate(&mut std, &|at, x| off(at, x) * off(at, x))?;
         for sum in &mut std {
             *sum = (*sum / n).sqrt();
         }
@@ -70,8 +70,8 @@ impl Standardizer {
     /// row is invalid.
     pub(super) fn from_row(row: &[f64], width: usize) -> Option<Self> {
         let (mean, std) = row.split_at_checked(width)?;
-        let sound = std.len() == width && row.iter().all(|x| x.is_finite());
-        sound.then(|| Self { mean: mean.to_vec(), std: std.to_vec() })
+        let is_valid = std.len() == width && row.iter().all(|x| x.is_finite());
+        is_valid.then(|| Self { mean: mean.to_vec(), std: std.to_vec() })
     }
 
     /// Returns the mean of each element.
@@ -89,7 +89,7 @@ impl Standardizer {
     /// Returns the divisor of each element: its deviation, or 1 if that is below 1e-6.
     #[must_use]
     pub fn scale(&self) -> Vec<f64> {
-        self.std.iter().map(|&std| if std < CONSTANT { 1.0 } else { std }).collect()
+        self.std.iter().map(|&std| if std < MIN_STD { 1.0 } else { std }).collect()
     }
 
     /// Replaces each element of rows of floats by (x - mean) / scale.

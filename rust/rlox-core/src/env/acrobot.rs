@@ -9,9 +9,9 @@
 
 use std::f64::consts::PI;
 
-use super::actions::table;
+use super::actions::map_choices;
 use super::angles::{SinCos, wrap};
-use super::{Actions, BLOCK, Env, Float, Spec, columns, columns_mut, single};
+use super::{Actions, BLOCK, Env, Float, Spec, columns, columns_mut, to_f32};
 use crate::seed::Stream;
 use crate::space::{ActionSpace, BoxSpace};
 
@@ -22,8 +22,8 @@ const MAX_SPEED_1: f64 = 4.0 * PI;
 const MAX_SPEED_2: f64 = 9.0 * PI;
 const START: f64 = 0.1;
 
-const LOW: [f32; 6] = [-1.0, -1.0, -1.0, -1.0, -single(MAX_SPEED_1), -single(MAX_SPEED_2)];
-const HIGH: [f32; 6] = [1.0, 1.0, 1.0, 1.0, single(MAX_SPEED_1), single(MAX_SPEED_2)];
+const LOW: [f32; 6] = [-1.0, -1.0, -1.0, -1.0, -to_f32(MAX_SPEED_1), -to_f32(MAX_SPEED_2)];
+const HIGH: [f32; 6] = [1.0, 1.0, 1.0, 1.0, to_f32(MAX_SPEED_1), to_f32(MAX_SPEED_2)];
 
 const SPEC: Spec = Spec {
     id: "Acrobot-v1",
@@ -31,7 +31,7 @@ const SPEC: Spec = Spec {
     state_dim: 4,
     observation: BoxSpace { low: &LOW, high: &HIGH },
     action: ActionSpace::Discrete { n: 3 },
-    nanoseconds: 40,
+    nanoseconds_per_step: 40,
 };
 
 /// State columns: theta1 (0 hangs down), theta2 (relative to the first link), theta1', theta2'.
@@ -64,11 +64,11 @@ impl<F: Float> Env<F> for Acrobot {
             2 => F::from_f64(1.0),
             _ => F::default(),
         };
-        let torques = table(actions.discrete(), torque);
+        let torques = map_choices(actions.discrete(), torque);
         let mut columns = columns_mut(state, rewards.len());
         runge_kutta(&mut columns, &torques);
-        limit(&mut columns);
-        above(&columns, terminated);
+        wrap_and_clip(&mut columns);
+        flag_tip_above(&columns, terminated);
         for (reward, &reached) in rewards.iter_mut().zip(&*terminated) {
             *reward = if reached { 0.0 } else { -1.0 };
         }
@@ -95,10 +95,10 @@ type Block<F> = [[F; BLOCK]; 4];
 /// other, the rows of a stage do not.
 #[inline(always)]
 fn runge_kutta<F: Float>(state: &mut [&mut [F]; 4], torques: &[F; BLOCK]) {
-    let k1 = derivative(&ahead(state, 0.0, &[[F::default(); BLOCK]; 4]), torques);
-    let k2 = derivative(&ahead(state, DT / 2.0, &k1), torques);
-    let k3 = derivative(&ahead(state, DT / 2.0, &k2), torques);
-    let k4 = derivative(&ahead(state, DT, &k3), torques);
+    let k1 = derivative(&extrapolate(state, 0.0, &[[F::default(); BLOCK]; 4]), torques);
+    let k2 = derivative(&extrapolate(state, DT / 2.0, &k1), torques);
+    let k3 = derivative(&extrapolate(state, DT / 2.0, &k2), torques);
+    let k4 = derivative(&extrapolate(state, DT, &k3), torques);
     let slopes = k1.iter().zip(&k2).zip(k3.iter().zip(&k4));
     for (column, ((k1, k2), (k3, k4))) in state.iter_mut().zip(slopes) {
         let slopes = k1.iter().zip(k2).zip(k3.iter().zip(k4));
@@ -111,7 +111,7 @@ fn runge_kutta<F: Float>(state: &mut [&mut [F]; 4], torques: &[F; BLOCK]) {
 
 /// Returns the state after `seconds` with the derivatives `k`.
 #[inline(always)]
-fn ahead<F: Float>(state: &[&mut [F]; 4], seconds: f64, k: &Block<F>) -> Block<F> {
+fn extrapolate<F: Float>(state: &[&mut [F]; 4], seconds: f64, k: &Block<F>) -> Block<F> {
     let mut out = [[F::default(); BLOCK]; 4];
     for ((out, state), k) in out.iter_mut().zip(state).zip(k) {
         for ((out, &value), &k) in out.iter_mut().zip(&**state).zip(k) {
@@ -124,25 +124,25 @@ fn ahead<F: Float>(state: &[&mut [F]; 4], seconds: f64, k: &Block<F>) -> Block<F
 /// Returns d/dt of (theta1, theta2, theta1', theta2').
 #[inline(always)]
 fn derivative<F: Float>(state: &Block<F>, torques: &[F; BLOCK]) -> Block<F> {
-    let of = F::from_f64;
+    let float = F::from_f64;
     let [theta_1, theta_2, speed_1, speed_2] = state;
     let (first, second) = (SinCos::of(theta_1), SinCos::of(theta_2));
-    let mut out = [*speed_1, *speed_2, [of(0.0); BLOCK], [of(0.0); BLOCK]];
+    let mut out = [*speed_1, *speed_2, [float(0.0); BLOCK], [float(0.0); BLOCK]];
     let [_, _, acceleration_1, acceleration_2] = &mut out;
     let trig = first.sin.iter().zip(&first.cos).zip(second.sin.iter().zip(&second.cos));
-    let given = trig.zip(speed_1.iter().zip(speed_2)).zip(torques);
-    let rows = acceleration_1.iter_mut().zip(acceleration_2).zip(given);
+    let inputs = trig.zip(speed_1.iter().zip(speed_2)).zip(torques);
+    let rows = acceleration_1.iter_mut().zip(acceleration_2).zip(inputs);
     for ((acceleration_1, acceleration_2), ((trig, (&speed_1, &speed_2)), &torque)) in rows {
         let ((&sin_1, &cos_1), (&sin_2, &cos_2)) = trig;
-        let d1 = of(3.5) + cos_2;
-        let d2 = of(1.25) + of(0.5) * cos_2;
-        let phi_2 = of(0.5 * GRAVITY) * (sin_1 * cos_2 + cos_1 * sin_2);
-        let phi_1 = of(-0.5) * (speed_2 * speed_2) * sin_2 - speed_2 * speed_1 * sin_2
-            + of(1.5 * GRAVITY) * sin_1
+        let d1 = float(3.5) + cos_2;
+        let d2 = float(1.25) + float(0.5) * cos_2;
+        let phi_2 = float(0.5 * GRAVITY) * (sin_1 * cos_2 + cos_1 * sin_2);
+        let phi_1 = float(-0.5) * (speed_2 * speed_2) * sin_2 - speed_2 * speed_1 * sin_2
+            + float(1.5 * GRAVITY) * sin_1
             + phi_2;
         let ratio = d2 / d1;
-        let pull = torque + ratio * phi_1 - of(0.5) * (speed_1 * speed_1) * sin_2 - phi_2;
-        *acceleration_2 = pull / (of(1.25) - d2 * ratio);
+        let pull = torque + ratio * phi_1 - float(0.5) * (speed_1 * speed_1) * sin_2 - phi_2;
+        *acceleration_2 = pull / (float(1.25) - d2 * ratio);
         *acceleration_1 = -(d2 * *acceleration_2 + phi_1) / d1;
     }
     out
@@ -150,20 +150,21 @@ fn derivative<F: Float>(state: &Block<F>, torques: &[F; BLOCK]) -> Block<F> {
 
 /// Wraps the angles and clips the speeds.
 #[inline(always)]
-fn limit<F: Float>([theta_1, theta_2, speed_1, speed_2]: &mut [&mut [F]; 4]) {
+fn wrap_and_clip<F: Float>([theta_1, theta_2, speed_1, speed_2]: &mut [&mut [F]; 4]) {
     wrap(theta_1);
     wrap(theta_2);
-    for (column, most) in [(speed_1, F::from_f64(MAX_SPEED_1)), (speed_2, F::from_f64(MAX_SPEED_2))]
+    for (column, max_speed) in
+        [(speed_1, F::from_f64(MAX_SPEED_1)), (speed_2, F::from_f64(MAX_SPEED_2))]
     {
         for speed in column.iter_mut() {
-            *speed = speed.within(-most, most);
+            *speed = speed.within(-max_speed, max_speed);
         }
     }
 }
 
 /// Writes whether the tip is above the line: -cos(theta1) - cos(theta1 + theta2) > 1.
 #[inline(always)]
-fn above<F: Float>([theta_1, theta_2, ..]: &[&mut [F]; 4], terminated: &mut [bool]) {
+fn flag_tip_above<F: Float>([theta_1, theta_2, ..]: &[&mut [F]; 4], terminated: &mut [bool]) {
     let (first, second) = (SinCos::of(theta_1), SinCos::of(theta_2));
     let trig = first.sin.iter().zip(&first.cos).zip(second.sin.iter().zip(&second.cos));
     for (terminated, ((&sin_1, &cos_1), (&sin_2, &cos_2))) in terminated.iter_mut().zip(trig) {

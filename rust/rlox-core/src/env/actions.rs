@@ -55,7 +55,7 @@ impl<'a> Actions<'a> {
 
     /// Returns the numbers of a box batch; empty for a discrete one.
     #[must_use]
-    pub fn boxed(self) -> &'a [f32] {
+    pub fn continuous(self) -> &'a [f32] {
         match self {
             Self::Box(actions) => actions,
             Self::Discrete(_) => &[],
@@ -67,10 +67,10 @@ impl<'a> Actions<'a> {
 /// wide and would halve the width of the loops over float32.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-pub(super) fn table<F: Float>(actions: &[i64], meaning: impl Fn(i64) -> F) -> [F; BLOCK] {
+pub(super) fn map_choices<F: Float>(actions: &[i64], value_of: impl Fn(i64) -> F) -> [F; BLOCK] {
     let mut column = [F::default(); BLOCK];
-    for (place, &action) in column.iter_mut().zip(actions) {
-        *place = meaning(action);
+    for (value, &action) in column.iter_mut().zip(actions) {
+        *value = value_of(action);
     }
     column
 }

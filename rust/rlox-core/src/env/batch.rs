@@ -3,16 +3,16 @@
 
 use super::seeding::Key;
 use super::step::StepRows;
-use super::{Actions, DenseFinals, Spec, StepOut};
+use super::{Actions, DenseFinalObs, Spec, StepOut};
 use crate::seed::Stream;
 use crate::threads;
 
 /// The episodes that ended in the last step of a shard.
 #[derive(Debug, Default)]
-pub(super) struct Ended {
+pub(super) struct ShardEnds {
     /// Rows whose episode ended, ascending.
     pub(super) rows: Vec<usize>,
-    /// Their last observations, `[ended, obs_dim]`.
+    /// Their last observations, `[ends, obs_dim]`.
     pub(super) obs: Vec<f32>,
 }
 
@@ -20,7 +20,12 @@ pub(super) struct Ended {
 pub(super) trait Batch: Send + Sync {
     /// Takes one step with time limit and autoreset. Every slice of `out` and `last` has this
     /// shard's rows.
-    fn step(&mut self, actions: Actions<'_>, out: StepOut<'_>, last: Option<DenseFinals<'_>>);
+    fn step(
+        &mut self,
+        actions: Actions<'_>,
+        out: StepOut<'_>,
+        final_obs: Option<DenseFinalObs<'_>>,
+    );
 
     /// Starts a new episode in every environment.
     fn reset(&mut self);
@@ -29,7 +34,7 @@ pub(super) trait Batch: Send + Sync {
     fn observe(&self, obs: &mut [f32]);
 
     /// Returns the episodes that ended in the last step.
-    fn ended(&self) -> &Ended;
+    fn ends(&self) -> &ShardEnds;
 
     /// Returns the position of each environment's stream, `[rows]`.
     fn positions(&self) -> Vec<u64>;
@@ -38,12 +43,12 @@ pub(super) trait Batch: Send + Sync {
     fn set_streams(&mut self, streams: Vec<Stream>, keys: &[Key]);
 
     /// Saves the present state. Later changes can be undone until they are accepted.
-    fn keep(&mut self);
+    fn save_for_undo(&mut self);
 
-    /// Restores the state of the last [`Batch::keep`].
-    fn take_back(&mut self);
+    /// Restores the state of the last [`Batch::save_for_undo`].
+    fn undo(&mut self);
 
-    /// Accepts the changes since the last [`Batch::keep`].
+    /// Accepts the changes since the last [`Batch::save_for_undo`].
     fn accept(&mut self);
 
     /// Returns the steps taken in each running episode, `[rows]`.
@@ -68,7 +73,7 @@ pub(super) fn step_shards(
     parallel: bool,
 ) {
     if let [shard] = shards {
-        shard.step(rows.actions, rows.out, rows.last);
+        shard.step(rows.actions, rows.out, rows.final_obs);
         return;
     }
     let half = shards.len() / 2;

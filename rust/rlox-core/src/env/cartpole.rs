@@ -3,9 +3,9 @@
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
-use super::actions::table;
+use super::actions::map_choices;
 use super::angles::SinCos;
-use super::{Actions, Env, Float, Spec, columns, columns_mut, single};
+use super::{Actions, Env, Float, Spec, columns, columns_mut, to_f32};
 use crate::seed::Stream;
 use crate::space::{ActionSpace, BoxSpace};
 
@@ -22,7 +22,7 @@ const TAU: f64 = 0.02;
 const START: f64 = 0.05;
 const X_THRESHOLD: f64 = 2.4;
 const THETA_THRESHOLD: f64 = 12.0 * 2.0 * std::f64::consts::PI / 360.0;
-const THETA_HIGH: f32 = single(THETA_THRESHOLD * 2.0);
+const THETA_HIGH: f32 = to_f32(THETA_THRESHOLD * 2.0);
 
 const SPEC: Spec = Spec {
     id: "CartPole-v1",
@@ -33,7 +33,7 @@ const SPEC: Spec = Spec {
         high: &[4.8, f32::INFINITY, THETA_HIGH, f32::INFINITY],
     },
     action: ActionSpace::Discrete { n: 2 },
-    nanoseconds: 4,
+    nanoseconds_per_step: 4,
 };
 
 /// State columns: x, x', theta, theta'. Action 1 pushes right, 0 left; reward 1 every step.
@@ -62,7 +62,7 @@ impl<F: Float> Env<F> for CartPole {
         let columns = columns_mut(state, rewards.len());
         rewards.fill(1.0);
         let push = |action| if action == 1 { F::from_f64(FORCE) } else { F::from_f64(-FORCE) };
-        let forces = &table(actions.discrete(), push);
+        let forces = &map_choices(actions.discrete(), push);
         let trig = SinCos::of(columns[2]);
         euler(&trig, columns, forces, terminated);
     }
@@ -85,23 +85,23 @@ fn euler<F: Float>(
     forces: &[F],
     terminated: &mut [bool],
 ) {
-    let of = F::from_f64;
+    let float = F::from_f64;
     let rows = x.iter_mut().zip(x_dot).zip(theta.iter_mut().zip(theta_dot));
-    let given = forces.iter().zip(trig.sin.iter().zip(&trig.cos)).zip(terminated);
-    for (((x, x_dot), (theta, theta_dot)), ((&force, (&sin, &cos)), terminated)) in rows.zip(given)
+    let inputs = forces.iter().zip(trig.sin.iter().zip(&trig.cos)).zip(terminated);
+    for (((x, x_dot), (theta, theta_dot)), ((&force, (&sin, &cos)), terminated)) in rows.zip(inputs)
     {
         // The grouping of the products keeps the longest chain of a row short. Gymnasium's grouping
         // may differ in the last bit.
-        let per_mass = of(POLE_MASS_LENGTH * PER_MASS);
-        let temp = force * of(PER_MASS) + (per_mass * sin) * (*theta_dot * *theta_dot);
-        let theta_acc = (of(GRAVITY) * sin - cos * temp)
-            / (of(LENGTH * 4.0 / 3.0) - of(LENGTH * MASS_POLE * PER_MASS) * (cos * cos));
+        let per_mass = float(POLE_MASS_LENGTH * PER_MASS);
+        let temp = force * float(PER_MASS) + (per_mass * sin) * (*theta_dot * *theta_dot);
+        let theta_acc = (float(GRAVITY) * sin - cos * temp)
+            / (float(LENGTH * 4.0 / 3.0) - float(LENGTH * MASS_POLE * PER_MASS) * (cos * cos));
         let x_acc = temp - theta_acc * (per_mass * cos);
-        *x += of(TAU) * *x_dot;
-        *x_dot += of(TAU) * x_acc;
-        *theta += of(TAU) * *theta_dot;
-        *theta_dot += of(TAU) * theta_acc;
-        *terminated = (x.abs() > of(X_THRESHOLD)) | (theta.abs() > of(THETA_THRESHOLD));
+        *x += float(TAU) * *x_dot;
+        *x_dot += float(TAU) * x_acc;
+        *theta += float(TAU) * *theta_dot;
+        *theta_dot += float(TAU) * theta_acc;
+        *terminated = (x.abs() > float(X_THRESHOLD)) | (theta.abs() > float(THETA_THRESHOLD));
     }
 }
 

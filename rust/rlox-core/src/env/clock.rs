@@ -5,25 +5,31 @@
 /// The steps taken in each running episode. The clock stores the time at which an episode began, so
 /// that a step reads the rows only if one of them may have reached the limit.
 #[derive(Clone)]
-pub(super) struct Clock {
+pub(super) struct EpisodeClock {
     /// Steps of the whole shard. The count begins at the limit, so that `now - elapsed` is never
     /// negative.
     now: u64,
     limit: u64,
     /// Time at which each row's episode began, `[rows]`.
-    began: Vec<u64>,
+    start_times: Vec<u64>,
     /// Lower bound of `began` in each block, `[blocks]`.
-    oldest: Vec<u64>,
+    oldest_starts: Vec<u64>,
     /// Number of rows of a block.
-    block: usize,
+    block_rows: usize,
 }
 
-impl Clock {
+impl EpisodeClock {
     /// Returns `rows` episodes at step 0 that are truncated at step `limit`.
     pub(super) fn new(rows: usize, limit: u32, block: usize) -> Self {
         let limit = u64::from(limit);
         let blocks = rows.div_ceil(block);
-        Self { now: limit, limit, began: vec![limit; rows], oldest: vec![limit; blocks], block }
+        Self {
+            now: limit,
+            limit,
+            start_times: vec![limit; rows],
+            oldest_starts: vec![limit; blocks],
+            block_rows: block,
+        }
     }
 
     /// Counts one more step of every row.
@@ -35,46 +41,48 @@ impl Clock {
     #[inline(always)]
     pub(super) fn truncated(&mut self, block: usize, truncated: &mut [bool]) {
         let now = self.now;
-        let rows = block * self.block;
-        let Some(oldest) = self.oldest.get_mut(block) else { return };
+        let rows = block * self.block_rows;
+        let Some(oldest) = self.oldest_starts.get_mut(block) else { return };
         if now - *oldest < self.limit {
             truncated.fill(false);
             return;
         }
-        let began = self.began.get(rows..rows + truncated.len()).unwrap_or_default();
+        let starts = self.start_times.get(rows..rows + truncated.len()).unwrap_or_default();
         *oldest = now;
-        for (truncated, &began) in truncated.iter_mut().zip(began) {
-            *truncated = now - began >= self.limit;
-            *oldest = began.min(*oldest);
+        for (truncated, &start) in truncated.iter_mut().zip(starts) {
+            *truncated = now - start >= self.limit;
+            *oldest = start.min(*oldest);
         }
     }
 
     /// Puts `row` at the start of an episode.
     pub(super) fn restart(&mut self, row: usize) {
-        if let Some(began) = self.began.get_mut(row) {
-            *began = self.now;
+        if let Some(start) = self.start_times.get_mut(row) {
+            *start = self.now;
         }
     }
 
     /// Puts every row at the start of an episode.
     pub(super) fn restart_all(&mut self) {
-        self.began.fill(self.now);
-        self.oldest.fill(self.now);
+        self.start_times.fill(self.now);
+        self.oldest_starts.fill(self.now);
     }
 
     /// Returns the steps taken in each running episode, `[rows]`.
     pub(super) fn elapsed(&self) -> impl Iterator<Item = u32> {
         // Both are below the limit, which is a u32.
-        self.began.iter().map(|&began| u32::try_from(self.now - began).unwrap_or(u32::MAX))
+        self.start_times.iter().map(|&start| u32::try_from(self.now - start).unwrap_or(u32::MAX))
     }
 
     /// Replaces the steps taken in each running episode, `[rows]`, each below the limit.
     pub(super) fn set_elapsed(&mut self, elapsed: &[u32]) {
-        for (began, &elapsed) in self.began.iter_mut().zip(elapsed) {
-            *began = self.now - u64::from(elapsed);
+        for (start, &elapsed) in self.start_times.iter_mut().zip(elapsed) {
+            *start = self.now - u64::from(elapsed);
         }
-        for (oldest, began) in self.oldest.iter_mut().zip(self.began.chunks(self.block)) {
-            *oldest = began.iter().copied().min().unwrap_or(self.now);
+        for (oldest, starts) in
+            self.oldest_starts.iter_mut().zip(self.start_times.chunks(self.block_rows))
+        {
+            *oldest = starts.iter().copied().min().unwrap_or(self.now);
         }
     }
 }
@@ -85,7 +93,7 @@ mod tests {
 
     #[test]
     fn every_row_is_truncated_at_its_own_limit_whenever_it_began() {
-        let mut clock = Clock::new(5, 7, 2);
+        let mut clock = EpisodeClock::new(5, 7, 2);
         clock.set_elapsed(&[0, 3, 6, 1, 0]);
         let mut elapsed = [0, 3, 6, 1, 0];
         for step in 0..40 {

@@ -31,8 +31,8 @@ pub use block::BLOCK;
 pub use precision::Precision;
 pub use seeding::Seeding;
 pub use snapshot::Snapshot;
-pub use step::{DenseFinals, Finals, StepOut};
-pub use vec_env::{MAX_ENVS, PARALLEL_FROM, SHARD, Tiling, VecEnv};
+pub use step::{DenseFinalObs, EpisodeEnds, StepOut};
+pub use vec_env::{MAX_ENVS, PARALLEL_FROM, SHARD_SIZE, Tiling, VecEnv};
 
 pub use crate::math::Float;
 
@@ -54,7 +54,7 @@ pub struct Spec {
     pub action: ActionSpace,
     /// Approximate nanoseconds per step of one environment. During a long batch other Python
     /// threads may run.
-    pub nanoseconds: usize,
+    pub nanoseconds_per_step: usize,
 }
 
 /// The rules of an environment over struct-of-arrays state of type `F`.
@@ -104,6 +104,6 @@ pub fn columns_mut<const D: usize, T>(state: &mut [T], rows: usize) -> [&mut [T]
 
 /// Returns the float32 nearest to a float64, as NumPy's `astype(float32)` does.
 #[expect(clippy::cast_possible_truncation, reason = "bounds are float32 by contract")]
-const fn single(value: f64) -> f32 {
+const fn to_f32(value: f64) -> f32 {
     value as f32
 }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
-use super::actions::table;
+use super::actions::map_choices;
 use super::angles::SinCos;
 use super::{Actions, BLOCK, Env, Float, Spec, columns, columns_mut};
 use crate::seed::Stream;
@@ -23,7 +23,7 @@ const SPEC: Spec = Spec {
     state_dim: 2,
     observation: BoxSpace { low: &[-1.2, -0.07], high: &[0.6, 0.07] },
     action: ActionSpace::Discrete { n: 3 },
-    nanoseconds: 4,
+    nanoseconds_per_step: 4,
 };
 
 /// State columns: position, velocity. Actions push left, not at all, right; reward -1 every step.
@@ -58,7 +58,7 @@ impl<F: Float> Env<F> for MountainCar {
             2 => F::from_f64(FORCE),
             _ => F::default(),
         };
-        let pushes = &table(actions.discrete(), push);
+        let pushes = &map_choices(actions.discrete(), push);
         drive(columns, pushes, terminated);
     }
 
@@ -75,21 +75,22 @@ impl<F: Float> Env<F> for MountainCar {
 /// Takes one step of a block.
 #[inline(always)]
 fn drive<F: Float>([position, velocity]: [&mut [F]; 2], pushes: &[F], terminated: &mut [bool]) {
-    let (of, zero) = (F::from_f64, F::default());
+    let (float, zero) = (F::from_f64, F::default());
     let mut angles = [zero; BLOCK];
     for (angle, &position) in angles.iter_mut().zip(&*position) {
-        *angle = of(3.0) * position;
+        *angle = float(3.0) * position;
     }
     let cosines = SinCos::of(&angles).cos;
     let rows = position.iter_mut().zip(velocity).zip(terminated);
     for (((position, velocity), terminated), (&push, &cos)) in rows.zip(pushes.iter().zip(&cosines))
     {
-        let speed = (*velocity + (push + cos * of(-GRAVITY))).within(of(-MAX_SPEED), of(MAX_SPEED));
-        *position = (*position + speed).within(of(MIN_POSITION), of(MAX_POSITION));
+        let speed = (*velocity + (push + cos * float(-GRAVITY)))
+            .within(float(-MAX_SPEED), float(MAX_SPEED));
+        *position = (*position + speed).within(float(MIN_POSITION), float(MAX_POSITION));
         // The wall on the left stops the car.
-        let stopped = (*position == of(MIN_POSITION)) && (speed < zero);
+        let stopped = (*position == float(MIN_POSITION)) && (speed < zero);
         *velocity = if stopped { zero } else { speed };
-        *terminated = (*position >= of(GOAL_POSITION)) && (*velocity >= zero);
+        *terminated = (*position >= float(GOAL_POSITION)) && (*velocity >= zero);
     }
 }
 

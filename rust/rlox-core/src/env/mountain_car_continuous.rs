@@ -28,7 +28,7 @@ const SPEC: Spec = Spec {
     state_dim: 2,
     observation: BoxSpace { low: &[MIN_POSITION, -MAX_SPEED], high: &[MAX_POSITION, MAX_SPEED] },
     action: ActionSpace::Box(BoxSpace { low: &[-1.0], high: &[1.0] }),
-    nanoseconds: 4,
+    nanoseconds_per_step: 4,
 };
 
 /// State columns: position, velocity, float32 in both kernels. The action is a force. The reward is
@@ -62,7 +62,7 @@ impl<T: Float> Env<f32> for MountainCarContinuous<T> {
         terminated: &mut [bool],
     ) {
         let columns = columns_mut(state, rewards.len());
-        let actions = actions.boxed();
+        let actions = actions.continuous();
         drive::<T>(columns, actions, terminated);
         for ((reward, &action), &reached) in rewards.iter_mut().zip(actions).zip(&*terminated) {
             let goal = if reached { 100.0 } else { 0.0 };

@@ -1,7 +1,7 @@
 //! Implements [`VectorEnv`] for the batch of native environments.
 
 use super::vector_env::{EnvSpec, VectorEnv};
-use super::{Actions, Finals, Snapshot, StepOut, VecEnv};
+use super::{Actions, EpisodeEnds, Snapshot, StepOut, VecEnv};
 use crate::error::{Result, check_len};
 
 impl VectorEnv for VecEnv {
@@ -24,8 +24,8 @@ impl VectorEnv for VecEnv {
         self.step_into(actions, out)
     }
 
-    fn finals(&self) -> Finals<'_> {
-        self.finals()
+    fn episode_ends(&self) -> EpisodeEnds<'_> {
+        self.episode_ends()
     }
 
     fn observe(&self, obs: &mut [f32]) -> Result<()> {

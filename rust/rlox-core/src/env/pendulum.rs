@@ -28,7 +28,7 @@ const SPEC: Spec = Spec {
     state_dim: 2,
     observation: BoxSpace { low: &[-1.0, -1.0, -8.0], high: &[1.0, 1.0, 8.0] },
     action: ActionSpace::Box(BoxSpace { low: &[-MAX_TORQUE], high: &[MAX_TORQUE] }),
-    nanoseconds: 20,
+    nanoseconds_per_step: 20,
 };
 
 /// State columns: theta (0 is upright, not wrapped), theta'. The action is a torque.
@@ -38,33 +38,33 @@ const SPEC: Spec = Spec {
 pub(super) struct Pendulum;
 
 /// The cost 0.001 u^2 of a torque u, as each precision computes it.
-pub(super) trait Effort: Float {
+pub(super) trait TorqueCost: Float {
     /// Writes the cost of each action, clipped to the bounds.
-    fn of_actions(actions: &[f32], effort: &mut [f64]);
+    fn write_costs(actions: &[f32], costs: &mut [f64]);
 }
 
-impl Effort for f64 {
+impl TorqueCost for f64 {
     /// NumPy squares a float32 scalar with powf, which may differ from u * u by one unit in the
     /// last place. The hidden exponent keeps the compiler from multiplying instead.
-    fn of_actions(actions: &[f32], effort: &mut [f64]) {
-        for (effort, action) in effort.iter_mut().zip(actions) {
+    fn write_costs(actions: &[f32], costs: &mut [f64]) {
+        for (cost, action) in costs.iter_mut().zip(actions) {
             let torque = action.clamp(-MAX_TORQUE, MAX_TORQUE);
-            *effort = Self::from(0.001_f32 * torque.powf(black_box(2.0)));
+            *cost = Self::from(0.001_f32 * torque.powf(black_box(2.0)));
         }
     }
 }
 
-impl Effort for f32 {
+impl TorqueCost for f32 {
     #[inline(always)]
-    fn of_actions(actions: &[f32], effort: &mut [f64]) {
-        for (effort, &action) in effort.iter_mut().zip(actions) {
+    fn write_costs(actions: &[f32], costs: &mut [f64]) {
+        for (cost, &action) in costs.iter_mut().zip(actions) {
             let torque = action.within(-MAX_TORQUE, MAX_TORQUE);
-            *effort = f64::from(0.001 * (torque * torque));
+            *cost = f64::from(0.001 * (torque * torque));
         }
     }
 }
 
-impl<F: Effort> Env<F> for Pendulum {
+impl<F: TorqueCost> Env<F> for Pendulum {
     fn spec(&self) -> &'static Spec {
         &SPEC
     }
@@ -85,8 +85,8 @@ impl<F: Effort> Env<F> for Pendulum {
     ) {
         let columns = columns_mut(state, rewards.len());
         terminated.fill(false);
-        let actions = actions.boxed();
-        F::of_actions(actions, rewards);
+        let actions = actions.continuous();
+        F::write_costs(actions, rewards);
         swing(columns, actions, rewards);
     }
 
@@ -105,7 +105,7 @@ impl<F: Effort> Env<F> for Pendulum {
 /// the whole costs, which depend on the states before the step.
 #[inline(always)]
 fn swing<F: Float>([theta, theta_dot]: [&mut [F]; 2], actions: &[f32], rewards: &mut [f64]) {
-    let of = F::from_f64;
+    let float = F::from_f64;
     let sines = SinCos::of(theta).sin;
     let mut wrapped = [F::default(); BLOCK];
     for (angle, theta) in wrapped.iter_mut().zip(&*theta) {
@@ -116,12 +116,12 @@ fn swing<F: Float>([theta, theta_dot]: [&mut [F]; 2], actions: &[f32], rewards: 
     let trig = sines.iter().zip(&wrapped);
     for (((theta, theta_dot), (&action, reward)), (&sin, &angle)) in rows.zip(trig) {
         let torque = TORQUE_TERM * action.within(-MAX_TORQUE, MAX_TORQUE);
-        let cost = angle * angle + of(0.1) * (*theta_dot * *theta_dot) + of(*reward);
+        let cost = angle * angle + float(0.1) * (*theta_dot * *theta_dot) + float(*reward);
         *reward = -cost.to_f64();
-        let acceleration = of(GRAVITY_TERM) * sin + of(f64::from(torque));
-        let speed = *theta_dot + acceleration * of(DT);
-        *theta_dot = speed.within(of(-MAX_SPEED), of(MAX_SPEED));
-        *theta += *theta_dot * of(DT);
+        let acceleration = float(GRAVITY_TERM) * sin + float(f64::from(torque));
+        let speed = *theta_dot + acceleration * float(DT);
+        *theta_dot = speed.within(float(-MAX_SPEED), float(MAX_SPEED));
+        *theta += *theta_dot * float(DT);
     }
 }
 
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn the_cost_measures_the_angle_modulo_a_turn() {
-        let near = step_one([0.3, 0.0], 0.0).1;
-        let turned = step_one([0.3 - TAU, 0.0], 0.0).1;
-        assert!((near - turned).abs() < 1e-14 && (near + 0.09).abs() < 1e-14);
+        let near_reward = step_one([0.3, 0.0], 0.0).1;
+        let turned_reward = step_one([0.3 - TAU, 0.0], 0.0).1;
+        assert!((near_reward - turned_reward).abs() < 1e-14 && (near_reward + 0.09).abs() < 1e-14);
     }
 }

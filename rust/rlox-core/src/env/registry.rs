@@ -14,14 +14,14 @@ use super::{Env, Float, Precision, Spec};
 use crate::error::{Error, Result};
 use crate::seed::Stream;
 
-type Make = Arc<dyn Fn(Vec<Stream>) -> Box<dyn Batch> + Send + Sync>;
+type ShardFactory = Arc<dyn Fn(Vec<Stream>) -> Box<dyn Batch> + Send + Sync>;
 
 /// An environment and its kernels.
 #[derive(Clone)]
 pub struct Entry {
     spec: &'static Spec,
-    f64: Make,
-    f32: Option<Make>,
+    f64_factory: ShardFactory,
+    f32_factory: Option<ShardFactory>,
 }
 
 impl Entry {
@@ -29,13 +29,13 @@ impl Entry {
     ///
     /// Its state may be of either type: that of `MountainCarContinuous-v0` is float32 in Gymnasium.
     pub fn new<F: Float>(env: &'static impl Env<F>) -> Self {
-        Self { spec: env.spec(), f64: maker(env), f32: None }
+        Self { spec: env.spec(), f64_factory: shard_factory(env), f32_factory: None }
     }
 
     /// Adds the kernel for [`Precision::F32`].
     #[must_use]
     pub fn with_f32(mut self, env: &'static impl Env<f32>) -> Self {
-        self.f32 = Some(maker(env));
+        self.f32_factory = Some(shard_factory(env));
         self
     }
 
@@ -47,15 +47,15 @@ impl Entry {
 
     /// Returns environments with these streams.
     pub(super) fn shard(&self, precision: Precision, streams: Vec<Stream>) -> Box<dyn Batch> {
-        match (precision, &self.f32) {
+        match (precision, &self.f32_factory) {
             (Precision::F32, Some(make)) => make(streams),
-            _ => (self.f64)(streams),
+            _ => (self.f64_factory)(streams),
         }
     }
 
     /// Checks that the environment has a kernel of this precision.
     pub(super) fn check(&self, precision: Precision) -> Result<()> {
-        if precision == Precision::F64 || self.f32.is_some() {
+        if precision == Precision::F64 || self.f32_factory.is_some() {
             return Ok(());
         }
         let expected = format!("f64: {} has no f32 kernel", self.spec.id);
@@ -63,7 +63,7 @@ impl Entry {
     }
 }
 
-fn maker<F: Float, E: Env<F>>(env: &'static E) -> Make {
+fn shard_factory<F: Float, E: Env<F>>(env: &'static E) -> ShardFactory {
     Arc::new(move |streams| Box::new(Shard::<F, E>::new(env, streams)))
 }
 
@@ -101,16 +101,16 @@ pub fn register(entry: Entry) -> Result<()> {
 
 fn check(spec: &Spec) -> Result<()> {
     let bounds = [Some(&spec.observation), spec.action.bounds()];
-    let even = bounds.iter().flatten().all(|bounds| bounds.low.len() == bounds.high.len());
-    let some = |name, value: usize| match value {
+    let bounds_match = bounds.iter().flatten().all(|bounds| bounds.low.len() == bounds.high.len());
+    let check_positive = |name, value: usize| match value {
         0 => Err(Error::config(name, 0, format!("at least 1 for {}", spec.id))),
         _ => Ok(()),
     };
-    some("state_dim", spec.state_dim)?;
-    some("max_episode_steps", spec.max_episode_steps as usize)?;
-    some("the observation's dimension", spec.observation.dim())?;
-    some("the number of actions", spec.action.size())?;
-    if even {
+    check_positive("state_dim", spec.state_dim)?;
+    check_positive("max_episode_steps", spec.max_episode_steps as usize)?;
+    check_positive("the observation's dimension", spec.observation.dim())?;
+    check_positive("the number of actions", spec.action.size())?;
+    if bounds_match {
         return Ok(());
     }
     Err(Error::config("bounds", spec.id, "as many lowest as highest values"))

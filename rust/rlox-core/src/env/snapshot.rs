@@ -1,7 +1,7 @@
 //! Saves and restores everything that a batch needs to continue exactly.
 
 use super::seeding::{Key, STREAM};
-use super::undo::undoable;
+use super::undo::run_undoable;
 use super::{Precision, VecEnv};
 use crate::error::{Error, Result, check_finite, check_len};
 use crate::interrupt;
@@ -122,25 +122,29 @@ impl VecEnv {
                 return Err(Error::config("elapsed", steps, format!("less than {limit}")));
             }
         }
-        let (rows, old) = (self.tiling.shard, &self.keys);
+        let (rows, old_keys) = (self.tiling.shard, &self.keys);
         let nanoseconds = n * if streams.is_some() { 300 } else { 10 };
-        undoable(&mut self.shards, nanoseconds, |first, shards| {
+        run_undoable(&mut self.shards, nanoseconds, |first, shards| {
             for (number, shard) in (first..).zip(shards) {
-                let own = number * rows..n.min((number + 1) * rows);
-                let states = own.start * dim..own.end * dim;
+                let env_range = number * rows..n.min((number + 1) * rows);
+                let states = env_range.start * dim..env_range.end * dim;
                 shard.write_state(state.get(states).unwrap_or_default());
                 if let Some(elapsed) = elapsed {
-                    shard.set_elapsed(elapsed.get(own.clone()).unwrap_or_default());
+                    shard.set_elapsed(elapsed.get(env_range.clone()).unwrap_or_default());
                 }
                 if let Some((keys, positions)) = streams {
-                    let part = keys.get(own.clone()).unwrap_or_default();
-                    let positions = positions.get(own.clone()).unwrap_or_default();
-                    let streams = part.iter().zip(positions).map(|(&(seed, index), &position)| {
-                        let mut stream = Stream::new(seed, STREAM, index);
-                        stream.set_position(position);
-                        stream
-                    });
-                    shard.set_streams(streams.collect(), old.get(own).unwrap_or_default());
+                    let shard_keys = keys.get(env_range.clone()).unwrap_or_default();
+                    let positions = positions.get(env_range.clone()).unwrap_or_default();
+                    let streams =
+                        shard_keys.iter().zip(positions).map(|(&(seed, index), &position)| {
+                            let mut stream = Stream::new(seed, STREAM, index);
+                            stream.set_position(position);
+                            stream
+                        });
+                    shard.set_streams(
+                        streams.collect(),
+                        old_keys.get(env_range).unwrap_or_default(),
+                    );
                 }
             }
         })

@@ -43,7 +43,7 @@ impl StepOut<'_> {
 
 /// The episodes that ended in the last step, in the order of the environments.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Finals<'a> {
+pub struct EpisodeEnds<'a> {
     /// Environment indices, `[k]`, ascending.
     pub indices: &'a [usize],
     /// The last observation of each ended episode, `[k, obs_dim]`.
@@ -51,7 +51,7 @@ pub struct Finals<'a> {
 }
 
 /// The observations that a step reached, for every environment.
-pub struct DenseFinals<'a> {
+pub struct DenseFinalObs<'a> {
     /// The observation that the step reached, `[n, obs_dim]`: the last one of an episode that
     /// ended, else the same as [`StepOut::obs`].
     pub obs: &'a mut [f32],
@@ -59,7 +59,7 @@ pub struct DenseFinals<'a> {
     pub mask: &'a mut [bool],
 }
 
-impl DenseFinals<'_> {
+impl DenseFinalObs<'_> {
     pub(super) fn check(&self, n: usize, obs_dim: usize) -> Result<()> {
         check_len("final_obs", self.obs.len(), n * obs_dim, "n_envs x obs_dim")?;
         check_len("final_mask", self.mask.len(), n, "n_envs")
@@ -76,7 +76,7 @@ impl DenseFinals<'_> {
 pub(super) struct StepRows<'a> {
     pub(super) actions: Actions<'a>,
     pub(super) out: StepOut<'a>,
-    pub(super) last: Option<DenseFinals<'a>>,
+    pub(super) final_obs: Option<DenseFinalObs<'a>>,
 }
 
 impl StepRows<'_> {
@@ -85,10 +85,13 @@ impl StepRows<'_> {
         let (obs_dim, action_dim) = (spec.observation.dim(), spec.action.dim());
         let rows = rows.min(self.out.rewards.len());
         let rest = self.out.rewards.len() - rows;
-        let (out, right) = self.out.split_at(rows, obs_dim);
-        let (last, right_last) = self.last.map(|last| last.split_at(rows, obs_dim)).unzip();
+        let (out, right_out) = self.out.split_at(rows, obs_dim);
+        let (last, right_last) = self.final_obs.map(|last| last.split_at(rows, obs_dim)).unzip();
         let actions = self.actions.rows(0, rows, action_dim);
         let right_actions = self.actions.rows(rows, rest, action_dim);
-        (Self { actions, out, last }, Self { actions: right_actions, out: right, last: right_last })
+        (
+            Self { actions, out, final_obs: last },
+            Self { actions: right_actions, out: right_out, final_obs: right_last },
+        )
     }
 }

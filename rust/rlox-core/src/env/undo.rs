@@ -2,7 +2,7 @@
 //! completely.
 
 use super::batch::Batch;
-use super::clock::Clock;
+use super::clock::EpisodeClock;
 use super::seeding::{Key, STREAM};
 use crate::error::Result;
 use crate::interrupt;
@@ -10,7 +10,7 @@ use crate::seed::Stream;
 
 /// Estimated nanoseconds from which work is done in pieces and can be undone. Shorter work does not
 /// pay for that.
-const LONG: usize = 20_000_000;
+const UNDO_FROM: usize = 20_000_000;
 
 /// Estimated nanoseconds of a piece.
 const PIECE: usize = 5_000_000;
@@ -18,27 +18,27 @@ const PIECE: usize = 5_000_000;
 /// The state of a shard before work that can be undone: some 20 bytes and a state per environment.
 pub(super) struct Undo<F> {
     pub(super) state: Vec<F>,
-    pub(super) clock: Clock,
-    pub(super) marks: Vec<Mark>,
+    pub(super) clock: EpisodeClock,
+    pub(super) saved_positions: Vec<SavedPosition>,
 }
 
 /// A saved position of a stream.
-pub(super) struct Mark {
+pub(super) struct SavedPosition {
     row: usize,
     /// (seed, index) of the stream, if the work replaces the stream.
     key: Option<Key>,
     position: u64,
 }
 
-impl Mark {
+impl SavedPosition {
     /// Returns the mark of the stream of `row`, before the work draws from it.
-    pub(super) fn of(row: usize, stream: &Stream) -> Self {
+    pub(super) fn new(row: usize, stream: &Stream) -> Self {
         Self { row, key: None, position: stream.position() }
     }
 
     /// Returns the mark of the stream of `row` with this key, before the work replaces it.
-    pub(super) fn replaced(row: usize, stream: &Stream, key: Key) -> Self {
-        Self { key: Some(key), ..Self::of(row, stream) }
+    pub(super) fn with_key(row: usize, stream: &Stream, key: Key) -> Self {
+        Self { key: Some(key), ..Self::new(row, stream) }
     }
 
     /// Restores the stream and its position.
@@ -61,27 +61,27 @@ impl Mark {
 ///
 /// # Errors
 /// [`crate::Error::Interrupted`]; every shard is unchanged then.
-pub(super) fn undoable(
+pub(super) fn run_undoable(
     shards: &mut [Box<dyn Batch>],
     nanoseconds: usize,
     mut work: impl FnMut(usize, &mut [Box<dyn Batch>]),
 ) -> Result<()> {
-    if nanoseconds < LONG {
+    if nanoseconds < UNDO_FROM {
         work(0, shards);
         return Ok(());
     }
     let piece = (shards.len() / (nanoseconds / PIECE)).max(1);
     for first in (0..shards.len()).step_by(piece) {
-        if let Err(stopped) = interrupt::check() {
+        if let Err(error) = interrupt::check() {
             for shard in shards.iter_mut().take(first) {
-                shard.take_back();
+                shard.undo();
             }
-            return Err(stopped);
+            return Err(error);
         }
         let end = shards.len().min(first + piece);
         let part = shards.get_mut(first..end).unwrap_or_default();
         for shard in &mut *part {
-            shard.keep();
+            shard.save_for_undo();
         }
         work(first, part);
     }

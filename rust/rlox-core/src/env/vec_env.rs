@@ -3,8 +3,8 @@
 use super::batch::{Batch, step_shards};
 use super::registry::Entry;
 use super::seeding::{Key, STREAM, Seeding};
-use super::step::{DenseFinals, Finals, StepOut, StepRows};
-use super::undo::undoable;
+use super::step::{DenseFinalObs, EpisodeEnds, StepOut, StepRows};
+use super::undo::run_undoable;
 use super::vector_env::EnvSpec;
 use super::{Actions, Precision, Spec, registry};
 use crate::error::{Error, Result, check_len};
@@ -17,7 +17,7 @@ pub const PARALLEL_FROM: usize = 16_384;
 
 /// Number of rows of a full shard. Its state fits the first-level cache. Threads share the work by
 /// shards.
-pub const SHARD: usize = 1024;
+pub const SHARD_SIZE: usize = 1024;
 
 /// The division of a batch into shards, and the size from which threads share it. It never changes
 /// a result; tests choose it to check that.
@@ -31,7 +31,7 @@ pub struct Tiling {
 
 impl Default for Tiling {
     fn default() -> Self {
-        Self { shard: SHARD, parallel_from: PARALLEL_FROM }
+        Self { shard: SHARD_SIZE, parallel_from: PARALLEL_FROM }
     }
 }
 
@@ -46,7 +46,7 @@ type Shards = Vec<Box<dyn Batch>>;
 
 /// A batch of one native environment with time limits and SAME_STEP autoreset.
 ///
-/// An environment whose episode ends starts the next one within the same step. [`VecEnv::finals`]
+/// An environment whose episode ends starts the next one within the same step. [`VecEnv::episode_ends`]
 /// has the last observation of the ended episode. Results depend only on the seeds and actions,
 /// never on the number of threads or of other environments.
 pub struct VecEnv {
@@ -70,7 +70,7 @@ impl VecEnv {
     /// 1 <= n <= [`MAX_ENVS`]; [`Error::Shape`] unless there is one explicit seed per environment;
     /// [`Error::Interrupted`].
     pub fn new(env_id: &str, n: usize, seeding: Seeding) -> Result<Self> {
-        Self::tiled(env_id, n, seeding, Precision::F64, Tiling::default())
+        Self::with_tiling(env_id, n, seeding, Precision::F64, Tiling::default())
     }
 
     /// Returns the same as [`VecEnv::new`], stepped in `precision` and divided by `tiling`.
@@ -78,7 +78,7 @@ impl VecEnv {
     /// # Errors
     /// Those of [`VecEnv::new`]; [`Error::Config`] for shards of no rows, or if the environment
     /// has no kernel of that precision.
-    pub fn tiled(
+    pub fn with_tiling(
         env_id: &str,
         n: usize,
         seeding: Seeding,
@@ -98,7 +98,7 @@ impl VecEnv {
         if let Seeding::PerEnv(seeds) = &seeding {
             check_len("seeds", seeds.len(), n, "one per env")?;
         }
-        let (shards, keys) = shards(&entry, precision, &seeding, n, tiling.shard)?;
+        let (shards, keys) = make_shards(&entry, precision, &seeding, n, tiling.shard)?;
         Ok(Self {
             spec: entry.spec(),
             owned_spec: entry.spec().into(),
@@ -147,12 +147,12 @@ impl VecEnv {
     /// [`Error::Interrupted`]; nothing changes then.
     pub fn reset_all(&mut self) -> Result<()> {
         let parallel = self.n >= self.tiling.parallel_from;
-        let nanoseconds = self.n * (RESET_NANOSECONDS + self.spec.nanoseconds);
-        undoable(&mut self.shards, nanoseconds, |_, shards| {
+        let nanoseconds = self.n * (RESET_NANOSECONDS + self.spec.nanoseconds_per_step);
+        run_undoable(&mut self.shards, nanoseconds, |_, shards| {
             if parallel {
-                threads::for_each_chunk(shards, 1, |_, shards| reset(shards));
+                threads::for_each_chunk(shards, 1, |_, shards| reset_shards(shards));
             } else {
-                reset(shards);
+                reset_shards(shards);
             }
         })?;
         self.final_indices.clear();
@@ -174,13 +174,13 @@ impl VecEnv {
         Ok(())
     }
 
-    /// Steps every environment once. Afterwards [`VecEnv::finals`] lists the ended episodes.
+    /// Steps every environment once. Afterwards [`VecEnv::episode_ends`] lists the ended episodes.
     ///
     /// # Errors
     /// [`Error::Shape`], [`Error::Config`] (wrong kind of actions), [`Error::Action`],
     /// [`Error::NonFinite`] or [`Error::Interrupted`]. Nothing is stepped then.
     pub fn step_into(&mut self, actions: Actions<'_>, out: StepOut<'_>) -> Result<()> {
-        self.step(StepRows { actions, out, last: None })
+        self.step(StepRows { actions, out, final_obs: None })
     }
 
     /// Does the same as [`VecEnv::step_into`], and writes the observation that every environment
@@ -192,10 +192,10 @@ impl VecEnv {
         &mut self,
         actions: Actions<'_>,
         out: StepOut<'_>,
-        last: DenseFinals<'_>,
+        final_obs: DenseFinalObs<'_>,
     ) -> Result<()> {
-        last.check(self.n, self.obs_dim())?;
-        self.step(StepRows { actions, out, last: Some(last) })
+        final_obs.check(self.n, self.obs_dim())?;
+        self.step(StepRows { actions, out, final_obs: Some(final_obs) })
     }
 
     fn step(&mut self, rows: StepRows<'_>) -> Result<()> {
@@ -203,45 +203,45 @@ impl VecEnv {
         rows.actions.check(&self.spec.action, self.n)?;
         rows.out.check(self.n, self.obs_dim())?;
         let (spec, parallel) = (self.spec, self.n >= parallel_from);
-        let mut left = Some(rows);
-        undoable(&mut self.shards, self.n * spec.nanoseconds, |_, shards| {
+        let mut remaining_rows = Some(rows);
+        run_undoable(&mut self.shards, self.n * spec.nanoseconds_per_step, |_, shards| {
             let Some((rows, rest)) =
-                left.take().map(|left| left.split_at(shards.len() * size, spec))
+                remaining_rows.take().map(|left| left.split_at(shards.len() * size, spec))
             else {
                 return;
             };
-            left = Some(rest);
+            remaining_rows = Some(rest);
             step_shards(spec, shards, rows, size, parallel);
         })?;
-        self.gather_finals();
+        self.gather_episode_ends();
         Ok(())
     }
 
     /// Returns the episodes that ended in the last step.
     #[must_use]
-    pub fn finals(&self) -> Finals<'_> {
-        Finals { indices: &self.final_indices, obs: &self.final_obs }
+    pub fn episode_ends(&self) -> EpisodeEnds<'_> {
+        EpisodeEnds { indices: &self.final_indices, obs: &self.final_obs }
     }
 
-    fn gather_finals(&mut self) {
+    fn gather_episode_ends(&mut self) {
         self.final_indices.clear();
         self.final_obs.clear();
         for (start, shard) in (0..).step_by(self.tiling.shard).zip(&self.shards) {
-            let ended = shard.ended();
+            let ended = shard.ends();
             self.final_indices.extend(ended.rows.iter().map(|row| start + row));
             self.final_obs.extend_from_slice(&ended.obs);
         }
     }
 }
 
-fn reset(shards: &mut [Box<dyn Batch>]) {
+fn reset_shards(shards: &mut [Box<dyn Batch>]) {
     for shard in shards {
         shard.reset();
     }
 }
 
 /// Returns `n` environments in shards of `size` rows, and the keys of their streams.
-fn shards(
+fn make_shards(
     entry: &Entry,
     precision: Precision,
     seeding: &Seeding,

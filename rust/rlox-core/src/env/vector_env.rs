@@ -1,6 +1,6 @@
 //! A batch of environments of any kind, native or behind a network.
 
-use super::{Actions, Finals, Spec, StepOut};
+use super::{Actions, EpisodeEnds, Spec, StepOut};
 use crate::error::Result;
 use crate::space::{ActionSpace, BoxSpace};
 
@@ -29,7 +29,7 @@ impl From<&Spec> for EnvSpec {
 }
 
 /// N environments that step together, with SAME_STEP autoreset. An environment whose episode ends
-/// starts the next one within the same step. [`VectorEnv::finals`] has the last observation of the
+/// starts the next one within the same step. [`VectorEnv::episode_ends`] has the last observation of the
 /// ended episode.
 ///
 /// Slices belong to the caller; their rows follow the environments. A call that fails leaves the
@@ -55,7 +55,7 @@ pub trait VectorEnv: Send {
     fn step(&mut self, actions: Actions<'_>, out: StepOut<'_>) -> Result<()>;
 
     /// Returns the episodes that ended in the last step.
-    fn finals(&self) -> Finals<'_>;
+    fn episode_ends(&self) -> EpisodeEnds<'_>;
 
     /// Writes the current observations, `[n, obs_dim]`.
     ///

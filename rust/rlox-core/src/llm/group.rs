@@ -3,7 +3,7 @@
 use multiversion::multiversion;
 
 use crate::error::{Error, Result, check_len};
-use crate::interrupt::Pace;
+use crate::interrupt::CheckPace;
 use crate::math::{Float, lanes};
 
 /// The divisor of the centred rewards of a group.
@@ -26,7 +26,7 @@ impl Scale {
     ///
     /// # Errors
     /// [`Error::UnknownName`] with the known names.
-    pub fn named(name: &str) -> Result<Self> {
+    pub fn from_name(name: &str) -> Result<Self> {
         match name {
             "group" => Ok(Self::Group),
             "batch" => Ok(Self::Batch),
@@ -58,15 +58,15 @@ impl Scaling {
 }
 
 /// Sums of squares that the fast path accepts. Beyond this range squares overflow or lose bits.
-const ORDINARY: std::ops::Range<f64> = 1e-240..1e240;
+const FAST_PATH_SQUARES: std::ops::Range<f64> = 1e-240..1e240;
 
 /// Number of groups that each step processes together, so that none waits for another's sums and
 /// divisions.
-const TOGETHER: usize = 16;
+const GROUPS_PER_BLOCK: usize = 16;
 
 /// A standard deviation of at most this many units of rounding of the first reward counts as no
 /// spread.
-const NOISE: f64 = 4.0;
+const MAX_NOISE_UNITS: f64 = 4.0;
 
 /// Computes the advantages of groups of `group_size` rewards, one group after the other, `[n_groups
 /// * group_size]`.
@@ -94,11 +94,11 @@ pub fn group_advantages<F: Float>(
     check_len("rewards", rewards.len(), n * group_size, "a multiple of group_size")?;
     check_len("out", out.len(), rewards.len(), "as many as rewards")?;
     match scaling.scale {
-        Scale::Group => groups(rewards, group_size, scaling, None, out),
-        Scale::None => groups(rewards, group_size, scaling, Some(Divisor::ONE), out),
+        Scale::Group => scale_groups(rewards, group_size, scaling, None, out),
+        Scale::None => scale_groups(rewards, group_size, scaling, Some(Divisor::ONE), out),
         Scale::Batch => {
             let divisor = Divisor::of_batch(rewards, scaling)?;
-            groups(rewards, group_size, scaling, Some(divisor), out)
+            scale_groups(rewards, group_size, scaling, Some(divisor), out)
         }
     }
 }
@@ -114,16 +114,13 @@ impl Divisor {
     const ONE: Self = Self { unit: None, value: 1.0 };
 
     fn of_batch<F: Float>(rewards: &[F], scaling: Scaling) -> Result<Self> {
-        let freedom = freedom(rewards.len(), scaling.ddof);
-        if let Some(moments) = whole(rewards).filter(Moments::is_ordinary) {
-            return Ok(Self {
-                unit: None,
-                value: deviation(moments.squares, freedom) + scaling.eps,
-            });
+        let freedom = degrees_of_freedom(rewards.len(), scaling.ddof);
+        if let Some(moments) = batch_moments(rewards).filter(Moments::is_in_fast_range) {
+            return Ok(Self { unit: None, value: std_dev(moments.squares, freedom) + scaling.eps });
         }
-        Ok(Scaled::of(rewards, 0)?.map_or(Self::ONE, |scaled| Self {
+        Ok(ScaledMoments::of(rewards, 0)?.map_or(Self::ONE, |scaled| Self {
             unit: Some(scaled.unit),
-            value: deviation(scaled.moments.squares, freedom) * scaled.width
+            value: std_dev(scaled.moments.squares, freedom) * scaled.width
                 + scaling.eps / scaled.unit,
         }))
     }
@@ -161,20 +158,20 @@ impl Moments {
     }
 
     #[inline(always)]
-    fn is_ordinary(&self) -> bool {
-        ORDINARY.contains(&self.squares)
+    fn is_in_fast_range(&self) -> bool {
+        FAST_PATH_SQUARES.contains(&self.squares)
     }
 
     /// Returns whether the spread is no more than rounding.
     #[inline(always)]
     fn is_noise<F: Float>(&self, width: f64, count: f64) -> bool {
-        let noise = NOISE * F::EPSILON.to_f64() * self.origin;
+        let noise = MAX_NOISE_UNITS * F::EPSILON.to_f64() * self.origin;
         self.squares * (width * width) <= noise * noise * count
     }
 }
 
 #[multiversion(targets("x86_64+avx2"))]
-fn whole<F: Float>(rewards: &[F]) -> Option<Moments> {
+fn batch_moments<F: Float>(rewards: &[F]) -> Option<Moments> {
     if rewards.is_empty() {
         return None;
     }
@@ -186,40 +183,41 @@ fn whole<F: Float>(rewards: &[F]) -> Option<Moments> {
 /// Computes all groups. Each is divided by its own standard deviation unless there is a `divisor`.
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
-fn groups<F: Float>(
+fn scale_groups<F: Float>(
     rewards: &[F],
     group_size: usize,
     scaling: Scaling,
     divisor: Option<Divisor>,
     out: &mut [F],
 ) -> Result<()> {
-    let (count, freedom) = (as_f64(group_size), freedom(group_size, scaling.ddof));
-    let shared =
+    let (count, freedom) = (as_f64(group_size), degrees_of_freedom(group_size, scaling.ddof));
+    let shared_factor =
         divisor.filter(|divisor| divisor.unit.is_none()).map(|divisor| 1.0 / divisor.value);
-    let plain = divisor.is_none() == shared.is_none();
-    let together = group_size.saturating_mul(TOGETHER);
-    let blocks = rewards.chunks(together).zip(out.chunks_mut(together));
-    let mut pace = Pace::default();
+    let is_fast = divisor.is_none() == shared_factor.is_none();
+    let block_len = group_size.saturating_mul(GROUPS_PER_BLOCK);
+    let blocks = rewards.chunks(block_len).zip(out.chunks_mut(block_len));
+    let mut pace = CheckPace::default();
     for (block, (rewards, out)) in blocks.enumerate() {
         pace.spend(rewards.len())?;
-        let mut all = [Moments { origin: 0.0, mean: 0.0, squares: 0.0 }; TOGETHER];
-        for (moments, rewards) in all.iter_mut().zip(rewards.chunks_exact(group_size)) {
+        let mut block_moments =
+            [Moments { origin: 0.0, mean: 0.0, squares: 0.0 }; GROUPS_PER_BLOCK];
+        for (moments, rewards) in block_moments.iter_mut().zip(rewards.chunks_exact(group_size)) {
             *moments = Moments::centre(rewards);
         }
-        for (moments, rewards) in all.iter_mut().zip(rewards.chunks_exact(group_size)) {
+        for (moments, rewards) in block_moments.iter_mut().zip(rewards.chunks_exact(group_size)) {
             moments.add_squares(rewards);
         }
-        let sizes = rewards.chunks_exact(group_size).zip(out.chunks_exact_mut(group_size));
-        for (group, ((rewards, out), moments)) in sizes.zip(&all).enumerate() {
-            if plain && moments.is_ordinary() && !moments.is_noise::<F>(1.0, count) {
-                let own = || 1.0 / (deviation(moments.squares, freedom) + scaling.eps);
-                let factor = shared.unwrap_or_else(own);
+        let slices = rewards.chunks_exact(group_size).zip(out.chunks_exact_mut(group_size));
+        for (group, ((rewards, out), moments)) in slices.zip(&block_moments).enumerate() {
+            if is_fast && moments.is_in_fast_range() && !moments.is_noise::<F>(1.0, count) {
+                let group_factor = || 1.0 / (std_dev(moments.squares, freedom) + scaling.eps);
+                let factor = shared_factor.unwrap_or_else(group_factor);
                 for (out, &reward) in out.iter_mut().zip(rewards) {
                     *out = F::from_f64(moments.centred(reward) * factor);
                 }
             } else {
-                let first_index = block * together + group * group_size;
-                careful(rewards, first_index, freedom, scaling.eps, divisor, out)?;
+                let first_index = block * block_len + group * group_size;
+                scale_rare_group(rewards, first_index, freedom, scaling.eps, divisor, out)?;
             }
         }
     }
@@ -229,7 +227,7 @@ fn groups<F: Float>(
 /// Computes a group without spread, with numbers that are not finite, or with numbers so large or
 /// small that squares leave the range of float64.
 #[cold]
-fn careful<F: Float>(
+fn scale_rare_group<F: Float>(
     rewards: &[F],
     first_index: usize,
     freedom: f64,
@@ -238,7 +236,8 @@ fn careful<F: Float>(
     out: &mut [F],
 ) -> Result<()> {
     out.fill(F::ZERO);
-    let Some(Scaled { unit, width, moments }) = Scaled::of(rewards, first_index)? else {
+    let Some(ScaledMoments { unit, width, moments }) = ScaledMoments::of(rewards, first_index)?
+    else {
         return Ok(());
     };
     if moments.is_noise::<F>(width, as_f64(rewards.len())) {
@@ -247,7 +246,7 @@ fn careful<F: Float>(
     for (out, reward) in out.iter_mut().zip(rewards) {
         let centred = (reward.to_f64() / unit - moments.origin) / width - moments.mean;
         *out = F::from_f64(match divisor {
-            None => centred / (deviation(moments.squares, freedom) + eps / unit / width),
+            None => centred / (std_dev(moments.squares, freedom) + eps / unit / width),
             Some(divisor) => centred * width * (unit / divisor.unit.unwrap_or(1.0)) / divisor.value,
         });
     }
@@ -256,17 +255,17 @@ fn careful<F: Float>(
 
 /// Moments of rewards that are scaled to the order of 1: of `(reward / unit - origin) / width`,
 /// where `moments.origin` is that of `reward / unit`.
-struct Scaled {
+struct ScaledMoments {
     unit: f64,
     width: f64,
     moments: Moments,
 }
 
-impl Scaled {
+impl ScaledMoments {
     /// Returns None if all rewards are the same.
     fn of<F: Float>(rewards: &[F], first_index: usize) -> Result<Option<Self>> {
-        let bad = rewards.iter().position(|reward| !reward.to_f64().is_finite());
-        if let Some((at, reward)) = bad.and_then(|at| Some((at, rewards.get(at)?))) {
+        let bad_index = rewards.iter().position(|reward| !reward.to_f64().is_finite());
+        if let Some((at, reward)) = bad_index.and_then(|at| Some((at, rewards.get(at)?))) {
             let (index, value) = (first_index + at, reward.to_f64());
             return Err(Error::NonFinite { name: "rewards".into(), index, value });
         }
@@ -291,12 +290,12 @@ impl Scaled {
 /// Returns a standard deviation; infinity if it is not defined.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn deviation(squares: f64, freedom: f64) -> f64 {
+fn std_dev(squares: f64, freedom: f64) -> f64 {
     if freedom > 0.0 { (squares / freedom).sqrt() } else { f64::INFINITY }
 }
 
 /// Returns n - ddof.
-fn freedom(n: usize, ddof: usize) -> f64 {
+fn degrees_of_freedom(n: usize, ddof: usize) -> f64 {
     as_f64(n) - as_f64(ddof)
 }
 

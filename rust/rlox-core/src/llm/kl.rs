@@ -44,7 +44,7 @@ impl Estimator {
     ///
     /// # Errors
     /// [`Error::UnknownName`] with the known names.
-    pub fn named(name: &str) -> Result<Self> {
+    pub fn from_name(name: &str) -> Result<Self> {
         match name {
             "exact" => Ok(Self::Exact),
             "k1" => Ok(Self::K1),
@@ -72,7 +72,7 @@ impl Reduction {
     ///
     /// # Errors
     /// [`Error::UnknownName`] with the known names.
-    pub fn named(name: &str) -> Result<Self> {
+    pub fn from_name(name: &str) -> Result<Self> {
         match name {
             "sum" => Ok(Self::Sum),
             "mean" => Ok(Self::Mean),
@@ -103,9 +103,9 @@ impl<F: Float, G: Flag> Tokens<'_, F, G> {
 
     fn part(&self, range: std::ops::Range<usize>) -> Self {
         Self {
-            log_p: cut(self.log_p, &range),
-            log_q: cut(self.log_q, &range),
-            mask: self.mask.map(|mask| cut(mask, &range)),
+            log_p: slice_range(self.log_p, &range),
+            log_q: slice_range(self.log_q, &range),
+            mask: self.mask.map(|mask| slice_range(mask, &range)),
         }
     }
 }
@@ -126,10 +126,10 @@ pub fn token_kl<F: Float, G: Flag>(
 ) -> Result<f64> {
     tokens.check()?;
     Ok(match estimator {
-        Estimator::Exact => single(tokens, reduction, Exact),
-        Estimator::K1 => single(tokens, reduction, K1),
-        Estimator::K2 => single(tokens, reduction, K2),
-        Estimator::K3 => single(tokens, reduction, K3),
+        Estimator::Exact => estimate_one(tokens, reduction, Exact),
+        Estimator::K1 => estimate_one(tokens, reduction, K1),
+        Estimator::K2 => estimate_one(tokens, reduction, K2),
+        Estimator::K3 => estimate_one(tokens, reduction, K3),
     })
 }
 
@@ -155,15 +155,15 @@ pub fn batch_token_kl<F: Float, G: Flag>(
     check_len("log_p", tokens.log_p.len(), n * seq_len, "a multiple of seq_len")?;
     check_len("out", out.len(), n, "one per sequence")?;
     match estimator {
-        Estimator::Exact => spread(tokens, seq_len, reduction, Exact, out),
-        Estimator::K1 => spread(tokens, seq_len, reduction, K1, out),
-        Estimator::K2 => spread(tokens, seq_len, reduction, K2, out),
-        Estimator::K3 => spread(tokens, seq_len, reduction, K3, out),
+        Estimator::Exact => estimate_all(tokens, seq_len, reduction, Exact, out),
+        Estimator::K1 => estimate_all(tokens, seq_len, reduction, K1, out),
+        Estimator::K2 => estimate_all(tokens, seq_len, reduction, K2, out),
+        Estimator::K3 => estimate_all(tokens, seq_len, reduction, K3, out),
     }
 }
 
 /// Computes all sequences, on several threads if that pays off.
-fn spread<F: Float, G: Flag>(
+fn estimate_all<F: Float, G: Flag>(
     tokens: Tokens<'_, F, G>,
     seq_len: usize,
     reduction: Reduction,
@@ -171,23 +171,30 @@ fn spread<F: Float, G: Flag>(
     out: &mut [F],
 ) -> Result<()> {
     if tokens.log_p.len() < PARALLEL_FROM {
-        rows(tokens, seq_len, reduction, term, out);
+        estimate_rows(tokens, seq_len, reduction, term, out);
         return Ok(());
     }
     let per_task = (BLOCK * BLOCK / seq_len).max(1);
-    let at_once = (SHARED_PIECE / seq_len).max(threads::count());
-    for (first, out) in (0..).step_by(at_once).zip(out.chunks_mut(at_once)) {
+    let sequences_per_round = (SHARED_PIECE / seq_len).max(threads::count());
+    for (first, out) in (0..).step_by(sequences_per_round).zip(out.chunks_mut(sequences_per_round))
+    {
         interrupt::check()?;
         threads::for_each_chunk(out, per_task, |task, out| {
             let start = (first + task * per_task) * seq_len;
-            rows(tokens.part(start..start + out.len() * seq_len), seq_len, reduction, term, out);
+            estimate_rows(
+                tokens.part(start..start + out.len() * seq_len),
+                seq_len,
+                reduction,
+                term,
+                out,
+            );
         });
     }
     Ok(())
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
-fn rows<F: Float, G: Flag, T: Term>(
+fn estimate_rows<F: Float, G: Flag, T: Term>(
     tokens: Tokens<'_, F, G>,
     seq_len: usize,
     reduction: Reduction,
@@ -196,42 +203,46 @@ fn rows<F: Float, G: Flag, T: Term>(
 ) {
     for (row, out) in out.iter_mut().enumerate() {
         let tokens = tokens.part(row * seq_len..(row + 1) * seq_len);
-        *out = F::from_f64(sequence::<F, G, T, { fused!() }>(tokens, reduction));
+        *out = F::from_f64(estimate_sequence::<F, G, T, { fused!() }>(tokens, reduction));
     }
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
-fn single<F: Float, G: Flag, T: Term>(tokens: Tokens<'_, F, G>, reduction: Reduction, _: T) -> f64 {
-    sequence::<F, G, T, { fused!() }>(tokens, reduction)
+fn estimate_one<F: Float, G: Flag, T: Term>(
+    tokens: Tokens<'_, F, G>,
+    reduction: Reduction,
+    _: T,
+) -> f64 {
+    estimate_sequence::<F, G, T, { fused!() }>(tokens, reduction)
 }
 
 /// Computes one sequence: sums block by block, then the reduction.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn sequence<F: Float, G: Flag, T: Term, const FUSED: bool>(
+fn estimate_sequence<F: Float, G: Flag, T: Term, const FUSED: bool>(
     tokens: Tokens<'_, F, G>,
     reduction: Reduction,
 ) -> f64 {
     let mut scratch = Scratch::<F>::new();
     let pairs = tokens.log_p.chunks(BLOCK).zip(tokens.log_q.chunks(BLOCK));
-    let (mut total, mut kept) = (0.0, 0);
+    let (mut total, mut n_kept) = (0.0, 0);
     match tokens.mask {
         None => {
             for (log_p, log_q) in pairs {
                 total += scratch.sum::<T, FUSED>(log_p, log_q);
             }
-            kept = tokens.log_p.len();
+            n_kept = tokens.log_p.len();
         }
         Some(mask) => {
             for ((log_p, log_q), mask) in pairs.zip(mask.chunks(BLOCK)) {
-                kept += mask.iter().filter(|flag| flag.is_set()).count();
+                n_kept += mask.iter().filter(|flag| flag.is_set()).count();
                 total += scratch.masked_sum::<T, FUSED, _>(log_p, log_q, mask);
             }
         }
     }
     match reduction {
         Reduction::Sum => total,
-        Reduction::Mean => total / as_f64(kept.max(1)),
+        Reduction::Mean => total / as_f64(n_kept.max(1)),
     }
 }
 
@@ -256,8 +267,8 @@ impl<F: Float> Scratch<F> {
             return add_terms::<F, T, FUSED>(log_p, log_q, &mut self.terms);
         }
         let padded = log_p.len().next_multiple_of(STRIDE);
-        fill(&mut self.log_p, log_p, padded);
-        fill(&mut self.log_q, log_q, padded);
+        pad(&mut self.log_p, log_p, padded);
+        pad(&mut self.log_q, log_q, padded);
         self.padded_sum::<T, FUSED>(padded)
     }
 
@@ -278,7 +289,8 @@ impl<F: Float> Scratch<F> {
 
     #[inline(always)]
     fn padded_sum<T: Term, const FUSED: bool>(&mut self, padded: usize) -> f64 {
-        let (log_p, log_q) = (cut(&self.log_p, &(0..padded)), cut(&self.log_q, &(0..padded)));
+        let (log_p, log_q) =
+            (slice_range(&self.log_p, &(0..padded)), slice_range(&self.log_q, &(0..padded)));
         add_terms::<F, T, FUSED>(log_p, log_q, &mut self.terms)
     }
 }
@@ -293,15 +305,15 @@ fn add_terms<F: Float, T: Term, const FUSED: bool>(
     terms: &mut [F; BLOCK],
 ) -> f64 {
     for ((out, &log_p), &log_q) in terms.iter_mut().zip(log_p).zip(log_q) {
-        *out = T::of::<F, FUSED>(log_p, log_q);
+        *out = T::compute::<F, FUSED>(log_p, log_q);
     }
-    lanes::sum(cut(terms, &(0..log_p.len())), F::to_f64)
+    lanes::sum(slice_range(terms, &(0..log_p.len())), F::to_f64)
 }
 
 /// Writes `values` to `out`, then zeros up to `padded`.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn fill<F: Float>(out: &mut [F; BLOCK], values: &[F], padded: usize) {
+fn pad<F: Float>(out: &mut [F; BLOCK], values: &[F], padded: usize) {
     for (out, &value) in out.iter_mut().zip(values) {
         *out = value;
     }
@@ -320,7 +332,7 @@ fn select<F: Float, G: Flag>(out: &mut [F; BLOCK], values: &[F], mask: &[G], pad
 
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn cut<'a, T>(all: &'a [T], range: &std::ops::Range<usize>) -> &'a [T] {
+fn slice_range<'a, T>(all: &'a [T], range: &std::ops::Range<usize>) -> &'a [T] {
     all.get(range.clone()).unwrap_or_default()
 }
 

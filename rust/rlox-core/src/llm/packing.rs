@@ -1,14 +1,14 @@
 //! Packs sequences of different lengths into rows of one length.
 
 use crate::error::{Error, Result, check_len};
-use crate::interrupt::Pace;
+use crate::interrupt::CheckPace;
 
 /// All rows together must have fewer tokens than this, padding included, so that `cu_seqlens` can
 /// count them.
-const MOST_CELLS: usize = 1 << 31;
+const MAX_CELLS: usize = 1 << 31;
 
 /// Cost of the search for a row, in elements of a loop.
-const SEARCH: usize = 16;
+const SEARCH_COST: usize = 16;
 
 /// The position of a sequence in the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,8 +55,8 @@ impl Packing {
         }
         let mut longest_first = Vec::with_capacity(lengths.len());
         for (sequence, &length) in lengths.iter().enumerate() {
-            let fits = usize::try_from(length).ok().filter(|len| (1..=max_len).contains(len));
-            let len = fits.ok_or_else(|| {
+            let valid_len = usize::try_from(length).ok().filter(|len| (1..=max_len).contains(len));
+            let len = valid_len.ok_or_else(|| {
                 let got = format!("{length} at index {sequence}");
                 let expected = format!("1..={max_len} (max_len); drop or cut that sequence");
                 Error::config("length", got, expected)
@@ -64,17 +64,17 @@ impl Packing {
             longest_first.push((sequence, len));
         }
         longest_first.sort_by_key(|&(_, len)| std::cmp::Reverse(len));
-        let mut rooms = Rooms::new(lengths.len(), max_len);
-        let (mut places, mut pace) = (Vec::with_capacity(lengths.len()), Pace::default());
+        let mut free_space = FreeSpace::new(lengths.len(), max_len);
+        let (mut places, mut pace) = (Vec::with_capacity(lengths.len()), CheckPace::default());
         for (sequence, len) in longest_first {
-            pace.spend(SEARCH)?;
-            let (bin, start) = rooms.take(len);
+            pace.spend(SEARCH_COST)?;
+            let (bin, start) = free_space.take(len);
             places.push(Place { sequence, bin, start, len });
         }
         places.sort_unstable_by_key(|place| (place.bin, place.start));
         let n_bins = places.last().map_or(0, |place| place.bin + 1);
         // The check includes a packing without sequences, so that an array can always hold a row.
-        if n_bins.max(1).checked_mul(max_len).is_none_or(|cells| cells >= MOST_CELLS) {
+        if n_bins.max(1).checked_mul(max_len).is_none_or(|cells| cells >= MAX_CELLS) {
             let got = format!("{max_len}, for a number of rows of {n_bins}");
             return Err(Error::config(
                 "max_len",
@@ -109,14 +109,14 @@ impl Packing {
     /// [`Error::Shape`] if an output is not `[n_bins * max_len]`, [`Error::Interrupted`].
     pub fn describe(&self, out: Description<'_>) -> Result<()> {
         let cells = self.n_bins.saturating_mul(self.max_len);
-        let why = "n_bins * max_len";
-        check_len("packed", out.packed.len(), cells, why)?;
-        check_len("masks", out.masks.len(), cells, why)?;
-        check_len("positions", out.positions.len(), cells, why)?;
+        let reason = "n_bins * max_len";
+        check_len("packed", out.packed.len(), cells, reason)?;
+        check_len("masks", out.masks.len(), cells, reason)?;
+        check_len("positions", out.positions.len(), cells, reason)?;
         out.packed.fill(-1);
         out.masks.fill(false);
         out.positions.fill(0);
-        let mut pace = Pace::default();
+        let mut pace = CheckPace::default();
         for place in &self.places {
             pace.spend(place.len)?;
             let cells = self.cells(place);
@@ -144,7 +144,7 @@ impl Packing {
         check_len("tokens", out.len(), cells, "n_bins * max_len")?;
         check_len("sequences", sequences.len(), self.places.len(), "as many as were packed")?;
         out.fill(pad);
-        let mut pace = Pace::default();
+        let mut pace = CheckPace::default();
         for place in &self.places {
             pace.spend(place.len)?;
             let tokens = sequences.get(place.sequence).copied().unwrap_or_default();
@@ -171,25 +171,25 @@ impl Packing {
     /// # Errors
     /// [`Error::Config`] if a sequence is in two pieces, or an index below the largest is missing.
     pub fn pieces(packed: &[i64], max_len: usize) -> Result<Vec<(usize, usize, usize)>> {
-        let mut found = Vec::new();
+        let mut indexed_pieces = Vec::new();
         for (bin, row) in packed.chunks(max_len.max(1)).enumerate() {
             let mut start = 0;
             for run in row.chunk_by(|left, right| left == right) {
                 if let Some(&sequence) = run.first().filter(|&&sequence| sequence >= 0) {
-                    found.push((sequence, (bin, start, run.len())));
+                    indexed_pieces.push((sequence, (bin, start, run.len())));
                 }
                 start += run.len();
             }
         }
-        found.sort_unstable();
-        for (expected, &(sequence, _)) in found.iter().enumerate() {
+        indexed_pieces.sort_unstable();
+        for (expected, &(sequence, _)) in indexed_pieces.iter().enumerate() {
             if sequence != as_i64(expected) {
                 let got = format!("the next piece of sequence {sequence} after {expected} pieces");
                 let expected = format!("one piece of each sequence, next of sequence {expected}");
                 return Err(Error::config("packed", got, expected));
             }
         }
-        Ok(found.into_iter().map(|(_, piece)| piece).collect())
+        Ok(indexed_pieces.into_iter().map(|(_, piece)| piece).collect())
     }
 
     fn cells(&self, place: &Place) -> std::ops::Range<usize> {
@@ -199,13 +199,13 @@ impl Packing {
 }
 
 /// The free space of each row, in a tree of maxima that finds the first row with room in O(log n).
-struct Rooms {
+struct FreeSpace {
     max_len: usize,
     /// Node i has the children 2 i and 2 i + 1; the nodes of the second half are the rows.
     largest: Vec<usize>,
 }
 
-impl Rooms {
+impl FreeSpace {
     /// Returns one empty row for each of `n` sequences, so that there is always a row with room.
     fn new(n: usize, max_len: usize) -> Self {
         Self { max_len, largest: vec![max_len; 2 * n.next_power_of_two()] }

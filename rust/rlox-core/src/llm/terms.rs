@@ -2,12 +2,12 @@
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
-use crate::math::{Float, Parts, mul_add, parts};
+use crate::math::{ExpParts, Float, exp_parts, mul_add};
 
 /// A term of log-probabilities `log_p` and `log_q` of one token.
 pub(super) trait Term: Copy + Send + Sync {
     /// Returns the term; fuses multiplications and additions if `FUSED`.
-    fn of<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F;
+    fn compute<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F;
 }
 
 /// p (log p - log q), 0 where p is 0.
@@ -28,25 +28,25 @@ pub(super) struct K3;
 
 impl Term for Exact {
     #[inline(always)]
-    fn of<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F {
-        let Parts { scale, reduced, excess } = parts::<F, FUSED>(log_p);
+    fn compute<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F {
+        let ExpParts { scale, reduced, excess } = exp_parts::<F, FUSED>(log_p);
         let p = mul_add::<F, FUSED>(scale, reduced + excess, scale);
-        let p = if log_p > F::HIGHEST { F::INFINITY } else { p };
+        let p = if log_p > F::MAX_NORMAL_INPUT { F::INFINITY } else { p };
         // This selection comes last, so that 0 (log 0 - log q) is 0. NaN fails the comparison.
-        if log_p < F::LOWEST { F::ZERO } else { p * (log_p - log_q) }
+        if log_p < F::MIN_NORMAL_INPUT { F::ZERO } else { p * (log_p - log_q) }
     }
 }
 
 impl Term for K1 {
     #[inline(always)]
-    fn of<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F {
+    fn compute<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F {
         log_p - log_q
     }
 }
 
 impl Term for K2 {
     #[inline(always)]
-    fn of<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F {
+    fn compute<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F {
         let d = log_q - log_p;
         F::from_f64(0.5) * d * d
     }
@@ -54,14 +54,14 @@ impl Term for K2 {
 
 impl Term for K3 {
     #[inline(always)]
-    fn of<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F {
+    fn compute<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F {
         let d = log_q - log_p;
-        let Parts { scale, reduced, excess } = parts::<F, FUSED>(d);
+        let ExpParts { scale, reduced, excess } = exp_parts::<F, FUSED>(d);
         // Near 0 the scale is 1 and `reduced` is d, so both brackets vanish exactly and nothing
         // cancels. Elsewhere the result is at least 0.05.
         let rest = mul_add::<F, FUSED>(scale, reduced, -d) + (scale - F::ONE);
         let sum = mul_add::<F, FUSED>(scale, excess, rest);
-        if d > F::HIGHEST { F::INFINITY } else { sum }
+        if d > F::MAX_NORMAL_INPUT { F::INFINITY } else { sum }
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
 
     /// Returns the units of rounding between a term and its float64 formula, with `exp_m1` against
     /// cancellation.
-    fn off<F: Float>(got: F, exact: f64) -> f64 {
+    fn error_units<F: Float>(got: F, exact: f64) -> f64 {
         (got.to_f64() - exact).abs() / (F::EPSILON.to_f64() * exact.abs()).max(f64::MIN_POSITIVE)
     }
 
@@ -82,18 +82,21 @@ mod tests {
         if d.abs() < 0.5 { series(d) } else { d.exp_m1() - d }
     }
 
-    fn within_16_units<F: Float>(scale: f64) {
+    fn assert_within_16_units<F: Float>(scale: f64) {
         let mut stream = Stream::new(1, "terms", 0);
         for _ in 0..20_000 {
             let log_p = F::from_f64(stream.uniform_in(-scale, 0.0));
             let log_q = F::from_f64(stream.uniform_in(-scale, 0.0));
             let (p, d) = (log_p.to_f64(), (log_q - log_p).to_f64());
             let exact = p.exp() * (log_p - log_q).to_f64();
-            for got in [Exact::of::<F, false>(log_p, log_q), Exact::of::<F, true>(log_p, log_q)] {
-                assert!(off(got, exact) <= 16.0, "exact({p}, {d}): {got:?} {exact}");
+            for got in
+                [Exact::compute::<F, false>(log_p, log_q), Exact::compute::<F, true>(log_p, log_q)]
+            {
+                assert!(error_units(got, exact) <= 16.0, "exact({p}, {d}): {got:?} {exact}");
             }
-            for got in [K3::of::<F, false>(log_p, log_q), K3::of::<F, true>(log_p, log_q)] {
-                assert!(off(got, k3(d)) <= 16.0, "k3({p}, {d}): {got:?} {}", k3(d));
+            for got in [K3::compute::<F, false>(log_p, log_q), K3::compute::<F, true>(log_p, log_q)]
+            {
+                assert!(error_units(got, k3(d)) <= 16.0, "k3({p}, {d}): {got:?} {}", k3(d));
             }
         }
     }
@@ -101,8 +104,8 @@ mod tests {
     #[test]
     fn terms_are_within_16_units_of_rounding_fused_or_not() {
         for scale in [1e-6, 1e-2, 0.3, 1.0, 20.0, 80.0] {
-            within_16_units::<f64>(scale);
-            within_16_units::<f32>(scale);
+            assert_within_16_units::<f64>(scale);
+            assert_within_16_units::<f32>(scale);
         }
     }
 }

@@ -18,10 +18,10 @@ impl Exponential for f64 {
     const ROUND: Self = 6_755_399_441_055_744.0;
     const LN_2_HIGH: Self = Self::from_bits(0x3fe6_2e42_fee0_0000);
     const LN_2_LOW: Self = Self::from_bits(0x3dea_39ef_3579_3c76);
-    const VANISHES: Self = -746.0;
-    const OVERFLOWS: Self = 709.782_712_893_384;
-    const LOWEST: Self = -708.0;
-    const HIGHEST: Self = 709.0;
+    const ZERO_BELOW: Self = -746.0;
+    const INFINITY_ABOVE: Self = 709.782_712_893_384;
+    const MIN_NORMAL_INPUT: Self = -708.0;
+    const MAX_NORMAL_INPUT: Self = 709.0;
 
     #[inline(always)]
     fn excess<const FUSED: bool>(r: Self) -> Self {
@@ -50,7 +50,7 @@ impl Exponential for f64 {
     }
 
     #[inline(always)]
-    fn scaled(power: Self, shifted: Self) -> Self {
+    fn times_power_of_2(power: Self, shifted: Self) -> Self {
         Self::from_bits(power.to_bits().wrapping_add(shifted.to_bits() << 52))
     }
 }
@@ -60,10 +60,10 @@ impl Exponential for f32 {
     const ROUND: Self = 12_582_912.0;
     const LN_2_HIGH: Self = Self::from_bits(0x3f31_7200);
     const LN_2_LOW: Self = Self::from_bits(0x35bf_be8e);
-    const VANISHES: Self = -105.0;
-    const OVERFLOWS: Self = 88.722_84;
-    const LOWEST: Self = -87.0;
-    const HIGHEST: Self = 88.0;
+    const ZERO_BELOW: Self = -105.0;
+    const INFINITY_ABOVE: Self = 88.722_84;
+    const MIN_NORMAL_INPUT: Self = -87.0;
+    const MAX_NORMAL_INPUT: Self = 88.0;
 
     #[inline(always)]
     fn excess<const FUSED: bool>(r: Self) -> Self {
@@ -84,7 +84,7 @@ impl Exponential for f32 {
     }
 
     #[inline(always)]
-    fn scaled(power: Self, shifted: Self) -> Self {
+    fn times_power_of_2(power: Self, shifted: Self) -> Self {
         Self::from_bits(power.to_bits().wrapping_add(shifted.to_bits() << 23))
     }
 }
@@ -92,7 +92,7 @@ impl Exponential for f32 {
 /// The parts of e^x = `scale` (1 + `reduced` + `excess`). With them e^x - 1 - x keeps its precision
 /// near 0.
 #[derive(Clone, Copy)]
-pub(crate) struct Parts<F> {
+pub(crate) struct ExpParts<F> {
     /// 2^k, exactly; 1 for |x| < 0.34.
     pub(crate) scale: F,
     /// r = x - k ln 2; x itself if `scale` is 1.
@@ -101,14 +101,14 @@ pub(crate) struct Parts<F> {
     pub(crate) excess: F,
 }
 
-/// Returns the parts of e^x. Below [`Exponential::LOWEST`] and for NaN it returns the parts at
-/// [`Exponential::LOWEST`]. Above [`Exponential::HIGHEST`] the parts have no meaning, and the
+/// Returns the parts of e^x. Below [`Exponential::MIN_NORMAL_INPUT`] and for NaN it returns the parts at
+/// [`Exponential::MIN_NORMAL_INPUT`]. Above [`Exponential::MAX_NORMAL_INPUT`] the parts have no meaning, and the
 /// caller selects another result.
 #[inline(always)]
-pub(crate) fn parts<F: Float, const FUSED: bool>(x: F) -> Parts<F> {
-    let x = if x > F::LOWEST { x } else { F::LOWEST };
+pub(crate) fn exp_parts<F: Float, const FUSED: bool>(x: F) -> ExpParts<F> {
+    let x = if x > F::MIN_NORMAL_INPUT { x } else { F::MIN_NORMAL_INPUT };
     let (shifted, reduced) = reduce::<F, FUSED>(x);
-    Parts { scale: F::power_of_2(shifted), reduced, excess: F::excess::<FUSED>(reduced) }
+    ExpParts { scale: F::power_of_2(shifted), reduced, excess: F::excess::<FUSED>(reduced) }
 }
 
 /// Returns e^x with an error below 1.5 units in the last place; below the smallest normal number
@@ -117,7 +117,7 @@ pub(crate) fn parts<F: Float, const FUSED: bool>(x: F) -> Parts<F> {
 #[must_use]
 #[inline(always)]
 pub fn exp(x: f64) -> f64 {
-    whole::<_, false>(x)
+    exp_generic::<_, false>(x)
 }
 
 /// Returns e^x with an error below 1.5 units in the last place; below the smallest normal number
@@ -126,28 +126,28 @@ pub fn exp(x: f64) -> f64 {
 #[must_use]
 #[inline(always)]
 pub fn exp_f32(x: f32) -> f32 {
-    whole::<_, false>(x)
+    exp_generic::<_, false>(x)
 }
 
 /// Returns e^x. Results below the smallest normal number are computed 2^64 times too large and then
 /// multiplied by 2^-64, so that they round once.
 #[inline(always)]
-pub(super) fn whole<F: Float, const FUSED: bool>(x: F) -> F {
+pub(super) fn exp_generic<F: Float, const FUSED: bool>(x: F) -> F {
     // These are selections, because `clamp` has a branch that panics; NaN stays NaN.
-    let raised = if x < F::VANISHES { F::VANISHES } else { x };
+    let raised = if x < F::ZERO_BELOW { F::ZERO_BELOW } else { x };
     let (shifted, r) = reduce::<F, FUSED>(raised);
     let power = F::ONE + (r + F::excess::<FUSED>(r));
-    let small = x < F::LOWEST;
+    let small = x < F::MIN_NORMAL_INPUT;
     let shifted = shifted + if small { F::from_f64(64.0) } else { F::ZERO };
-    let large = F::scaled(power, shifted);
+    let large = F::times_power_of_2(power, shifted);
     let result = large * if small { F::from_f64(TWO_TO_MINUS_64) } else { F::ONE };
     // NaN and overflow take the second branch.
-    if x <= F::OVERFLOWS { result } else { x + F::INFINITY }
+    if x <= F::INFINITY_ABOVE { result } else { x + F::INFINITY }
 }
 
-/// Returns e^x - 1 for x from 0 to [`Exponential::HIGHEST`] or NaN; nothing cancels near 0.
+/// Returns e^x - 1 for x from 0 to [`Exponential::MAX_NORMAL_INPUT`] or NaN; nothing cancels near 0.
 #[inline(always)]
-pub(super) fn less_1<F: Float, const FUSED: bool>(x: F) -> F {
+pub(super) fn exp_m1<F: Float, const FUSED: bool>(x: F) -> F {
     let (shifted, r) = reduce::<F, FUSED>(x);
     let scale = F::power_of_2(shifted);
     mul_add::<F, FUSED>(scale, r + F::excess::<FUSED>(r), scale - F::ONE)
@@ -175,15 +175,15 @@ mod tests {
 
     /// Returns the largest error over 200,000 points of [-scale, scale] against the library's exp,
     /// whose own error is about half a unit.
-    fn worst(scale: f64) -> f64 {
+    fn worst_error(scale: f64) -> f64 {
         let mut stream = Stream::new(1, "exp", 0);
         let points = (0..200_000).map(|_| stream.uniform_in(-scale, scale));
-        let error = |x: f64| ulps(exp(x), x.exp()).max(ulps(whole::<_, true>(x), x.exp()));
+        let error = |x: f64| ulps(exp(x), x.exp()).max(ulps(exp_generic::<_, true>(x), x.exp()));
         points.map(error).fold(0.0, f64::max)
     }
 
     /// Returns the largest error in float32, against the float64 library function.
-    fn worst_f32(scale: f64) -> f64 {
+    fn worst_error_f32(scale: f64) -> f64 {
         let mut stream = Stream::new(2, "exp", 0);
         #[expect(clippy::cast_possible_truncation, reason = "float32 points")]
         let points = (0..200_000).map(|_| stream.uniform_in(-scale, scale) as f32);
@@ -191,8 +191,9 @@ mod tests {
             let exact = f64::from(x).exp();
             #[expect(clippy::cast_possible_truncation, reason = "the unit of the nearest number")]
             let near = exact as f32;
-            let off = |got: f32| (f64::from(got) - exact).abs();
-            off(exp_f32(x)).max(off(whole::<_, true>(x))) / f64::from(near.next_up() - near)
+            let distance = |got: f32| (f64::from(got) - exact).abs();
+            distance(exp_f32(x)).max(distance(exp_generic::<_, true>(x)))
+                / f64::from(near.next_up() - near)
         };
         points.map(error).fold(0.0, f64::max)
     }
@@ -200,10 +201,10 @@ mod tests {
     #[test]
     fn the_error_stays_below_its_bound() {
         for scale in [1e-8, 0.3, 1.0, 20.0, 700.0, 709.7, 745.0] {
-            assert!(worst(scale) <= 1.0, "scale {scale}: {}", worst(scale));
+            assert!(worst_error(scale) <= 1.0, "scale {scale}: {}", worst_error(scale));
         }
         for scale in [1e-4, 0.3, 1.0, 10.0, 88.7, 103.0] {
-            assert!(worst_f32(scale) <= 1.0, "scale {scale}: {}", worst_f32(scale));
+            assert!(worst_error_f32(scale) <= 1.0, "scale {scale}: {}", worst_error_f32(scale));
         }
     }
 

@@ -17,13 +17,13 @@ pub trait Exponential: Sized {
     /// The rest of ln 2.
     const LN_2_LOW: Self;
     /// Below this number, e^x rounds to 0.
-    const VANISHES: Self;
+    const ZERO_BELOW: Self;
     /// Above this number, e^x rounds to infinity: ln 2 times the exponent of infinity.
-    const OVERFLOWS: Self;
-    /// From this number up to `HIGHEST`, 2^k is a normal number.
-    const LOWEST: Self;
-    /// See `LOWEST`.
-    const HIGHEST: Self;
+    const INFINITY_ABOVE: Self;
+    /// From this number up to `MAX_NORMAL_INPUT`, 2^k is a normal number.
+    const MIN_NORMAL_INPUT: Self;
+    /// See `MIN_NORMAL_INPUT`.
+    const MAX_NORMAL_INPUT: Self;
 
     /// Returns e^r - 1 - r.
     #[must_use]
@@ -36,7 +36,7 @@ pub trait Exponential: Sized {
     /// Returns `power` 2^k for `shifted` = k + [`Exponential::ROUND`], if the result is a normal
     /// number.
     #[must_use]
-    fn scaled(power: Self, shifted: Self) -> Self;
+    fn times_power_of_2(power: Self, shifted: Self) -> Self;
 }
 
 /// A number type, float64 or float32. It has the arithmetic of kernels in forms that vectorise.

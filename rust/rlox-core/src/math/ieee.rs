@@ -49,7 +49,7 @@ macro_rules! float {
 
             #[inline]
             fn exp(self) -> Self {
-                exp::whole::<Self, false>(self)
+                exp::exp_generic::<Self, false>(self)
             }
 
             #[inline(always)]

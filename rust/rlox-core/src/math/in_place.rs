@@ -9,7 +9,7 @@
 
 use multiversion::multiversion;
 
-use super::exp::{less_1, whole};
+use super::exp::{exp_generic, exp_m1};
 use super::log::ln;
 use super::{Float, fused, lanes};
 use crate::error::{Error, Result, check_len};
@@ -44,7 +44,7 @@ pub fn log_softmax<F: Float>(values: &mut [F], k: usize) -> Result<()> {
         return Err(Error::config("k", 0, "at least 1"));
     }
     check_len("values", values.len(), values.len() / k * k, "a multiple of k")?;
-    rows(values, k);
+    log_softmax_rows(values, k);
     Ok(())
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Sigmoid;
 impl Elementwise for Exp {
     #[inline(always)]
     fn at<F: Float, const FUSED: bool>(x: F) -> F {
-        whole::<F, FUSED>(x)
+        exp_generic::<F, FUSED>(x)
     }
 }
 
@@ -73,8 +73,8 @@ impl Elementwise for Tanh {
         // From here on tanh rounds to 1 in both precisions. NaN fails the comparison and stays.
         let limit = F::from_f64(20.0);
         let a = if x.abs() > limit { limit } else { x.abs() };
-        let above_1 = less_1::<F, FUSED>(a + a);
-        (above_1 / (above_1 + F::from_f64(2.0))).copysign(x)
+        let exp_2a_m1 = exp_m1::<F, FUSED>(a + a);
+        (exp_2a_m1 / (exp_2a_m1 + F::from_f64(2.0))).copysign(x)
     }
 }
 
@@ -83,9 +83,9 @@ impl Elementwise for Sigmoid {
     /// cancels.
     #[inline(always)]
     fn at<F: Float, const FUSED: bool>(x: F) -> F {
-        let small = whole::<F, FUSED>(-x.abs());
-        let over = if x < F::ZERO { small } else { F::ONE };
-        over / (F::ONE + small)
+        let small = exp_generic::<F, FUSED>(-x.abs());
+        let numerator = if x < F::ZERO { small } else { F::ONE };
+        numerator / (F::ONE + small)
     }
 }
 
@@ -100,7 +100,7 @@ fn apply<F: Float, E: Elementwise>(values: &mut [F]) {
 const BLOCK: usize = 256;
 
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
-fn rows<F: Float>(values: &mut [F], k: usize) {
+fn log_softmax_rows<F: Float>(values: &mut [F], k: usize) {
     if k > BLOCK {
         for row in values.chunks_exact_mut(k) {
             long_row::<F, { fused!() }>(row);
@@ -128,7 +128,7 @@ fn short_rows<F: Float, const FUSED: bool>(values: &mut [F], k: usize) {
     // The loop covers the whole block, so that it has no tail. The exponentials beyond the rows are
     // not read.
     for exp in &mut exps {
-        *exp = whole::<F, FUSED>(*exp);
+        *exp = exp_generic::<F, FUSED>(*exp);
     }
     for (sum, exps) in sums.iter_mut().zip(exps.chunks_exact(k)) {
         *sum = total(exps);
@@ -149,7 +149,7 @@ fn long_row<F: Float, const FUSED: bool>(row: &mut [F]) {
     for part in row.chunks_mut(BLOCK) {
         for (value, exp) in part.iter_mut().zip(&mut exps) {
             *value = *value - largest;
-            *exp = whole::<F, FUSED>(*value);
+            *exp = exp_generic::<F, FUSED>(*value);
         }
         sum += lanes::sum(exps.get(..part.len()).unwrap_or_default(), F::to_f64);
     }
@@ -164,32 +164,32 @@ fn subtract<F: Float>(row: &mut [F], log: F) {
 }
 
 /// Number of columns from which vectors pay off within a row.
-const VECTORS_FROM: usize = 16;
+const VECTOR_MIN_LEN: usize = 16;
 
 /// Returns the sum of a row, in an order that depends only on its length.
 #[inline(always)]
 fn total<F: Float>(row: &[F]) -> f64 {
-    if row.len() < VECTORS_FROM {
+    if row.len() < VECTOR_MIN_LEN {
         return row.iter().fold(0.0, |sum, value| sum + value.to_f64());
     }
     lanes::sum(row, F::to_f64)
 }
 
 /// Number of partial maxima. Their order does not matter, so there are as many as pay off.
-const SIDE_BY_SIDE: usize = 32;
+const MAX_LANES: usize = 32;
 
 /// Returns the largest number of a row, ignoring NaN.
 #[inline(always)]
 fn largest<F: Float>(row: &[F]) -> F {
     let larger = |a: F, b: F| if b > a { b } else { a };
-    let mut lanes = [-F::INFINITY; SIDE_BY_SIDE];
-    let (blocks, rest) = row.as_chunks::<SIDE_BY_SIDE>();
+    let mut lanes = [-F::INFINITY; MAX_LANES];
+    let (blocks, rest) = row.as_chunks::<MAX_LANES>();
     for block in blocks {
         for (lane, &value) in lanes.iter_mut().zip(block) {
             *lane = larger(*lane, value);
         }
     }
-    let most =
+    let block_max =
         if blocks.is_empty() { -F::INFINITY } else { lanes.into_iter().fold(-F::INFINITY, larger) };
-    rest.iter().copied().fold(most, larger)
+    rest.iter().copied().fold(block_max, larger)
 }

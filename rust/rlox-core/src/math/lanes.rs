@@ -22,6 +22,6 @@ pub(crate) fn sum<T: Copy>(values: &[T], term: impl Fn(T) -> f64) -> f64 {
         *low += high;
     }
     let [a, b, c, d, ..] = lanes;
-    let whole = (a + c) + (b + d);
-    rest.iter().fold(whole, |sum, &value| sum + term(value))
+    let lane_total = (a + c) + (b + d);
+    rest.iter().fold(lane_total, |sum, &value| sum + term(value))
 }

@@ -35,8 +35,8 @@ pub(super) fn ln<const FUSED: bool>(x: f64) -> f64 {
     let scaled = if tiny { x * SCALE } else { x };
     let result = ln_normal::<FUSED>(scaled, if tiny { 54.0 } else { 0.0 });
     let result = if x < f64::INFINITY { result } else { x };
-    let otherwise = if x == 0.0 { f64::NEG_INFINITY } else { f64::NAN };
-    if x > 0.0 { result } else { otherwise }
+    let special_value = if x == 0.0 { f64::NEG_INFINITY } else { f64::NAN };
+    if x > 0.0 { result } else { special_value }
 }
 
 /// Returns ln x - `twos` ln 2 of a positive normal number x.

@@ -18,7 +18,7 @@ mod tests;
 mod trig;
 mod trig_single;
 
-pub(crate) use exp::{Parts, parts};
+pub(crate) use exp::{ExpParts, exp_parts};
 pub use exp::{exp, exp_f32};
 pub use float::Float;
 pub(crate) use quantile::normals;

@@ -16,9 +16,9 @@ use super::log::ln_normal;
 const BLOCK: usize = 64;
 
 /// The tails begin at this distance of the probability from 1/2.
-const CENTRE: f64 = 0.425;
+const CENTRAL_RANGE: f64 = 0.425;
 /// The far tails begin at this sqrt(-ln p): p < 1.4e-11.
-const FAR: f64 = 5.0;
+const FAR_TAIL_FROM: f64 = 5.0;
 
 /// Coefficients of a numerator or denominator, the highest power first.
 type Polynomial = [f64; 8];
@@ -100,18 +100,18 @@ pub(crate) fn normals<F: Float>(draws: &[[u8; 8]], out: &mut [F]) {
         // The loops run over whole blocks, so that they have no tail.
         let (mut centred, mut distances, mut normals) = ([0.0; BLOCK], [0.0; BLOCK], [0.0; BLOCK]);
         for (centred, draw) in centred.iter_mut().zip(draws) {
-            *centred = centre(u64::from_le_bytes(*draw));
+            *centred = centred_probability(u64::from_le_bytes(*draw));
         }
-        let mut far = 0;
+        let mut far_mask = 0;
         for (distance, &q) in distances.iter_mut().zip(&centred) {
             *distance = (-ln_normal::<false>(0.5 - q.abs(), 0.0)).sqrt();
-            far |= u64::from(*distance > FAR);
+            far_mask |= u64::from(*distance > FAR_TAIL_FROM);
         }
         for ((normal, &q), &distance) in normals.iter_mut().zip(&centred).zip(&distances) {
             *normal = quantile(q, distance);
         }
-        if far != 0 {
-            far_tails(&centred, &distances, &mut normals);
+        if far_mask != 0 {
+            replace_far_tails(&centred, &distances, &mut normals);
         }
         for (out, &normal) in out.iter_mut().zip(&normals) {
             *out = F::from_f64(normal);
@@ -121,31 +121,33 @@ pub(crate) fn normals<F: Float>(draws: &[[u8; 8]], out: &mut [F]) {
 
 /// Returns the probability minus 1/2, exactly.
 #[inline(always)]
-fn centre(draw: u64) -> f64 {
+fn centred_probability(draw: u64) -> f64 {
     const HALF_STEP: f64 = 1.0 / 9_007_199_254_740_992.0; // 2^-53
     (f64::from_bits(0x3ff0_0000_0000_0000 | (draw >> 12)) - 1.5) + HALF_STEP
 }
 
 /// Returns the number with the cumulative probability q + 1/2. `distance` is sqrt(-ln p) of the
-/// probability p of its tail, at most [`FAR`].
+/// probability p of its tail, at most [`FAR_TAIL_FROM`].
 #[inline(always)]
 fn quantile(q: f64, distance: f64) -> f64 {
-    let (near_1, near_0) = (0.180_625 - q * q, distance - 1.6);
-    let central = CENTRAL.map(|polynomial| horner(polynomial, near_1));
-    let tail = NEAR_TAIL.map(|polynomial| horner(polynomial, near_0));
+    let (central_r, tail_r) = (0.180_625 - q * q, distance - 1.6);
+    let central = CENTRAL.map(|polynomial| horner(polynomial, central_r));
+    let tail = NEAR_TAIL.map(|polynomial| horner(polynomial, tail_r));
     // The selection works on bits, since the compiler would make branches of a comparison.
-    let centre = u64::from(q.abs() <= CENTRE).wrapping_neg();
-    let either = |a: f64, b: f64| f64::from_bits((a.to_bits() & centre) | (b.to_bits() & !centre));
-    let ([central, central_below], [tail, tail_below]) = (central, tail);
-    either(central * q, tail.copysign(q)) / either(central_below, tail_below)
+    let central_mask = u64::from(q.abs() <= CENTRAL_RANGE).wrapping_neg();
+    let select = |a: f64, b: f64| {
+        f64::from_bits((a.to_bits() & central_mask) | (b.to_bits() & !central_mask))
+    };
+    let ([central, central_denominator], [tail, tail_denominator]) = (central, tail);
+    select(central * q, tail.copysign(q)) / select(central_denominator, tail_denominator)
 }
 
 /// Replaces the numbers in far tails; one draw in 36 billion is there.
 #[cold]
-fn far_tails(centred: &[f64], distances: &[f64], normals: &mut [f64]) {
+fn replace_far_tails(centred: &[f64], distances: &[f64], normals: &mut [f64]) {
     for ((normal, &q), &distance) in normals.iter_mut().zip(centred).zip(distances) {
-        if distance > FAR {
-            let [numerator, denominator] = FAR_TAIL.map(|p| horner(p, distance - FAR));
+        if distance > FAR_TAIL_FROM {
+            let [numerator, denominator] = FAR_TAIL.map(|p| horner(p, distance - FAR_TAIL_FROM));
             *normal = (numerator / denominator).copysign(q);
         }
     }
@@ -161,7 +163,7 @@ fn horner(polynomial: Polynomial, r: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn of(draw: u64) -> f64 {
+    fn normal_of(draw: u64) -> f64 {
         let mut out = [0.0];
         normals(&[draw.to_le_bytes()], &mut out);
         out[0]
@@ -182,8 +184,8 @@ mod tests {
             (0, 0xc020_6b48_528c_ea51),
             (0x8000_0000_0000_0000, 0x3cb4_0d93_1ff6_2707),
         ] {
-            assert_eq!(of(draw).to_bits(), bits, "{draw:#x}: {}", of(draw));
-            assert_eq!(of(!draw).to_bits(), bits ^ (1 << 63), "{draw:#x} from above");
+            assert_eq!(normal_of(draw).to_bits(), bits, "{draw:#x}: {}", normal_of(draw));
+            assert_eq!(normal_of(!draw).to_bits(), bits ^ (1 << 63), "{draw:#x} from above");
         }
     }
 }

@@ -23,27 +23,27 @@ fn units(got: f64, high: f64, low: f64) -> f64 {
     if got.to_bits() == high.to_bits() || (got.is_nan() && high.is_nan()) {
         return 0.0;
     }
-    let unit = if high.abs() < f64::MIN_POSITIVE { f64::from_bits(1) } else { next(high) };
+    let unit = if high.abs() < f64::MIN_POSITIVE { f64::from_bits(1) } else { unit_below(high) };
     ((got - high) - low).abs() / unit
 }
 
 /// Returns the distance from |x| to the number before it, so that powers of 2 have the finer unit.
-fn next(x: f64) -> f64 {
+fn unit_below(x: f64) -> f64 {
     x.abs() - x.abs().next_down()
 }
 
 /// Returns the results without fusing, with fusing, and as this CPU computes it.
-fn every_way<E: Elementwise>(x: f64, in_place: fn(&mut [f64])) -> Vec<f64> {
+fn all_variants<E: Elementwise>(x: f64, in_place: fn(&mut [f64])) -> Vec<f64> {
     let mut dispatched = [x];
     in_place(&mut dispatched);
     vec![E::at::<_, false>(x), E::at::<_, true>(x), dispatched[0]]
 }
 
-fn every_way_of(name: &str, x: f64) -> Vec<f64> {
+fn all_variants_of(name: &str, x: f64) -> Vec<f64> {
     match name {
-        "exp" => every_way::<Exp>(x, in_place::exp),
-        "tanh" => every_way::<Tanh>(x, in_place::tanh),
-        "sigmoid" => every_way::<Sigmoid>(x, in_place::sigmoid),
+        "exp" => all_variants::<Exp>(x, in_place::exp),
+        "tanh" => all_variants::<Tanh>(x, in_place::tanh),
+        "sigmoid" => all_variants::<Sigmoid>(x, in_place::sigmoid),
         "ln" => vec![log::ln::<false>(x), log::ln::<true>(x)],
         "quantile" => vec![quantile(x)],
         _ => panic!("{name}"),
@@ -66,11 +66,13 @@ fn functions_are_within_their_bounds_of_50_digits() {
         let fields: Vec<&str> = line.split(' ').collect();
         let number = |i: usize| f64::from_bits(u64::from_str_radix(fields[i], 16).unwrap());
         let (name, x) = (fields[0], number(1));
-        for got in every_way_of(name, x) {
+        for got in all_variants_of(name, x) {
             let units = units(got, number(2), number(3));
-            let (_, count, most, at) = worst.iter_mut().find(|entry| entry.0 == name).unwrap();
+            let (_, count, worst_units, at) =
+                worst.iter_mut().find(|entry| entry.0 == name).unwrap();
             *count += 1;
-            (*most, *at) = if units > *most { (units, x) } else { (*most, *at) };
+            (*worst_units, *at) =
+                if units > *worst_units { (units, x) } else { (*worst_units, *at) };
         }
     }
     for (name, count, units, at) in worst {
@@ -80,9 +82,9 @@ fn functions_are_within_their_bounds_of_50_digits() {
 }
 
 /// The name of a function and the standard library's version, which has its own error.
-type Pair = (&'static str, fn(f64) -> f64);
+type StandardFunction = (&'static str, fn(f64) -> f64);
 
-const STANDARD: [Pair; 4] = [
+const STANDARD_FUNCTIONS: [StandardFunction; 4] = [
     ("exp", f64::exp),
     ("tanh", f64::tanh),
     ("sigmoid", |x| if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) }),
@@ -92,22 +94,22 @@ const STANDARD: [Pair; 4] = [
 /// Returns numbers of every magnitude and both signs, many of them near 1.
 fn all_magnitudes() -> impl Iterator<Item = f64> {
     let mut stream = Stream::new(1, "magnitudes", 0);
-    let any = (0..30_000).map(move |_| f64::from_bits(stream.next_u64()));
+    let any_numbers = (0..30_000).map(move |_| f64::from_bits(stream.next_u64()));
     let mut stream = Stream::new(2, "magnitudes", 0);
-    let usual = (0..30_000).map(move |i| {
+    let usual_numbers = (0..30_000).map(move |i| {
         let scale = [1e-3, 0.3, 1.0, 10.0, 40.0, 750.0][i % 6];
         stream.uniform_in(-scale, scale)
     });
-    any.chain(usual)
+    any_numbers.chain(usual_numbers)
 }
 
 #[test]
 fn float64_functions_agree_with_the_standard_library_over_their_whole_range() {
     let edges = [0.0, f64::MIN_POSITIVE, 5e-324, 1e-310, f64::MAX, f64::INFINITY, f64::NAN];
-    for (name, standard) in STANDARD {
+    for (name, standard) in STANDARD_FUNCTIONS {
         for x in all_magnitudes().chain(edges).chain(edges.map(|x| -x)) {
             let expected = standard(x);
-            for got in every_way_of(name, x) {
+            for got in all_variants_of(name, x) {
                 // One unit allows for the library's own error.
                 let units = units(got, expected, 0.0);
                 assert!(units <= bound(name) + 1.0, "{name}({x:e}): {got:e}, {expected:e}");
@@ -137,17 +139,17 @@ fn single_units(got: f32, exact: f64) -> f64 {
 }
 
 /// A function's name, its results without and with fusing, and its version in place.
-type Single = (&'static str, fn(f32) -> [f32; 2], fn(&mut [f32]));
+type SingleFunction = (&'static str, fn(f32) -> [f32; 2], fn(&mut [f32]));
 
 #[test]
 fn float32_functions_are_within_their_bounds_over_their_whole_range() {
-    let ways: [Single; 3] = [
+    let functions: [SingleFunction; 3] = [
         ("exp", |x| [Exp::at::<_, false>(x), Exp::at::<_, true>(x)], in_place::exp),
         ("tanh", |x| [Tanh::at::<_, false>(x), Tanh::at::<_, true>(x)], in_place::tanh),
         ("sigmoid", |x| [Sigmoid::at::<_, false>(x), Sigmoid::at::<_, true>(x)], in_place::sigmoid),
     ];
-    for (name, function, in_place) in ways {
-        let standard = STANDARD.iter().find(|known| known.0 == name).unwrap().1;
+    for (name, function, in_place) in functions {
+        let standard = STANDARD_FUNCTIONS.iter().find(|known| known.0 == name).unwrap().1;
         let mut worst = (0.0, 0.0);
         for x in singles() {
             let exact = standard(f64::from(x));
@@ -164,10 +166,10 @@ fn float32_functions_are_within_their_bounds_over_their_whole_range() {
 }
 
 /// Asserts that a number gives the same bits at any position in a slice of any length.
-fn wherever_it_stands<F: Float>(function: fn(&mut [F]), bits: fn(F) -> u64) {
+fn assert_position_independent<F: Float>(function: fn(&mut [F]), bits: fn(F) -> u64) {
     let mut stream = Stream::new(3, "positions", 0);
     let numbers: Vec<F> = (0..70).map(|_| F::from_f64(stream.uniform_in(-20.0, 20.0))).collect();
-    let alone: Vec<u64> = numbers
+    let expected: Vec<u64> = numbers
         .iter()
         .map(|&x| {
             let mut single = [x];
@@ -180,7 +182,7 @@ fn wherever_it_stands<F: Float>(function: fn(&mut [F]), bits: fn(F) -> u64) {
             let mut part = numbers[start..end].to_vec();
             function(&mut part);
             let got: Vec<u64> = part.into_iter().map(bits).collect();
-            assert_eq!(got, alone[start..end]);
+            assert_eq!(got, expected[start..end]);
         }
     }
 }
@@ -188,15 +190,15 @@ fn wherever_it_stands<F: Float>(function: fn(&mut [F]), bits: fn(F) -> u64) {
 #[test]
 fn what_a_number_becomes_depends_on_nothing_else_in_the_slice() {
     for function in [in_place::exp, in_place::tanh, in_place::sigmoid] {
-        wherever_it_stands::<f64>(function, f64::to_bits);
+        assert_position_independent::<f64>(function, f64::to_bits);
     }
     for function in [in_place::exp, in_place::tanh, in_place::sigmoid] {
-        wherever_it_stands::<f32>(function, |x| u64::from(x.to_bits()));
+        assert_position_independent::<f32>(function, |x| u64::from(x.to_bits()));
     }
 }
 
 /// Computes log-softmax by its definition, with ln(1 + the others).
-fn naive(row: &[f64]) -> Vec<f64> {
+fn naive_log_softmax(row: &[f64]) -> Vec<f64> {
     let (at, largest) = row
         .iter()
         .copied()
@@ -223,14 +225,14 @@ fn check_rows<F: Float>(columns: usize, scale: f64) {
             assert!(got.iter().all(|x| x.to_f64().is_nan()), "{got:?}");
             continue;
         }
-        let exact = naive(&row.iter().map(|x| x.to_f64()).collect::<Vec<_>>());
+        let exact = naive_log_softmax(&row.iter().map(|x| x.to_f64()).collect::<Vec<_>>());
         for (got, exact) in got.iter().zip(exact) {
             let got = got.to_f64();
             // 2 units in the last place and 2 of 1, and half as much again for the error of the
             // reference.
-            let allowed = 3.0 * F::EPSILON.to_f64() * (exact.abs() + 1.0);
-            let same = got.to_bits() == exact.to_bits();
-            assert!(same || (got - exact).abs() <= allowed, "{columns}: {got} {exact}");
+            let tolerance = 3.0 * F::EPSILON.to_f64() * (exact.abs() + 1.0);
+            let is_same = got.to_bits() == exact.to_bits();
+            assert!(is_same || (got - exact).abs() <= tolerance, "{columns}: {got} {exact}");
         }
     }
 }
@@ -260,8 +262,8 @@ fn rows_that_do_not_fit_are_refused() {
     let message = |result: crate::Result<()>| result.unwrap_err().to_string();
     assert!(message(in_place::log_softmax(&mut [0.0; 4], 0)).contains('k'));
     assert!(message(in_place::log_softmax(&mut [0.0; 4], 3)).contains("multiple of k"));
-    let nothing: &mut [f32] = &mut [];
-    assert!(in_place::log_softmax(nothing, 3).is_ok());
+    let empty_slice: &mut [f32] = &mut [];
+    assert!(in_place::log_softmax(empty_slice, 3).is_ok());
 }
 
 #[test]

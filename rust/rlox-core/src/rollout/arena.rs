@@ -1,7 +1,7 @@
 //! The memory of a rollout.
 
-use super::columns::{Columns, Ended, Final, Scratch, row_mut};
-use super::episodes::{Episode, Progress};
+use super::columns::{Columns, EndPosition, RolloutEnds, Scratch, row_mut};
+use super::episodes::{Episode, RolloutProgress};
 use crate::advantage::gae::Out;
 use crate::env::vector_env::{EnvSpec, VectorEnv};
 use crate::error::{Error, Result, check_len};
@@ -29,11 +29,11 @@ pub struct Arena {
     pub(super) next_values: Vec<f32>,
     pub(super) advantages: Vec<f32>,
     pub(super) returns: Vec<f32>,
-    pub(super) ended: Ended,
+    pub(super) ends: RolloutEnds,
     pub(super) scratch: Scratch,
-    pub(super) progress: Progress,
+    pub(super) progress: RolloutProgress,
     /// Whether row T of the observations holds the present observations of the environments.
-    pub(super) started: bool,
+    pub(super) has_started: bool,
 }
 
 /// The actions of a rollout.
@@ -46,7 +46,8 @@ pub enum ActionColumn {
 }
 
 /// The columns, the ends with the scratch memory, the running episodes, and the estimates.
-type Parts<'a> = (Columns<'a>, (&'a mut Ended, &'a mut Scratch), &'a mut Progress, Out<'a, f32>);
+type ArenaParts<'a> =
+    (Columns<'a>, (&'a mut RolloutEnds, &'a mut Scratch), &'a mut RolloutProgress, Out<'a, f32>);
 
 impl Arena {
     /// Allocates memory for `n_steps` steps of `n_envs` environments.
@@ -55,10 +56,13 @@ impl Arena {
     /// [`Error::Config`] unless both are at least 1 and the sizes can be counted.
     pub fn new(spec: &EnvSpec, n_steps: usize, n_envs: usize) -> Result<Self> {
         let (obs_dim, action_dim) = (spec.observation.dim(), spec.action.dim());
-        let widest = obs_dim.max(action_dim).max(1) * size_of::<i64>();
+        let max_row_bytes = obs_dim.max(action_dim).max(1) * size_of::<i64>();
         let rows = n_steps.checked_add(1).and_then(|steps| steps.checked_mul(n_envs));
-        let counted = rows.and_then(|rows| rows.checked_mul(widest));
-        if n_steps == 0 || n_envs == 0 || counted.is_none_or(|bytes| bytes > isize::MAX as usize) {
+        let total_bytes = rows.and_then(|rows| rows.checked_mul(max_row_bytes));
+        if n_steps == 0
+            || n_envs == 0
+            || total_bytes.is_none_or(|bytes| bytes > isize::MAX as usize)
+        {
             let got = format!("{n_steps} steps of {n_envs} environments");
             return Err(Error::config(
                 "a rollout",
@@ -85,10 +89,10 @@ impl Arena {
             next_values: vec![0.0; size],
             advantages: vec![0.0; size],
             returns: vec![0.0; size],
-            ended: Ended::default(),
+            ends: RolloutEnds::default(),
             scratch: Scratch::default(),
-            progress: Progress::new(n_envs),
-            started: false,
+            progress: RolloutProgress::new(n_envs),
+            has_started: false,
         })
     }
 
@@ -107,7 +111,7 @@ impl Arena {
     /// Returns the state that the next rollout depends on besides environments and policy. A
     /// checkpoint saves it with the snapshot of the environments.
     #[must_use]
-    pub const fn progress(&self) -> &Progress {
+    pub const fn progress(&self) -> &RolloutProgress {
         &self.progress
     }
 
@@ -115,12 +119,12 @@ impl Arena {
     ///
     /// # Errors
     /// [`Error::Shape`] for progress of another number of environments; errors of `envs`.
-    pub fn resume(&mut self, envs: &dyn VectorEnv, progress: Progress) -> Result<()> {
+    pub fn resume(&mut self, envs: &dyn VectorEnv, progress: RolloutProgress) -> Result<()> {
         check_len("totals", progress.totals.len(), self.n_envs, "n_envs")?;
         check_len("steps", progress.steps.len(), self.n_envs, "n_envs")?;
         envs.observe(row_mut(&mut self.obs, self.n_steps, self.n_envs * self.obs_dim))?;
         self.progress = progress;
-        self.started = true;
+        self.has_started = true;
         Ok(())
     }
 
@@ -190,8 +194,8 @@ impl Arena {
     /// Returns the ends of episodes, in the order of steps and then of environments. Each comes
     /// with the last observation of its episode, `[obs_dim]`.
     #[must_use]
-    pub fn finals(&self) -> impl ExactSizeIterator<Item = (Final, &[f32])> {
-        let Ended { finals, obs, .. } = &self.ended;
+    pub fn episode_ends(&self) -> impl ExactSizeIterator<Item = (EndPosition, &[f32])> {
+        let RolloutEnds { positions: finals, obs, .. } = &self.ends;
         finals.iter().copied().zip(obs.chunks_exact(self.obs_dim.max(1)))
     }
 
@@ -199,11 +203,11 @@ impl Arena {
     /// whole episodes, also those that began in an earlier rollout.
     #[must_use]
     pub fn episodes(&self) -> &[Episode] {
-        &self.ended.episodes
+        &self.ends.episodes
     }
 
     /// Splits the arena into the columns to fill and the other parts.
-    pub(super) fn columns(&mut self) -> Parts<'_> {
+    pub(super) fn columns(&mut self) -> ArenaParts<'_> {
         let columns = Columns {
             obs: &mut self.obs,
             actions: match &mut self.actions {
@@ -218,6 +222,6 @@ impl Arena {
             next_values: &mut self.next_values,
         };
         let out = Out { advantages: &mut self.advantages, returns: &mut self.returns };
-        (columns, (&mut self.ended, &mut self.scratch), &mut self.progress, out)
+        (columns, (&mut self.ends, &mut self.scratch), &mut self.progress, out)
     }
 }

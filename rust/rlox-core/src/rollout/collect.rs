@@ -1,7 +1,7 @@
 //! Collects rollouts into an arena.
 
 use super::arena::Arena;
-use super::columns::{Key, row_mut};
+use super::columns::{RolloutKey, row_mut};
 use crate::advantage::Discount;
 use crate::env::vector_env::VectorEnv;
 use crate::error::{Error, Result};
@@ -28,34 +28,38 @@ impl Arena {
     ) -> Result<()> {
         self.check(envs)?;
         self.start(envs)?;
-        let key = Key { seed: run_seed, rollout: self.progress.rollouts };
+        let key = RolloutKey { seed: run_seed, rollout: self.progress.rollouts };
         self.progress.rollouts += 1;
         let n_envs = self.n_envs;
-        let (mut columns, beside, progress, out) = self.columns();
-        columns.collect(envs, policy, key, &mut progress.running(), beside)?;
+        let (mut columns, ends_and_scratch, progress, out) = self.columns();
+        columns.collect(envs, policy, key, &mut progress.running(), ends_and_scratch)?;
         columns.check_finite()?;
         columns.estimate(n_envs, discount, out)
     }
 
     fn check(&self, envs: &dyn VectorEnv) -> Result<()> {
         let spec = envs.spec();
-        let own = (self.n_envs, self.obs_dim, self.action_dim);
-        let given = (envs.n_envs(), spec.observation.dim(), spec.action.dim());
-        if own == given {
+        let expected_dims = (self.n_envs, self.obs_dim, self.action_dim);
+        let actual_dims = (envs.n_envs(), spec.observation.dim(), spec.action.dim());
+        if expected_dims == actual_dims {
             return Ok(());
         }
-        let got = format!("{given:?} for {}", spec.id);
-        Err(Error::config("(n_envs, obs_dim, action_dim)", got, format!("{own:?} as in the arena")))
+        let got = format!("{actual_dims:?} for {}", spec.id);
+        Err(Error::config(
+            "(n_envs, obs_dim, action_dim)",
+            got,
+            format!("{expected_dims:?} as in the arena"),
+        ))
     }
 
     /// Writes the present observations of the environments to row 0.
     fn start(&mut self, envs: &mut dyn VectorEnv) -> Result<()> {
         let width = self.n_envs * self.obs_dim;
-        if self.started {
+        if self.has_started {
             self.obs.copy_within(self.n_steps * width.., 0);
         } else {
             envs.reset(row_mut(&mut self.obs, 0, width))?;
-            self.started = true;
+            self.has_started = true;
         }
         Ok(())
     }

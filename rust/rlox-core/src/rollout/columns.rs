@@ -1,11 +1,11 @@
 //! Collects steps of environments into the columns of a rollout, in any memory.
 
-use super::episodes::{Episode, Running};
+use super::episodes::{Episode, RunningEpisodes};
 use crate::env::StepOut;
 use crate::env::vector_env::VectorEnv;
 use crate::error::{Error, Result, check_len};
 use crate::interrupt;
-use crate::policy::{Acted, ActionsMut, Policy, Seen};
+use crate::policy::{ActionsMut, Policy, PolicyInput, PolicyOutput};
 use crate::seed::Stream;
 
 /// Name of the stream that gives the noise of a rollout.
@@ -34,7 +34,7 @@ pub struct Columns<'a> {
 
 /// The end of an episode within a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Final {
+pub struct EndPosition {
     /// The step that ended it.
     pub step: usize,
     /// The environment.
@@ -43,9 +43,9 @@ pub struct Final {
 
 /// Ends of episodes, in the order of steps and then of environments.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Ended {
+pub struct RolloutEnds {
     /// The steps and environments of the ends.
-    pub finals: Vec<Final>,
+    pub positions: Vec<EndPosition>,
     /// The last observation of each episode, `[k, obs_dim]`.
     pub obs: Vec<f32>,
     /// Sums over each whole episode, also over one that began in an earlier rollout.
@@ -63,16 +63,16 @@ pub struct Scratch {
 
 /// Identifies a rollout of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct Key {
+pub struct RolloutKey {
     /// Seed of the run.
     pub seed: u64,
     /// Number of earlier rollouts.
     pub rollout: u64,
 }
 
-impl Ended {
+impl RolloutEnds {
     fn clear(&mut self) {
-        self.finals.clear();
+        self.positions.clear();
         self.obs.clear();
         self.episodes.clear();
     }
@@ -83,10 +83,10 @@ impl Ended {
 /// The stream (`seed`, "action", `rollout`) gives the noise step by step and environment by
 /// environment. If the policy keeps its noise for several steps, only the steps with new noise
 /// count. So no generator state has to be saved, and nothing else can shift the noise.
-pub fn noise(policy: &dyn Policy, key: Key, t: usize, out: &mut [f32]) {
+pub fn noise(policy: &dyn Policy, key: RolloutKey, t: usize, out: &mut [f32]) {
     let mut stream = Stream::new(key.seed, STREAM, key.rollout);
-    let drawn = t / policy.noise_kept().get() * out.len();
-    stream.set_position((drawn as u64).saturating_mul(crate::policy::Noise::WORDS));
+    let n_drawn = t / policy.noise_kept().get() * out.len();
+    stream.set_position((n_drawn as u64).saturating_mul(crate::policy::Noise::WORDS));
     policy.noise().draw(&mut stream, out);
 }
 
@@ -102,43 +102,49 @@ impl Columns<'_> {
         &mut self,
         envs: &mut dyn VectorEnv,
         policy: &dyn Policy,
-        key: Key,
-        running: &mut Running<'_>,
-        (ended, scratch): (&mut Ended, &mut Scratch),
+        key: RolloutKey,
+        running: &mut RunningEpisodes<'_>,
+        (rollout_ends, scratch): (&mut RolloutEnds, &mut Scratch),
     ) -> Result<()> {
-        let of = self.fit(envs, running)?;
-        ended.clear();
-        scratch.rewards.resize(of.n, 0.0);
-        scratch.noise.resize(of.n * policy.noise().dim(), 0.0);
+        let sizes = self.check_sizes(envs, running)?;
+        rollout_ends.clear();
+        scratch.rewards.resize(sizes.n, 0.0);
+        scratch.noise.resize(sizes.n * policy.noise().dim(), 0.0);
         let mut stream = Stream::new(key.seed, STREAM, key.rollout);
-        for t in 0..of.steps {
+        for t in 0..sizes.steps {
             if t.is_multiple_of(policy.noise_kept().get()) {
                 policy.noise().draw(&mut stream, &mut scratch.noise);
             }
-            if let Err(error) = self.step(envs, policy, (running, ended, scratch), (t, of)) {
-                let width = of.n * of.obs_dim;
-                self.obs.copy_within(t * width..(t + 1) * width, of.steps * width);
+            if let Err(error) =
+                self.step(envs, policy, (running, rollout_ends, scratch), (t, sizes))
+            {
+                let width = sizes.n * sizes.obs_dim;
+                self.obs.copy_within(t * width..(t + 1) * width, sizes.steps * width);
                 return Err(error);
             }
         }
-        self.value_ends(policy, ended, of)
+        self.compute_next_values(policy, rollout_ends, sizes)
     }
 
     fn step(
         &mut self,
         envs: &mut dyn VectorEnv,
         policy: &dyn Policy,
-        (running, ended, scratch): (&mut Running<'_>, &mut Ended, &mut Scratch),
-        (t, of): (usize, Sizes),
+        (running, rollout_ends, scratch): (
+            &mut RunningEpisodes<'_>,
+            &mut RolloutEnds,
+            &mut Scratch,
+        ),
+        (t, sizes): (usize, Sizes),
     ) -> Result<()> {
         interrupt::check()?;
-        let Sizes { n, obs_dim, action_dim, .. } = of;
+        let Sizes { n, obs_dim, action_dim, .. } = sizes;
         let (before, after) = self.obs.split_at_mut((t + 1) * n * obs_dim);
-        let seen = Seen { obs: row(before, t, n * obs_dim), noise: &scratch.noise };
+        let input = PolicyInput { obs: row(before, t, n * obs_dim), noise: &scratch.noise };
         policy.act(
-            seen,
-            Acted {
-                actions: of_step(&mut self.actions, t, n * action_dim),
+            input,
+            PolicyOutput {
+                actions: step_actions(&mut self.actions, t, n * action_dim),
                 log_probs: row_mut(self.log_probs, t, n),
                 values: row_mut(self.values, t, n),
             },
@@ -149,31 +155,39 @@ impl Columns<'_> {
             terminated: row_mut(self.terminated, t, n),
             truncated: row_mut(self.truncated, t, n),
         };
-        envs.step(of_step(&mut self.actions, t, n * action_dim).view(), out)?;
-        for (place, reward) in row_mut(self.rewards, t, n).iter_mut().zip(&scratch.rewards) {
-            *place = single(*reward);
+        envs.step(step_actions(&mut self.actions, t, n * action_dim).view(), out)?;
+        for (column_reward, reward) in row_mut(self.rewards, t, n).iter_mut().zip(&scratch.rewards)
+        {
+            *column_reward = to_f32(*reward);
         }
         running.add(&scratch.rewards);
-        let over = envs.finals();
-        running.finish(over.indices, &mut ended.episodes);
-        ended.finals.extend(over.indices.iter().map(|&env| Final { step: t, env }));
-        ended.obs.extend_from_slice(over.obs);
+        let episode_ends = envs.episode_ends();
+        running.finish(episode_ends.indices, &mut rollout_ends.episodes);
+        rollout_ends
+            .positions
+            .extend(episode_ends.indices.iter().map(|&env| EndPosition { step: t, env }));
+        rollout_ends.obs.extend_from_slice(episode_ends.obs);
         Ok(())
     }
 
     /// Computes the values of the states after every step.
-    fn value_ends(&mut self, policy: &dyn Policy, ended: &Ended, of: Sizes) -> Result<()> {
-        let Sizes { n, obs_dim, steps, .. } = of;
+    fn compute_next_values(
+        &mut self,
+        policy: &dyn Policy,
+        ends: &RolloutEnds,
+        sizes: Sizes,
+    ) -> Result<()> {
+        let Sizes { n, obs_dim, steps, .. } = sizes;
         let last = row(self.obs, steps, n * obs_dim);
         policy.values(last, row_mut(self.values, steps, n))?;
         self.next_values.copy_from_slice(self.values.get(n..).unwrap_or_default());
-        let mut values = vec![0.0; ended.finals.len()];
-        check_len("final_obs", ended.obs.len(), values.len() * obs_dim, "one per end")?;
-        policy.values(&ended.obs, &mut values)?;
-        for (end, value) in ended.finals.iter().zip(values) {
-            let place = end.step * n + end.env;
+        let mut values = vec![0.0; ends.positions.len()];
+        check_len("final_obs", ends.obs.len(), values.len() * obs_dim, "one per end")?;
+        policy.values(&ends.obs, &mut values)?;
+        for (end, value) in ends.positions.iter().zip(values) {
+            let index = end.step * n + end.env;
             if let (Some(next), Some(&terminated)) =
-                (self.next_values.get_mut(place), self.terminated.get(place))
+                (self.next_values.get_mut(index), self.terminated.get(index))
             {
                 *next = if terminated { 0.0 } else { value };
             }
@@ -182,23 +196,23 @@ impl Columns<'_> {
     }
 
     /// Returns the sizes of a rollout of `envs`, after checking all columns against them.
-    fn fit(&self, envs: &dyn VectorEnv, running: &Running<'_>) -> Result<Sizes> {
+    fn check_sizes(&self, envs: &dyn VectorEnv, running: &RunningEpisodes<'_>) -> Result<Sizes> {
         let (n, spec) = (envs.n_envs(), envs.spec());
-        let of = Sizes {
+        let sizes = Sizes {
             n,
             steps: self.rewards.len() / n.max(1),
             obs_dim: spec.observation.dim(),
             action_dim: spec.action.dim(),
         };
-        let rows = of.steps * n;
+        let rows = sizes.steps * n;
         let actions = match &self.actions {
             ActionsMut::Discrete(actions) => actions.len(),
             ActionsMut::Box(actions) => actions.len(),
         };
         for (name, len, expected) in [
             ("rewards", self.rewards.len(), rows),
-            ("obs", self.obs.len(), (rows + n) * of.obs_dim),
-            ("actions", actions, rows * of.action_dim),
+            ("obs", self.obs.len(), (rows + n) * sizes.obs_dim),
+            ("actions", actions, rows * sizes.action_dim),
             ("terminated", self.terminated.len(), rows),
             ("truncated", self.truncated.len(), rows),
             ("log_probs", self.log_probs.len(), rows),
@@ -212,7 +226,7 @@ impl Columns<'_> {
         if rows == 0 {
             return Err(Error::config("rows of a rollout", 0, "at least 1"));
         }
-        Ok(of)
+        Ok(sizes)
     }
 }
 
@@ -235,7 +249,7 @@ pub(super) fn row_mut<T>(column: &mut [T], t: usize, width: usize) -> &mut [T] {
 }
 
 /// Returns the actions of step t, which consist of `width` numbers.
-pub(super) fn of_step<'a>(
+pub(super) fn step_actions<'a>(
     actions: &'a mut ActionsMut<'_>,
     t: usize,
     width: usize,
@@ -247,6 +261,6 @@ pub(super) fn of_step<'a>(
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "columns are float32")]
-pub(super) const fn single(value: f64) -> f32 {
+pub(super) const fn to_f32(value: f64) -> f32 {
     value as f32
 }

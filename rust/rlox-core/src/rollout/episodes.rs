@@ -14,7 +14,7 @@ pub struct Episode {
 /// The state that rollouts depend on besides environments and policy: the number of the next
 /// rollout, and the running episode of each environment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Progress {
+pub struct RolloutProgress {
     /// Number of rollouts so far, including interrupted ones.
     pub rollouts: u64,
     /// Sum of rewards so far, `[n_envs]`.
@@ -23,27 +23,27 @@ pub struct Progress {
     pub steps: Vec<u64>,
 }
 
-impl Progress {
+impl RolloutProgress {
     pub(super) fn new(n_envs: usize) -> Self {
         Self { rollouts: 0, totals: vec![0.0; n_envs], steps: vec![0; n_envs] }
     }
 
     /// Returns the running episodes.
-    pub(super) fn running(&mut self) -> Running<'_> {
-        Running { totals: &mut self.totals, steps: &mut self.steps }
+    pub(super) fn running(&mut self) -> RunningEpisodes<'_> {
+        RunningEpisodes { totals: &mut self.totals, steps: &mut self.steps }
     }
 }
 
 /// The running episode of each environment.
 #[derive(Debug)]
-pub struct Running<'a> {
+pub struct RunningEpisodes<'a> {
     /// Sum of rewards so far, `[n_envs]`.
     pub totals: &'a mut [f64],
     /// Steps so far, `[n_envs]`.
     pub steps: &'a mut [u64],
 }
 
-impl Running<'_> {
+impl RunningEpisodes<'_> {
     /// Adds one step of every environment.
     pub(super) fn add(&mut self, rewards: &[f64]) {
         for ((total, steps), reward) in
@@ -54,12 +54,12 @@ impl Running<'_> {
         }
     }
 
-    /// Appends the episodes that ended with the last step to `finished`, and begins new ones.
-    pub(super) fn finish(&mut self, envs: &[usize], finished: &mut Vec<Episode>) {
+    /// Appends the episodes that ended with the last step to `is_finished`, and begins new ones.
+    pub(super) fn finish(&mut self, envs: &[usize], episodes: &mut Vec<Episode>) {
         for &env in envs {
             if let (Some(total), Some(steps)) = (self.totals.get_mut(env), self.steps.get_mut(env))
             {
-                finished.push(Episode { env, total: *total, steps: *steps });
+                episodes.push(Episode { env, total: *total, steps: *steps });
                 (*total, *steps) = (0.0, 0);
             }
         }

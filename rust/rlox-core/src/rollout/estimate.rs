@@ -20,8 +20,8 @@ impl Columns<'_> {
             if column.iter().fold(true, |all, value| all & value.is_finite()) {
                 continue;
             }
-            let found = column.iter().enumerate().find(|(_, value)| !value.is_finite());
-            if let Some((index, &value)) = found {
+            let first_invalid = column.iter().enumerate().find(|(_, value)| !value.is_finite());
+            if let Some((index, &value)) = first_invalid {
                 return Err(Error::NonFinite { name: name.into(), index, value: value.into() });
             }
         }

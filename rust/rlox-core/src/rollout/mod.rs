@@ -6,7 +6,7 @@
 //! table holds the last observations. There is no bootstrap after termination. After truncation the
 //! value of the final observation is used, never that of the reset state. Both cut the trace.
 //!
-//! A [`Stretch`] holds steps for a replay buffer, from which off-policy algorithms learn.
+//! A [`TransitionChunk`] holds steps for a replay buffer, from which off-policy algorithms learn.
 
 mod arena;
 mod collect;
@@ -16,6 +16,6 @@ mod estimate;
 mod stretch;
 
 pub use arena::{ActionColumn, Arena};
-pub use columns::{Columns, Ended, Final, Key, Scratch, noise};
-pub use episodes::{Episode, Progress, Running};
-pub use stretch::{Bounds, Explore, Stretch};
+pub use columns::{Columns, EndPosition, RolloutEnds, RolloutKey, Scratch, noise};
+pub use episodes::{Episode, RolloutProgress, RunningEpisodes};
+pub use stretch::{ActionBounds, ExplorationPolicy, TransitionChunk};

@@ -1,7 +1,7 @@
 //! Collects transitions of environments for a replay buffer.
 
-use super::columns::{Ended, Final, of_step, row, row_mut, single};
-use super::episodes::Running;
+use super::columns::{EndPosition, RolloutEnds, row, row_mut, step_actions, to_f32};
+use super::episodes::RunningEpisodes;
 use zerocopy::IntoBytes;
 
 use crate::buffer::{Buffer, EnvIndex, Sampler, Transitions};
@@ -12,7 +12,7 @@ use crate::interrupt;
 use crate::policy::ActionsMut;
 
 /// Chooses the actions of a chunk of steps.
-pub trait Explore {
+pub trait ExplorationPolicy {
     /// Writes the actions of step `t` of the chunk for `obs`, `[N, obs_dim]`. If `actions` holds
     /// actions already, this method may leave them unchanged.
     ///
@@ -22,7 +22,7 @@ pub trait Explore {
 }
 
 /// The columns of T steps of N environments, time-major.
-pub struct Stretch<'a> {
+pub struct TransitionChunk<'a> {
     /// o_t, `[T + 1, N, obs_dim]`; row 0 has the present observations of the environments.
     pub obs: &'a mut [f32],
     /// Observation after step t, `[T, N, obs_dim]`; the last one of an episode that the step ended.
@@ -39,16 +39,16 @@ pub struct Stretch<'a> {
 
 /// Bounds of Box actions, `[action_dim]` each. Actions in [-1, 1] are scaled to these bounds.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds<'a> {
+pub struct ActionBounds<'a> {
     /// The value of -1.
     pub low: &'a [f32],
     /// The value of 1.
     pub high: &'a [f32],
 }
 
-impl Bounds<'_> {
+impl ActionBounds<'_> {
     /// Scales `actions` `[n, action_dim]` from [-1, 1] to the bounds.
-    fn stretch(&self, actions: &[f32], out: &mut Vec<f32>) {
+    fn scale(&self, actions: &[f32], out: &mut Vec<f32>) {
         out.clear();
         for row in actions.chunks_exact(self.low.len().max(1)) {
             out.extend(row.iter().zip(self.low).zip(self.high).map(|((&action, &low), &high)| {
@@ -58,7 +58,7 @@ impl Bounds<'_> {
     }
 }
 
-impl Stretch<'_> {
+impl TransitionChunk<'_> {
     /// Collects T steps of every environment. Row 0 of the observations must be filled. The
     /// explorer chooses the actions. If `bounds` is present, it scales them for the environments.
     ///
@@ -68,22 +68,24 @@ impl Stretch<'_> {
     pub fn collect(
         &mut self,
         envs: &mut dyn VectorEnv,
-        explorer: &mut dyn Explore,
-        bounds: Option<Bounds<'_>>,
-        running: &mut Running<'_>,
-    ) -> Result<Ended> {
-        let of = self.fit(envs, bounds, running)?;
-        let (mut ended, mut given) = (Ended::default(), Vec::new());
-        for t in 0..self.rewards.len() / of.n {
+        explorer: &mut dyn ExplorationPolicy,
+        bounds: Option<ActionBounds<'_>>,
+        running: &mut RunningEpisodes<'_>,
+    ) -> Result<RolloutEnds> {
+        let sizes = self.check_sizes(envs, bounds, running)?;
+        let (mut rollout_ends, mut scaled_actions) = (RolloutEnds::default(), Vec::new());
+        for t in 0..self.rewards.len() / sizes.n {
             interrupt::check()?;
-            self.step(envs, explorer, (bounds, &mut given), (t, of))?;
-            running.add(row(self.rewards, t, of.n));
-            let over = envs.finals();
-            running.finish(over.indices, &mut ended.episodes);
-            ended.finals.extend(over.indices.iter().map(|&env| Final { step: t, env }));
-            ended.obs.extend_from_slice(over.obs);
+            self.step(envs, explorer, (bounds, &mut scaled_actions), (t, sizes))?;
+            running.add(row(self.rewards, t, sizes.n));
+            let episode_ends = envs.episode_ends();
+            running.finish(episode_ends.indices, &mut rollout_ends.episodes);
+            rollout_ends
+                .positions
+                .extend(episode_ends.indices.iter().map(|&env| EndPosition { step: t, env }));
+            rollout_ends.obs.extend_from_slice(episode_ends.obs);
         }
-        Ok(ended)
+        Ok(rollout_ends)
     }
 
     /// Checks that all numbers are finite.
@@ -91,13 +93,13 @@ impl Stretch<'_> {
     /// # Errors
     /// [`Error::NonFinite`] with the name of the column.
     pub fn check_finite(&self) -> Result<()> {
-        let seen = self.obs.len().min(self.next_obs.len());
-        finite("obs", self.obs.get(..seen).unwrap_or_default(), f64::from)?;
-        finite("next_obs", self.next_obs, f64::from)?;
-        finite("rewards", self.rewards, |reward| reward)?;
+        let n_obs = self.obs.len().min(self.next_obs.len());
+        check_column_finite("obs", self.obs.get(..n_obs).unwrap_or_default(), f64::from)?;
+        check_column_finite("next_obs", self.next_obs, f64::from)?;
+        check_column_finite("rewards", self.rewards, |reward| reward)?;
         match &self.actions {
             ActionsMut::Discrete(_) => Ok(()),
-            ActionsMut::Box(actions) => finite("actions", actions, f64::from),
+            ActionsMut::Box(actions) => check_column_finite("actions", actions, f64::from),
         }
     }
 
@@ -108,63 +110,69 @@ impl Stretch<'_> {
     /// observations and rewards; the errors of [`Buffer::push`].
     pub fn store<S: Sampler + ?Sized>(&self, n: usize, buffer: &mut Buffer<S>) -> Result<()> {
         let rows = self.rewards.len();
-        let seen = self.obs.len().min(self.next_obs.len());
-        let rewards: Vec<f32> = self.rewards.iter().map(|&reward| single(reward)).collect();
+        let n_obs = self.obs.len().min(self.next_obs.len());
+        let rewards: Vec<f32> = self.rewards.iter().map(|&reward| to_f32(reward)).collect();
         let actions = match &self.actions {
             ActionsMut::Discrete(actions) => actions.as_bytes(),
             ActionsMut::Box(actions) => actions.as_bytes(),
         };
-        let whose: Vec<usize> = (0..if n > 1 { rows } else { 0 }).map(|row| row % n).collect();
+        let env_ids: Vec<usize> = (0..if n > 1 { rows } else { 0 }).map(|row| row % n).collect();
         let transitions = Transitions {
             n: rows,
-            obs: &[self.obs.get(..seen).unwrap_or_default().as_bytes()],
+            obs: &[self.obs.get(..n_obs).unwrap_or_default().as_bytes()],
             next_obs: Some(&[self.next_obs.as_bytes()]),
             columns: &[actions, rewards.as_bytes()],
             terminated: self.terminated.as_bytes(),
             truncated: self.truncated.as_bytes(),
         };
-        let to = if n > 1 { EnvIndex::Ids(&whose) } else { EnvIndex::One(0) };
-        buffer.push(to, transitions, None)
+        let env_index = if n > 1 { EnvIndex::Ids(&env_ids) } else { EnvIndex::One(0) };
+        buffer.push(env_index, transitions, None)
     }
 
     /// Takes one step and writes its results.
     fn step(
         &mut self,
         envs: &mut dyn VectorEnv,
-        explorer: &mut dyn Explore,
-        (bounds, given): (Option<Bounds<'_>>, &mut Vec<f32>),
-        (t, of): (usize, Sizes),
+        explorer: &mut dyn ExplorationPolicy,
+        (bounds, scaled_actions): (Option<ActionBounds<'_>>, &mut Vec<f32>),
+        (t, sizes): (usize, Sizes),
     ) -> Result<()> {
-        let width = of.n * of.obs_dim;
+        let width = sizes.n * sizes.obs_dim;
         let (before, after) = self.obs.split_at_mut((t + 1) * width);
-        explorer.act(t, row(before, t, width), of_step(&mut self.actions, t, of.actions))?;
-        let mut actions = of_step(&mut self.actions, t, of.actions);
-        if let (ActionsMut::Box(own), Some(bounds)) = (&mut actions, bounds) {
-            bounds.stretch(own, given);
-            actions = ActionsMut::Box(given);
+        explorer.act(
+            t,
+            row(before, t, width),
+            step_actions(&mut self.actions, t, sizes.actions),
+        )?;
+        let mut actions = step_actions(&mut self.actions, t, sizes.actions);
+        if let (ActionsMut::Box(chunk_actions), Some(bounds)) = (&mut actions, bounds) {
+            bounds.scale(chunk_actions, scaled_actions);
+            actions = ActionsMut::Box(scaled_actions);
         }
         let out = StepOut {
             obs: row_mut(after, 0, width),
-            rewards: row_mut(self.rewards, t, of.n),
-            terminated: row_mut(self.terminated, t, of.n),
-            truncated: row_mut(self.truncated, t, of.n),
+            rewards: row_mut(self.rewards, t, sizes.n),
+            terminated: row_mut(self.terminated, t, sizes.n),
+            truncated: row_mut(self.truncated, t, sizes.n),
         };
         envs.step(actions.view(), out)?;
         let next = row_mut(self.next_obs, t, width);
         next.copy_from_slice(row(after, 0, width));
-        let over = envs.finals();
-        for (&env, last) in over.indices.iter().zip(over.obs.chunks_exact(of.obs_dim.max(1))) {
-            row_mut(next, env, of.obs_dim).copy_from_slice(last);
+        let episode_ends = envs.episode_ends();
+        for (&env, final_obs) in
+            episode_ends.indices.iter().zip(episode_ends.obs.chunks_exact(sizes.obs_dim.max(1)))
+        {
+            row_mut(next, env, sizes.obs_dim).copy_from_slice(final_obs);
         }
         Ok(())
     }
 
     /// Returns the sizes of steps of `envs`, after checking all columns against them.
-    fn fit(
+    fn check_sizes(
         &self,
         envs: &dyn VectorEnv,
-        bounds: Option<Bounds<'_>>,
-        running: &Running<'_>,
+        bounds: Option<ActionBounds<'_>>,
+        running: &RunningEpisodes<'_>,
     ) -> Result<Sizes> {
         let (n, spec) = (envs.n_envs(), envs.spec());
         let (obs_dim, action_dim) = (spec.observation.dim(), spec.action.dim());
@@ -195,13 +203,13 @@ impl Stretch<'_> {
     }
 }
 
-fn finite<T: Copy>(name: &str, column: &[T], wide: impl Fn(T) -> f64) -> Result<()> {
-    if column.iter().fold(true, |all, &value| all & wide(value).is_finite()) {
+fn check_column_finite<T: Copy>(name: &str, column: &[T], to_f64: impl Fn(T) -> f64) -> Result<()> {
+    if column.iter().fold(true, |all, &value| all & to_f64(value).is_finite()) {
         return Ok(());
     }
-    let mut values = column.iter().map(|&value| wide(value)).enumerate();
-    let found = values.find(|(_, value)| !value.is_finite());
-    found.map_or(Ok(()), |(index, value)| {
+    let mut values = column.iter().map(|&value| to_f64(value)).enumerate();
+    let first_invalid = values.find(|(_, value)| !value.is_finite());
+    first_invalid.map_or(Ok(()), |(index, value)| {
         Err(Error::NonFinite { name: name.to_owned().into(), index, value })
     })
 }

@@ -11,14 +11,14 @@ use crate::math::Float;
 /// [`crate::Error::Shape`] unless there are as many returns as values.
 pub fn explained_variance<F: Float>(values: &[F], returns: &[F]) -> Result<f64> {
     check_len("returns", returns.len(), values.len(), "one for each value")?;
-    let all = variance(returns.iter().map(|target| target.to_f64()));
+    let total_variance = variance(returns.iter().map(|target| target.to_f64()));
     // A rounded mean leaves a variance above 0 even if all numbers are equal.
-    if all == 0.0 || returns.windows(2).all(|pair| pair.first() == pair.last()) {
+    if total_variance == 0.0 || returns.windows(2).all(|pair| pair.first() == pair.last()) {
         return Ok(0.0);
     }
     let pairs = returns.iter().zip(values);
-    let left = variance(pairs.map(|(target, value)| target.to_f64() - value.to_f64()));
-    Ok(1.0 - left / all)
+    let residual_variance = variance(pairs.map(|(target, value)| target.to_f64() - value.to_f64()));
+    Ok(1.0 - residual_variance / total_variance)
 }
 
 /// Returns the population variance; 0 for no numbers.

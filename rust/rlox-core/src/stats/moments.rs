@@ -1,21 +1,21 @@
 //! Running count, mean and variance, merged from parts.
 
 use crate::error::{Error, Result, check_finite, check_len};
-use crate::interrupt::{self, Pace, SHARED_PIECE};
+use crate::interrupt::{self, CheckPace, SHARED_PIECE};
 use crate::threads;
 
 /// Number of rows whose moments are taken together. It is fixed, so that no result depends on
 /// threads.
-const ROWS: usize = 256;
+const BLOCK_ROWS: usize = 256;
 
 /// Number of blocks of rows that a thread takes at once.
-const BLOCKS: usize = 16;
+const BLOCKS_PER_TASK: usize = 16;
 
 /// Number of elements from which blocks of rows are spread over threads.
 const PARALLEL_FROM: usize = 1 << 17;
 
 /// Maximum number of rows: counts up to here are exact in float64.
-const MOST_ROWS: u64 = 1 << 53;
+const MAX_ROWS: u64 = 1 << 53;
 
 /// Count, mean and sum of squared deviations per dimension, in float64.
 ///
@@ -42,16 +42,20 @@ impl Moments {
     /// [`Error::Snapshot`] if sizes differ, a number is not finite, a sum of squares is negative,
     /// the count is 0 and a number is not 0, or the count exceeds 2^53.
     pub fn from_parts(count: u64, mean: Vec<f64>, m2: Vec<f64>) -> Result<Self> {
-        if count > MOST_ROWS {
+        if count > MAX_ROWS {
             return Err(Error::snapshot("count", count, "at most 2^53"));
         }
         if mean.len() != m2.len() {
             return Err(Error::snapshot("m2", format!("{} numbers", m2.len()), mean.len()));
         }
-        for (field, values, least) in [("mean", &mean, f64::MIN), ("m2", &m2, 0.0)] {
+        for (field, values, minimum) in [("mean", &mean, f64::MIN), ("m2", &m2, 0.0)] {
             for value in values {
-                if !value.is_finite() || *value < least {
-                    return Err(Error::snapshot(field, value, format!("a number from {least} on")));
+                if !value.is_finite() || *value < minimum {
+                    return Err(Error::snapshot(
+                        field,
+                        value,
+                        format!("a number from {minimum} on"),
+                    ));
                 }
                 if count == 0 && *value != 0.0 {
                     return Err(Error::snapshot(field, value, "0, since count is 0"));
@@ -97,15 +101,15 @@ impl Moments {
         let dim = self.mean.len().max(1);
         check_len("rows", rows.len(), rows.len() / dim * dim, "a multiple of dim")?;
         check_finite("rows", rows)?;
-        let blocks = rows.chunks(ROWS * dim);
+        let blocks = rows.chunks(BLOCK_ROWS * dim);
         let mut total = self.clone();
         if rows.len() >= PARALLEL_FROM {
             let mut parts: Vec<_> = blocks.map(|block| (block, Self::new(0))).collect();
-            for parts in parts.chunks_mut((SHARED_PIECE / (ROWS * dim)).max(1)) {
+            for parts in parts.chunks_mut((SHARED_PIECE / (BLOCK_ROWS * dim)).max(1)) {
                 interrupt::check()?;
-                threads::for_each_chunk(parts, BLOCKS, |_, parts| {
+                threads::for_each_chunk(parts, BLOCKS_PER_TASK, |_, parts| {
                     for (block, part) in parts {
-                        *part = self.of_block(block);
+                        *part = self.block_moments(block);
                     }
                 });
             }
@@ -114,7 +118,7 @@ impl Moments {
             }
         } else {
             for block in blocks {
-                total.add(&self.of_block(block));
+                total.add(&self.block_moments(block));
             }
         }
         self.accept(total)
@@ -158,7 +162,7 @@ impl Moments {
             return Err(Error::config("clip", limit, "a number of at least 0, or none"));
         }
         let scales: Vec<f64> = self.var().map(|var| (var + eps).sqrt()).collect();
-        let mut pace = Pace::default();
+        let mut pace = CheckPace::default();
         for (row, out) in rows.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
             pace.spend(dim)?;
             for ((x, out), (mean, scale)) in row.iter().zip(out).zip(self.mean.iter().zip(&scales))
@@ -170,7 +174,7 @@ impl Moments {
     }
 
     /// Returns the moments of a few rows alone, by two passes.
-    fn of_block(&self, rows: &[f64]) -> Self {
+    fn block_moments(&self, rows: &[f64]) -> Self {
         let dim = self.mean.len();
         let mut part = Self::new(dim);
         if dim == 0 {
@@ -200,21 +204,21 @@ impl Moments {
             return;
         }
         let share = other.count as f64 / count as f64;
-        let own = self.count as f64;
+        let previous_count = self.count as f64;
         let moments = self.mean.iter_mut().zip(&mut self.m2);
         for ((mean, m2), (other_mean, other_m2)) in moments.zip(other.mean.iter().zip(&other.m2)) {
             let delta = other_mean - *mean;
             *mean += delta * share;
             // This grouping makes a first number whose square overflows add 0, not infinity times
             // 0.
-            *m2 += other_m2 + (delta * own) * (delta * share);
+            *m2 += other_m2 + (delta * previous_count) * (delta * share);
         }
         self.count = count;
     }
 
     /// Replaces the moments by `total` if it is finite and its count is at most 2^53.
     fn accept(&mut self, total: Self) -> Result<()> {
-        if total.count > MOST_ROWS {
+        if total.count > MAX_ROWS {
             return Err(Error::config("count", total.count, "at most 2^53 rows in all"));
         }
         check_finite("mean", &total.mean)?;

@@ -12,7 +12,7 @@ const ENOSPC: i32 = 28;
 /// Linux's "input/output error".
 const EIO: i32 = 5;
 
-/// The machine's file system, but operation number `fail_at` (counted from 0) fails. If `for_ever`,
+/// The machine's file system, but operation number `fail_at` (counted from 0) fails. If `is_persistent`,
 /// all later operations fail too.
 ///
 /// These are operations: creating a file; each write, which writes half the bytes if it fails; and
@@ -20,28 +20,28 @@ const EIO: i32 = 5;
 #[derive(Debug, Clone)]
 pub struct FaultyFs {
     fail_at: u64,
-    for_ever: bool,
-    done: Arc<AtomicU64>,
+    is_persistent: bool,
+    n_operations: Arc<AtomicU64>,
 }
 
 impl FaultyFs {
     /// Returns a file system that fails at operation `fail_at`, and at every later one if
-    /// `for_ever`.
+    /// `is_persistent`.
     #[must_use]
-    pub fn new(fail_at: u64, for_ever: bool) -> Self {
-        Self { fail_at, for_ever, done: Arc::default() }
+    pub fn new(fail_at: u64, is_persistent: bool) -> Self {
+        Self { fail_at, is_persistent, n_operations: Arc::default() }
     }
 
     /// Returns the number of operations so far.
     #[must_use]
     pub fn operations(&self) -> u64 {
-        self.done.load(Ordering::SeqCst)
+        self.n_operations.load(Ordering::SeqCst)
     }
 
     /// Counts an operation; returns an error if this operation fails.
-    fn pass(&self, code: i32) -> io::Result<()> {
-        let now = self.done.fetch_add(1, Ordering::SeqCst);
-        if now == self.fail_at || (self.for_ever && now > self.fail_at) {
+    fn count_operation(&self, code: i32) -> io::Result<()> {
+        let index = self.n_operations.fetch_add(1, Ordering::SeqCst);
+        if index == self.fail_at || (self.is_persistent && index > self.fail_at) {
             return Err(io::Error::from_raw_os_error(code));
         }
         Ok(())
@@ -50,37 +50,37 @@ impl FaultyFs {
 
 impl Fs for FaultyFs {
     fn create_dirs(&self, path: &Path) -> io::Result<()> {
-        self.pass(ENOSPC)?;
+        self.count_operation(ENOSPC)?;
         RealFs.create_dirs(path)
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
-        self.pass(ENOSPC)?;
+        self.count_operation(ENOSPC)?;
         Ok(Box::new(FaultyNewFile { inner: RealFs.create(path)?, fs: self.clone() }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.pass(EIO)?;
+        self.count_operation(EIO)?;
         RealFs.rename(from, to)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.pass(EIO)?;
+        self.count_operation(EIO)?;
         RealFs.sync_dir(path)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.pass(EIO)?;
+        self.count_operation(EIO)?;
         RealFs.remove(path)
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        self.pass(EIO)?;
+        self.count_operation(EIO)?;
         RealFs.list(path)
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomRead>> {
-        self.pass(EIO)?;
+        self.count_operation(EIO)?;
         Ok(Box::new(FaultyFile { inner: RealFs.open(path)?, fs: self.clone() }))
     }
 }
@@ -94,7 +94,7 @@ struct FaultyNewFile {
 
 impl NewFile for FaultyNewFile {
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        if let Err(error) = self.fs.pass(ENOSPC) {
+        if let Err(error) = self.fs.count_operation(ENOSPC) {
             self.inner.write_at(bytes.get(..bytes.len() / 2).unwrap_or_default(), offset)?;
             return Err(error);
         }
@@ -103,7 +103,7 @@ impl NewFile for FaultyNewFile {
 
     fn sync(&mut self) -> io::Result<()> {
         self.inner.sync()?;
-        self.fs.pass(EIO)
+        self.fs.count_operation(EIO)
     }
 }
 
@@ -120,7 +120,7 @@ impl RandomRead for FaultyFile {
     }
 
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
-        self.fs.pass(EIO)?;
+        self.fs.count_operation(EIO)?;
         self.inner.read_at(out, offset)
     }
 }

@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::fs::{Fs, RealFs, create_folder, sync_folder};
 use super::header::ColumnPlan;
-use super::lock::{FolderLock, LOCK};
+use super::lock::{FolderLock, LOCK_FILE};
 use super::manifest::{Manifest, SegmentRef};
 use super::segment::{Segment, SegmentWriter};
 use crate::error::{Error, Result};
 
-const SEGMENT: &str = ".seg";
-const MANIFEST: &str = ".manifest";
+const SEGMENT_SUFFIX: &str = ".seg";
+const MANIFEST_SUFFIX: &str = ".manifest";
 /// Maximum number of names of saves in a message.
-const SHOWN: usize = 8;
+const MAX_NAMES_SHOWN: usize = 8;
 
 /// The files that a call removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Leftovers {
+pub struct RemovedFiles {
     /// Number of segments and unfinished files.
     pub files: usize,
 }
@@ -32,7 +32,7 @@ pub struct Folder {
     path: PathBuf,
     fs: Arc<dyn Fs>,
     /// Number of the next segment. It exceeds all numbers that are or were listed.
-    next: AtomicU64,
+    next_number: AtomicU64,
     lock: FolderLock,
 }
 
@@ -47,9 +47,9 @@ impl Folder {
             &std::path::absolute(path).map_err(|cause| Error::storage("find", path, cause))?;
         create_folder(&*fs, path).map_err(|cause| Error::storage("create", path, cause))?;
         let lock = FolderLock::take(&*fs, path)?;
-        let mut folder = Self { path: path.to_owned(), fs, next: AtomicU64::new(0), lock };
+        let mut folder = Self { path: path.to_owned(), fs, next_number: AtomicU64::new(0), lock };
         let numbers = folder.names()?.iter().filter_map(|name| segment_number(name)).max();
-        folder.next = AtomicU64::new(numbers.map_or(0, |number| number.saturating_add(1)));
+        folder.next_number = AtomicU64::new(numbers.map_or(0, |number| number.saturating_add(1)));
         Ok(folder)
     }
 
@@ -70,8 +70,8 @@ impl Folder {
     /// Returns false in a process that was forked from the one that opened the folder. Such a
     /// process may not write.
     #[must_use]
-    pub fn is_own(&self) -> bool {
-        self.lock.is_own()
+    pub fn is_owner(&self) -> bool {
+        self.lock.is_owner()
     }
 
     /// Begins the folder's next segment. Returns its number, which is never used again, and its
@@ -85,7 +85,7 @@ impl Folder {
         meta: &[u8],
     ) -> Result<(u64, SegmentWriter)> {
         self.lock.check()?;
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let path = self.path.join(segment_name(number));
         Ok((number, SegmentWriter::begin(Arc::clone(&self.fs), &path, columns, meta)?))
     }
@@ -94,8 +94,8 @@ impl Folder {
     ///
     /// # Errors
     /// The errors of [`Segment::open`]; [`Error::Damaged`] for another segment under that number.
-    pub fn segment(&self, which: SegmentRef) -> Result<Segment> {
-        open_segment(&*self.fs, &self.path, which)
+    pub fn segment(&self, reference: SegmentRef) -> Result<Segment> {
+        open_segment(&*self.fs, &self.path, reference)
     }
 
     /// Makes `manifest` durable under `name`, which must consist of letters, digits, `_` and `-`.
@@ -122,22 +122,22 @@ impl Folder {
     /// # Errors
     /// [`Error::Storage`] if the folder cannot be listed.
     pub fn has_manifest(&self, name: &str) -> Result<bool> {
-        Ok(self.names()?.iter().any(|other| other.strip_suffix(MANIFEST) == Some(name)))
+        Ok(self.names()?.iter().any(|other| other.strip_suffix(MANIFEST_SUFFIX) == Some(name)))
     }
 
     /// Removes the manifests that are not in `keep`, then the files that no manifest needs.
     ///
     /// # Errors
-    /// The errors of [`Folder::sweep`].
-    pub fn prune(&self, keep: &[&str]) -> Result<Leftovers> {
-        self.check_relied_on()?;
+    /// The errors of [`Folder::remove_unused`].
+    pub fn prune(&self, keep: &[&str]) -> Result<RemovedFiles> {
+        self.check_required_manifest()?;
         for file in self.names()? {
             if manifest_name(&file).is_some_and(|name| !keep.contains(&name)) {
                 self.remove(&file)?;
             }
         }
         self.sync()?;
-        self.sweep()
+        self.remove_unused()
     }
 
     /// Removes the segments that no manifest of the folder lists, and unfinished files.
@@ -147,8 +147,8 @@ impl Folder {
     /// # Errors
     /// [`Error::Damaged`] if a manifest cannot be read. Nothing is removed then, because its list
     /// is unknown. [`Error::Storage`] if the disk refuses.
-    pub fn sweep(&self) -> Result<Leftovers> {
-        self.remove_all(&self.needless(None)?)
+    pub fn remove_unused(&self) -> Result<RemovedFiles> {
+        self.remove_all(&self.unused_files(None)?)
     }
 
     /// Records that the folder depends on manifest `name`. Until [`Folder::delete`], no call
@@ -156,15 +156,15 @@ impl Folder {
     ///
     /// # Errors
     /// [`Error::Storage`] if the disk refuses.
-    pub fn rely_on(&self, name: &str) -> Result<()> {
+    pub fn set_required_manifest(&self, name: &str) -> Result<()> {
         self.lock.write(name)
     }
 
-    /// Checks that the manifest of [`Folder::rely_on`] is in the folder.
+    /// Checks that the manifest of [`Folder::set_required_manifest`] is in the folder.
     ///
     /// # Errors
     /// [`Error::Damaged`] if it is missing, [`Error::Storage`] if the disk refuses.
-    pub fn check_relied_on(&self) -> Result<()> {
+    pub fn check_required_manifest(&self) -> Result<()> {
         let name = self.lock.note()?;
         if name.is_empty() || self.has_manifest(&name)? {
             return Ok(());
@@ -177,18 +177,18 @@ impl Folder {
     /// if nothing else is in it.
     ///
     /// # Errors
-    /// The errors of [`Folder::sweep`].
+    /// The errors of [`Folder::remove_unused`].
     pub fn delete(&self, name: &str) -> Result<()> {
         self.lock.check()?;
-        let needless = self.needless(Some(name))?;
-        self.rely_on("")?;
+        let unused = self.unused_files(Some(name))?;
+        self.set_required_manifest("")?;
         // If the process stops here, an empty manifest remains, and its segments are known to be
         // unused.
         self.publish(name, &Manifest::default())?;
-        self.remove_all(&needless)?;
-        self.remove(&format!("{name}{MANIFEST}"))?;
-        if self.names()?.iter().all(|file| file == LOCK) {
-            self.remove(LOCK)?;
+        self.remove_all(&unused)?;
+        self.remove(&format!("{name}{MANIFEST_SUFFIX}"))?;
+        if self.names()?.iter().all(|file| file == LOCK_FILE) {
+            self.remove(LOCK_FILE)?;
             drop(fs::remove_dir(&self.path));
         }
         Ok(())
@@ -196,20 +196,20 @@ impl Folder {
 
     /// Returns the segments that no manifest lists, disregarding manifest `without`, and unfinished
     /// files.
-    fn needless(&self, without: Option<&str>) -> Result<Vec<String>> {
-        self.check_relied_on()?;
+    fn unused_files(&self, excluded: Option<&str>) -> Result<Vec<String>> {
+        self.check_required_manifest()?;
         let mut names = self.names()?;
         let mut needed = HashSet::new();
         for name in names.iter().filter_map(|file| manifest_name(file)) {
-            if !is_plain(name) {
+            if !is_valid_name(name) {
                 let cause = "no manifest has such a name; rename or remove it";
                 return Err(Error::storage(
                     "know what is needed by",
-                    &self.path.join(format!("{name}{MANIFEST}")),
+                    &self.path.join(format!("{name}{MANIFEST_SUFFIX}")),
                     cause,
                 ));
             }
-            if Some(name) != without {
+            if Some(name) != excluded {
                 needed.extend(self.manifest(name)?.segments.iter().map(|s| s.number));
             }
         }
@@ -220,9 +220,9 @@ impl Folder {
         Ok(names)
     }
 
-    fn remove_all(&self, files: &[String]) -> Result<Leftovers> {
+    fn remove_all(&self, files: &[String]) -> Result<RemovedFiles> {
         files.iter().try_for_each(|file| self.remove(file))?;
-        Ok(Leftovers { files: files.len() })
+        Ok(RemovedFiles { files: files.len() })
     }
 
     /// Checks that the segments are still in the folder. Open segments can be read after their
@@ -232,7 +232,7 @@ impl Folder {
     /// [`Error::Damaged`] for the first one that is missing or cut short; [`Error::Storage`] if
     /// another process may write here.
     pub fn check_present(&self, segments: &[SegmentRef]) -> Result<()> {
-        if self.lock.is_own() {
+        if self.lock.is_owner() {
             self.lock.check()?;
         }
         for segment in segments {
@@ -273,18 +273,18 @@ impl Folder {
 ///
 /// # Errors
 /// The errors of [`Folder::segment`].
-pub(crate) fn open_segment(fs: &dyn Fs, folder: &Path, which: SegmentRef) -> Result<Segment> {
-    let path = folder.join(segment_name(which.number));
+pub(crate) fn open_segment(fs: &dyn Fs, folder: &Path, reference: SegmentRef) -> Result<Segment> {
+    let path = folder.join(segment_name(reference.number));
     let segment = Segment::open(fs, &path)?;
-    if segment.checksum() == which.checksum && segment.bytes() == which.bytes {
+    if segment.checksum() == reference.checksum && segment.bytes() == reference.bytes {
         return Ok(segment);
     }
     let what = format!(
         "a segment of {} bytes, checksum {:08x}; the manifest lists {} bytes, {:08x}",
         segment.bytes(),
         segment.checksum(),
-        which.bytes,
-        which.checksum
+        reference.bytes,
+        reference.checksum
     );
     Err(Error::damaged(&path, 0, what))
 }
@@ -301,18 +301,20 @@ pub(crate) fn read_manifest(fs: &dyn Fs, folder: &Path, name: &str) -> Result<Ma
             Err(cause) if cause.kind() == ErrorKind::NotFound => Vec::new(),
             Err(_) => return error,
         };
-        let mut there: Vec<&str> = files.iter().filter_map(|file| manifest_name(file)).collect();
-        if there.contains(&name) {
+        let mut save_names: Vec<&str> =
+            files.iter().filter_map(|file| manifest_name(file)).collect();
+        if save_names.contains(&name) {
             return error;
         }
-        there.sort_unstable();
-        let more = if there.len() > SHOWN {
-            format!(" and {} more", there.len().saturating_sub(SHOWN))
+        save_names.sort_unstable();
+        let more = if save_names.len() > MAX_NAMES_SHOWN {
+            format!(" and {} more", save_names.len().saturating_sub(MAX_NAMES_SHOWN))
         } else {
             String::new()
         };
-        there.truncate(SHOWN);
-        let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") + &more };
+        save_names.truncate(MAX_NAMES_SHOWN);
+        let there =
+            if save_names.is_empty() { "none".to_owned() } else { save_names.join(", ") + &more };
         Error::Missing { name: name.to_owned(), folder: folder.display().to_string(), there }
     })
 }
@@ -325,26 +327,26 @@ fn is_unfinished(file: &str) -> bool {
 /// Returns the name of a manifest from its file name. Returns None for other files, and for another
 /// program's hidden file about a manifest.
 fn manifest_name(file: &str) -> Option<&str> {
-    file.strip_suffix(MANIFEST).filter(|name| !name.starts_with('.'))
+    file.strip_suffix(MANIFEST_SUFFIX).filter(|name| !name.starts_with('.'))
 }
 
 fn segment_name(number: u64) -> String {
-    format!("{number:012}{SEGMENT}")
+    format!("{number:012}{SEGMENT_SUFFIX}")
 }
 
 fn segment_number(file: &str) -> Option<u64> {
-    let digits = file.strip_suffix(SEGMENT)?;
+    let digits = file.strip_suffix(SEGMENT_SUFFIX)?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-fn is_plain(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    (1..=128).contains(&name.len()) && name.bytes().all(plain)
+fn is_valid_name(name: &str) -> bool {
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=128).contains(&name.len()) && name.bytes().all(is_valid)
 }
 
 fn manifest_path(folder: &Path, name: &str) -> Result<PathBuf> {
-    if is_plain(name) {
-        return Ok(folder.join(format!("{name}{MANIFEST}")));
+    if is_valid_name(name) {
+        return Ok(folder.join(format!("{name}{MANIFEST_SUFFIX}")));
     }
     Err(Error::config("name", format!("{name:?}"), "1 to 128 letters, digits, '_' or '-'"))
 }

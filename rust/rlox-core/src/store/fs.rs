@@ -64,7 +64,7 @@ pub trait Fs: Debug + Send + Sync {
 }
 
 /// Error codes of a file system that does not support an operation and never will.
-const NEVER: [i32; 8] = [
+const UNSUPPORTED_CODES: [i32; 8] = [
     libc::EINVAL,
     libc::EISDIR,
     libc::ENOSYS,
@@ -76,8 +76,8 @@ const NEVER: [i32; 8] = [
 ];
 
 /// Returns whether a file system does not support an operation, so that another try would not help.
-pub(super) fn is_lacking(cause: &io::Error) -> bool {
-    cause.raw_os_error().is_some_and(|code| NEVER.contains(&code))
+pub(super) fn is_unsupported(cause: &io::Error) -> bool {
+    cause.raw_os_error().is_some_and(|code| UNSUPPORTED_CODES.contains(&code))
 }
 
 /// Forces a folder's entries to the device if the file system can; CIFS and VirtualBox refuse it
@@ -86,7 +86,7 @@ pub(super) fn is_lacking(cause: &io::Error) -> bool {
 /// # Errors
 /// Errors that may be temporary.
 pub(super) fn sync_folder(fs: &dyn Fs, path: &Path) -> io::Result<()> {
-    fs.sync_dir(path).or_else(|cause| if is_lacking(&cause) { Ok(()) } else { Err(cause) })
+    fs.sync_dir(path).or_else(|cause| if is_unsupported(&cause) { Ok(()) } else { Err(cause) })
 }
 
 /// Creates a folder and its parents, so that they survive a power cut.
@@ -94,9 +94,13 @@ pub(super) fn sync_folder(fs: &dyn Fs, path: &Path) -> io::Result<()> {
 /// # Errors
 /// Errors of the system.
 pub(super) fn create_folder(fs: &dyn Fs, path: &Path) -> io::Result<()> {
-    let made: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
+    let missing_folders: Vec<&Path> =
+        path.ancestors().take_while(|folder| !folder.exists()).collect();
     fs.create_dirs(path)?;
-    made.iter().filter_map(|folder| folder.parent()).try_for_each(|parent| sync_folder(fs, parent))
+    missing_folders
+        .iter()
+        .filter_map(|folder| folder.parent())
+        .try_for_each(|parent| sync_folder(fs, parent))
 }
 
 /// A file that is being written.
@@ -140,8 +144,8 @@ impl Fs for RealFs {
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
-        let mut how = OpenOptions::new();
-        Ok(Box::new(Arc::new(plain(how.write(true).create(true).truncate(true), path)?)))
+        let mut options = OpenOptions::new();
+        Ok(Box::new(Arc::new(open_plain(options.write(true).create(true).truncate(true), path)?)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -162,19 +166,19 @@ impl Fs for RealFs {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomRead>> {
-        Ok(Box::new(plain(OpenOptions::new().read(true), path)?))
+        Ok(Box::new(open_plain(OpenOptions::new().read(true), path)?))
     }
 }
 
 /// Opens a plain file. A link could lead out of the folder, and a pipe could block for ever.
-pub(super) fn plain(how: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let refused = || io::Error::other("not a plain file");
-    let opened = how.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
-    let file = opened.map_err(|cause| match cause.raw_os_error() {
-        Some(libc::ELOOP | libc::ENXIO) => refused(),
+pub(super) fn open_plain(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let refusal = || io::Error::other("not a plain file");
+    let open_result = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    let file = open_result.map_err(|cause| match cause.raw_os_error() {
+        Some(libc::ELOOP | libc::ENXIO) => refusal(),
         _ => cause,
     })?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(refused()) }
+    if file.metadata()?.is_file() { Ok(file) } else { Err(refusal()) }
 }
 
 impl NewFile for Arc<File> {
@@ -184,8 +188,8 @@ impl NewFile for Arc<File> {
 
     fn sync(&mut self) -> io::Result<()> {
         let file = Self::clone(self);
-        let synced = interrupt::blocking(move || file.sync_all());
-        synced.unwrap_or_else(|stopped| Err(io::Error::new(io::ErrorKind::Interrupted, stopped)))
+        let sync_result = interrupt::run_blocking(move || file.sync_all());
+        sync_result.unwrap_or_else(|error| Err(io::Error::new(io::ErrorKind::Interrupted, error)))
     }
 }
 
@@ -205,44 +209,44 @@ impl RandomRead for File {
 pub(crate) struct Replacement {
     fs: Arc<dyn Fs>,
     path: PathBuf,
-    new: PathBuf,
+    temporary_path: PathBuf,
     file: Box<dyn NewFile>,
-    finished: bool,
+    is_finished: bool,
 }
 
 impl Replacement {
     pub(crate) fn begin(fs: Arc<dyn Fs>, path: &Path) -> Result<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let new = path.with_file_name(format!(".{name}.new"));
-        let file = fs.create(&new).map_err(|cause| failure(path, cause))?;
-        Ok(Self { fs, path: path.to_owned(), new, file, finished: false })
+        let temporary_path = path.with_file_name(format!(".{name}.new"));
+        let file = fs.create(&temporary_path).map_err(|cause| write_error(path, cause))?;
+        Ok(Self { fs, path: path.to_owned(), temporary_path, file, is_finished: false })
     }
 
     pub(crate) fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.file.write_at(bytes, offset).map_err(|cause| failure(&self.path, cause))
+        self.file.write_at(bytes, offset).map_err(|cause| write_error(&self.path, cause))
     }
 
     pub(crate) fn finish(mut self) -> Result<()> {
         let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
-        let synced = self.file.sync();
-        let done = synced
-            .and_then(|()| self.fs.rename(&self.new, &self.path))
+        let sync_result = self.file.sync();
+        let result = sync_result
+            .and_then(|()| self.fs.rename(&self.temporary_path, &self.path))
             .and_then(|()| sync_folder(&*self.fs, folder));
-        self.finished = done.is_ok();
-        done.map_err(|cause| failure(&self.path, cause))
+        self.is_finished = result.is_ok();
+        result.map_err(|cause| write_error(&self.path, cause))
     }
 }
 
 impl Drop for Replacement {
     fn drop(&mut self) {
-        if !self.finished {
+        if !self.is_finished {
             // An unfinished file does no harm, since the next try truncates it.
-            drop(self.fs.remove(&self.new));
+            drop(self.fs.remove(&self.temporary_path));
         }
     }
 }
 
-fn failure(path: &Path, cause: io::Error) -> Error {
+fn write_error(path: &Path, cause: io::Error) -> Error {
     match cause.kind() {
         io::ErrorKind::Interrupted => Error::Interrupted,
         _ => Error::storage("write", path, cause),

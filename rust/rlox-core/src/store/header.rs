@@ -31,7 +31,7 @@ use crate::error::{Error, Result};
 const MAGIC: [u8; 8] = *b"rloxseg\0";
 const VERSION: u32 = 1;
 /// Number of bytes of the head before the columns.
-pub(super) const FIXED: usize = 32;
+pub(super) const FIXED_HEAD_BYTES: usize = 32;
 /// Maximum number of bytes of a block, unless it is a single row.
 const BLOCK_BYTES: usize = 4096;
 
@@ -50,7 +50,7 @@ pub struct ColumnPlan {
 
 impl ColumnPlan {
     /// Returns the bytes of a block, which consists of whole rows.
-    pub(super) fn block(&self) -> usize {
+    pub(super) fn block_bytes(&self) -> usize {
         rows_per_block(self.row_bytes).saturating_mul(self.row_bytes)
     }
 
@@ -105,11 +105,12 @@ impl Column {
 
 /// Returns the bytes of the head of a file with these columns.
 pub(super) fn head_len(columns: &[ColumnPlan], meta: &[u8]) -> u64 {
-    let blocks = |column: &ColumnPlan| column.bytes().div_ceil(column.block().max(1) as u64);
+    let blocks = |column: &ColumnPlan| column.bytes().div_ceil(column.block_bytes().max(1) as u64);
     let names = columns.iter().map(|column| (column.name.len() as u64).saturating_add(28));
     let checksums = columns.iter().map(|column| blocks(column).saturating_mul(4));
-    let all = [FIXED as u64, meta.len() as u64, 4].into_iter().chain(names).chain(checksums);
-    all.fold(0, u64::saturating_add)
+    let parts =
+        [FIXED_HEAD_BYTES as u64, meta.len() as u64, 4].into_iter().chain(names).chain(checksums);
+    parts.fold(0, u64::saturating_add)
 }
 
 /// Returns the head of a file with these columns and with the CRC-32 of every block in their order.
@@ -118,18 +119,18 @@ pub(super) fn head_len(columns: &[ColumnPlan], meta: &[u8]) -> u64 {
 /// [`Error::Config`] for a column that the format cannot express.
 pub(super) fn encode(columns: &[ColumnPlan], meta: &[u8], checksums: &[u32]) -> Result<Vec<u8>> {
     let len = head_len(columns, meta);
-    let file = columns.iter().map(ColumnPlan::bytes).fold(len, u64::saturating_add);
+    let file_bytes = columns.iter().map(ColumnPlan::bytes).fold(len, u64::saturating_add);
     let mut head = Vec::new();
     head.extend(MAGIC);
     head.extend(VERSION.to_le_bytes());
-    head.extend(small("head", usize::try_from(len).unwrap_or(usize::MAX))?.to_le_bytes());
-    head.extend(file.to_le_bytes());
-    head.extend(small("columns", columns.len())?.to_le_bytes());
-    head.extend(small("description", meta.len())?.to_le_bytes());
+    head.extend(to_u32("head", usize::try_from(len).unwrap_or(usize::MAX))?.to_le_bytes());
+    head.extend(file_bytes.to_le_bytes());
+    head.extend(to_u32("columns", columns.len())?.to_le_bytes());
+    head.extend(to_u32("description", meta.len())?.to_le_bytes());
     for column in columns {
-        head.extend(small("name", column.name.len())?.to_le_bytes());
-        head.extend(small("row", column.row_bytes)?.to_le_bytes());
-        head.extend(small("block", rows_per_block(column.row_bytes))?.to_le_bytes());
+        head.extend(to_u32("name", column.name.len())?.to_le_bytes());
+        head.extend(to_u32("row", column.row_bytes)?.to_le_bytes());
+        head.extend(to_u32("block", rows_per_block(column.row_bytes))?.to_le_bytes());
         head.extend(column.first.to_le_bytes());
         head.extend(column.rows.to_le_bytes());
         head.extend(column.name.as_bytes());
@@ -140,14 +141,14 @@ pub(super) fn encode(columns: &[ColumnPlan], meta: &[u8], checksums: &[u32]) -> 
     Ok(head)
 }
 
-fn small(name: &'static str, value: usize) -> Result<u32> {
+fn to_u32(name: &'static str, value: usize) -> Result<u32> {
     u32::try_from(value)
         .map_err(|_| Error::config(name, value, "less than 2^32 bytes; use smaller segments"))
 }
 
-/// Returns the bytes of head and file, from a file's first [`FIXED`] bytes.
-pub(super) fn lengths(path: &Path, fixed: &[u8; FIXED]) -> Result<(usize, u64)> {
-    let mut cursor = Cursor { path, bytes: fixed, at: 0 };
+/// Returns the bytes of head and file, from a file's first [`FIXED_HEAD_BYTES`] bytes.
+pub(super) fn lengths(path: &Path, fixed: &[u8; FIXED_HEAD_BYTES]) -> Result<(usize, u64)> {
+    let mut cursor = Cursor { path, bytes: fixed, position: 0 };
     if cursor.take::<8>()? != MAGIC {
         return Err(Error::damaged(path, 0, "it does not begin as a segment"));
     }
@@ -160,22 +161,26 @@ pub(super) fn lengths(path: &Path, fixed: &[u8; FIXED]) -> Result<(usize, u64)> 
 
 /// Returns the columns, the description and the checksum of a whole head. `file` is the size of the
 /// file.
-pub(super) fn decode(path: &Path, head: &[u8], file: u64) -> Result<(Vec<Column>, Vec<u8>, u32)> {
+pub(super) fn decode(
+    path: &Path,
+    head: &[u8],
+    file_bytes: u64,
+) -> Result<(Vec<Column>, Vec<u8>, u32)> {
     let Some((body, tail)) = head.split_last_chunk::<4>() else {
         return Err(Error::damaged(path, 0, "no head"));
     };
-    let (found, stored) = (crc32fast::hash(body), u32::from_le_bytes(*tail));
-    if !agree(found, stored) {
-        return Err(mismatch(path, 0, found, stored));
+    let (actual, stored) = (crc32fast::hash(body), u32::from_le_bytes(*tail));
+    if !checksums_agree(actual, stored) {
+        return Err(checksum_error(path, 0, actual, stored));
     }
-    let mut cursor = Cursor { path, bytes: body, at: FIXED - 8 };
+    let mut cursor = Cursor { path, bytes: body, position: FIXED_HEAD_BYTES - 8 };
     let (count, meta) = (cursor.len()?, cursor.len()?);
     let mut columns = Vec::new();
     for _ in 0..count {
-        columns.push(column(&mut cursor)?);
+        columns.push(read_column(&mut cursor)?);
     }
-    if let Some(name) = twice(columns.iter().map(|column| column.name.as_str())) {
-        return Err(cursor.broken(&format!("two columns {name:?}")));
+    if let Some(name) = find_duplicate(columns.iter().map(|column| column.name.as_str())) {
+        return Err(cursor.damage_error(&format!("two columns {name:?}")));
     }
     let meta = cursor.slice(meta)?.to_vec();
     let mut offset = head.len() as u64;
@@ -185,35 +190,35 @@ pub(super) fn decode(path: &Path, head: &[u8], file: u64) -> Result<(Vec<Column>
             column.checksums.push(cursor.u32()?);
         }
         let end = column.bytes().and_then(|bytes| offset.checked_add(bytes));
-        offset = end.ok_or_else(|| cursor.broken("a column that is too long"))?;
+        offset = end.ok_or_else(|| cursor.damage_error("a column that is too long"))?;
     }
-    if cursor.at != body.len() || offset != file {
-        return Err(cursor.broken("columns that do not add up to the file"));
+    if cursor.position != body.len() || offset != file_bytes {
+        return Err(cursor.damage_error("columns that do not add up to the file"));
     }
     Ok((columns, meta, stored))
 }
 
 /// Returns the first name that occurs a second time.
-pub(super) fn twice<'a>(mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let mut before = HashSet::new();
-    names.find(|name| !before.insert(*name))
+pub(super) fn find_duplicate<'a>(mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut previous_names = HashSet::new();
+    names.find(|name| !previous_names.insert(*name))
 }
 
-fn column(cursor: &mut Cursor<'_>) -> Result<Column> {
+fn read_column(cursor: &mut Cursor<'_>) -> Result<Column> {
     let name = cursor.len()?;
     let (row_bytes, block) = (cursor.len()?, u64::from(cursor.u32()?));
     let (first, rows) = (cursor.u64()?, cursor.u64()?);
     // The end of the last block as if it were full: readers count up to it.
     let end = rows.checked_next_multiple_of(block).and_then(|n| first.checked_add(n));
     if row_bytes == 0 || end.is_none() {
-        return Err(cursor.broken("a column without rows of a size"));
+        return Err(cursor.damage_error("a column without rows of a size"));
     }
     // A reader of one row allocates memory for its block.
     if block > rows_per_block(row_bytes) as u64 {
-        return Err(cursor.broken("blocks that are too large"));
+        return Err(cursor.damage_error("blocks that are too large"));
     }
     let Ok(name) = String::from_utf8(cursor.slice(name)?.to_vec()) else {
-        return Err(cursor.broken("a column whose name is no UTF-8"));
+        return Err(cursor.damage_error("a column whose name is no UTF-8"));
     };
     Ok(Column {
         name,
@@ -228,38 +233,38 @@ fn column(cursor: &mut Cursor<'_>) -> Result<Column> {
 
 /// Returns whether a checksum equals the stored one. In a fuzzing build (rust/fuzz) any two are
 /// equal, so that the fuzzer reaches the code behind this check.
-pub(super) const fn agree(found: u32, stored: u32) -> bool {
-    cfg!(fuzzing) || found == stored
+pub(super) const fn checksums_agree(actual: u32, stored: u32) -> bool {
+    cfg!(fuzzing) || actual == stored
 }
 
 /// Returns an [`Error::Damaged`] for a wrong checksum.
-pub(super) fn mismatch(path: &Path, offset: u64, found: u32, expected: u32) -> Error {
-    Error::damaged(path, offset, format!("checksum {found:08x}, expected {expected:08x}"))
+pub(super) fn checksum_error(path: &Path, offset: u64, actual: u32, expected: u32) -> Error {
+    Error::damaged(path, offset, format!("checksum {actual:08x}, expected {expected:08x}"))
 }
 
 /// Reads numbers one after the other. An early end means that the file is damaged.
 struct Cursor<'a> {
     path: &'a Path,
     bytes: &'a [u8],
-    at: usize,
+    position: usize,
 }
 
 impl<'a> Cursor<'a> {
-    fn broken(&self, what: &str) -> Error {
-        Error::damaged(self.path, self.at as u64, what)
+    fn damage_error(&self, what: &str) -> Error {
+        Error::damaged(self.path, self.position as u64, what)
     }
 
     fn slice(&mut self, len: usize) -> Result<&'a [u8]> {
-        let end = self.at.checked_add(len);
-        let found = end.and_then(|end| self.bytes.get(self.at..end));
-        let found = found.ok_or_else(|| self.broken("the head ends too early"))?;
-        self.at = self.at.saturating_add(len);
-        Ok(found)
+        let end = self.position.checked_add(len);
+        let requested_bytes = end.and_then(|end| self.bytes.get(self.position..end));
+        let bytes = requested_bytes.ok_or_else(|| self.damage_error("the head ends too early"))?;
+        self.position = self.position.saturating_add(len);
+        Ok(bytes)
     }
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
         let bytes = self.slice(N)?;
-        bytes.first_chunk().copied().ok_or_else(|| self.broken("the head ends too early"))
+        bytes.first_chunk().copied().ok_or_else(|| self.damage_error("the head ends too early"))
     }
 
     fn u32(&mut self) -> Result<u32> {

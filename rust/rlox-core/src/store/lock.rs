@@ -9,19 +9,19 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::fs::{Fs, is_lacking, plain};
+use super::fs::{Fs, is_unsupported, open_plain};
 use crate::error::{Error, Result};
 
 /// Name of the lock file. Its content is the name of the manifest that the folder depends on.
-pub(super) const LOCK: &str = "lock";
+pub(super) const LOCK_FILE: &str = "lock";
 /// Maximum number of bytes that are read from the lock file: more than the longest name.
-const NOTE: u64 = 256;
+const MAX_NOTE_BYTES: u64 = 256;
 
 /// An open lock file; None in a forked child.
-type Held = Mutex<Option<File>>;
+type OpenLockFile = Mutex<Option<File>>;
 
 /// The lock files of this process.
-static ALL: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
+static OPEN_LOCK_FILES: Mutex<Vec<Weak<OpenLockFile>>> = Mutex::new(Vec::new());
 
 /// The right to write to a folder. The lock is the system's (`flock`), so it ends with the process,
 /// however the process ends. On a disk without locks it notices other buffers of this process, but
@@ -29,7 +29,7 @@ static ALL: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
 #[derive(Debug)]
 pub(super) struct FolderLock {
     path: PathBuf,
-    file: Arc<Held>,
+    file: Arc<OpenLockFile>,
     /// The process that has the lock. A forked child has the same object, but not the lock.
     owner: u32,
 }
@@ -40,27 +40,31 @@ impl FolderLock {
     /// # Errors
     /// [`Error::Storage`] if another buffer or process has the lock.
     pub(super) fn take(fs: &dyn Fs, folder: &Path) -> Result<Self> {
-        let path = folder.join(LOCK);
-        let file = plain(OpenOptions::new().create(true).truncate(false).write(true), &path);
+        let path = folder.join(LOCK_FILE);
+        let file = open_plain(OpenOptions::new().create(true).truncate(false).write(true), &path);
         let file = file.map_err(|cause| Error::storage("open", &path, cause))?;
-        let taken = || {
+        let already_locked = || {
             let cause = "another buffer or process is writing there";
             Error::storage("lock", &path, cause)
         };
         match fs.lock(&file) {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(taken()),
+            Err(TryLockError::WouldBlock) => return Err(already_locked()),
             Err(TryLockError::Error(cause)) if has_no_locks(&cause) => {}
             Err(TryLockError::Error(cause)) => return Err(Error::storage("lock", &path, cause)),
         }
-        let mut all = ALL.lock();
-        all.retain(|other| other.strong_count() > 0);
-        let own = number(Some(&file));
-        if all.iter().filter_map(Weak::upgrade).any(|other| number(other.lock().as_ref()) == own) {
-            return Err(taken());
+        let mut open_files = OPEN_LOCK_FILES.lock();
+        open_files.retain(|other| other.strong_count() > 0);
+        let this_file_id = file_id(Some(&file));
+        if open_files
+            .iter()
+            .filter_map(Weak::upgrade)
+            .any(|other| file_id(other.lock().as_ref()) == this_file_id)
+        {
+            return Err(already_locked());
         }
         let file = Arc::new(Mutex::new(Some(file)));
-        all.push(Arc::downgrade(&file));
+        open_files.push(Arc::downgrade(&file));
         Ok(Self { path, file, owner: process::id() })
     }
 
@@ -71,9 +75,9 @@ impl FolderLock {
     /// # Errors
     /// [`Error::Storage`] if it may not write.
     pub(super) fn check(&self) -> Result<()> {
-        let cause = if !self.is_own() {
+        let cause = if !self.is_owner() {
             "it belongs to the process that this one was forked from; open it in one of them"
-        } else if self.is_there() {
+        } else if self.is_present() {
             return Ok(());
         } else {
             "its lock file was removed or replaced since it was opened, so another may write there"
@@ -82,14 +86,15 @@ impl FolderLock {
     }
 
     /// Returns false in a process that was forked from the one that has the lock.
-    pub(super) fn is_own(&self) -> bool {
+    pub(super) fn is_owner(&self) -> bool {
         self.owner == process::id()
     }
 
-    fn is_there(&self) -> bool {
-        let open = number(self.file.lock().as_ref());
-        let there = fs::symlink_metadata(&self.path).ok().map(|facts| (facts.dev(), facts.ino()));
-        open.is_some() && open == there
+    fn is_present(&self) -> bool {
+        let open_id = file_id(self.file.lock().as_ref());
+        let present_id =
+            fs::symlink_metadata(&self.path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+        open_id.is_some() && open_id == present_id
     }
 
     /// Returns the text that an owner of the lock last wrote into the lock file.
@@ -98,8 +103,8 @@ impl FolderLock {
     /// [`Error::Storage`] if the disk refuses.
     pub(super) fn note(&self) -> Result<String> {
         let mut note = String::new();
-        let file = plain(OpenOptions::new().read(true), &self.path);
-        let read = file.and_then(|file| file.take(NOTE).read_to_string(&mut note));
+        let file = open_plain(OpenOptions::new().read(true), &self.path);
+        let read = file.and_then(|file| file.take(MAX_NOTE_BYTES).read_to_string(&mut note));
         read.map_err(|cause| Error::storage("read", &self.path, cause))?;
         Ok(note)
     }
@@ -117,19 +122,19 @@ impl FolderLock {
 }
 
 /// Returns the numbers that identify an open file on this machine.
-fn number(file: Option<&File>) -> Option<(u64, u64)> {
-    let facts = file?.metadata().ok()?;
-    Some((facts.dev(), facts.ino()))
+fn file_id(file: Option<&File>) -> Option<(u64, u64)> {
+    let metadata = file?.metadata().ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 /// Returns whether an error means that a disk has no locks.
 fn has_no_locks(cause: &io::Error) -> bool {
-    is_lacking(cause) || cause.raw_os_error() == Some(libc::ENOLCK)
+    is_unsupported(cause) || cause.raw_os_error() == Some(libc::ENOLCK)
 }
 
 impl Drop for FolderLock {
     fn drop(&mut self) {
-        if self.is_own()
+        if self.is_owner()
             && let Some(file) = &*self.file.lock()
         {
             // Closing the file would not be enough: an unknown fork may have it open too.
@@ -142,8 +147,8 @@ impl Drop for FolderLock {
 /// while the child lives, even after the parent has ended.
 pub fn after_fork_in_child() {
     // If the mutex is locked, its owner is a thread that the child does not have.
-    let Some(mut all) = ALL.try_lock() else { return };
-    for file in all.drain(..).filter_map(|file| file.upgrade()) {
+    let Some(mut open_files) = OPEN_LOCK_FILES.try_lock() else { return };
+    for file in open_files.drain(..).filter_map(|file| file.upgrade()) {
         if let Some(mut file) = file.try_lock() {
             drop(file.take());
         }

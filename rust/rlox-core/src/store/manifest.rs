@@ -9,7 +9,7 @@ use super::segment::{Segment, write_segment};
 use crate::error::{Error, Result};
 
 /// Column of the segment list; a row is number, checksum and bytes, 8 bytes each.
-const SEGMENTS: &str = "segments";
+const SEGMENTS_COLUMN: &str = "segments";
 const REF_BYTES: usize = 24;
 
 /// A segment that belongs to a saved buffer.
@@ -52,8 +52,10 @@ impl Manifest {
             first: 0,
             rows: bytes.len().checked_div(row_bytes).unwrap_or(0) as u64,
         };
-        let own = self.columns.iter().map(|(name, row_bytes, rows)| plan(name, *row_bytes, rows));
-        let columns = std::iter::once(plan(SEGMENTS, REF_BYTES, &list)).chain(own).collect();
+        let owner_plans =
+            self.columns.iter().map(|(name, row_bytes, rows)| plan(name, *row_bytes, rows));
+        let columns =
+            std::iter::once(plan(SEGMENTS_COLUMN, REF_BYTES, &list)).chain(owner_plans).collect();
         let rows = self.columns.iter().map(|(_, _, rows)| rows.as_slice());
         let rows: Vec<&[u8]> = std::iter::once(list.as_slice()).chain(rows).collect();
         write_segment(fs, path, columns, &self.meta, &rows).map(drop)
@@ -66,14 +68,14 @@ impl Manifest {
     /// invalid list of segments.
     pub fn read(fs: &dyn Fs, path: &Path) -> Result<Self> {
         let file = Segment::open(fs, path)?;
-        let list = file.read_column(SEGMENTS)?;
+        let list = file.read_column(SEGMENTS_COLUMN)?;
         let mut columns = Vec::new();
-        for column in file.columns().iter().filter(|column| column.name != SEGMENTS) {
+        for column in file.columns().iter().filter(|column| column.name != SEGMENTS_COLUMN) {
             let rows = file.read_column(&column.name)?;
             columns.push((column.name.clone(), column.row_bytes, rows));
         }
         let (rows, rest) = list.as_chunks::<REF_BYTES>();
-        let segments: Option<_> = rows.iter().map(reference).collect();
+        let segments: Option<_> = rows.iter().map(decode_reference).collect();
         let Some(segments) = segments.filter(|_| rest.is_empty()) else {
             return Err(Error::damaged(path, 0, "a list that is none of segments"));
         };
@@ -85,15 +87,15 @@ impl Manifest {
     /// # Errors
     /// [`Error::Snapshot`] if there is none.
     pub fn column(&self, name: &'static str) -> Result<&[u8]> {
-        let found = self.columns.iter().find(|(known, _, _)| known == name);
-        found
+        let column_entry = self.columns.iter().find(|(known, _, _)| known == name);
+        column_entry
             .map(|(_, _, rows)| rows.as_slice())
             .ok_or_else(|| Error::snapshot(name, "missing", "a column of the manifest"))
     }
 }
 
 /// Decodes a row of the list. Returns None if its checksum has more than 32 bits.
-fn reference(row: &[u8; REF_BYTES]) -> Option<SegmentRef> {
+fn decode_reference(row: &[u8; REF_BYTES]) -> Option<SegmentRef> {
     let mut numbers = row.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
     let mut next = || numbers.next().unwrap_or_default();
     let (number, checksum, bytes) = (next(), next(), next());

@@ -16,7 +16,7 @@ mod manifest;
 mod segment;
 
 pub use faulty::FaultyFs;
-pub use folder::{Folder, Leftovers};
+pub use folder::{Folder, RemovedFiles};
 pub(crate) use folder::{open_segment, read_manifest};
 pub use fs::{Fs, NewFile, RandomRead, RealFs};
 pub use header::{Column, ColumnPlan};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::fs::{Fs, RandomRead, Replacement};
-use super::header::{self, Column, ColumnPlan, FIXED};
+use super::header::{self, Column, ColumnPlan, FIXED_HEAD_BYTES};
 use crate::error::{Error, Result};
 
 /// Writes a segment of columns that are in memory and returns its checksum.
@@ -35,7 +35,7 @@ pub struct SegmentWriter {
     checksums: Vec<u32>,
     hasher: crc32fast::Hasher,
     /// Column being written, and its bytes so far.
-    at: (usize, u64),
+    cursor: (usize, u64),
     /// Bytes of the file so far.
     offset: u64,
 }
@@ -55,7 +55,9 @@ impl SegmentWriter {
         if let Some(empty) = columns.iter().find(|column| column.row_bytes == 0) {
             return Err(Error::config("row_bytes", 0, format!("at least 1 for {}", empty.name)));
         }
-        if let Some(name) = header::twice(columns.iter().map(|column| column.name.as_str())) {
+        if let Some(name) =
+            header::find_duplicate(columns.iter().map(|column| column.name.as_str()))
+        {
             return Err(Error::config(
                 "columns",
                 format!("two named {name:?}"),
@@ -64,7 +66,7 @@ impl SegmentWriter {
         }
         let (file, offset) = (Replacement::begin(fs, path)?, header::head_len(&columns, meta));
         let (meta, hasher) = (meta.to_vec(), crc32fast::Hasher::new());
-        Ok(Self { file, columns, meta, checksums: Vec::new(), hasher, at: (0, 0), offset })
+        Ok(Self { file, columns, meta, checksums: Vec::new(), hasher, cursor: (0, 0), offset })
     }
 
     /// Writes the next bytes: the rows of one column after the other.
@@ -78,28 +80,29 @@ impl SegmentWriter {
         let mut rest = bytes;
         while !rest.is_empty() {
             self.skip_full();
-            let (column, done) = self.at;
-            let Some(plan) = self.columns.get(column) else { return Err(self.wrong_size()) };
-            let block = plan.block() as u64;
-            let within = done.checked_rem(block).unwrap_or(0);
-            let left = block.saturating_sub(within).min(plan.bytes().saturating_sub(done));
-            let left = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
-            let (now, later) = rest.split_at(left);
-            self.hasher.update(now);
-            let done = done.saturating_add(left as u64);
-            if done.is_multiple_of(block) || done == plan.bytes() {
+            let (column, column_written) = self.cursor;
+            let Some(plan) = self.columns.get(column) else { return Err(self.size_error()) };
+            let block = plan.block_bytes() as u64;
+            let within = column_written.checked_rem(block).unwrap_or(0);
+            let block_space =
+                block.saturating_sub(within).min(plan.bytes().saturating_sub(column_written));
+            let part_len = usize::try_from(block_space).unwrap_or(usize::MAX).min(rest.len());
+            let (part, tail) = rest.split_at(part_len);
+            self.hasher.update(part);
+            let total_written = column_written.saturating_add(part_len as u64);
+            if total_written.is_multiple_of(block) || total_written == plan.bytes() {
                 self.checksums.push(std::mem::take(&mut self.hasher).finalize());
             }
-            self.at.1 = done;
-            rest = later;
+            self.cursor.1 = total_written;
+            rest = tail;
         }
         Ok(())
     }
 
     /// Moves on to the next column with remaining bytes.
     fn skip_full(&mut self) {
-        while self.columns.get(self.at.0).is_some_and(|plan| self.at.1 == plan.bytes()) {
-            self.at = (self.at.0.saturating_add(1), 0);
+        while self.columns.get(self.cursor.0).is_some_and(|plan| self.cursor.1 == plan.bytes()) {
+            self.cursor = (self.cursor.0.saturating_add(1), 0);
         }
     }
 
@@ -111,17 +114,17 @@ impl SegmentWriter {
     /// have, [`Error::Interrupted`].
     pub fn finish(mut self) -> Result<(u32, u64)> {
         self.skip_full();
-        if self.at.0 != self.columns.len() {
-            return Err(self.wrong_size());
+        if self.cursor.0 != self.columns.len() {
+            return Err(self.size_error());
         }
         let head = header::encode(&self.columns, &self.meta, &self.checksums)?;
         self.file.write_at(&head, 0)?;
         self.file.finish()?;
-        let own = head.last_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-        Ok((own, self.offset))
+        let checksum = head.last_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        Ok((checksum, self.offset))
     }
 
-    fn wrong_size(&self) -> Error {
+    fn size_error(&self) -> Error {
         Error::Shape {
             name: "segment columns".into(),
             got: format!("{} bytes", self.offset),
@@ -148,16 +151,16 @@ impl Segment {
     /// [`Error::Damaged`] if the file is missing or its content has changed, [`Error::Storage`] if
     /// the disk refuses.
     pub fn open(fs: &dyn Fs, path: &Path) -> Result<Self> {
-        let file = fs.open(path).map_err(|cause| failure(path, 0, cause))?;
-        let size = file.size().map_err(|cause| failure(path, 0, cause))?;
-        let mut fixed = [0; FIXED];
+        let file = fs.open(path).map_err(|cause| read_error(path, 0, cause))?;
+        let size = file.size().map_err(|cause| read_error(path, 0, cause))?;
+        let mut fixed = [0; FIXED_HEAD_BYTES];
         read(path, &*file, &mut fixed, 0)?;
-        let (head_len, stated) = header::lengths(path, &fixed)?;
-        if stated != size || head_len as u64 > size || head_len < FIXED + 4 {
-            let what = format!("{size} bytes with a head of {head_len}, expected {stated}");
-            return Err(Error::damaged(path, size.min(stated), what));
+        let (head_len, stated_size) = header::lengths(path, &fixed)?;
+        if stated_size != size || head_len as u64 > size || head_len < FIXED_HEAD_BYTES + 4 {
+            let what = format!("{size} bytes with a head of {head_len}, expected {stated_size}");
+            return Err(Error::damaged(path, size.min(stated_size), what));
         }
-        let mut head = room(path, head_len)?;
+        let mut head = allocate(path, head_len)?;
         read(path, &*file, &mut head, 0)?;
         let (columns, meta, checksum) = header::decode(path, &head, size)?;
         Ok(Self { path: path.to_owned(), file, columns, meta, checksum, bytes: size })
@@ -213,32 +216,32 @@ impl Segment {
         out: &mut [u8],
         scratch: &mut Vec<u8>,
     ) -> Result<()> {
-        let column = self.columns.get(column).ok_or_else(|| self.absent(&numbers))?;
+        let column = self.columns.get(column).ok_or_else(|| self.rows_error(&numbers))?;
         let end = column.end();
         let count = numbers.end.saturating_sub(numbers.start);
         let fits = count.checked_mul(column.row_bytes as u64) == Some(out.len() as u64);
         if numbers.start < column.first || numbers.end > end || !fits {
-            return Err(self.absent(&numbers));
+            return Err(self.rows_error(&numbers));
         }
         let mut rest = out;
         let mut next = numbers.start;
         while next < numbers.end {
             let (block, Range { start: begin, end: stop }) = column.block_of(next);
-            let until = stop.min(numbers.end);
-            let bytes = span(column, next..until);
-            let (now, later) = rest.split_at_mut(bytes.min(rest.len()));
-            if next == begin && until == stop {
-                self.read_block(column, block, now)?;
+            let piece_end = stop.min(numbers.end);
+            let bytes = byte_len(column, next..piece_end);
+            let (part, tail) = rest.split_at_mut(bytes.min(rest.len()));
+            if next == begin && piece_end == stop {
+                self.read_block(column, block, part)?;
             } else {
-                scratch.resize(span(column, begin..stop), 0);
+                scratch.resize(byte_len(column, begin..stop), 0);
                 self.read_block(column, block, scratch)?;
-                let from = span(column, begin..next);
-                if let Some(rows) = scratch.get(from..).and_then(|rest| rest.get(..now.len())) {
-                    now.copy_from_slice(rows);
+                let offset = byte_len(column, begin..next);
+                if let Some(rows) = scratch.get(offset..).and_then(|rest| rest.get(..part.len())) {
+                    part.copy_from_slice(rows);
                 }
             }
-            rest = later;
-            next = until;
+            rest = tail;
+            next = piece_end;
         }
         Ok(())
     }
@@ -249,13 +252,13 @@ impl Segment {
     /// As [`Segment::read_rows`].
     pub fn read_column(&self, name: &str) -> Result<Vec<u8>> {
         let index = self.position(name);
-        let found = index.and_then(|at| Some((at, self.columns.get(at)?)));
-        let Some((at, column)) = found else {
+        let indexed_column = index.and_then(|at| Some((at, self.columns.get(at)?)));
+        let Some((column_index, column)) = indexed_column else {
             return Err(Error::damaged(&self.path, 0, format!("it has no column {name}")));
         };
         let numbers = column.first..column.end();
-        let mut rows = room(&self.path, span(column, numbers.clone()))?;
-        self.read_rows(at, numbers, &mut rows, &mut Vec::new())?;
+        let mut rows = allocate(&self.path, byte_len(column, numbers.clone()))?;
+        self.read_rows(column_index, numbers, &mut rows, &mut Vec::new())?;
         Ok(rows)
     }
 
@@ -270,7 +273,7 @@ impl Segment {
             while next < column.end() {
                 let (index, numbers) = column.block_of(next);
                 next = numbers.end;
-                block.resize(span(column, numbers), 0);
+                block.resize(byte_len(column, numbers), 0);
                 self.read_block(column, index, &mut block)?;
             }
         }
@@ -286,14 +289,14 @@ impl Segment {
         let Some(&expected) = column.checksums.get(index) else {
             return Err(Error::damaged(&self.path, offset, "a block without a checksum"));
         };
-        let found = crc32fast::hash(out);
-        if header::agree(found, expected) {
+        let actual = crc32fast::hash(out);
+        if header::checksums_agree(actual, expected) {
             return Ok(());
         }
-        Err(header::mismatch(&self.path, offset, found, expected))
+        Err(header::checksum_error(&self.path, offset, actual, expected))
     }
 
-    fn absent(&self, numbers: &Range<u64>) -> Error {
+    fn rows_error(&self, numbers: &Range<u64>) -> Error {
         Error::Shape {
             name: "segment rows".into(),
             got: format!("{}..{}", numbers.start, numbers.end),
@@ -303,7 +306,7 @@ impl Segment {
 }
 
 /// Allocates memory for a part of a file. A file with holes can be larger than any memory.
-fn room(path: &Path, bytes: usize) -> Result<Vec<u8>> {
+fn allocate(path: &Path, bytes: usize) -> Result<Vec<u8>> {
     // The size is tried first, because an allocation that fails aborts the process.
     if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
         return Err(Error::storage("read", path, format!("no memory for {bytes} bytes of it")));
@@ -312,16 +315,16 @@ fn room(path: &Path, bytes: usize) -> Result<Vec<u8>> {
 }
 
 /// Returns the number of bytes of rows.
-fn span(column: &Column, rows: Range<u64>) -> usize {
+fn byte_len(column: &Column, rows: Range<u64>) -> usize {
     let count = rows.end.saturating_sub(rows.start);
     usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(column.row_bytes)
 }
 
 fn read(path: &Path, file: &dyn RandomRead, out: &mut [u8], offset: u64) -> Result<()> {
-    file.read_at(out, offset).map_err(|cause| failure(path, offset, cause))
+    file.read_at(out, offset).map_err(|cause| read_error(path, offset, cause))
 }
 
-fn failure(path: &Path, offset: u64, cause: io::Error) -> Error {
+fn read_error(path: &Path, offset: u64, cause: io::Error) -> Error {
     match cause.kind() {
         io::ErrorKind::NotFound => Error::damaged(path, 0, "the file is missing"),
         io::ErrorKind::UnexpectedEof => Error::damaged(path, offset, "the file ends too early"),

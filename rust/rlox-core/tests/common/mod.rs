@@ -2,8 +2,8 @@
 #![allow(dead_code, clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
 use rlox_core::buffer::{
-    Arrays, EnvIndex, InMemory, Kind, ObsField, Part, ReplayBuffer, RowRef, Schema, Transitions,
-    named,
+    BatchKind, BatchPart, EnvIndex, InMemoryBuffer, ObsField, OwnedBatch, ReplayBuffer, RowRef,
+    Schema, Transitions, sampler_by_name,
 };
 use rlox_core::{Dtype, Field};
 
@@ -57,20 +57,21 @@ pub(crate) fn push(buffer: &mut ReplayBuffer, to: EnvIndex<'_>, steps: &[Step], 
 
 /// Makes an empty buffer of [`schema`] that samples uniformly.
 pub(crate) fn buffer(dim: usize, capacity: usize, n_envs: usize) -> ReplayBuffer {
-    ReplayBuffer::new(schema(dim), capacity, n_envs, 7, named("uniform").unwrap()).unwrap()
+    ReplayBuffer::new(schema(dim), capacity, n_envs, 7, sampler_by_name("uniform").unwrap())
+        .unwrap()
 }
 
 pub(crate) fn read(buffer: &ReplayBuffer, row: RowRef) -> Step {
-    let mut all = Arrays::new(buffer.rows().schema(), Kind::Transitions, 1);
-    all.fill(|batch| buffer.gather(&[row], None, batch)).unwrap();
+    let mut arrays = OwnedBatch::new(buffer.rows().schema(), BatchKind::Transitions, 1);
+    arrays.fill(|batch| buffer.gather(&[row], None, batch)).unwrap();
     Step {
-        obs: floats(all.bytes(Part::Obs(0))),
-        next_obs: floats(all.bytes(Part::NextObs(0))),
-        action: all.f32(Part::Column(0))[0],
-        reward: all.f32(Part::Column(1))[0],
-        terminated: all.bytes(Part::Terminated) == [1],
-        truncated: all.bytes(Part::Truncated) == [1],
-        tag: i64::from_ne_bytes(all.bytes(Part::Column(2)).try_into().unwrap()),
+        obs: floats(arrays.bytes(BatchPart::Obs(0))),
+        next_obs: floats(arrays.bytes(BatchPart::NextObs(0))),
+        action: arrays.f32(BatchPart::Column(0))[0],
+        reward: arrays.f32(BatchPart::Column(1))[0],
+        terminated: arrays.bytes(BatchPart::Terminated) == [1],
+        truncated: arrays.bytes(BatchPart::Truncated) == [1],
+        tag: i64::from_ne_bytes(arrays.bytes(BatchPart::Column(2)).try_into().unwrap()),
     }
 }
 
@@ -83,11 +84,11 @@ pub(crate) fn episodes(
     flags: impl Fn(usize) -> (bool, bool),
 ) -> Vec<Step> {
     let mut clock = 0_f32;
-    let at =
+    let obs_at =
         |clock: f32| (0..dim).map(|d| clock + 0.001 * d as f32 + 1_000.0 * env as f32).collect();
     let step = |t: usize| {
         let (terminated, truncated) = flags(t);
-        let (obs, next_obs) = (at(clock), at(clock + 1.0));
+        let (obs, next_obs) = (obs_at(clock), obs_at(clock + 1.0));
         clock += if terminated || truncated { 2.0 } else { 1.0 };
         let tag = (env * 1_000_000 + t) as i64;
         Step { obs, next_obs, action: t as f32, reward: 0.5 * t as f32, terminated, truncated, tag }

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use rlox_core::buffer::{
-    Arrays, EnvIndex, FrameStack, GoalStrategy, Hindsight, InMemory, Kind, NStep, ObsField, Part,
-    ReplayBuffer, Request, RowRef, Schema, StackAxis, Transitions, named,
+    BatchKind, BatchPart, EnvIndex, FrameStack, GoalStrategy, Hindsight, InMemoryBuffer, NStep,
+    ObsField, OwnedBatch, ReplayBuffer, RowRef, SampleRequest, Schema, StackAxis, Transitions,
+    sampler_by_name,
 };
 use rlox_core::{Dtype, Error, Field};
 
@@ -45,8 +46,8 @@ impl Obs {
         };
         let last = self.axis == Some(StackAxis::Last);
         let (outer, inner) = if last { (self.len, self.frames) } else { (self.frames, self.len) };
-        let places = (0..outer).flat_map(|a| (0..inner).map(move |b| (a, b)));
-        places.flat_map(|(a, b)| if last { element(b, a) } else { element(a, b) }).collect()
+        let positions = (0..outer).flat_map(|a| (0..inner).map(move |b| (a, b)));
+        positions.flat_map(|(a, b)| if last { element(b, a) } else { element(a, b) }).collect()
     }
 
     fn field(&self, name: String) -> ObsField {
@@ -73,7 +74,7 @@ pub(crate) struct Step {
 
 /// A row of a batch.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct BatchRow {
     pub(crate) index: u64,
     pub(crate) obs: Vec<Vec<u8>>,
     pub(crate) next: Vec<Vec<u8>>,
@@ -84,7 +85,7 @@ pub(crate) struct Seen {
 
 /// The environments of the rows in a push.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum How {
+pub(crate) enum RowEnvs {
     /// Row i is of environment i.
     Each,
     /// All rows are of this environment, in time order.
@@ -106,7 +107,8 @@ impl Buffer {
         let obs = columns.iter().zip(names).map(|(column, name)| column.field(name)).collect();
         let schema = Schema::new(obs, (Dtype::F32, vec![1]), Dtype::F64, Vec::new()).unwrap();
         let inner =
-            ReplayBuffer::new(schema, capacity, n_envs, 3, named("uniform").unwrap()).unwrap();
+            ReplayBuffer::new(schema, capacity, n_envs, 3, sampler_by_name("uniform").unwrap())
+                .unwrap();
         Self { columns: columns.to_vec(), inner, n_envs }
     }
 
@@ -115,15 +117,15 @@ impl Buffer {
         Self::new(&self.columns, self.inner.rows().rings().capacity(), self.n_envs)
     }
 
-    pub(crate) fn push(&mut self, steps: &[Step], how: How, with_next: bool) {
-        let all = |value: &dyn Fn(&Step, &Obs) -> Vec<u8>| -> Vec<Vec<u8>> {
+    pub(crate) fn push(&mut self, steps: &[Step], row_envs: RowEnvs, with_next: bool) {
+        let encode = |value: &dyn Fn(&Step, &Obs) -> Vec<u8>| -> Vec<Vec<u8>> {
             let rows = |column| steps.iter().flat_map(|step| value(step, column)).collect();
             self.columns.iter().map(rows).collect()
         };
-        let now = all(&|step, column| column.bytes(step.obs));
-        let after = all(&|step, column| column.bytes(step.next));
-        let now: Vec<&[u8]> = now.iter().map(Vec::as_slice).collect();
-        let after: Vec<&[u8]> = after.iter().map(Vec::as_slice).collect();
+        let obs_columns = encode(&|step, column| column.bytes(step.obs));
+        let next_columns = encode(&|step, column| column.bytes(step.next));
+        let obs_slices: Vec<&[u8]> = obs_columns.iter().map(Vec::as_slice).collect();
+        let next_slices: Vec<&[u8]> = next_columns.iter().map(Vec::as_slice).collect();
         let number = |step: &Step| f32::from(step.number);
         let actions: Vec<u8> = steps.iter().flat_map(|s| number(s).to_ne_bytes()).collect();
         let rewards: Vec<u8> =
@@ -133,16 +135,16 @@ impl Buffer {
         let ids: Vec<usize> = steps.iter().map(|step| step.env).collect();
         let rows = Transitions {
             n: steps.len(),
-            obs: &now,
-            next_obs: with_next.then_some(&after),
+            obs: &obs_slices,
+            next_obs: with_next.then_some(&next_slices),
             columns: &[&actions, &rewards],
             terminated: &terminated,
             truncated: &truncated,
         };
-        let to = match how {
-            How::Each => EnvIndex::Each,
-            How::One(env) => EnvIndex::One(env),
-            How::Mixed => EnvIndex::Ids(&ids),
+        let to = match row_envs {
+            RowEnvs::Each => EnvIndex::Each,
+            RowEnvs::One(env) => EnvIndex::One(env),
+            RowEnvs::Mixed => EnvIndex::Ids(&ids),
         };
         self.inner.push(to, rows, None).unwrap();
     }
@@ -160,18 +162,18 @@ impl Buffer {
         let values: Vec<u8> = rewards.iter().flat_map(|reward| reward.to_ne_bytes()).collect();
         match self.inner.update(Schema::REWARDS, indices, &values) {
             Err(Error::StaleIndex { .. }) => None,
-            written => Some(written.unwrap()),
+            result => Some(result.unwrap()),
         }
     }
 
     /// Returns the indices of the stored rows, one stream after the other.
-    pub(crate) fn held(&self) -> Vec<u64> {
+    pub(crate) fn held_indices(&self) -> Vec<u64> {
         let rings = self.inner.rows().rings();
         rings.rows().map(|row| rings.index(row)).collect()
     }
 
     /// Returns rows by their indices, or None if one is not stored.
-    pub(crate) fn gather(&self, indices: &[u64]) -> Option<Vec<Seen>> {
+    pub(crate) fn gather(&self, indices: &[u64]) -> Option<Vec<BatchRow>> {
         let rows = indices.iter().map(|&index| self.inner.rows().rings().find(index));
         let rows: Vec<RowRef> = rows.collect::<Result<_, _>>().ok()?;
         Some(self.batch(&rows, None).0)
@@ -183,30 +185,31 @@ impl Buffer {
         batch_size: usize,
         seed: Option<u64>,
         n_step: Option<(usize, f64)>,
-    ) -> (Vec<Seen>, Vec<f32>) {
-        let request = Request { batch_size, n_batches: 1, len: 1, seed };
-        let drawn = self.inner.sample(request).unwrap();
-        self.batch(&drawn.rows, n_step.map(|(n, gamma)| NStep::new(n, gamma).unwrap()))
+    ) -> (Vec<BatchRow>, Vec<f32>) {
+        let request = SampleRequest { batch_size, n_batches: 1, len: 1, seed };
+        let sampled_batch = self.inner.sample(request).unwrap();
+        self.batch(&sampled_batch.rows, n_step.map(|(n, gamma)| NStep::new(n, gamma).unwrap()))
     }
 
     /// Samples a batch with hindsight. Returns the index of each row and, for each relabelled row,
     /// its position and the index of the row that achieved the new goal.
-    pub(crate) fn goals(
+    pub(crate) fn sample_goals(
         &self,
         batch_size: usize,
         strategy: &str,
         ratio: f64,
     ) -> (Vec<u64>, Vec<(usize, u64)>) {
         let hindsight = Hindsight::new(GoalStrategy::parse(strategy).unwrap(), ratio).unwrap();
-        let request = Request { batch_size, n_batches: 1, len: 1, seed: Some(1) };
-        let drawn = self.inner.sample_hindsight(request, hindsight).unwrap();
+        let request = SampleRequest { batch_size, n_batches: 1, len: 1, seed: Some(1) };
+        let sampled_batch = self.inner.sample_hindsight(request, hindsight).unwrap();
         let index = |row| self.inner.rows().rings().index(row);
-        let goals = drawn.relabels.iter().map(|relabel| (relabel.place, index(relabel.goal)));
-        (drawn.rows.iter().map(|&row| index(row)).collect(), goals.collect())
+        let goals =
+            sampled_batch.relabels.iter().map(|relabel| (relabel.index, index(relabel.goal)));
+        (sampled_batch.rows.iter().map(|&row| index(row)).collect(), goals.collect())
     }
 
     /// Saves this buffer, and returns another one that loads the save.
-    pub(crate) fn saved_and_loaded(&mut self, folder: &Path) -> Self {
+    pub(crate) fn save_and_load(&mut self, folder: &Path) -> Self {
         self.inner.save(folder, "last").unwrap();
         let mut other = self.empty();
         other.inner.load(folder, "last").unwrap();
@@ -214,32 +217,32 @@ impl Buffer {
     }
 
     /// Returns another buffer, restored from the state of this one.
-    pub(crate) fn restored(&self) -> Self {
+    pub(crate) fn restore_copy(&self) -> Self {
         let mut other = self.empty();
         other.inner.restore(&self.inner.state()).unwrap();
         other
     }
 
-    fn batch(&self, rows: &[RowRef], n_step: Option<NStep>) -> (Vec<Seen>, Vec<f32>) {
-        let kind = if n_step.is_some() { Kind::NStep } else { Kind::Transitions };
-        let mut all = Arrays::new(self.inner.rows().schema(), kind, rows.len());
+    fn batch(&self, rows: &[RowRef], n_step: Option<NStep>) -> (Vec<BatchRow>, Vec<f32>) {
+        let kind = if n_step.is_some() { BatchKind::NStep } else { BatchKind::Transitions };
+        let mut all = OwnedBatch::new(self.inner.rows().schema(), kind, rows.len());
         all.fill(|batch| self.inner.gather(rows, n_step, batch)).unwrap();
-        let row = |at: usize, part: Part| {
+        let row = |at: usize, part: BatchPart| {
             let bytes = all.bytes(part);
             let width = bytes.len() / rows.len();
             bytes[at * width..(at + 1) * width].to_vec()
         };
-        let columns = |at: usize, part: fn(usize) -> Part| {
+        let columns = |at: usize, part: fn(usize) -> BatchPart| {
             (0..self.columns.len()).map(|column| row(at, part(column))).collect()
         };
-        let seen = (0..rows.len()).map(|at| Seen {
-            obs: columns(at, Part::Obs),
-            next: columns(at, Part::NextObs),
-            action: f32::from_ne_bytes(row(at, Part::Column(0)).try_into().unwrap()),
-            reward: f64::from_ne_bytes(row(at, Part::Column(1)).try_into().unwrap()),
-            flags: (row(at, Part::Terminated) == [1], row(at, Part::Truncated) == [1]),
-            index: u64::from_ne_bytes(row(at, Part::Indices).try_into().unwrap()),
+        let batch_rows = (0..rows.len()).map(|at| BatchRow {
+            obs: columns(at, BatchPart::Obs),
+            next: columns(at, BatchPart::NextObs),
+            action: f32::from_ne_bytes(row(at, BatchPart::Column(0)).try_into().unwrap()),
+            reward: f64::from_ne_bytes(row(at, BatchPart::Column(1)).try_into().unwrap()),
+            flags: (row(at, BatchPart::Terminated) == [1], row(at, BatchPart::Truncated) == [1]),
+            index: u64::from_ne_bytes(row(at, BatchPart::Indices).try_into().unwrap()),
         });
-        (seen.collect(), all.f32(Part::Discounts))
+        (batch_rows.collect(), all.f32(BatchPart::Discounts))
     }
 }

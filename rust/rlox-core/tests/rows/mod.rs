@@ -2,8 +2,8 @@
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 
 use rlox_core::buffer::{
-    Arrays, Batch, EnvIndex, FrameStack, Kind, ObsField, Part, Request, Schema, StackAxis,
-    Transitions,
+    Batch, BatchKind, BatchPart, EnvIndex, FrameStack, ObsField, OwnedBatch, SampleRequest, Schema,
+    StackAxis, Transitions,
 };
 use rlox_core::{Dtype, Field};
 
@@ -26,16 +26,16 @@ pub(crate) fn push(t: u64, n: usize, mut store: impl FnMut(EnvIndex<'_>, Transit
             .flat_map(|env| [t, t + 1, t + 2].into_iter().flat_map(move |k| frame(k, env)))
             .collect()
     };
-    let (now, next, next_x) =
+    let (frames, next_frames, next_x) =
         (pixels(t), pixels(t + 1), x.iter().rev().copied().collect::<Vec<u8>>());
     let numbers: Vec<u8> = (0..n).flat_map(|i| (t as f32 * 3.0 + i as f32).to_ne_bytes()).collect();
     let latent = vec![0; 8 * n];
     let ends = vec![u8::from(t % 11 == 10); n];
-    let led_to: [&[u8]; 2] = [&next_x, &next];
+    let next_columns: [&[u8]; 2] = [&next_x, &next_frames];
     let rows = Transitions {
         n,
-        obs: &[&x, &now],
-        next_obs: t.is_multiple_of(2).then_some(&led_to),
+        obs: &[&x, &frames],
+        next_obs: t.is_multiple_of(2).then_some(&next_columns),
         columns: &[&numbers, &numbers, &latent],
         terminated: &ends,
         truncated: &vec![0; n],
@@ -59,25 +59,26 @@ pub(crate) struct Outputs {
 }
 
 /// Returns the arrays that `fill` writes for `n` rows.
-pub(crate) fn filled(
+pub(crate) fn collect_outputs(
     n: usize,
-    kind: Kind,
+    kind: BatchKind,
     fill: impl FnOnce(&mut Batch<'_, '_>) -> rlox_core::Result<()>,
 ) -> Outputs {
-    let mut all = Arrays::new(&schema(), kind, n);
-    all.fill(fill).unwrap();
-    let bytes = |part| all.bytes(part).to_vec();
-    let indices = bytes(Part::Indices);
+    let mut arrays = OwnedBatch::new(&schema(), kind, n);
+    arrays.fill(fill).unwrap();
+    let bytes = |part| arrays.bytes(part).to_vec();
+    let indices = bytes(BatchPart::Indices);
     Outputs {
-        obs: [Part::Obs(0), Part::Obs(1), Part::NextObs(0), Part::NextObs(1)].map(bytes),
-        columns: [0, 1, 2].map(|column| bytes(Part::Column(column))),
-        flags: [Part::Terminated, Part::Truncated].map(bytes),
+        obs: [BatchPart::Obs(0), BatchPart::Obs(1), BatchPart::NextObs(0), BatchPart::NextObs(1)]
+            .map(bytes),
+        columns: [0, 1, 2].map(|column| bytes(BatchPart::Column(column))),
+        flags: [BatchPart::Terminated, BatchPart::Truncated].map(bytes),
         indices: indices.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes)).collect(),
-        discounts: bytes(Part::Discounts),
+        discounts: bytes(BatchPart::Discounts),
     }
 }
 
 /// A request for one batch.
-pub(crate) fn request(batch_size: usize, seed: Option<u64>) -> Request {
-    Request { batch_size, n_batches: 1, len: 1, seed }
+pub(crate) fn request(batch_size: usize, seed: Option<u64>) -> SampleRequest {
+    SampleRequest { batch_size, n_batches: 1, len: 1, seed }
 }

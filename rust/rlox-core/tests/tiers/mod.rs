@@ -2,20 +2,20 @@
 
 use std::path::Path;
 
-use rlox_core::buffer::{Kind, MmapReplayBuffer, ReplayBuffer, Tiers, named};
+use rlox_core::buffer::{BatchKind, MmapReplayBuffer, ReplayBuffer, TierConfig, sampler_by_name};
 
-use super::rows::{Outputs, filled, push, request, schema};
+use super::rows::{Outputs, collect_outputs, push, request, schema};
 
-pub(crate) const fn tiers(hot: usize, total: usize, path: &Path) -> Tiers<'_> {
-    Tiers { hot_capacity: hot, total_capacity: total, path, reopen: true }
+pub(crate) const fn make_tiers(hot: usize, total: usize, path: &Path) -> TierConfig<'_> {
+    TierConfig { hot_capacity: hot, total_capacity: total, path, reopen: true }
 }
 
-pub(crate) fn tiered(hot: usize, total: usize, n: usize, path: &Path) -> MmapReplayBuffer {
-    MmapReplayBuffer::new(schema(), &tiers(hot, total, path), n, 7).unwrap()
+pub(crate) fn make_tiered(hot: usize, total: usize, n: usize, path: &Path) -> MmapReplayBuffer {
+    MmapReplayBuffer::new(schema(), &make_tiers(hot, total, path), n, 7).unwrap()
 }
 
 pub(crate) fn in_memory(total: usize, n: usize) -> ReplayBuffer {
-    ReplayBuffer::new(schema(), total, n, 7, named("uniform").unwrap()).unwrap()
+    ReplayBuffer::new(schema(), total, n, 7, sampler_by_name("uniform").unwrap()).unwrap()
 }
 
 pub(crate) fn fill(buffer: &mut MmapReplayBuffer, steps: std::ops::Range<u64>, n: usize) {
@@ -31,11 +31,15 @@ pub(crate) fn fill_model(buffer: &mut ReplayBuffer, steps: std::ops::Range<u64>,
 }
 
 pub(crate) fn sample(buffer: &MmapReplayBuffer, rows: usize, seed: Option<u64>) -> Outputs {
-    let drawn = buffer.sample(request(rows, seed)).unwrap();
-    filled(rows, Kind::Transitions, |batch| buffer.gather(&drawn.rows, None, batch))
+    let sampled_batch = buffer.sample(request(rows, seed)).unwrap();
+    collect_outputs(rows, BatchKind::Transitions, |batch| {
+        buffer.gather(&sampled_batch.rows, None, batch)
+    })
 }
 
-pub(crate) fn model(buffer: &ReplayBuffer, rows: usize, seed: Option<u64>) -> Outputs {
-    let drawn = buffer.sample(request(rows, seed)).unwrap();
-    filled(rows, Kind::Transitions, |batch| buffer.gather(&drawn.rows, None, batch))
+pub(crate) fn sample_in_memory(buffer: &ReplayBuffer, rows: usize, seed: Option<u64>) -> Outputs {
+    let sampled_batch = buffer.sample(request(rows, seed)).unwrap();
+    collect_outputs(rows, BatchKind::Transitions, |batch| {
+        buffer.gather(&sampled_batch.rows, None, batch)
+    })
 }

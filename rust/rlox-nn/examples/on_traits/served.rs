@@ -11,22 +11,22 @@ use std::fs;
 use std::io::{BufRead, Write, stdin, stdout};
 use std::path::Path;
 
-use rlox_core::policy::{ActionsMut, Seen};
+use rlox_core::policy::{ActionsMut, PolicyInput};
 use rlox_core::{Error, Layout, Result};
-use rlox_nn::cpu::losses::{ActorCriticLoss, Collected, Ppo, TdLoss};
+use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss, RolloutColumns, TdLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
-    Activation, Architecture, Done, Kind, Matrix, Number, PpoSettings, QArchitecture,
+    ActionKind, ActionsTaken, Activation, Architecture, Matrix, Number, PpoSettings, QArchitecture,
 };
-use rlox_nn::traits::{ActorCritic, Minibatch, QFunction, Valued};
+use rlox_nn::traits::{ActorCritic, Minibatch, QFunction, TdBatch};
 
 /// The learning rate of every step here, as in the benchmark's own steps.
 const LEARNING_RATE: f64 = 1e-4;
 const ADAM_EPS: f64 = 1e-5;
 
 const SETTINGS: PpoSettings = PpoSettings {
-    loss: Ppo {
-        weights: ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.01 },
+    loss: PpoLoss {
+        coefficients: ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.01 },
         clip_eps: 0.2,
         clip_vloss: false,
     },
@@ -51,21 +51,21 @@ pub(crate) struct Sizes {
 /// A unit of work that runs many times and has a numeric result.
 pub(crate) trait Work {
     /// Runs the work once.
-    fn once(&mut self) -> Result<()>;
+    fn run_once(&mut self) -> Result<()>;
 
     /// Returns the result: learned parameters or outputs.
     fn result(&self) -> Vec<f32>;
 }
 
 /// A function that reads an array by its name.
-pub(crate) type Read<'a> = &'a dyn Fn(&'static str) -> Result<Vec<f32>>;
+pub(crate) type ReadArray<'a> = &'a dyn Fn(&'static str) -> Result<Vec<f32>>;
 
 /// Returns the work of this name on the arrays of `read`, with networks that the two functions
 /// build.
-pub(crate) fn prepared<A: ActorCritic + 'static, Q: QFunction + 'static>(
+pub(crate) fn prepare_work<A: ActorCritic + 'static, Q: QFunction + 'static>(
     name: &str,
     sizes: Sizes,
-    read: Read<'_>,
+    read: ReadArray<'_>,
     actor_critic: impl Fn(&Layout, &Architecture) -> Result<A>,
     q_function: impl Fn(&Layout, &QArchitecture) -> Result<Q>,
 ) -> Result<Box<dyn Work>> {
@@ -73,19 +73,19 @@ pub(crate) fn prepared<A: ActorCritic + 'static, Q: QFunction + 'static>(
     let hidden = vec![width; 2];
     let policy = |kind| {
         let (actor, critic, activation) = (hidden.clone(), hidden.clone(), Activation::Tanh);
-        let of = Architecture { obs_dim, kind, actor, critic, activation };
-        actor_critic(&Layout::aligned(1, of.named())?, &of)
+        let architecture = Architecture { obs_dim, kind, actor, critic, activation };
+        actor_critic(&Layout::aligned(1, architecture.parameter_shapes())?, &architecture)
     };
     let values = |choices| {
         let (hidden, activation) = (hidden.clone(), Activation::Relu);
-        let of = QArchitecture { obs_dim, choices, hidden, activation, dueling: false };
-        q_function(&Layout::aligned(1, of.named())?, &of)
+        let q_arch = QArchitecture { obs_dim, choices, hidden, activation, dueling: false };
+        q_function(&Layout::aligned(1, q_arch.parameter_shapes())?, &q_arch)
     };
     Ok(match name {
-        "act" => Box::new(Act::new(policy(Kind::Numbers(outputs))?, sizes, read)?),
-        "ppo" => Box::new(PpoStep::new(policy(Kind::Choices(outputs))?, read)?),
-        "dqn" => Box::new(Td::new(values(outputs)?, TdLoss::Huber, Some(outputs), read)?),
-        "critic" => Box::new(Td::new(values(1)?, TdLoss::Squared, None, read)?),
+        "act" => Box::new(Act::new(policy(ActionKind::Gaussian(outputs))?, sizes, read)?),
+        "ppo" => Box::new(PpoStep::new(policy(ActionKind::Choices(outputs))?, read)?),
+        "dqn" => Box::new(TdStep::new(values(outputs)?, TdLoss::Huber, Some(outputs), read)?),
+        "critic" => Box::new(TdStep::new(values(1)?, TdLoss::Squared, None, read)?),
         "products" => Box::new(Products::new(sizes)),
         _ => return Err(Error::config("work", name, "act, ppo, dqn, critic or products")),
     })
@@ -102,7 +102,7 @@ struct Act<A> {
 }
 
 impl<A> Act<A> {
-    fn new(net: A, sizes: Sizes, read: Read<'_>) -> Result<Self> {
+    fn new(net: A, sizes: Sizes, read: ReadArray<'_>) -> Result<Self> {
         let (actions, log_probs) = (vec![0.0; sizes.rows * sizes.outputs], vec![0.0; sizes.rows]);
         let (parameters, obs, noise) = (read("parameters")?, read("obs")?, read("noise")?);
         Ok(Self { net, parameters, obs, noise, actions, log_probs })
@@ -110,10 +110,10 @@ impl<A> Act<A> {
 }
 
 impl<A: ActorCritic> Work for Act<A> {
-    fn once(&mut self) -> Result<()> {
-        let seen = Seen { obs: &self.obs, noise: &self.noise };
+    fn run_once(&mut self) -> Result<()> {
+        let input = PolicyInput { obs: &self.obs, noise: &self.noise };
         let actions = ActionsMut::Box(&mut self.actions);
-        self.net.act(&self.parameters, seen, actions, &mut self.log_probs)?;
+        self.net.act(&self.parameters, input, actions, &mut self.log_probs)?;
         for action in &mut self.actions {
             *action = action.tanh();
         }
@@ -126,21 +126,21 @@ impl<A: ActorCritic> Work for Act<A> {
 }
 
 /// Parameters and Adam's moments.
-struct Learned {
+struct TrainState {
     parameters: Vec<f32>,
     moments: [Vec<f32>; 2],
     steps: u64,
 }
 
-impl Learned {
-    fn new(read: Read<'_>) -> Result<Self> {
+impl TrainState {
+    fn new(read: ReadArray<'_>) -> Result<Self> {
         let parameters = read("parameters")?;
         let zeros = vec![0.0; parameters.len()];
         Ok(Self { parameters, moments: [zeros.clone(), zeros], steps: 0 })
     }
 
     /// Returns the parameters and their optimizer.
-    fn parts(&mut self) -> (&mut [f32], Optimizer<'_, f32>) {
+    fn parameters_and_optimizer(&mut self) -> (&mut [f32], Optimizer<'_, f32>) {
         let [exp_avg, exp_avg_sq] = &mut self.moments;
         let (rule, steps) = (Adam::new(ADAM_EPS), &mut self.steps);
         (&mut self.parameters, Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps })
@@ -150,44 +150,44 @@ impl Learned {
 /// A PPO step on one minibatch.
 struct PpoStep<A> {
     net: A,
-    learned: Learned,
+    state: TrainState,
     obs: Vec<f32>,
     actions: Vec<i64>,
     columns: [Vec<f32>; 4],
 }
 
 impl<A> PpoStep<A> {
-    fn new(net: A, read: Read<'_>) -> Result<Self> {
+    fn new(net: A, read: ReadArray<'_>) -> Result<Self> {
         let columns = [read("log_probs")?, read("values")?, read("advantages")?, read("returns")?];
         let actions = choices(&read("actions")?);
-        Ok(Self { net, learned: Learned::new(read)?, obs: read("obs")?, actions, columns })
+        Ok(Self { net, state: TrainState::new(read)?, obs: read("obs")?, actions, columns })
     }
 }
 
 impl<A: ActorCritic> Work for PpoStep<A> {
-    fn once(&mut self) -> Result<()> {
+    fn run_once(&mut self) -> Result<()> {
         let [log_probs, values, advantages, returns] = &self.columns;
-        let collected = Collected { log_probs, values, advantages, returns };
-        let done = Done::Choices(&self.actions, None);
-        let batch = Minibatch { obs: &self.obs, done, collected };
-        let (parameters, mut adam) = self.learned.parts();
+        let rollout = RolloutColumns { log_probs, values, advantages, returns };
+        let actions_taken = ActionsTaken::Choices(&self.actions, None);
+        let batch = Minibatch { obs: &self.obs, actions: actions_taken, rollout };
+        let (parameters, mut adam) = self.state.parameters_and_optimizer();
         self.net.ppo_step(parameters, &mut adam, batch, &SETTINGS).map(|_| ())
     }
 
     fn result(&self) -> Vec<f32> {
-        self.learned.parameters.clone()
+        self.state.parameters.clone()
     }
 }
 
 /// A step of Q-values towards targets: r + discount max Q' of a target network, or fixed targets.
-struct Td<Q> {
+struct TdStep<Q> {
     net: Q,
     loss: TdLoss,
-    learned: Learned,
+    state: TrainState,
     gradient: Vec<f32>,
     obs: Vec<f32>,
     actions: Vec<i64>,
-    goals: Vec<f32>,
+    td_targets: Vec<f32>,
     target: Option<Target>,
 }
 
@@ -201,40 +201,48 @@ struct Target {
     choices: usize,
 }
 
-impl<Q> Td<Q> {
-    fn new(net: Q, loss: TdLoss, bootstrapped: Option<usize>, read: Read<'_>) -> Result<Self> {
-        let (learned, actions) = (Learned::new(read)?, choices(&read("actions")?));
-        let target = bootstrapped.map(|choices| {
+impl<Q> TdStep<Q> {
+    fn new(
+        net: Q,
+        loss: TdLoss,
+        n_target_choices: Option<usize>,
+        read: ReadArray<'_>,
+    ) -> Result<Self> {
+        let (state, actions) = (TrainState::new(read)?, choices(&read("actions")?));
+        let target = n_target_choices.map(|choices| {
             let (parameters, next_obs) = (read("target")?, read("next_obs")?);
             let (rewards, discounts) = (read("rewards")?, read("discounts")?);
             let q = vec![0.0; rewards.len() * choices];
             Ok::<_, Error>(Target { parameters, next_obs, rewards, discounts, q, choices })
         });
         let target = target.transpose()?;
-        let goals = if target.is_some() { vec![0.0; actions.len()] } else { read("goals")? };
-        let gradient = vec![0.0; learned.parameters.len()];
-        Ok(Self { net, loss, learned, gradient, obs: read("obs")?, actions, goals, target })
+        let td_targets = if target.is_some() { vec![0.0; actions.len()] } else { read("goals")? };
+        let gradient = vec![0.0; state.parameters.len()];
+        Ok(Self { net, loss, state, gradient, obs: read("obs")?, actions, td_targets, target })
     }
 }
 
-impl<Q: QFunction> Work for Td<Q> {
-    fn once(&mut self) -> Result<()> {
+impl<Q: QFunction> Work for TdStep<Q> {
+    fn run_once(&mut self) -> Result<()> {
         if let Some(target) = &mut self.target {
             self.net.q(&target.parameters, &target.next_obs, &mut target.q)?;
             let rows = target.q.chunks_exact(target.choices);
-            let given = target.rewards.iter().zip(&target.discounts);
-            for ((goal, q), (reward, discount)) in self.goals.iter_mut().zip(rows).zip(given) {
-                *goal = reward + discount * q.iter().copied().fold(f32::MIN, f32::max);
+            let transitions = target.rewards.iter().zip(&target.discounts);
+            for ((td_target, q), (reward, discount)) in
+                self.td_targets.iter_mut().zip(rows).zip(transitions)
+            {
+                *td_target = reward + discount * q.iter().copied().fold(f32::MIN, f32::max);
             }
         }
-        let batch = Valued { obs: &self.obs, actions: &self.actions, goals: &self.goals };
-        let (parameters, mut adam) = self.learned.parts();
+        let batch =
+            TdBatch { obs: &self.obs, actions: &self.actions, td_targets: &self.td_targets };
+        let (parameters, mut adam) = self.state.parameters_and_optimizer();
         self.net.td_gradient(parameters, batch, self.loss, &mut self.gradient)?;
         adam.step(parameters, &self.gradient, LEARNING_RATE)
     }
 
     fn result(&self) -> Vec<f32> {
-        self.learned.parameters.clone()
+        self.state.parameters.clone()
     }
 }
 
@@ -260,7 +268,7 @@ impl Products {
 }
 
 impl Work for Products {
-    fn once(&mut self) -> Result<()> {
+    fn run_once(&mut self) -> Result<()> {
         let Sizes { rows, width, .. } = self.sizes;
         let (x, weight) =
             (Matrix::new(&self.x, rows, width), Matrix::new(&self.weight, width, width));
@@ -285,31 +293,31 @@ pub(crate) fn serve<A: ActorCritic + 'static, Q: QFunction + 'static>(
     actor_critic: impl Fn(&Layout, &Architecture) -> Result<A>,
     q_function: impl Fn(&Layout, &QArchitecture) -> Result<Q>,
 ) -> Result<()> {
-    let given: Vec<String> = std::env::args().skip(1).collect();
-    let [work, obs, outputs, width, rows, folder] = given.as_slice() else {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [work, obs, outputs, width, rows, folder] = arguments.as_slice() else {
         let expected = "WORK OBS OUTPUTS WIDTH ROWS FOLDER";
-        return Err(Error::config("command line", given.join(" "), expected));
+        return Err(Error::config("command line", arguments.join(" "), expected));
     };
     let [obs, outputs, width, rows] =
         [number(obs)?, number(outputs)?, number(width)?, number(rows)?];
     let (sizes, folder) = (Sizes { obs, outputs, width, rows }, Path::new(folder));
     let read = |name: &'static str| array(&folder.join(format!("{name}.f32")));
-    let mut work = prepared(work, sizes, &read, actor_critic, q_function)?;
+    let mut work = prepare_work(work, sizes, &read, actor_critic, q_function)?;
     let mut out = stdout();
     for line in stdin().lock().lines() {
-        let line = line.map_err(|error| failed("read a line", &error))?;
+        let line = line.map_err(|error| io_failure("read a line", &error))?;
         if line == "result" {
             let bytes: Vec<u8> = work.result().iter().flat_map(|x| x.to_ne_bytes()).collect();
-            let written = fs::write(folder.join("result.f32"), bytes);
-            written.map_err(|error| failed("write result.f32", &error))?;
+            let write_result = fs::write(folder.join("result.f32"), bytes);
+            write_result.map_err(|error| io_failure("write result.f32", &error))?;
         } else {
             for _ in 0..number(&line)? {
-                work.once()?;
+                work.run_once()?;
             }
         }
         writeln!(out, "done")
             .and_then(|()| out.flush())
-            .map_err(|error| failed("answer", &error))?;
+            .map_err(|error| io_failure("answer", &error))?;
     }
     Ok(())
 }
@@ -319,10 +327,10 @@ fn number(text: &str) -> Result<usize> {
 }
 
 fn array(path: &Path) -> Result<Vec<f32>> {
-    let bytes = fs::read(path).map_err(|error| failed(&path.display().to_string(), &error))?;
+    let bytes = fs::read(path).map_err(|error| io_failure(&path.display().to_string(), &error))?;
     Ok(bytes.as_chunks::<4>().0.iter().map(|&bytes| f32::from_ne_bytes(bytes)).collect())
 }
 
-fn failed(what: &str, error: &std::io::Error) -> Error {
-    Error::Internal { what: format!("{what}: {error}") }
+fn io_failure(action: &str, error: &std::io::Error) -> Error {
+    Error::Internal { what: format!("{action}: {error}") }
 }

@@ -4,12 +4,12 @@
 
 use std::time::Instant;
 
-use rlox_core::policy::{ActionsMut, Seen};
+use rlox_core::policy::{ActionsMut, PolicyInput};
 use rlox_core::seed::Stream;
 use rlox_core::{Layout, Parameters, Result};
-use rlox_nn::cpu::losses::{ActorCriticLoss, Collected, Ppo};
+use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss, RolloutColumns};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
-use rlox_nn::cpu::{Activation, Architecture, Done, Kind, PpoSettings, init};
+use rlox_nn::cpu::{ActionKind, ActionsTaken, Activation, Architecture, PpoSettings, init};
 use rlox_nn::traits::{ActorCritic, Minibatch};
 
 const OBS: usize = 4;
@@ -19,8 +19,8 @@ const CALLS: usize = 50;
 const SAMPLES: usize = 21;
 
 const SETTINGS: PpoSettings = PpoSettings {
-    loss: Ppo {
-        weights: ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.01 },
+    loss: PpoLoss {
+        coefficients: ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.01 },
         clip_eps: 0.2,
         clip_vloss: false,
     },
@@ -37,11 +37,11 @@ const SETTINGS: PpoSettings = PpoSettings {
 fn median(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut samples = Vec::with_capacity(SAMPLES);
     for _ in 0..SAMPLES {
-        let began = Instant::now();
+        let start = Instant::now();
         for _ in 0..CALLS {
             call()?;
         }
-        samples.push(began.elapsed().as_secs_f64() * 1e6 / CALLS as f64);
+        samples.push(start.elapsed().as_secs_f64() * 1e6 / CALLS as f64);
     }
     samples.sort_by(f64::total_cmp);
     Ok(samples.get(SAMPLES / 2).copied().unwrap_or(f64::NAN))
@@ -54,24 +54,24 @@ fn normals(key: u64, n: usize) -> Vec<f32> {
 }
 
 /// Returns the times of acting and of a PPO step for `n` rows.
-fn times<N: ActorCritic>(net: &N, parameters: &mut [f32], n: usize) -> Result<[f64; 2]> {
+fn measure<N: ActorCritic>(net: &N, parameters: &mut [f32], n: usize) -> Result<[f64; 2]> {
     let (obs, noise) = (normals(0, n * OBS), vec![0.3_f32; n]);
     let (mut actions, mut log_probs, mut values) = (vec![0_i64; n], vec![0.0; n], vec![0.0; n]);
     let acting = median(|| {
-        let seen = Seen { obs: &obs, noise: &noise };
-        net.act(parameters, seen, ActionsMut::Discrete(&mut actions), &mut log_probs)?;
+        let input = PolicyInput { obs: &obs, noise: &noise };
+        net.act(parameters, input, ActionsMut::Discrete(&mut actions), &mut log_probs)?;
         net.values(parameters, &obs, &mut values)
     })?;
     let (advantages, returns) = (normals(1, n), normals(2, n));
     let zeros = vec![0.0; parameters.len()];
     let (mut exp_avg, mut exp_avg_sq, mut steps) = (zeros.clone(), zeros, 0);
-    let collected = Collected {
+    let rollout = RolloutColumns {
         log_probs: &log_probs,
         values: &values,
         advantages: &advantages,
         returns: &returns,
     };
-    let batch = Minibatch { obs: &obs, done: Done::Choices(&actions, None), collected };
+    let batch = Minibatch { obs: &obs, actions: ActionsTaken::Choices(&actions, None), rollout };
     let step = median(|| {
         let (rule, exp_avg, exp_avg_sq) = (Adam::new(1e-5), &mut exp_avg, &mut exp_avg_sq);
         let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut steps };
@@ -85,19 +85,19 @@ pub(crate) fn print_times<N: ActorCritic>(
     name: &str,
     make: impl Fn(&Layout, &Architecture) -> Result<N>,
 ) -> Result<()> {
-    let of = Architecture {
+    let architecture = Architecture {
         obs_dim: OBS,
-        kind: Kind::Choices(CHOICES),
+        kind: ActionKind::Choices(CHOICES),
         actor: vec![64, 64],
         critic: vec![64, 64],
         activation: Activation::Tanh,
     };
-    let layout = Layout::aligned(16, of.named())?;
-    let net = make(&layout, &of)?;
+    let layout = Layout::aligned(16, architecture.parameter_shapes())?;
+    let net = make(&layout, &architecture)?;
     for n in [16, 64, 256] {
-        let mut parameters = Parameters::of(layout.clone());
-        init::orthogonal(&of, &mut parameters, 0, 0.0)?;
-        let [acting, step] = times(&net, parameters.values_mut(), n)?;
+        let mut parameters = Parameters::from_layout(layout.clone());
+        init::orthogonal(&architecture, &mut parameters, 0, 0.0)?;
+        let [acting, step] = measure(&net, parameters.values_mut(), n)?;
         println!("| {name} | {n} | {acting:.0} | {step:.0} |");
     }
     Ok(())

@@ -2,9 +2,9 @@
 
 use rlox_core::Result;
 
-use super::engine::{Common, OnPolicyEngine, finite};
+use super::engine::{CommonSettings, OnPolicyEngine, require_finite};
 use super::gemm::Number;
-use super::losses::{ActorCriticLoss, Collected, Said, Slopes, Terms, standardize};
+use super::losses::{ActorCriticLoss, Evaluation, RolloutColumns, Slopes, Terms, standardize};
 use super::optim::{Optimizer, clip};
 use super::rows::Rows;
 
@@ -46,7 +46,7 @@ impl<F: Number> OnPolicyEngine<F> {
         settings: &A2cSettings,
     ) -> Result<A2cUpdate> {
         let A2cSettings { loss, learning_rate, max_grad_norm, .. } = *settings;
-        Common { loss, learning_rate, max_grad_norm }.check()?;
+        CommonSettings { loss, learning_rate, max_grad_norm }.check()?;
         optimizer.check()?;
         let n = rows.check()?;
         let Self { net, memory, gradient, batch, .. } = self;
@@ -56,19 +56,19 @@ impl<F: Number> OnPolicyEngine<F> {
             standardize(&mut batch.advantages);
         }
         let Rows { log_probs, values, returns, .. } = rows;
-        let collected = Collected { log_probs, values, advantages: &batch.advantages, returns };
-        let loss = |said: Said<'_, F>, to: Slopes<'_, F>| {
-            let (told, to_entropy) = loss.gradient(said, collected, to)?;
-            let Terms { policy, value, entropy, total } = told;
+        let rollout = RolloutColumns { log_probs, values, advantages: &batch.advantages, returns };
+        let loss = |evaluation: Evaluation<'_, F>, slopes: Slopes<'_, F>| {
+            let (loss_terms, to_entropy) = loss.gradient(evaluation, rollout, slopes)?;
+            let Terms { policy, value, entropy, total } = loss_terms;
             let parts = [("policy loss", policy), ("value loss", value), ("entropy", entropy)];
-            finite(0, parts)?;
-            finite(0, [("loss", total)])?;
-            Ok((told, Some(to_entropy)))
+            require_finite(0, parts)?;
+            require_finite(0, [("loss", total)])?;
+            Ok((loss_terms, Some(to_entropy)))
         };
-        let seen = (rows.obs.get(..n * rows.obs_dim).unwrap_or_default(), rows.done);
-        let terms = net.gradient(parameters, seen, memory, loss, gradient)?;
+        let obs_and_actions = (rows.obs.get(..n * rows.obs_dim).unwrap_or_default(), rows.actions);
+        let terms = net.gradient(parameters, obs_and_actions, memory, loss, gradient)?;
         let grad_norm = clip(gradient, max_grad_norm);
-        finite(0, [("gradient norm", grad_norm)])?;
+        require_finite(0, [("gradient norm", grad_norm)])?;
         optimizer.step(parameters, gradient, learning_rate)?;
         self.check_finite(parameters)?;
         Ok(A2cUpdate { terms, grad_norm })

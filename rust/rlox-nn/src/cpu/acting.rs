@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rlox_core::Result;
 use rlox_core::error::check_len;
-use rlox_core::policy::{Acted, ActionsMut, Noise, Policy, Seen};
+use rlox_core::policy::{ActionsMut, Noise, Policy, PolicyInput, PolicyOutput};
 use rlox_core::threads;
 
 use super::actor_critic::{ActorCritic, ActorCriticMemory};
@@ -18,7 +18,7 @@ const BLOCK: usize = 128;
 /// An [`ActorCritic`] with parameters, as the policy that collects rollouts. Several threads share
 /// the work when there are many rows.
 #[derive(Debug)]
-pub struct Acting<'a> {
+pub struct ActorCriticPolicy<'a> {
     net: &'a ActorCritic,
     parameters: &'a [f32],
     noise_kept: NonZeroUsize,
@@ -26,7 +26,7 @@ pub struct Acting<'a> {
     memory: Mutex<Vec<ActorCriticMemory<f32>>>,
 }
 
-impl<'a> Acting<'a> {
+impl<'a> ActorCriticPolicy<'a> {
     /// Returns the policy of these parameters. Under gSDE it keeps its noise for `noise_kept`
     /// steps.
     #[must_use]
@@ -39,72 +39,92 @@ impl<'a> Acting<'a> {
     /// # Errors
     /// For slices that do not fit, a row that allows no action, and a mask for actions that are
     /// vectors.
-    pub fn act_within(
+    pub fn act_masked(
         &self,
-        seen: Seen<'_>,
-        allowed: Option<&[bool]>,
-        acted: Acted<'_>,
+        input: PolicyInput<'_>,
+        action_mask: Option<&[bool]>,
+        output: PolicyOutput<'_>,
     ) -> Result<()> {
-        let n = acted.log_probs.len();
-        check_len("values", acted.values.len(), n, "one for each observation")?;
-        self.within(seen, allowed, acted)
+        let n = output.log_probs.len();
+        check_len("values", output.values.len(), n, "one for each observation")?;
+        self.act_checked(input, action_mask, output)
     }
 
     /// Acts as [`Policy::act`] does, but without the critic, which costs as much as the actor.
     ///
     /// # Errors
     /// For slices that do not fit.
-    pub(crate) fn act_alone(
+    pub(crate) fn act_without_values(
         &self,
-        seen: Seen<'_>,
+        input: PolicyInput<'_>,
         actions: ActionsMut<'_>,
         log_probs: &mut [f32],
     ) -> Result<()> {
-        self.within(seen, None, Acted { actions, log_probs, values: &mut [] })
+        self.act_checked(input, None, PolicyOutput { actions, log_probs, values: &mut [] })
     }
 
     /// Checks the lengths and acts. Computes values only if their slice is not empty.
-    fn within(&self, seen: Seen<'_>, allowed: Option<&[bool]>, acted: Acted<'_>) -> Result<()> {
-        let n = acted.log_probs.len();
-        check_len("obs", seen.obs.len(), n * self.net.actor.inputs(), "one for each log_prob")?;
-        check_len("noise", seen.noise.len(), n * self.noise().dim(), "as the policy asks for")?;
-        let allowed = allowed.map_or(Ok(None), |allowed| {
+    fn act_checked(
+        &self,
+        input: PolicyInput<'_>,
+        action_mask: Option<&[bool]>,
+        output: PolicyOutput<'_>,
+    ) -> Result<()> {
+        let n = output.log_probs.len();
+        check_len("obs", input.obs.len(), n * self.net.actor.inputs(), "one for each log_prob")?;
+        check_len("noise", input.noise.len(), n * self.noise().dim(), "as the policy asks for")?;
+        let checked_mask = action_mask.map_or(Ok(None), |allowed| {
             check_len("mask", allowed.len(), n * self.net.actor.outputs(), "one for each choice")?;
             Ok::<_, rlox_core::Error>(Some(allowed))
         })?;
-        self.shared(seen, allowed, acted)
+        self.act_parallel(input, checked_mask, output)
     }
 
-    fn shared(&self, seen: Seen<'_>, allowed: Option<&[bool]>, mut acted: Acted<'_>) -> Result<()> {
-        let n = acted.log_probs.len();
+    fn act_parallel(
+        &self,
+        input: PolicyInput<'_>,
+        action_mask: Option<&[bool]>,
+        mut output: PolicyOutput<'_>,
+    ) -> Result<()> {
+        let n = output.log_probs.len();
         if n <= BLOCK {
             let ActorCritic { actor, critic, head } = self.net;
             return self.with_memory(|memory| {
-                actor.infer(self.parameters, seen.obs, &mut memory.actor)?;
-                let out = (acted.actions, acted.log_probs);
-                let beside = (seen.noise, allowed);
-                head.act(self.parameters, &memory.actor, beside, &mut memory.head, out)?;
-                if !acted.values.is_empty() {
-                    let values = critic.infer(self.parameters, seen.obs, &mut memory.critic)?;
-                    acted.values.copy_from_slice(values);
+                actor.infer(self.parameters, input.obs, &mut memory.actor)?;
+                let out = (output.actions, output.log_probs);
+                let noise_and_mask = (input.noise, action_mask);
+                head.act(self.parameters, &memory.actor, noise_and_mask, &mut memory.head, out)?;
+                if !output.values.is_empty() {
+                    let values = critic.infer(self.parameters, input.obs, &mut memory.critic)?;
+                    output.values.copy_from_slice(values);
                 }
                 Ok(())
             });
         }
         let first = (n.div_ceil(BLOCK) / 2) * BLOCK;
-        let (obs, more_obs) = seen.obs.split_at(seen.obs.len() / n * first);
-        let (noise, more_noise) = seen.noise.split_at(seen.noise.len() / n * first);
+        let (obs, more_obs) = input.obs.split_at(input.obs.len() / n * first);
+        let (noise, more_noise) = input.noise.split_at(input.noise.len() / n * first);
         let (mask, more_mask) =
-            allowed.map(|allowed| allowed.split_at(allowed.len() / n * first)).unzip();
-        let (actions, more_actions) = split(&mut acted.actions, n, first);
-        let (log_probs, more_log_probs) = acted.log_probs.split_at_mut(first);
-        let (values, more_values) = acted.values.split_at_mut(first.min(acted.values.len()));
+            action_mask.map(|allowed| allowed.split_at(allowed.len() / n * first)).unzip();
+        let (actions, more_actions) = split(&mut output.actions, n, first);
+        let (log_probs, more_log_probs) = output.log_probs.split_at_mut(first);
+        let (values, more_values) = output.values.split_at_mut(first.min(output.values.len()));
         let (left, right) = threads::join(
-            || self.shared(Seen { obs, noise }, mask, Acted { actions, log_probs, values }),
             || {
-                let seen = Seen { obs: more_obs, noise: more_noise };
+                self.act_parallel(
+                    PolicyInput { obs, noise },
+                    mask,
+                    PolicyOutput { actions, log_probs, values },
+                )
+            },
+            || {
+                let more_input = PolicyInput { obs: more_obs, noise: more_noise };
                 let (log_probs, values) = (more_log_probs, more_values);
-                self.shared(seen, more_mask, Acted { actions: more_actions, log_probs, values })
+                self.act_parallel(
+                    more_input,
+                    more_mask,
+                    PolicyOutput { actions: more_actions, log_probs, values },
+                )
             },
         );
         left.and(right)
@@ -120,41 +140,41 @@ impl<'a> Acting<'a> {
         let rows = out.len() / actor.outputs();
         check_len("outputs", out.len(), rows * actor.outputs(), "whole rows")?;
         check_len("obs", obs.len(), rows * actor.inputs(), "one for each row of outputs")?;
-        self.inferred(actor, |memory| &mut memory.actor, obs, out)
+        self.infer_parallel(actor, |memory| &mut memory.actor, obs, out)
     }
 
     /// Writes the outputs of a network; threads share the blocks of rows.
-    fn inferred(
+    fn infer_parallel(
         &self,
         net: &Mlp,
-        room: fn(&mut ActorCriticMemory<f32>) -> &mut Memory<f32>,
+        select_memory: fn(&mut ActorCriticMemory<f32>) -> &mut Memory<f32>,
         obs: &[f32],
         out: &mut [f32],
     ) -> Result<()> {
         let (inputs, outputs) = (net.inputs(), net.outputs());
-        let left = Mutex::new(Ok(()));
+        let result = Mutex::new(Ok(()));
         threads::for_each_chunk(out, BLOCK * outputs, |i, out| {
             let obs = obs.get(i * BLOCK * inputs..).unwrap_or_default();
             let obs = obs.get(..out.len() / outputs * inputs).unwrap_or_default();
-            let told = self.with_memory(|memory| {
-                out.copy_from_slice(net.infer(self.parameters, obs, room(memory))?);
+            let chunk_result = self.with_memory(|memory| {
+                out.copy_from_slice(net.infer(self.parameters, obs, select_memory(memory))?);
                 Ok(())
             });
-            if told.is_err() {
-                *left.lock().unwrap_or_else(PoisonError::into_inner) = told;
+            if chunk_result.is_err() {
+                *result.lock().unwrap_or_else(PoisonError::into_inner) = chunk_result;
             }
         });
-        left.into_inner().unwrap_or_else(PoisonError::into_inner)
+        result.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls `work` with memory of an earlier call, or with new memory if other calls use all of
     /// it.
     fn with_memory<T>(&self, work: impl FnOnce(&mut ActorCriticMemory<f32>) -> T) -> T {
-        let all = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut memory = all().pop().unwrap_or_default();
-        let done = work(&mut memory);
-        all().push(memory);
-        done
+        let pool = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = pool().pop().unwrap_or_default();
+        let result = work(&mut memory);
+        pool().push(memory);
+        result
     }
 }
 
@@ -176,7 +196,7 @@ fn split<'a>(
     }
 }
 
-impl Policy for Acting<'_> {
+impl Policy for ActorCriticPolicy<'_> {
     fn noise(&self) -> Noise {
         self.net.head.noise()
     }
@@ -185,12 +205,12 @@ impl Policy for Acting<'_> {
         self.noise_kept
     }
 
-    fn act(&self, seen: Seen<'_>, acted: Acted<'_>) -> Result<()> {
-        self.act_within(seen, None, acted)
+    fn act(&self, input: PolicyInput<'_>, output: PolicyOutput<'_>) -> Result<()> {
+        self.act_masked(input, None, output)
     }
 
     fn values(&self, obs: &[f32], out: &mut [f32]) -> Result<()> {
         check_len("obs", obs.len(), out.len() * self.net.critic.inputs(), "one for each value")?;
-        self.inferred(&self.net.critic, |memory| &mut memory.critic, obs, out)
+        self.infer_parallel(&self.net.critic, |memory| &mut memory.critic, obs, out)
     }
 }

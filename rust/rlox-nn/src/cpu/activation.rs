@@ -41,10 +41,10 @@ impl Activation {
     ///
     /// # Errors
     /// [`Error::UnknownName`] with the nearest names.
-    pub fn named(name: &str) -> Result<Self> {
+    pub fn from_name(name: &str) -> Result<Self> {
         let names = Self::ALL.map(Self::name);
-        let found = Self::ALL.into_iter().find(|one| one.name() == name);
-        found.ok_or_else(|| Error::unknown_name("activation", name, &names))
+        let result = Self::ALL.into_iter().find(|one| one.name() == name);
+        result.ok_or_else(|| Error::unknown_name("activation", name, &names))
     }
 
     /// Whether the derivative cannot be computed from the output, so that a pass must store it.
@@ -74,10 +74,10 @@ impl Activation {
 
     /// Multiplies the gradient of the outputs by the derivative, which gives the gradient of the
     /// inputs. The derivative is computed from the outputs, or read from `slopes`.
-    pub(super) fn back<F: Number>(self, gradient: &mut [F], given: &[F], slopes: &[F]) {
+    pub(super) fn backward<F: Number>(self, gradient: &mut [F], outputs: &[F], slopes: &[F]) {
         match self {
-            Self::Tanh => times_tanh_slope(gradient, given),
-            Self::Relu => times_relu_slope(gradient, given),
+            Self::Tanh => times_tanh_slope(gradient, outputs),
+            Self::Relu => times_relu_slope(gradient, outputs),
             Self::Elu | Self::Silu => times(gradient, slopes),
         }
     }
@@ -92,10 +92,10 @@ fn in_blocks<F: Number>(values: &mut [F], slopes: &mut [F], work: impl Fn(&mut [
         }
         return;
     }
-    let mut room = [F::ZERO; BLOCK];
+    let mut buffer = [F::ZERO; BLOCK];
     for values in values.chunks_mut(BLOCK) {
         let n = values.len();
-        work(values, room.get_mut(..n).unwrap_or_default());
+        work(values, buffer.get_mut(..n).unwrap_or_default());
     }
 }
 
@@ -128,15 +128,15 @@ fn silu<F: Number>(values: &mut [F], sigmoids: &mut [F]) {
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
-fn times_tanh_slope<F: Number>(gradient: &mut [F], given: &[F]) {
-    for (gradient, &y) in gradient.iter_mut().zip(given) {
+fn times_tanh_slope<F: Number>(gradient: &mut [F], outputs: &[F]) {
+    for (gradient, &y) in gradient.iter_mut().zip(outputs) {
         *gradient = *gradient * (F::ONE - y * y);
     }
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
-fn times_relu_slope<F: Number>(gradient: &mut [F], given: &[F]) {
-    for (gradient, &y) in gradient.iter_mut().zip(given) {
+fn times_relu_slope<F: Number>(gradient: &mut [F], outputs: &[F]) {
+    for (gradient, &y) in gradient.iter_mut().zip(outputs) {
         *gradient = if y > F::ZERO { *gradient } else { F::ZERO };
     }
 }

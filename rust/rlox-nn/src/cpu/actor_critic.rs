@@ -4,9 +4,9 @@ use rlox_core::{Error, Layout, Result};
 
 use super::activation::Activation;
 use super::gemm::Number;
-use super::heads::{Done, Head, HeadMemory, Scores, ToScores};
-use super::losses::{Said, Slopes};
-use super::mlp::{Memory, Mlp, Wanted, named};
+use super::heads::{ActionsTaken, Head, HeadMemory, Scores, ToScores};
+use super::losses::{Evaluation, Slopes};
+use super::mlp::{GradientBuffers, Memory, Mlp, parameter_shapes};
 
 /// The architecture of an [`ActorCritic`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Architecture {
     /// The length of an observation.
     pub obs_dim: usize,
     /// The kind of action.
-    pub kind: Kind,
+    pub kind: ActionKind,
     /// Widths of the actor's hidden layers.
     pub actor: Vec<usize>,
     /// Widths of the critic's hidden layers.
@@ -25,11 +25,11 @@ pub struct Architecture {
 
 /// The kind of action, its size, and the distribution it is drawn from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ActionKind {
     /// One of this many choices.
     Choices(usize),
     /// A vector of this length, with a learned standard deviation for each number.
-    Numbers(usize),
+    Gaussian(usize),
     /// A vector of this length, with deviations that depend on the last hidden layer (gSDE).
     Sde(usize),
 }
@@ -37,17 +37,17 @@ pub enum Kind {
 impl Architecture {
     /// Returns the names and shapes of the parameters, in the order of torch's modules.
     #[must_use]
-    pub fn named(&self) -> Vec<(String, Vec<usize>)> {
-        let mut all = named("actor", &self.sizes(&self.actor, self.kind.outputs()));
-        all.extend(named("critic", &self.sizes(&self.critic, 1)));
+    pub fn parameter_shapes(&self) -> Vec<(String, Vec<usize>)> {
+        let mut shapes = parameter_shapes("actor", &self.sizes(&self.actor, self.kind.outputs()));
+        shapes.extend(parameter_shapes("critic", &self.sizes(&self.critic, 1)));
         let shape = match self.kind {
-            Kind::Choices(_) => return all,
-            Kind::Numbers(dim) => vec![dim],
-            Kind::Sde(dim) => vec![self.features(), dim],
+            ActionKind::Choices(_) => return shapes,
+            ActionKind::Gaussian(dim) => vec![dim],
+            ActionKind::Sde(dim) => vec![self.features(), dim],
         };
         // torch lists a module's own parameters before those of its submodules.
-        all.insert(0, ("log_std".to_owned(), shape));
-        all
+        shapes.insert(0, ("log_std".to_owned(), shape));
+        shapes
     }
 
     fn sizes(&self, hidden: &[usize], outputs: usize) -> Vec<usize> {
@@ -59,12 +59,12 @@ impl Architecture {
     }
 }
 
-impl Kind {
+impl ActionKind {
     /// Returns the number of outputs of the actor's network.
     #[must_use]
     pub const fn outputs(self) -> usize {
         match self {
-            Self::Choices(n) | Self::Numbers(n) | Self::Sde(n) => n,
+            Self::Choices(n) | Self::Gaussian(n) | Self::Sde(n) => n,
         }
     }
 }
@@ -97,28 +97,40 @@ impl ActorCritic {
     /// [`rlox_core::Error::UnknownName`] for a missing parameter, [`rlox_core::Error::Shape`] for a
     /// parameter of another shape, [`rlox_core::Error::Config`] for parameters of layers that the
     /// architecture does not have, and for gSDE without a hidden layer.
-    pub fn new(layout: &Layout, of: &Architecture) -> Result<Self> {
-        let (outputs, named) = (of.kind.outputs(), of.named());
-        if matches!(of.kind, Kind::Sde(_)) && of.actor.is_empty() {
+    pub fn new(layout: &Layout, architecture: &Architecture) -> Result<Self> {
+        let (outputs, shapes) = (architecture.kind.outputs(), architecture.parameter_shapes());
+        if matches!(architecture.kind, ActionKind::Sde(_)) && architecture.actor.is_empty() {
             let expected = "at least one hidden layer, of which the noise is a function";
             return Err(Error::config("widths of the actor", "empty", expected));
         }
-        let known = |name: &str| named.iter().any(|(own, _)| own == name);
-        if let Some((name, ..)) = layout.arrays().find(|(name, ..)| !known(name)) {
+        let is_known = |name: &str| shapes.iter().any(|(own_name, _)| own_name == name);
+        if let Some((name, ..)) = layout.arrays().find(|(name, ..)| !is_known(name)) {
             let expected = "one of these networks, whose layers have other names";
             return Err(Error::config("parameter", name, expected));
         }
-        let head = match of.kind {
-            Kind::Choices(n) => Head::Categorical { n },
-            Kind::Numbers(dim) => Head::Gaussian { dim, log_std: layout.range("log_std", &[dim])? },
-            Kind::Sde(dim) => {
-                let features = of.features();
+        let head = match architecture.kind {
+            ActionKind::Choices(n) => Head::Categorical { n },
+            ActionKind::Gaussian(dim) => {
+                Head::Gaussian { dim, log_std: layout.range("log_std", &[dim])? }
+            }
+            ActionKind::Sde(dim) => {
+                let features = architecture.features();
                 let log_std = layout.range("log_std", &[features, dim])?;
                 Head::Sde { dim, features, log_std }
             }
         };
-        let actor = Mlp::new(layout, "actor", &of.sizes(&of.actor, outputs), of.activation)?;
-        let critic = Mlp::new(layout, "critic", &of.sizes(&of.critic, 1), of.activation)?;
+        let actor = Mlp::new(
+            layout,
+            "actor",
+            &architecture.sizes(&architecture.actor, outputs),
+            architecture.activation,
+        )?;
+        let critic = Mlp::new(
+            layout,
+            "critic",
+            &architecture.sizes(&architecture.critic, 1),
+            architecture.activation,
+        )?;
         Ok(Self { actor, critic, head })
     }
 
@@ -130,20 +142,20 @@ impl ActorCritic {
         &self,
         parameters: &[F],
         obs: &[F],
-        done: Done<'_, F>,
+        actions_taken: ActionsTaken<'_, F>,
         memory: &'m mut ActorCriticMemory<F>,
-    ) -> Result<Said<'m, F>> {
+    ) -> Result<Evaluation<'m, F>> {
         self.actor.forward(parameters, obs, &mut memory.actor)?;
         self.critic.forward(parameters, obs, &mut memory.critic)?;
-        let n = memory.critic.given().len();
+        let n = memory.critic.last_outputs().len();
         memory.log_probs.resize(n, F::ZERO);
         memory.entropy.resize(n, F::ZERO);
         let ActorCriticMemory { actor, head, log_probs, entropy, .. } = memory;
         let scores = Scores { log_probs, entropy };
-        self.head.score(parameters, actor, done, head, scores)?;
+        self.head.score(parameters, actor, actions_taken, head, scores)?;
         let memory = &*memory;
         let (log_probs, entropy) = (&memory.log_probs, &memory.entropy);
-        Ok(Said { log_probs, entropy, values: memory.critic.given() })
+        Ok(Evaluation { log_probs, entropy, values: memory.critic.last_outputs() })
     }
 
     /// Computes a loss, and writes its gradient with respect to all parameters to `gradient`.
@@ -157,12 +169,12 @@ impl ActorCritic {
     pub fn gradient<F: Number, T>(
         &self,
         parameters: &[F],
-        (obs, done): (&[F], Done<'_, F>),
+        (obs, actions_taken): (&[F], ActionsTaken<'_, F>),
         memory: &mut ActorCriticMemory<F>,
-        loss: impl FnOnce(Said<'_, F>, Slopes<'_, F>) -> Result<(T, Option<F>)>,
+        loss: impl FnOnce(Evaluation<'_, F>, Slopes<'_, F>) -> Result<(T, Option<F>)>,
         gradient: &mut [F],
     ) -> Result<T> {
-        self.evaluate(parameters, obs, done, memory)?;
+        self.evaluate(parameters, obs, actions_taken, memory)?;
         let ActorCriticMemory {
             actor,
             critic,
@@ -175,16 +187,29 @@ impl ActorCritic {
         } = memory;
         to_log_probs.resize(log_probs.len(), F::ZERO);
         to_values.resize(log_probs.len(), F::ZERO);
-        let said = Said { log_probs, entropy, values: critic.given() };
-        let (told, to_entropy) = loss(said, Slopes { log_probs: to_log_probs, values: to_values })?;
-        let Some(to_entropy) = to_entropy else { return Ok(told) };
+        let evaluation = Evaluation { log_probs, entropy, values: critic.last_outputs() };
+        let (result, to_entropy) =
+            loss(evaluation, Slopes { log_probs: to_log_probs, values: to_values })?;
+        let Some(to_entropy) = to_entropy else { return Ok(result) };
         gradient.fill(F::ZERO);
-        to_outputs.resize(actor.given().len(), F::ZERO);
-        let to = ToScores { log_probs: to_log_probs, entropy: to_entropy };
-        self.head.back(parameters, done, head, (entropy, to), (to_outputs, gradient))?;
-        let wanted = Wanted::parameters(&mut *gradient);
-        self.actor.backward(parameters, obs, actor, to_outputs, wanted)?;
-        self.critic.backward(parameters, obs, critic, to_values, Wanted::parameters(gradient))?;
-        Ok(told)
+        to_outputs.resize(actor.last_outputs().len(), F::ZERO);
+        let to_scores = ToScores { log_probs: to_log_probs, entropy: to_entropy };
+        self.head.backward(
+            parameters,
+            actions_taken,
+            head,
+            (entropy, to_scores),
+            (to_outputs, gradient),
+        )?;
+        let buffers = GradientBuffers::parameters(&mut *gradient);
+        self.actor.backward(parameters, obs, actor, to_outputs, buffers)?;
+        self.critic.backward(
+            parameters,
+            obs,
+            critic,
+            to_values,
+            GradientBuffers::parameters(gradient),
+        )?;
+        Ok(result)
     }
 }

@@ -3,12 +3,12 @@
 use rlox_core::error::{Error, Result, check_len};
 use rlox_core::{Layout, interrupt};
 
-use super::actor_critic::Kind;
-use super::critics::Learned;
-use super::engine::{check_parameters, finite, within};
+use super::actor_critic::ActionKind;
+use super::critics::TrainState;
+use super::engine::{check_parameters, require_finite, require_setting};
 use super::gemm::Number;
-use super::heads::{Done, Head, HeadMemory, Scores, ToScores};
-use super::mlp::{Memory, Mlp, Wanted, resize};
+use super::heads::{ActionsTaken, Head, HeadMemory, Scores, ToScores};
+use super::mlp::{GradientBuffers, Memory, Mlp, resize};
 use super::replayed::part;
 
 /// Settings of one call of [`CloningEngine::learn`]. The caller applies schedules.
@@ -42,7 +42,7 @@ pub struct CloningEngine<F> {
     layout: Layout,
     head: Head,
     memory: Memory<F>,
-    scored: HeadMemory<F>,
+    head_memory: HeadMemory<F>,
     gradient: Vec<F>,
     log_probs: Vec<F>,
     entropy: Vec<F>,
@@ -57,11 +57,13 @@ impl<F: Number> CloningEngine<F> {
     /// # Errors
     /// [`Error::UnknownName`] and [`Error::Shape`] for `log_std`; [`Error::Config`] for gSDE, and
     /// if there is no memory for a gradient.
-    pub fn new(net: Mlp, layout: Layout, kind: Kind) -> Result<Self> {
+    pub fn new(net: Mlp, layout: Layout, kind: ActionKind) -> Result<Self> {
         let head = match kind {
-            Kind::Choices(n) => Head::Categorical { n },
-            Kind::Numbers(dim) => Head::Gaussian { dim, log_std: layout.range("log_std", &[dim])? },
-            Kind::Sde(_) => return Err(Error::config("kind", "sde", "choices or numbers")),
+            ActionKind::Choices(n) => Head::Categorical { n },
+            ActionKind::Gaussian(dim) => {
+                Head::Gaussian { dim, log_std: layout.range("log_std", &[dim])? }
+            }
+            ActionKind::Sde(_) => return Err(Error::config("kind", "sde", "choices or numbers")),
         };
         let mut gradient = Vec::new();
         resize(&mut gradient, layout.len())?;
@@ -70,7 +72,7 @@ impl<F: Number> CloningEngine<F> {
             layout,
             head,
             memory: Memory::default(),
-            scored: HeadMemory::default(),
+            head_memory: HeadMemory::default(),
             gradient,
             log_probs: Vec::new(),
             entropy: Vec::new(),
@@ -94,13 +96,13 @@ impl<F: Number> CloningEngine<F> {
     /// do not fit. Earlier steps keep their effect.
     pub fn learn(
         &mut self,
-        of: &mut Learned<'_, F>,
-        (obs, done): (&[F], Done<'_, F>),
+        state: &mut TrainState<'_, F>,
+        (obs, actions_taken): (&[F], ActionsTaken<'_, F>),
         rows: usize,
         settings: &CloningSettings,
     ) -> Result<CloningUpdate> {
         settings.check(&self.head)?;
-        of.optimizer.check()?;
+        state.optimizer.check()?;
         let n = obs.len() / self.net.inputs().max(1);
         if rows == 0 || n == 0 {
             return Err(Error::config("rows of a batch", 0, "at least 1"));
@@ -109,14 +111,14 @@ impl<F: Number> CloningEngine<F> {
         let (count, mut sums) = (n / rows, CloningUpdate::default());
         for i in 0..count {
             interrupt::check()?;
-            let batch = (part(obs, i, count), batch_of(done, i, count));
-            let update = self.step(of, batch, settings)?;
-            finite(i, [("loss", update.loss), ("gradient norm", update.grad_norm)])?;
+            let batch = (part(obs, i, count), batch_of(actions_taken, i, count));
+            let update = self.step(state, batch, settings)?;
+            require_finite(i, [("loss", update.loss), ("gradient norm", update.grad_norm)])?;
             sums.loss += update.loss;
             sums.fit += update.fit;
             sums.grad_norm += update.grad_norm;
         }
-        check_parameters(&self.layout, of.parameters)?;
+        check_parameters(&self.layout, state.parameters)?;
         #[expect(clippy::cast_precision_loss, reason = "batches of a training")]
         let n = count as f64;
         let CloningUpdate { loss, fit, grad_norm } = sums;
@@ -125,89 +127,98 @@ impl<F: Number> CloningEngine<F> {
 
     fn step(
         &mut self,
-        of: &mut Learned<'_, F>,
-        (obs, done): (&[F], Done<'_, F>),
+        state: &mut TrainState<'_, F>,
+        (obs, actions_taken): (&[F], ActionsTaken<'_, F>),
         settings: &CloningSettings,
     ) -> Result<CloningUpdate> {
         let Self { net, memory, gradient, to_outputs, .. } = self;
-        net.forward(of.parameters, obs, memory)?;
+        net.forward(state.parameters, obs, memory)?;
         gradient.fill(F::ZERO);
-        resize(to_outputs, memory.given().len())?;
-        let fit = fitting(memory.given(), done);
-        let loss = match done {
-            Done::Vectors(taken) if settings.squared => squared(memory.given(), taken, to_outputs)?,
-            _ => self.likelihood(of.parameters, done)?,
+        resize(to_outputs, memory.last_outputs().len())?;
+        let fit = measure_fit(memory.last_outputs(), actions_taken);
+        let loss = match actions_taken {
+            ActionsTaken::Vectors(vectors) if settings.squared => {
+                squared_error(memory.last_outputs(), vectors, to_outputs)?
+            }
+            _ => self.negative_log_likelihood(state.parameters, actions_taken)?,
         };
         let Self { net, memory, gradient, to_outputs, .. } = self;
-        let wanted = Wanted::parameters(gradient.as_mut_slice());
-        net.backward(of.parameters, obs, memory, to_outputs, wanted)?;
-        let grad_norm = of.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
+        let buffers = GradientBuffers::parameters(gradient.as_mut_slice());
+        net.backward(state.parameters, obs, memory, to_outputs, buffers)?;
+        let grad_norm = state.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
         Ok(CloningUpdate { loss, fit, grad_norm })
     }
 
     /// Returns -E[log pi(a | o)]. Computes the gradients of the outputs and of the head's own
     /// parameters.
-    fn likelihood(&mut self, parameters: &[F], done: Done<'_, F>) -> Result<f64> {
-        let n = self.memory.given().len() / self.net.outputs().max(1);
+    fn negative_log_likelihood(
+        &mut self,
+        parameters: &[F],
+        actions_taken: ActionsTaken<'_, F>,
+    ) -> Result<f64> {
+        let n = self.memory.last_outputs().len() / self.net.outputs().max(1);
         self.log_probs.resize(n, F::ZERO);
         self.entropy.resize(n, F::ZERO);
         let scores = Scores { log_probs: &mut self.log_probs, entropy: &mut self.entropy };
-        self.head.score(parameters, &self.memory, done, &mut self.scored, scores)?;
+        self.head.score(parameters, &self.memory, actions_taken, &mut self.head_memory, scores)?;
         #[expect(clippy::cast_precision_loss, reason = "rows of a batch")]
         let rows = n as f64;
         self.slopes.clear();
         self.slopes.resize(n, F::from_f64(-1.0 / rows));
-        let to = (self.entropy.as_slice(), ToScores { log_probs: &self.slopes, entropy: F::ZERO });
+        let to_scores =
+            (self.entropy.as_slice(), ToScores { log_probs: &self.slopes, entropy: F::ZERO });
         let out = (self.to_outputs.as_mut_slice(), self.gradient.as_mut_slice());
-        self.head.back(parameters, done, &mut self.scored, to, out)?;
+        self.head.backward(parameters, actions_taken, &mut self.head_memory, to_scores, out)?;
         Ok(-self.log_probs.iter().map(|p| p.to_f64()).sum::<f64>() / rows)
     }
 }
 
 /// Returns the actions of batch i of `count`.
-fn batch_of<F>(done: Done<'_, F>, i: usize, count: usize) -> Done<'_, F> {
-    match done {
-        Done::Choices(choices, allowed) => {
-            Done::Choices(part(choices, i, count), allowed.map(|flags| part(flags, i, count)))
-        }
-        Done::Vectors(vectors) => Done::Vectors(part(vectors, i, count)),
+fn batch_of<F>(actions_taken: ActionsTaken<'_, F>, i: usize, count: usize) -> ActionsTaken<'_, F> {
+    match actions_taken {
+        ActionsTaken::Choices(choices, action_mask) => ActionsTaken::Choices(
+            part(choices, i, count),
+            action_mask.map(|flags| part(flags, i, count)),
+        ),
+        ActionsTaken::Vectors(vectors) => ActionsTaken::Vectors(part(vectors, i, count)),
     }
 }
 
 /// Returns the mean squared error of the means, and writes its gradient.
-fn squared<F: Number>(means: &[F], taken: &[F], to_means: &mut [F]) -> Result<f64> {
-    check_len("actions", taken.len(), means.len(), "one for each observation")?;
+fn squared_error<F: Number>(means: &[F], targets: &[F], to_means: &mut [F]) -> Result<f64> {
+    check_len("actions", targets.len(), means.len(), "one for each observation")?;
     #[expect(clippy::cast_precision_loss, reason = "numbers of a batch")]
     let n = means.len() as f64;
-    let (mut sum, bend) = (0.0, F::from_f64(2.0 / n));
-    for ((slope, &mean), &taken) in to_means.iter_mut().zip(means).zip(taken) {
-        let far = mean - taken;
-        sum += (far * far).to_f64();
-        *slope = far * bend;
+    let (mut sum, scale) = (0.0, F::from_f64(2.0 / n));
+    for ((slope, &mean), &target) in to_means.iter_mut().zip(means).zip(targets) {
+        let error = mean - target;
+        sum += (error * error).to_f64();
+        *slope = error * scale;
     }
     Ok(sum / n)
 }
 
 /// Returns the fraction of choices that are the most likely ones (the first of equals), or the mean
 /// absolute error of vectors.
-fn fitting<F: Number>(said: &[F], done: Done<'_, F>) -> f64 {
+fn measure_fit<F: Number>(outputs: &[F], actions_taken: ActionsTaken<'_, F>) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "numbers of a batch")]
-    let part_of = |sum: f64, n: usize| sum / n as f64;
-    match done {
-        Done::Choices(choices, _) => {
-            let rows = said.chunks_exact(said.len() / choices.len().max(1));
-            let right = rows.zip(choices).filter(|(row, choice)| likeliest(row) == **choice);
+    let average = |sum: f64, n: usize| sum / n as f64;
+    match actions_taken {
+        ActionsTaken::Choices(choices, _) => {
+            let rows = outputs.chunks_exact(outputs.len() / choices.len().max(1));
+            let matches = rows.zip(choices).filter(|(row, choice)| argmax(row) == **choice);
             #[expect(clippy::cast_precision_loss, reason = "rows of a batch")]
-            part_of(right.count() as f64, choices.len())
+            average(matches.count() as f64, choices.len())
         }
-        Done::Vectors(taken) => {
-            let far = said.iter().zip(taken).map(|(&mean, &taken)| (mean - taken).to_f64().abs());
-            part_of(far.sum(), said.len())
+        ActionsTaken::Vectors(vectors) => {
+            let errors =
+                outputs.iter().zip(vectors).map(|(&mean, &taken)| (mean - taken).to_f64().abs());
+            average(errors.sum(), outputs.len())
         }
     }
 }
 
-fn likeliest<F: Number>(logits: &[F]) -> i64 {
+fn argmax<F: Number>(logits: &[F]) -> i64 {
     let mut best = (0, F::from_f64(f64::NEG_INFINITY));
     for (choice, &logit) in (0..).zip(logits) {
         if logit > best.1 {
@@ -221,9 +232,14 @@ impl CloningSettings {
     /// # Errors
     /// [`Error::Config`] for a setting out of its range, and for the squared error of choices.
     fn check(&self, head: &Head) -> Result<()> {
-        within("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
-        let most = self.max_grad_norm.unwrap_or(1.0);
-        within("max_grad_norm", most, most > 0.0, "above 0")?;
+        require_setting(
+            "learning_rate",
+            self.learning_rate,
+            self.learning_rate >= 0.0,
+            "at least 0",
+        )?;
+        let max_norm = self.max_grad_norm.unwrap_or(1.0);
+        require_setting("max_grad_norm", max_norm, max_norm > 0.0, "above 0")?;
         if self.squared && matches!(head, Head::Categorical { .. }) {
             return Err(Error::config("squared", true, "false: these actions are choices"));
         }

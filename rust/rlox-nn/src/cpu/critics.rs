@@ -5,7 +5,7 @@ use rlox_core::{Error, Layout};
 
 use super::activation::Activation;
 use super::gemm::Number;
-use super::mlp::{Memory, Mlp, Wanted, resize};
+use super::mlp::{GradientBuffers, Memory, Mlp, resize};
 use super::optim::{Optimizer, clip};
 
 /// The architecture of [`Critics`].
@@ -16,7 +16,7 @@ pub struct CriticsArchitecture {
     /// The length of an observation.
     pub obs_dim: usize,
     /// The length of an action.
-    pub size: usize,
+    pub action_dim: usize,
     /// Widths of the hidden layers.
     pub hidden: Vec<usize>,
     /// The activation of all hidden layers.
@@ -25,14 +25,14 @@ pub struct CriticsArchitecture {
 
 impl CriticsArchitecture {
     fn sizes(&self) -> Vec<usize> {
-        [&[self.obs_dim + self.size], self.hidden.as_slice(), &[1]].concat()
+        [&[self.obs_dim + self.action_dim], self.hidden.as_slice(), &[1]].concat()
     }
 
     /// Returns the names and shapes of the parameters, in the order of rlox's `EnsembleMLP`:
     /// `weights.0` `[members, outputs, inputs]`, `weights.1`, ..., `biases.0` `[members, outputs]`,
     /// ...
     #[must_use]
-    pub fn named(&self) -> Vec<(String, Vec<usize>)> {
+    pub fn parameter_shapes(&self) -> Vec<(String, Vec<usize>)> {
         let sizes = self.sizes();
         let pairs: Vec<_> = sizes.iter().zip(sizes.iter().skip(1)).collect();
         let weights = pairs.iter().enumerate().map(|(i, &(&inputs, &outputs))| {
@@ -50,7 +50,7 @@ impl CriticsArchitecture {
 pub struct Critics {
     members: Vec<Mlp>,
     obs_dim: usize,
-    size: usize,
+    action_dim: usize,
 }
 
 /// Buffers of a forward and a backward pass.
@@ -67,7 +67,7 @@ pub struct CriticsMemory<F> {
 
 /// Rows of observations and actions.
 #[derive(Debug, Clone, Copy)]
-pub struct Pairs<'a, F> {
+pub struct StateActionPairs<'a, F> {
     /// `[n, obs_dim]`.
     pub obs: &'a [F],
     /// `[n, action_dim]`.
@@ -76,9 +76,9 @@ pub struct Pairs<'a, F> {
 
 /// The targets of a batch, and the weights of its loss.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Aim<'a, F> {
+pub(super) struct CriticTargets<'a, F> {
     /// `[n]`.
-    pub(super) goals: &'a [F],
+    pub(super) values: &'a [F],
     /// `[n]`; None: all are 1.
     pub(super) weights: Option<&'a [F]>,
     /// The factor of the sum of all critics' squared errors.
@@ -92,22 +92,30 @@ impl Critics {
     /// [`Error::UnknownName`] for a missing parameter, [`Error::Shape`] for a parameter of another
     /// shape, [`Error::Config`] for parameters that the architecture does not have, and if the
     /// number of members or the length of an observation or an action is 0.
-    pub fn new(layout: &Layout, of: &CriticsArchitecture) -> Result<Self> {
-        let named = of.named();
+    pub fn new(layout: &Layout, architecture: &CriticsArchitecture) -> Result<Self> {
+        let shapes = architecture.parameter_shapes();
         if let Some((name, ..)) =
-            layout.arrays().find(|(name, ..)| named.iter().all(|o| o.0 != *name))
+            layout.arrays().find(|(name, ..)| shapes.iter().all(|o| o.0 != *name))
         {
             let expected = "one of these critics, whose layers have other names";
             return Err(Error::config("parameter", name, expected));
         }
-        for (name, size) in [("members", of.members), ("obs_dim", of.obs_dim), ("actions", of.size)]
-        {
+        for (name, size) in [
+            ("members", architecture.members),
+            ("obs_dim", architecture.obs_dim),
+            ("actions", architecture.action_dim),
+        ] {
             if size == 0 {
                 return Err(Error::config(name, 0, "at least 1"));
             }
         }
-        let members = Mlp::stacked(layout, of.members, &of.sizes(), of.activation)?;
-        Ok(Self { members, obs_dim: of.obs_dim, size: of.size })
+        let members = Mlp::stacked(
+            layout,
+            architecture.members,
+            &architecture.sizes(),
+            architecture.activation,
+        )?;
+        Ok(Self { members, obs_dim: architecture.obs_dim, action_dim: architecture.action_dim })
     }
 
     /// Returns the number of critics.
@@ -123,16 +131,17 @@ impl Critics {
     pub fn forward<'m, F: Number>(
         &self,
         parameters: &[F],
-        pairs: Pairs<'_, F>,
+        pairs: StateActionPairs<'_, F>,
         members: usize,
         memory: &'m mut CriticsMemory<F>,
     ) -> Result<&'m [F]> {
         let n = pairs.obs.len() / self.obs_dim.max(1);
         check_len("obs", pairs.obs.len(), n * self.obs_dim, "whole rows")?;
-        check_len("actions", pairs.actions.len(), n * self.size, "one for each observation")?;
+        check_len("actions", pairs.actions.len(), n * self.action_dim, "one for each observation")?;
         let CriticsMemory { nets, inputs, q, .. } = memory;
         inputs.clear();
-        let rows = pairs.obs.chunks_exact(self.obs_dim).zip(pairs.actions.chunks_exact(self.size));
+        let rows =
+            pairs.obs.chunks_exact(self.obs_dim).zip(pairs.actions.chunks_exact(self.action_dim));
         for (obs, action) in rows {
             inputs.extend_from_slice(obs);
             inputs.extend_from_slice(action);
@@ -154,58 +163,59 @@ impl Critics {
         &self,
         parameters: &[F],
         memory: &mut CriticsMemory<F>,
-        aim: Aim<'_, F>,
+        targets: CriticTargets<'_, F>,
         errors: &mut [F],
         gradient: &mut [F],
     ) -> Result<(f64, f64)> {
-        let n = aim.goals.len();
+        let n = targets.values.len();
         check_len("errors", errors.len(), n, "as the goals")?;
-        check_len("weights", aim.weights.map_or(n, <[F]>::len), n, "as the goals")?;
+        check_len("weights", targets.weights.map_or(n, <[F]>::len), n, "as the goals")?;
         let CriticsMemory { nets, inputs, q, slopes, .. } = memory;
         check_len("values", q.len(), n * self.members.len(), "of all critics")?;
         #[expect(clippy::cast_precision_loss, reason = "rows of a batch, critics")]
         let (rows, members) = (n as f64, self.members.len() as f64);
-        let (bend, share) = (F::from_f64(2.0 * aim.factor / rows), F::from_f64(1.0 / members));
+        let (scale, share) = (F::from_f64(2.0 * targets.factor / rows), F::from_f64(1.0 / members));
         errors.fill(F::ZERO);
         gradient.fill(F::ZERO);
         let (mut loss, mut total) = (0.0, 0.0);
         for ((net, memory), q) in self.members.iter().zip(nets).zip(q.chunks_exact(n.max(1))) {
             slopes.clear();
-            for (row, (&q, &goal)) in q.iter().zip(aim.goals).enumerate() {
-                let weight = aim.weights.and_then(|all| all.get(row)).copied().unwrap_or(F::ONE);
-                let error = q - goal;
+            for (row, (&q, &target)) in q.iter().zip(targets.values).enumerate() {
+                let weight =
+                    targets.weights.and_then(|all| all.get(row)).copied().unwrap_or(F::ONE);
+                let error = q - target;
                 loss += (weight * error * error).to_f64();
                 total += q.to_f64();
-                slopes.push(weight * error * bend);
+                slopes.push(weight * error * scale);
                 if let Some(sum) = errors.get_mut(row) {
                     *sum += if error < F::ZERO { -error } else { error } * share;
                 }
             }
-            let wanted = Wanted::parameters(&mut *gradient);
-            net.backward(parameters, inputs, memory, slopes, wanted)?;
+            let buffers = GradientBuffers::parameters(&mut *gradient);
+            net.backward(parameters, inputs, memory, slopes, buffers)?;
         }
-        Ok((aim.factor * loss / rows, total / (rows * members)))
+        Ok((targets.factor * loss / rows, total / (rows * members)))
     }
 
     /// Writes the gradient with respect to the actions, `[n, action_dim]`, to `to_actions`. `to_q`
     /// `[members, n]` is the gradient with respect to the Q-values of the last forward pass.
-    pub(super) fn back<F: Number>(
+    pub(super) fn backward<F: Number>(
         &self,
         parameters: &[F],
         memory: &mut CriticsMemory<F>,
         to_q: &[F],
         to_actions: &mut [F],
     ) -> Result<()> {
-        let n = to_actions.len() / self.size.max(1);
+        let n = to_actions.len() / self.action_dim.max(1);
         let CriticsMemory { nets, inputs, to_inputs, .. } = memory;
         resize(to_inputs, inputs.len())?;
         to_actions.fill(F::ZERO);
         for ((net, memory), to_q) in self.members.iter().zip(nets).zip(to_q.chunks_exact(n.max(1)))
         {
-            let wanted = Wanted::inputs(to_inputs.as_mut_slice());
-            net.backward(parameters, inputs, memory, to_q, wanted)?;
-            let rows = to_inputs.chunks_exact(self.obs_dim + self.size);
-            for (sum, more) in to_actions.chunks_exact_mut(self.size).zip(rows) {
+            let buffers = GradientBuffers::inputs(to_inputs.as_mut_slice());
+            net.backward(parameters, inputs, memory, to_q, buffers)?;
+            let rows = to_inputs.chunks_exact(self.obs_dim + self.action_dim);
+            for (sum, more) in to_actions.chunks_exact_mut(self.action_dim).zip(rows) {
                 for (sum, &more) in sum.iter_mut().zip(more.iter().skip(self.obs_dim)) {
                     *sum += more;
                 }
@@ -217,18 +227,23 @@ impl Critics {
 
 /// A parameter vector and its optimizer.
 #[derive(Debug)]
-pub struct Learned<'a, F> {
+pub struct TrainState<'a, F> {
     /// The parameters.
     pub parameters: &'a mut [F],
     /// The optimizer of these parameters.
     pub optimizer: Optimizer<'a, F>,
 }
 
-impl<F: Number> Learned<'_, F> {
+impl<F: Number> TrainState<'_, F> {
     /// Clips `gradient`, takes a step along it, and returns the norm before clipping. Takes no step
     /// if that norm is not finite.
-    pub(super) fn step(&mut self, gradient: &mut [F], most: Option<f64>, lr: f64) -> Result<f64> {
-        let norm = clip(gradient, most);
+    pub(super) fn step(
+        &mut self,
+        gradient: &mut [F],
+        max_norm: Option<f64>,
+        lr: f64,
+    ) -> Result<f64> {
+        let norm = clip(gradient, max_norm);
         if norm.is_finite() {
             self.optimizer.step(self.parameters, gradient, lr)?;
         }
@@ -237,26 +252,32 @@ impl<F: Number> Learned<'_, F> {
 }
 
 /// Sets target to (1 - tau) target + tau online, rounded as torch's `lerp` does.
-pub(super) fn follow<F: Number>(target: &mut [F], online: &[F], tau: f64) {
-    let (near, far) = (F::from_f64(tau), F::from_f64(1.0 - tau));
+pub(super) fn polyak_update<F: Number>(target: &mut [F], online: &[F], tau: f64) {
+    let (rate, complement) = (F::from_f64(tau), F::from_f64(1.0 - tau));
     for (target, &online) in target.iter_mut().zip(online) {
-        let way = online - *target;
-        *target = if tau < 0.5 { *target + near * way } else { online - way * far };
+        let difference = online - *target;
+        *target =
+            if tau < 0.5 { *target + rate * difference } else { online - difference * complement };
     }
 }
 
 /// Computes for each row the minimum over critics of the Q-values `[members, n]`, and the index of
 /// the critic that has it; `[n]` each.
-pub(super) fn lowest<F: Number>(q: &[F], n: usize, low: &mut Vec<F>, whose: &mut Vec<usize>) {
-    low.clear();
-    whose.clear();
+pub(super) fn min_over_critics<F: Number>(
+    q: &[F],
+    n: usize,
+    min_q: &mut Vec<F>,
+    argmin: &mut Vec<usize>,
+) {
+    min_q.clear();
+    argmin.clear();
     let mut members = q.chunks_exact(n.max(1));
-    low.extend_from_slice(members.next().unwrap_or_default());
-    whose.resize(low.len(), 0);
+    min_q.extend_from_slice(members.next().unwrap_or_default());
+    argmin.resize(min_q.len(), 0);
     for (member, q) in (1..).zip(members) {
-        for ((low, whose), &q) in low.iter_mut().zip(whose.iter_mut()).zip(q) {
-            if q < *low {
-                (*low, *whose) = (q, member);
+        for ((row_min, row_argmin), &q) in min_q.iter_mut().zip(argmin.iter_mut()).zip(q) {
+            if q < *row_min {
+                (*row_min, *row_argmin) = (q, member);
             }
         }
     }

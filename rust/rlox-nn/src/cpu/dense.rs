@@ -9,7 +9,7 @@ use super::gemm::{Matrix, Number};
 
 /// The largest number of outputs that are computed as dot products, if the inputs fill vector
 /// registers. A matrix product works on blocks of columns, most of which would be empty.
-const NARROW: usize = 3;
+const MAX_NARROW_OUTPUTS: usize = 3;
 
 /// The number of partial sums of a dot product.
 const LANES: usize = 16;
@@ -24,14 +24,14 @@ pub(super) struct Dense {
 }
 
 impl Dense {
-    const fn narrow(&self) -> bool {
-        self.outputs <= NARROW && self.inputs >= LANES
+    const fn is_narrow(&self) -> bool {
+        self.outputs <= MAX_NARROW_OUTPUTS && self.inputs >= LANES
     }
 
     /// Computes `y` `[n, outputs]` from `x` `[n, inputs]`.
     pub(super) fn forward<F: Number>(&self, parameters: &[F], x: &[F], y: &mut [F]) -> Result<()> {
         let (weight, bias) = (part(parameters, &self.weight), part(parameters, &self.bias));
-        if self.narrow() {
+        if self.is_narrow() {
             dots(weight, bias, x, y);
             return Ok(());
         }
@@ -44,27 +44,32 @@ impl Dense {
     }
 
     /// Adds the gradients of weights and biases to `gradient`, from the gradient of `y`.
-    pub(super) fn learn<F: Number>(&self, gradient: &mut [F], x: &[F], to_y: &[F]) -> Result<()> {
+    pub(super) fn add_gradient<F: Number>(
+        &self,
+        gradient: &mut [F],
+        x: &[F],
+        to_y: &[F],
+    ) -> Result<()> {
         add_rows(gradient.get_mut(self.bias.clone()).unwrap_or_default(), to_y);
-        let of_weight = gradient.get_mut(self.weight.clone()).unwrap_or_default();
-        if self.narrow() {
-            add_outer(of_weight, x, to_y, self.outputs);
+        let weight_gradient = gradient.get_mut(self.weight.clone()).unwrap_or_default();
+        if self.is_narrow() {
+            add_outer(weight_gradient, x, to_y, self.outputs);
             return Ok(());
         }
         let n = to_y.len() / self.outputs;
         let to_y = Matrix::new(to_y, n, self.outputs).transposed();
-        F::multiply(to_y, Matrix::new(x, n, self.inputs), true, of_weight)
+        F::multiply(to_y, Matrix::new(x, n, self.inputs), true, weight_gradient)
     }
 
     /// Computes the gradient of `x` from that of `y`.
-    pub(super) fn back<F: Number>(
+    pub(super) fn backward<F: Number>(
         &self,
         parameters: &[F],
         to_y: &[F],
         to_x: &mut [F],
     ) -> Result<()> {
         let weight = part(parameters, &self.weight);
-        if self.narrow() {
+        if self.is_narrow() {
             combine(weight, to_y, to_x, self.inputs, self.outputs);
             return Ok(());
         }
@@ -85,7 +90,7 @@ fn dots<F: Number>(weight: &[F], bias: &[F], x: &[F], y: &mut [F]) {
     for (x, y) in x.chunks_exact(inputs).zip(y.chunks_exact_mut(bias.len())) {
         for ((weight, &bias), y) in weight.chunks_exact(inputs).zip(bias).zip(y) {
             let (blocks, rest) = x.as_chunks::<LANES>();
-            let (weights, last) = weight.as_chunks::<LANES>();
+            let (weights, weight_rest) = weight.as_chunks::<LANES>();
             let mut lanes = [F::ZERO; LANES];
             for (x, weight) in blocks.iter().zip(weights) {
                 for ((lane, &x), &weight) in lanes.iter_mut().zip(x).zip(weight) {
@@ -100,9 +105,10 @@ fn dots<F: Number>(weight: &[F], bias: &[F], x: &[F], y: &mut [F]) {
                 }
                 width /= 2;
             }
-            let whole = lanes.first().copied().unwrap_or(F::ZERO);
-            let tail = rest.iter().zip(last).fold(F::ZERO, |sum, (&x, &weight)| sum + x * weight);
-            *y = bias + whole + tail;
+            let lane_sum = lanes.first().copied().unwrap_or(F::ZERO);
+            let tail =
+                rest.iter().zip(weight_rest).fold(F::ZERO, |sum, (&x, &weight)| sum + x * weight);
+            *y = bias + lane_sum + tail;
         }
     }
 }
@@ -119,12 +125,12 @@ fn add_rows<F: Number>(sums: &mut [F], rows: &[F]) {
 
 /// Adds the product of the transposed `to_y` and x to the weights' gradient.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
-fn add_outer<F: Number>(of_weight: &mut [F], x: &[F], to_y: &[F], outputs: usize) {
-    let inputs = of_weight.len() / outputs;
+fn add_outer<F: Number>(weight_gradient: &mut [F], x: &[F], to_y: &[F], outputs: usize) {
+    let inputs = weight_gradient.len() / outputs;
     for (x, to_y) in x.chunks_exact(inputs).zip(to_y.chunks_exact(outputs)) {
-        for (of_weight, &slope) in of_weight.chunks_exact_mut(inputs).zip(to_y) {
-            for (of_weight, &x) in of_weight.iter_mut().zip(x) {
-                *of_weight += slope * x;
+        for (gradient_row, &slope) in weight_gradient.chunks_exact_mut(inputs).zip(to_y) {
+            for (sum, &x) in gradient_row.iter_mut().zip(x) {
+                *sum += slope * x;
             }
         }
     }

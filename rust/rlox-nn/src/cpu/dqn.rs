@@ -3,9 +3,9 @@
 use rlox_core::error::{Error, Result};
 use rlox_core::{Layout, interrupt};
 
-use super::engine::{check_parameters, finite, within};
+use super::engine::{check_parameters, require_finite, require_setting};
 use super::gemm::Number;
-use super::losses::{Goals, TdLoss};
+use super::losses::{TdLoss, TdTargets};
 use super::mlp::resize;
 use super::optim::{Optimizer, clip};
 use super::q_network::{QMemory, QNetwork};
@@ -46,10 +46,10 @@ pub struct DqnEngine<F> {
     layout: Layout,
     memory: QMemory<F>,
     /// Buffers for the passes over next observations.
-    other: QMemory<F>,
+    next_memory: QMemory<F>,
     gradient: Vec<F>,
-    goals: Vec<F>,
-    said: Vec<F>,
+    td_targets: Vec<F>,
+    chosen_q: Vec<F>,
     slopes: Vec<F>,
     to_q: Vec<F>,
 }
@@ -68,9 +68,9 @@ impl<F: Number> DqnEngine<F> {
     pub fn new(net: QNetwork, layout: Layout) -> Result<Self> {
         let mut gradient = Vec::new();
         resize(&mut gradient, layout.len())?;
-        let (memory, other) = (QMemory::default(), QMemory::default());
-        let (goals, said, slopes, to_q) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { net, layout, memory, other, gradient, goals, said, slopes, to_q })
+        let (memory, next_memory) = (QMemory::default(), QMemory::default());
+        let (td_targets, chosen_q, slopes, to_q) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { net, layout, memory, next_memory, gradient, td_targets, chosen_q, slopes, to_q })
     }
 
     /// Takes one step for each batch. `target` holds the parameters of the target network; `errors`
@@ -90,19 +90,19 @@ impl<F: Number> DqnEngine<F> {
         errors: &mut [F],
     ) -> Result<DqnUpdate> {
         let learning_rate = settings.learning_rate;
-        within("learning_rate", learning_rate, learning_rate >= 0.0, "at least 0")?;
-        let most = settings.max_grad_norm.unwrap_or(1.0);
-        within("max_grad_norm", most, most > 0.0, "above 0")?;
+        require_setting("learning_rate", learning_rate, learning_rate >= 0.0, "at least 0")?;
+        let max_norm = settings.max_grad_norm.unwrap_or(1.0);
+        require_setting("max_grad_norm", max_norm, max_norm > 0.0, "above 0")?;
         optimizer.check()?;
         let count = batches.check(1, errors.len())?;
         let mut sums = DqnUpdate::default();
         for (i, errors) in errors.chunks_mut(batches.rows).enumerate() {
             interrupt::check()?;
-            let batch = batches.one(i, count);
-            self.aim(parameters, target, batch, settings.double)?;
+            let batch = batches.batch(i, count);
+            self.compute_targets(parameters, target, batch, settings.double)?;
             let (loss, q) = self.step(parameters, batch, settings.loss, errors)?;
             let norm = clip(&mut self.gradient, settings.max_grad_norm);
-            finite(i, [("loss", loss), ("values", q), ("gradient norm", norm)])?;
+            require_finite(i, [("loss", loss), ("values", q), ("gradient norm", norm)])?;
             optimizer.step(parameters, &self.gradient, learning_rate)?;
             sums.loss += loss;
             sums.q_mean += q;
@@ -110,28 +110,32 @@ impl<F: Number> DqnEngine<F> {
             sums.steps += 1;
         }
         check_parameters(&self.layout, parameters)?;
-        Ok(sums.divide())
+        Ok(sums.into_means())
     }
 
     /// Computes the targets R + gamma^m Q'(s', argmax Q(s', .)). Without `double`, Q is the target
     /// network Q' too.
-    fn aim(
+    fn compute_targets(
         &mut self,
         parameters: &[F],
         target: &[F],
         batch: Batches<'_, F, i64>,
         double: bool,
     ) -> Result<()> {
-        let Self { net, memory, other, goals, .. } = self;
-        let after = net.forward(target, batch.next_obs, other)?;
-        let judge = if double { net.forward(parameters, batch.next_obs, memory)? } else { after };
-        goals.clear();
-        let rows = after.chunks_exact(net.choices()).zip(judge.chunks_exact(net.choices()));
-        let paid = batch.rewards.iter().zip(batch.discounts);
-        goals.extend(rows.zip(paid).map(|((after, judge), (&reward, &discount))| {
-            let best = after.get(best_of(judge)).copied().unwrap_or(F::ZERO);
-            reward + discount * best
-        }));
+        let Self { net, memory, next_memory, td_targets, .. } = self;
+        let target_q = net.forward(target, batch.next_obs, next_memory)?;
+        let selecting_q =
+            if double { net.forward(parameters, batch.next_obs, memory)? } else { target_q };
+        td_targets.clear();
+        let rows =
+            target_q.chunks_exact(net.choices()).zip(selecting_q.chunks_exact(net.choices()));
+        let rewards_and_discounts = batch.rewards.iter().zip(batch.discounts);
+        td_targets.extend(rows.zip(rewards_and_discounts).map(
+            |((target_row, selecting_row), (&reward, &discount))| {
+                let best = target_row.get(argmax(selecting_row)).copied().unwrap_or(F::ZERO);
+                reward + discount * best
+            },
+        ));
         Ok(())
     }
 
@@ -143,40 +147,40 @@ impl<F: Number> DqnEngine<F> {
         loss: TdLoss,
         errors: &mut [F],
     ) -> Result<(f64, f64)> {
-        let Self { net, memory, gradient, goals, said, slopes, to_q, .. } = self;
+        let Self { net, memory, gradient, td_targets, chosen_q, slopes, to_q, .. } = self;
         let choices = net.choices();
         let q = net.forward(parameters, batch.obs, memory)?;
-        said.clear();
+        chosen_q.clear();
         for (row, (q, &action)) in q.chunks_exact(choices).zip(batch.actions).enumerate() {
             let chosen = usize::try_from(action).ok().and_then(|action| q.get(action));
             let Some(&chosen) = chosen else {
                 let expected = format!("a choice from 0 to {}", choices - 1);
                 return Err(Error::config(format!("action of row {row}"), action, expected));
             };
-            said.push(chosen);
+            chosen_q.push(chosen);
         }
-        slopes.resize(said.len(), F::ZERO);
-        let to = Goals { goals, weights: batch.weights };
-        let told = loss.gradient(said, to, (errors, slopes))?;
+        slopes.resize(chosen_q.len(), F::ZERO);
+        let targets = TdTargets { values: td_targets, weights: batch.weights };
+        let mean_loss = loss.gradient(chosen_q, targets, (errors, slopes))?;
         to_q.clear();
-        resize(to_q, said.len() * choices)?;
+        resize(to_q, chosen_q.len() * choices)?;
         let rows = to_q.chunks_exact_mut(choices).zip(batch.actions.iter().zip(&*slopes));
         for (to_q, (&action, &slope)) in rows {
-            let place = usize::try_from(action).ok().and_then(|action| to_q.get_mut(action));
-            if let Some(place) = place {
-                *place = slope;
+            let slope_slot = usize::try_from(action).ok().and_then(|action| to_q.get_mut(action));
+            if let Some(slot) = slope_slot {
+                *slot = slope;
             }
         }
         gradient.fill(F::ZERO);
         net.backward(parameters, batch.obs, memory, to_q, gradient)?;
         #[expect(clippy::cast_precision_loss, reason = "rows of a batch")]
-        let n = said.len() as f64;
-        Ok((told, said.iter().map(|q| q.to_f64()).sum::<f64>() / n))
+        let n = chosen_q.len() as f64;
+        Ok((mean_loss, chosen_q.iter().map(|q| q.to_f64()).sum::<f64>() / n))
     }
 }
 
 /// Returns the index of the largest value, the first of equals.
-pub(super) fn best_of<F: Number>(values: &[F]) -> usize {
+pub(super) fn argmax<F: Number>(values: &[F]) -> usize {
     let mut best = 0;
     for (i, value) in values.iter().enumerate() {
         if values.get(best).is_some_and(|greatest| value > greatest) {
@@ -188,7 +192,7 @@ pub(super) fn best_of<F: Number>(values: &[F]) -> usize {
 
 impl DqnUpdate {
     /// Turns sums into means.
-    fn divide(mut self) -> Self {
+    fn into_means(mut self) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "batches of a training")]
         let n = self.steps.max(1) as f64;
         self.loss /= n;

@@ -58,8 +58,8 @@ pub(super) fn check_parameters<F: Number>(layout: &Layout, parameters: &[F]) -> 
     }
     for (name, _, range) in layout.arrays() {
         let values = parameters.get(range).unwrap_or_default();
-        let found = values.iter().enumerate().find(|(_, value)| !value.to_f64().is_finite());
-        if let Some((index, &value)) = found {
+        let non_finite = values.iter().enumerate().find(|(_, value)| !value.to_f64().is_finite());
+        if let Some((index, &value)) = non_finite {
             let name = format!("parameter {name}").into();
             return Err(Error::NonFinite { name, index, value: value.to_f64() });
         }
@@ -70,12 +70,12 @@ pub(super) fn check_parameters<F: Number>(layout: &Layout, parameters: &[F]) -> 
 /// # Errors
 /// [`Error::NonFinite`] for the first of these numbers that is not finite; its index is the
 /// minibatch's.
-pub(super) fn finite<const N: usize>(
+pub(super) fn require_finite<const N: usize>(
     minibatch: usize,
     numbers: [(&'static str, f64); N],
 ) -> Result<()> {
-    let found = numbers.into_iter().find(|(_, value)| !value.is_finite());
-    found.map_or(Ok(()), |(name, value)| {
+    let non_finite = numbers.into_iter().find(|(_, value)| !value.is_finite());
+    non_finite.map_or(Ok(()), |(name, value)| {
         let name = format!("{name} by minibatch").into();
         Err(Error::NonFinite { name, index: minibatch, value })
     })
@@ -83,31 +83,40 @@ pub(super) fn finite<const N: usize>(
 
 /// The settings that PPO and A2C share.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Common {
+pub(super) struct CommonSettings {
     pub(super) loss: ActorCriticLoss,
     pub(super) learning_rate: f64,
     pub(super) max_grad_norm: Option<f64>,
 }
 
-impl Common {
+impl CommonSettings {
     /// # Errors
     /// [`Error::Config`] for a setting out of its range.
     pub(super) fn check(&self) -> Result<()> {
-        within("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
-        within("vf_coef", self.loss.vf_coef, true, "a number")?;
-        within("ent_coef", self.loss.ent_coef, true, "a number")?;
-        let most = self.max_grad_norm.unwrap_or(1.0);
-        within("max_grad_norm", most, most > 0.0, "above 0")
+        require_setting(
+            "learning_rate",
+            self.learning_rate,
+            self.learning_rate >= 0.0,
+            "at least 0",
+        )?;
+        require_setting("vf_coef", self.loss.vf_coef, true, "a number")?;
+        require_setting("ent_coef", self.loss.ent_coef, true, "a number")?;
+        let max_norm = self.max_grad_norm.unwrap_or(1.0);
+        require_setting("max_grad_norm", max_norm, max_norm > 0.0, "above 0")
     }
 }
 
 /// # Errors
 /// [`Error::Config`] unless the setting is finite and its condition holds.
-pub(super) fn within(
+pub(super) fn require_setting(
     name: &'static str,
     value: f64,
-    fits: bool,
+    is_in_range: bool,
     expected: &'static str,
 ) -> Result<()> {
-    if value.is_finite() && fits { Ok(()) } else { Err(Error::config(name, value, expected)) }
+    if value.is_finite() && is_in_range {
+        Ok(())
+    } else {
+        Err(Error::config(name, value, expected))
+    }
 }

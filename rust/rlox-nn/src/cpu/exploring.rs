@@ -4,36 +4,36 @@ use rlox_core::Result;
 use rlox_core::error::{Error, check_len};
 use rlox_core::math::in_place;
 use rlox_core::policy::ActionsMut;
-use rlox_core::rollout::Explore;
+use rlox_core::rollout::ExplorationPolicy;
 
-use super::dqn::best_of;
-use super::heads::squashed::Drawn;
+use super::dqn::argmax;
+use super::heads::squashed::SquashedSample;
 use super::mlp::{Memory, Mlp};
 use super::q_network::{QMemory, QNetwork};
 
 /// A network and how actions are chosen from its outputs.
 #[derive(Debug, Clone)]
-pub enum Explores {
+pub enum Exploration {
     /// The action with the largest Q-value.
     Greedy(QNetwork),
     /// tanh(mean + deviation * noise); the network outputs means and log deviations.
     Squashed(Mlp),
     /// tanh of the network's outputs plus noise times this deviation, clipped to [-1, 1].
-    Disturbed(Mlp, f32),
+    ActionNoise(Mlp, f32),
 }
 
 /// A network that explores, with the buffers it needs.
 #[derive(Debug, Clone)]
 pub struct Explorer {
-    explores: Explores,
+    exploration: Exploration,
     values: QMemory<f32>,
     memory: Memory<f32>,
-    drawn: Drawn<f32>,
+    sample: SquashedSample<f32>,
 }
 
 /// An [`Explorer`] with parameters and the noise of a segment of steps.
 #[derive(Debug)]
-pub struct Exploring<'a> {
+pub struct BoundExplorer<'a> {
     /// The explorer.
     pub explorer: &'a mut Explorer,
     /// The parameters of its network.
@@ -42,24 +42,25 @@ pub struct Exploring<'a> {
     /// action_dim]`; empty for choices.
     pub noise: &'a [f32],
     /// The number of steps at the start of the segment whose actions are already set.
-    pub given: usize,
+    pub n_preset_steps: usize,
 }
 
 impl Explorer {
     /// Returns an explorer that chooses actions this way.
     #[must_use]
-    pub fn new(explores: Explores) -> Self {
-        let (values, memory, drawn) = (QMemory::default(), Memory::default(), Drawn::default());
-        Self { explores, values, memory, drawn }
+    pub fn new(exploration: Exploration) -> Self {
+        let (values, memory, sample) =
+            (QMemory::default(), Memory::default(), SquashedSample::default());
+        Self { exploration, values, memory, sample }
     }
 
     /// Returns the length of an action; 0 for choices, which take no noise.
     #[must_use]
-    pub fn size(&self) -> usize {
-        match &self.explores {
-            Explores::Greedy(_) => 0,
-            Explores::Squashed(net) => net.outputs() / 2,
-            Explores::Disturbed(net, _) => net.outputs(),
+    pub fn action_dim(&self) -> usize {
+        match &self.exploration {
+            Exploration::Greedy(_) => 0,
+            Exploration::Squashed(net) => net.outputs() / 2,
+            Exploration::ActionNoise(net, _) => net.outputs(),
         }
     }
 
@@ -75,9 +76,9 @@ impl Explorer {
         noise: &[f32],
         actions: ActionsMut<'_>,
     ) -> Result<()> {
-        let Self { explores, values, memory, drawn } = self;
-        match (explores, actions) {
-            (Explores::Greedy(net), ActionsMut::Discrete(actions)) => {
+        let Self { exploration, values, memory, sample } = self;
+        match (exploration, actions) {
+            (Exploration::Greedy(net), ActionsMut::Discrete(actions)) => {
                 if actions.iter().all(|&action| action >= 0) {
                     return Ok(());
                 }
@@ -85,22 +86,23 @@ impl Explorer {
                 check_len("actions", actions.len(), q.len() / net.choices(), "one for each row")?;
                 for (action, q) in actions.iter_mut().zip(q.chunks_exact(net.choices())) {
                     if *action < 0 {
-                        *action = i64::try_from(best_of(q)).unwrap_or(i64::MAX);
+                        *action = i64::try_from(argmax(q)).unwrap_or(i64::MAX);
                     }
                 }
             }
-            (Explores::Squashed(net), ActionsMut::Box(actions)) => {
-                let (said, size) = (net.infer(parameters, obs, memory)?, net.outputs() / 2);
-                fits(noise, actions, said.len() / 2)?;
-                drawn.draw(said, noise, size);
-                actions.copy_from_slice(&drawn.actions);
+            (Exploration::Squashed(net), ActionsMut::Box(actions)) => {
+                let (outputs, action_dim) =
+                    (net.infer(parameters, obs, memory)?, net.outputs() / 2);
+                check_lengths(noise, actions, outputs.len() / 2)?;
+                sample.draw(outputs, noise, action_dim);
+                actions.copy_from_slice(&sample.actions);
             }
-            (Explores::Disturbed(net, deviation), ActionsMut::Box(actions)) => {
-                let said = net.infer(parameters, obs, memory)?;
-                fits(noise, actions, said.len())?;
-                in_place::tanh(said);
-                for ((action, &said), &noise) in actions.iter_mut().zip(&*said).zip(noise) {
-                    *action = (said + *deviation * noise).clamp(-1.0, 1.0);
+            (Exploration::ActionNoise(net, deviation), ActionsMut::Box(actions)) => {
+                let means = net.infer(parameters, obs, memory)?;
+                check_lengths(noise, actions, means.len())?;
+                in_place::tanh(means);
+                for ((action, &mean), &noise) in actions.iter_mut().zip(&*means).zip(noise) {
+                    *action = (mean + *deviation * noise).clamp(-1.0, 1.0);
                 }
             }
             _ => return Err(Error::config("actions", "of another kind", "those of the engine")),
@@ -110,14 +112,14 @@ impl Explorer {
 }
 
 /// Checks that noise and actions are as long as the network's outputs require.
-fn fits(noise: &[f32], actions: &[f32], expected: usize) -> Result<()> {
+fn check_lengths(noise: &[f32], actions: &[f32], expected: usize) -> Result<()> {
     check_len("noise", noise.len(), expected, "a number for each of an action's")?;
     check_len("actions", actions.len(), expected, "one for each row of obs")
 }
 
-impl Explore for Exploring<'_> {
+impl ExplorationPolicy for BoundExplorer<'_> {
     fn act(&mut self, t: usize, obs: &[f32], actions: ActionsMut<'_>) -> Result<()> {
-        let Some(step) = t.checked_sub(self.given) else { return Ok(()) };
+        let Some(step) = t.checked_sub(self.n_preset_steps) else { return Ok(()) };
         let width = match &actions {
             ActionsMut::Discrete(_) => 0,
             ActionsMut::Box(numbers) => numbers.len(),

@@ -138,10 +138,10 @@ mod tests {
                 let (i, j) = (place / n, place % n);
                 *value += (0..k).map(|t| a[i * k + t] * b[t * n + j]).sum::<f64>();
             }
-            let turned = |x: &[f64], rows: usize, columns: usize| -> Vec<f64> {
+            let transpose = |x: &[f64], rows: usize, columns: usize| -> Vec<f64> {
                 (0..rows * columns).map(|p| x[p % rows * columns + p / rows]).collect()
             };
-            let (at, bt) = (turned(&a, m, k), turned(&b, k, n));
+            let (at, bt) = (transpose(&a, m, k), transpose(&b, k, n));
             let plain = (Matrix::new(&a, m, k), Matrix::new(&b, k, n));
             let other = (Matrix::new(&at, k, m).transposed(), Matrix::new(&bt, n, k).transposed());
             for (a, b) in [plain, other, (plain.0, other.1), (other.0, plain.1)] {
@@ -150,8 +150,8 @@ mod tests {
                 assert_eq!(c, expected, "{m} {k} {n}");
                 let mut c = vec![f64::NAN; m * n];
                 f64::multiply(a, b, false, &mut c).unwrap();
-                let alone: Vec<f64> = expected.iter().zip(&start).map(|(e, s)| e - s).collect();
-                assert_eq!(c, alone, "{m} {k} {n}");
+                let product: Vec<f64> = expected.iter().zip(&start).map(|(e, s)| e - s).collect();
+                assert_eq!(c, product, "{m} {k} {n}");
             }
         }
     }
@@ -159,20 +159,20 @@ mod tests {
     #[test]
     fn sizes_that_do_not_fit_are_refused_before_an_address_is_used() {
         let (a, b, mut c) = ([0.0_f32; 6], [0.0; 6], [0.0; 4]);
-        let refuse = |a: Matrix<'_, f32>, b: Matrix<'_, f32>, c: &mut [f32]| {
+        let error_message = |a: Matrix<'_, f32>, b: Matrix<'_, f32>, c: &mut [f32]| {
             f32::multiply(a, b, false, c).unwrap_err().to_string()
         };
         let (two, three) = (Matrix::new(&a, 2, 3), Matrix::new(&b, 3, 2));
         assert!(f32::multiply(two, three, false, &mut c).is_ok());
-        for said in [
-            refuse(two, three.transposed(), &mut c),
-            refuse(two, Matrix::new(&b, 3, 3), &mut c),
-            refuse(Matrix::new(&a, 2, 4), three, &mut c),
-            refuse(Matrix::new(&a, usize::MAX, 3), three, &mut c),
-            refuse(two, three, &mut [0.0; 5]),
-            refuse(two, three, &mut []),
+        for message in [
+            error_message(two, three.transposed(), &mut c),
+            error_message(two, Matrix::new(&b, 3, 3), &mut c),
+            error_message(Matrix::new(&a, 2, 4), three, &mut c),
+            error_message(Matrix::new(&a, usize::MAX, 3), three, &mut c),
+            error_message(two, three, &mut [0.0; 5]),
+            error_message(two, three, &mut []),
         ] {
-            assert!(said.starts_with("internal error: a product of "), "{said}");
+            assert!(message.starts_with("internal error: a product of "), "{message}");
         }
     }
 }

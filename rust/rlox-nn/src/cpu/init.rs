@@ -14,14 +14,15 @@ use super::actor_critic::Architecture;
 /// # Errors
 /// For parameters that are not those of the architecture.
 pub fn orthogonal(
-    of: &Architecture,
+    architecture: &Architecture,
     parameters: &mut Parameters,
     seed: u64,
     log_std: f32,
 ) -> Result<()> {
-    let named = of.named();
-    let heads = [("actor", of.actor.len(), 0.01), ("critic", of.critic.len(), 1.0)];
-    for (index, (name, shape)) in (0..).zip(&named) {
+    let shapes = architecture.parameter_shapes();
+    let heads =
+        [("actor", architecture.actor.len(), 0.01), ("critic", architecture.critic.len(), 1.0)];
+    for (index, (name, shape)) in (0..).zip(&shapes) {
         let values = parameters.array_mut(name, shape)?;
         match (shape.as_slice(), name.as_str()) {
             (_, "log_std") => values.fill(log_std),
@@ -33,7 +34,7 @@ pub fn orthogonal(
                 let mut stream = Stream::new(seed, "init", index);
                 let weights = matrix(&mut stream, outputs, inputs)?;
                 for (value, weight) in values.iter_mut().zip(weights) {
-                    *value = single(gain * weight);
+                    *value = to_f32(gain * weight);
                 }
             }
             _ => values.fill(0.0),
@@ -43,6 +44,6 @@ pub fn orthogonal(
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "parameters are float32")]
-const fn single(value: f64) -> f32 {
+const fn to_f32(value: f64) -> f32 {
     value as f32
 }

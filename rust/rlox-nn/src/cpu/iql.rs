@@ -6,11 +6,14 @@ use rlox_core::error::Result;
 use rlox_core::math::in_place;
 use rlox_core::{Layout, interrupt};
 
-use super::critics::{Aim, Critics, CriticsMemory, Learned, Pairs, follow, lowest};
-use super::engine::{check_parameters, finite, within};
+use super::critics::{
+    CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics,
+    polyak_update,
+};
+use super::engine::{check_parameters, require_finite, require_setting};
 use super::gemm::Number;
 use super::heads::bounded;
-use super::mlp::{Memory, Mlp, Wanted, resize};
+use super::mlp::{GradientBuffers, Memory, Mlp, resize};
 use super::replayed::Batches;
 
 /// Settings of one call of [`IqlEngine::learn`]. The caller applies schedules.
@@ -55,11 +58,11 @@ pub struct IqlUpdate {
 #[derive(Debug)]
 pub struct IqlParameters<'a, F> {
     /// The policy.
-    pub actor: Learned<'a, F>,
+    pub actor: TrainState<'a, F>,
     /// Q.
-    pub critic: Learned<'a, F>,
+    pub critic: TrainState<'a, F>,
     /// V.
-    pub value: Learned<'a, F>,
+    pub value: TrainState<'a, F>,
     /// The parameters of the critics' target network.
     pub target: &'a mut [F],
 }
@@ -74,7 +77,7 @@ struct Net<F> {
 }
 
 impl<F: Number> Net<F> {
-    fn of((mlp, layout): (Mlp, Layout)) -> Result<Self> {
+    fn new((mlp, layout): (Mlp, Layout)) -> Result<Self> {
         let mut gradient = Vec::new();
         resize(&mut gradient, layout.len())?;
         Ok(Self { mlp, layout, memory: Memory::default(), gradient })
@@ -84,13 +87,13 @@ impl<F: Number> Net<F> {
     /// Returns the norm before clipping.
     fn step(
         &mut self,
-        of: &mut Learned<'_, F>,
+        state: &mut TrainState<'_, F>,
         (obs, to_outputs): (&[F], &[F]),
-        (most, lr): (Option<f64>, f64),
+        (max_norm, lr): (Option<f64>, f64),
     ) -> Result<f64> {
-        let wanted = Wanted::parameters(self.gradient.as_mut_slice());
-        self.mlp.backward(of.parameters, obs, &mut self.memory, to_outputs, wanted)?;
-        of.step(&mut self.gradient, most, lr)
+        let buffers = GradientBuffers::parameters(self.gradient.as_mut_slice());
+        self.mlp.backward(state.parameters, obs, &mut self.memory, to_outputs, buffers)?;
+        state.step(&mut self.gradient, max_norm, lr)
     }
 }
 
@@ -102,12 +105,12 @@ pub struct IqlEngine<F> {
     log_std: Range<usize>,
     value: Net<F>,
     critics: Critics,
-    of_critics: Layout,
-    valuing: CriticsMemory<F>,
+    critics_layout: Layout,
+    critics_memory: CriticsMemory<F>,
     gradient: Vec<F>,
-    low: Vec<F>,
-    whose: Vec<usize>,
-    goals: Vec<F>,
+    min_q: Vec<F>,
+    argmin: Vec<usize>,
+    td_targets: Vec<F>,
     weights: Vec<F>,
     slopes: Vec<F>,
     head: bounded::BoundedMemory<F>,
@@ -121,24 +124,24 @@ impl<F: Number> IqlEngine<F> {
     /// [`rlox_core::Error::UnknownName`] and [`rlox_core::Error::Shape`] for `log_std`;
     /// [`rlox_core::Error::Config`] if there is no memory for the gradients.
     pub fn new(
-        (actor, of_actor): (Mlp, Layout),
-        (critics, of_critics): (Critics, Layout),
+        (actor, actor_layout): (Mlp, Layout),
+        (critics, critics_layout): (Critics, Layout),
         value: (Mlp, Layout),
     ) -> Result<Self> {
-        let log_std = of_actor.range("log_std", &[actor.outputs()])?;
+        let log_std = actor_layout.range("log_std", &[actor.outputs()])?;
         let mut gradient = Vec::new();
-        resize(&mut gradient, of_critics.len())?;
+        resize(&mut gradient, critics_layout.len())?;
         Ok(Self {
-            actor: Net::of((actor, of_actor))?,
+            actor: Net::new((actor, actor_layout))?,
             log_std,
-            value: Net::of(value)?,
+            value: Net::new(value)?,
             critics,
-            of_critics,
-            valuing: CriticsMemory::default(),
+            critics_layout,
+            critics_memory: CriticsMemory::default(),
             gradient,
-            low: Vec::new(),
-            whose: Vec::new(),
-            goals: Vec::new(),
+            min_q: Vec::new(),
+            argmin: Vec::new(),
+            td_targets: Vec::new(),
             weights: Vec::new(),
             slopes: Vec::new(),
             head: bounded::BoundedMemory::default(),
@@ -160,22 +163,22 @@ impl<F: Number> IqlEngine<F> {
     /// [`rlox_core::Error::Config`] for settings out of range. Earlier steps keep their effect.
     pub fn learn(
         &mut self,
-        of: &mut IqlParameters<'_, F>,
+        networks: &mut IqlParameters<'_, F>,
         batches: Batches<'_, F, F>,
         settings: &IqlSettings,
         errors: &mut [F],
     ) -> Result<IqlUpdate> {
         settings.check()?;
-        for learned in [&of.actor, &of.critic, &of.value] {
-            learned.optimizer.check()?;
+        for state in [&networks.actor, &networks.critic, &networks.value] {
+            state.optimizer.check()?;
         }
         let count = batches.check(self.actor.mlp.outputs(), errors.len())?;
         let mut sums = IqlUpdate::default();
         for (i, errors) in errors.chunks_mut(batches.rows).enumerate() {
             interrupt::check()?;
-            let batch = batches.one(i, count);
-            let (mut update, norms) = self.step(of, batch, settings, errors)?;
-            finite(
+            let batch = batches.batch(i, count);
+            let (mut update, norms) = self.step(networks, batch, settings, errors)?;
+            require_finite(
                 i,
                 [
                     ("critic loss", update.critic),
@@ -191,9 +194,9 @@ impl<F: Number> IqlEngine<F> {
                 *sum += *more;
             }
         }
-        check_parameters(&self.actor.layout, of.actor.parameters)?;
-        check_parameters(&self.of_critics, of.critic.parameters)?;
-        check_parameters(&self.value.layout, of.value.parameters)?;
+        check_parameters(&self.actor.layout, networks.actor.parameters)?;
+        check_parameters(&self.critics_layout, networks.critic.parameters)?;
+        check_parameters(&self.value.layout, networks.value.parameters)?;
         #[expect(clippy::cast_precision_loss, reason = "batches of a training")]
         let n = count as f64;
         for sum in sums.numbers() {
@@ -204,56 +207,63 @@ impl<F: Number> IqlEngine<F> {
 
     fn step(
         &mut self,
-        of: &mut IqlParameters<'_, F>,
+        networks: &mut IqlParameters<'_, F>,
         batch: Batches<'_, F, F>,
         settings: &IqlSettings,
         errors: &mut [F],
     ) -> Result<(IqlUpdate, [f64; 2])> {
-        let pairs = Pairs { obs: batch.obs, actions: batch.actions };
+        let pairs = StateActionPairs { obs: batch.obs, actions: batch.actions };
         let critics = &self.critics;
-        let q = critics.forward(of.target, pairs, critics.members(), &mut self.valuing)?;
-        lowest(q, batch.rewards.len(), &mut self.low, &mut self.whose);
-        let (value, v_mean, of_value) = self.improve_value(of, batch, settings)?;
-        let (actor, weight, of_actor) = self.improve_actor(of, batch, settings)?;
-        self.aim(of, batch)?;
-        let Self { critics, valuing, goals, gradient, .. } = self;
-        critics.forward(of.critic.parameters, pairs, critics.members(), valuing)?;
-        let aim = Aim { goals, weights: None, factor: 1.0 };
-        let (critic, q_mean) =
-            critics.gradient(of.critic.parameters, valuing, aim, errors, gradient)?;
-        let grad_norm = of.critic.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
-        follow(of.target, of.critic.parameters, settings.tau);
+        let q =
+            critics.forward(networks.target, pairs, critics.members(), &mut self.critics_memory)?;
+        min_over_critics(q, batch.rewards.len(), &mut self.min_q, &mut self.argmin);
+        let (value, v_mean, value_norm) = self.improve_value(networks, batch, settings)?;
+        let (actor, weight, actor_norm) = self.improve_actor(networks, batch, settings)?;
+        self.compute_targets(networks, batch)?;
+        let Self { critics, critics_memory, td_targets, gradient, .. } = self;
+        critics.forward(networks.critic.parameters, pairs, critics.members(), critics_memory)?;
+        let targets = CriticTargets { values: td_targets, weights: None, factor: 1.0 };
+        let (critic, q_mean) = critics.gradient(
+            networks.critic.parameters,
+            critics_memory,
+            targets,
+            errors,
+            gradient,
+        )?;
+        let grad_norm =
+            networks.critic.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
+        polyak_update(networks.target, networks.critic.parameters, settings.tau);
         let update = IqlUpdate { critic, value, actor, q_mean, v_mean, weight, grad_norm };
-        Ok((update, [of_value, of_actor]))
+        Ok((update, [value_norm, actor_norm]))
     }
 
     /// Takes one step of V towards the expectile of the minimum Q' (equation 5). Returns the loss
     /// and the mean of V before the step, and the norm of the gradient.
     fn improve_value(
         &mut self,
-        of: &mut IqlParameters<'_, F>,
+        networks: &mut IqlParameters<'_, F>,
         batch: Batches<'_, F, F>,
         settings: &IqlSettings,
     ) -> Result<(f64, f64, f64)> {
-        let Self { value: net, low, slopes, .. } = self;
-        let v = net.mlp.forward(of.value.parameters, batch.obs, &mut net.memory)?;
+        let Self { value: net, min_q, slopes, .. } = self;
+        let v = net.mlp.forward(networks.value.parameters, batch.obs, &mut net.memory)?;
         #[expect(clippy::cast_precision_loss, reason = "rows of a batch")]
         let n = v.len() as f64;
-        let bend = F::from_f64(-2.0 / n);
+        let scale = F::from_f64(-2.0 / n);
         let (above, below) =
             (F::from_f64(settings.expectile), F::from_f64(1.0 - settings.expectile));
         let (mut loss, mut sum) = (0.0, 0.0);
         slopes.clear();
-        for (&mut v, &low) in v.iter_mut().zip(&*low) {
-            let error = low - v;
+        for (&mut v, &q) in v.iter_mut().zip(&*min_q) {
+            let error = q - v;
             let weight = if error < F::ZERO { below } else { above };
             loss += (weight * error * error).to_f64();
             sum += v.to_f64();
-            slopes.push(weight * error * bend);
+            slopes.push(weight * error * scale);
         }
         net.gradient.fill(F::ZERO);
-        let by = (settings.max_grad_norm, settings.learning_rate);
-        let norm = net.step(&mut of.value, (batch.obs, slopes), by)?;
+        let step_settings = (settings.max_grad_norm, settings.learning_rate);
+        let norm = net.step(&mut networks.value, (batch.obs, slopes), step_settings)?;
         Ok((loss / n, sum / n, norm))
     }
 
@@ -261,23 +271,23 @@ impl<F: Number> IqlEngine<F> {
     /// up to a limit (equation 7). Returns that loss, E[w], and the norm of the gradient.
     fn improve_actor(
         &mut self,
-        of: &mut IqlParameters<'_, F>,
+        networks: &mut IqlParameters<'_, F>,
         batch: Batches<'_, F, F>,
         settings: &IqlSettings,
     ) -> Result<(f64, f64, f64)> {
-        let Self { actor, value, log_std, low, weights, slopes, head, .. } = self;
-        let v = value.mlp.infer(of.value.parameters, batch.obs, &mut value.memory)?;
-        let (beta, most) = (F::from_f64(settings.temperature), F::from_f64(settings.max_weight));
+        let Self { actor, value, log_std, min_q, weights, slopes, head, .. } = self;
+        let v = value.mlp.infer(networks.value.parameters, batch.obs, &mut value.memory)?;
+        let (beta, limit) = (F::from_f64(settings.temperature), F::from_f64(settings.max_weight));
         weights.clear();
-        weights.extend(low.iter().zip(v).map(|(&low, v)| beta * (low - *v)));
+        weights.extend(min_q.iter().zip(v).map(|(&q, v)| beta * (q - *v)));
         in_place::exp(weights);
-        for weight in weights.iter_mut().filter(|weight| **weight > most) {
-            *weight = most;
+        for weight in weights.iter_mut().filter(|weight| **weight > limit) {
+            *weight = limit;
         }
-        let said = actor.mlp.forward(of.actor.parameters, batch.obs, &mut actor.memory)?;
-        in_place::tanh(said);
-        let own = of.actor.parameters.get(log_std.clone()).unwrap_or_default();
-        bounded::score(said, own, batch.actions, head)?;
+        let outputs = actor.mlp.forward(networks.actor.parameters, batch.obs, &mut actor.memory)?;
+        in_place::tanh(outputs);
+        let log_std_values = networks.actor.parameters.get(log_std.clone()).unwrap_or_default();
+        bounded::score(outputs, log_std_values, batch.actions, head)?;
         #[expect(clippy::cast_precision_loss, reason = "rows of a batch")]
         let n = weights.len() as f64;
         let pairs = || weights.iter().zip(&head.log_probs);
@@ -288,21 +298,25 @@ impl<F: Number> IqlEngine<F> {
             *weight = *weight * share;
         }
         actor.gradient.fill(F::ZERO);
-        resize(slopes, said.len())?;
+        resize(slopes, outputs.len())?;
         let to_log_std = actor.gradient.get_mut(log_std.clone()).unwrap_or_default();
-        bounded::back(said, own, head, weights, (slopes, to_log_std));
-        let by = (settings.max_grad_norm, settings.actor_learning_rate);
-        let norm = actor.step(&mut of.actor, (batch.obs, slopes), by)?;
+        bounded::backward(outputs, log_std_values, head, weights, (slopes, to_log_std));
+        let step_settings = (settings.max_grad_norm, settings.actor_learning_rate);
+        let norm = actor.step(&mut networks.actor, (batch.obs, slopes), step_settings)?;
         Ok((loss, mean, norm))
     }
 
     /// Computes the targets R + gamma^m V(s') (equation 6).
-    fn aim(&mut self, of: &IqlParameters<'_, F>, batch: Batches<'_, F, F>) -> Result<()> {
-        let Self { value, goals, .. } = self;
-        let v = value.mlp.infer(of.value.parameters, batch.next_obs, &mut value.memory)?;
-        goals.clear();
-        let paid = batch.rewards.iter().zip(batch.discounts).zip(v);
-        goals.extend(paid.map(|((&reward, &discount), v)| reward + discount * *v));
+    fn compute_targets(
+        &mut self,
+        networks: &IqlParameters<'_, F>,
+        batch: Batches<'_, F, F>,
+    ) -> Result<()> {
+        let Self { value, td_targets, .. } = self;
+        let v = value.mlp.infer(networks.value.parameters, batch.next_obs, &mut value.memory)?;
+        td_targets.clear();
+        let transitions = batch.rewards.iter().zip(batch.discounts).zip(v);
+        td_targets.extend(transitions.map(|((&reward, &discount), v)| reward + discount * *v));
         Ok(())
     }
 }
@@ -318,15 +332,20 @@ impl IqlSettings {
     /// # Errors
     /// [`rlox_core::Error::Config`] for a setting out of its range.
     fn check(&self) -> Result<()> {
-        let part = |x: f64| (0.0..=1.0).contains(&x);
-        within("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
+        let is_fraction = |x: f64| (0.0..=1.0).contains(&x);
+        require_setting(
+            "learning_rate",
+            self.learning_rate,
+            self.learning_rate >= 0.0,
+            "at least 0",
+        )?;
         let lr = self.actor_learning_rate;
-        within("actor_learning_rate", lr, lr >= 0.0, "at least 0")?;
-        let most = self.max_grad_norm.unwrap_or(1.0);
-        within("max_grad_norm", most, most > 0.0, "above 0")?;
-        within("tau", self.tau, part(self.tau), "0 to 1")?;
-        within("expectile", self.expectile, part(self.expectile), "0 to 1")?;
-        within("temperature", self.temperature, self.temperature >= 0.0, "at least 0")?;
-        within("max_weight", self.max_weight, self.max_weight > 0.0, "above 0")
+        require_setting("actor_learning_rate", lr, lr >= 0.0, "at least 0")?;
+        let max_norm = self.max_grad_norm.unwrap_or(1.0);
+        require_setting("max_grad_norm", max_norm, max_norm > 0.0, "above 0")?;
+        require_setting("tau", self.tau, is_fraction(self.tau), "0 to 1")?;
+        require_setting("expectile", self.expectile, is_fraction(self.expectile), "0 to 1")?;
+        require_setting("temperature", self.temperature, self.temperature >= 0.0, "at least 0")?;
+        require_setting("max_weight", self.max_weight, self.max_weight > 0.0, "above 0")
     }
 }

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use rlox_core::advantage::Discount;
 use rlox_core::advantage::gae::Out;
 use rlox_core::env::Actions;
-use rlox_core::rollout::{Columns, Ended, Key, Running, Scratch};
+use rlox_core::rollout::{Columns, RolloutEnds, RolloutKey, RunningEpisodes, Scratch};
 use rlox_core::stats::explained_variance;
 use rlox_core::{Result, VectorEnv};
 
 use super::a2c::{A2cSettings, A2cUpdate};
-use super::acting::Acting;
+use super::acting::ActorCriticPolicy;
 use super::engine::OnPolicyEngine;
-use super::heads::Done;
+use super::heads::ActionsTaken;
 use super::optim::Optimizer;
 use super::ppo::{PpoSettings, PpoUpdate};
 use super::rows::Rows;
@@ -24,9 +24,9 @@ pub struct Iteration<'a> {
     /// The columns that are collected.
     pub columns: Columns<'a>,
     /// The advantages and returns that are estimated, `[T, N]` each.
-    pub estimated: Out<'a, f32>,
+    pub estimates: Out<'a, f32>,
     /// The seed and the rollout's number in the run.
-    pub key: Key,
+    pub key: RolloutKey,
     /// The number of steps for which gSDE uses the same noise.
     pub noise_kept: NonZeroUsize,
     /// The discount of the estimates.
@@ -35,13 +35,13 @@ pub struct Iteration<'a> {
 
 /// The result of learning in an iteration.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Iterated<U> {
+pub struct IterationResult<U> {
     /// The result of the update.
     pub update: U,
     /// The explained variance of the returns by the rollout's values.
     pub explained_variance: f64,
     /// The time that learning took, with the estimation of advantages.
-    pub learning: Duration,
+    pub learning_time: Duration,
 }
 
 impl Iteration<'_> {
@@ -55,13 +55,13 @@ impl Iteration<'_> {
         engine: &OnPolicyEngine<f32>,
         parameters: &[f32],
         envs: &mut dyn VectorEnv,
-        running: &mut Running<'_>,
-    ) -> Result<Ended> {
-        let acting = Acting::new(engine.net(), parameters, self.noise_kept);
-        let (mut ended, mut scratch) = (Ended::default(), Scratch::default());
-        let beside = (&mut ended, &mut scratch);
-        self.columns.collect(envs, &acting, self.key, running, beside)?;
-        Ok(ended)
+        running: &mut RunningEpisodes<'_>,
+    ) -> Result<RolloutEnds> {
+        let acting = ActorCriticPolicy::new(engine.net(), parameters, self.noise_kept);
+        let (mut episode_ends, mut scratch) = (RolloutEnds::default(), Scratch::default());
+        let buffers = (&mut episode_ends, &mut scratch);
+        self.columns.collect(envs, &acting, self.key, running, buffers)?;
+        Ok(episode_ends)
     }
 
     /// Takes one A2C step along the gradient of the whole rollout.
@@ -74,8 +74,8 @@ impl Iteration<'_> {
         parameters: &mut [f32],
         optimizer: &mut Optimizer<'_, f32>,
         settings: &A2cSettings,
-    ) -> Result<Iterated<A2cUpdate>> {
-        self.learned(|rows| engine.a2c(parameters, optimizer, rows, settings))
+    ) -> Result<IterationResult<A2cUpdate>> {
+        self.learn_rollout(|rows| engine.a2c(parameters, optimizer, rows, settings))
     }
 
     /// Runs PPO's epochs over the rollout, in the order that `order` writes for each.
@@ -89,27 +89,27 @@ impl Iteration<'_> {
         optimizer: &mut Optimizer<'_, f32>,
         settings: &PpoSettings,
         order: impl FnMut(usize, &mut Vec<usize>),
-    ) -> Result<Iterated<PpoUpdate>> {
-        self.learned(|rows| engine.ppo(parameters, optimizer, rows, settings, order))
+    ) -> Result<IterationResult<PpoUpdate>> {
+        self.learn_rollout(|rows| engine.ppo(parameters, optimizer, rows, settings, order))
     }
 
-    fn learned<U>(
+    fn learn_rollout<U>(
         &mut self,
         learn: impl FnOnce(Rows<'_, f32>) -> Result<U>,
-    ) -> Result<Iterated<U>> {
-        let began = Instant::now();
-        let Self { columns, estimated, discount, .. } = self;
+    ) -> Result<IterationResult<U>> {
+        let start = Instant::now();
+        let Self { columns, estimates, discount, .. } = self;
         columns.check_finite()?;
         let n = columns.rewards.len();
         let n_envs = columns.values.len().saturating_sub(n);
-        let Out { advantages, returns } = estimated;
+        let Out { advantages, returns } = estimates;
         columns.estimate(n_envs, *discount, Out { advantages, returns })?;
         let rows = Rows {
             obs: &*columns.obs,
             obs_dim: columns.obs.len() / (n + n_envs).max(1),
-            done: match columns.actions.view() {
-                Actions::Discrete(choices) => Done::Choices(choices, None),
-                Actions::Box(vectors) => Done::Vectors(vectors),
+            actions: match columns.actions.view() {
+                Actions::Discrete(choices) => ActionsTaken::Choices(choices, None),
+                Actions::Box(vectors) => ActionsTaken::Vectors(vectors),
             },
             log_probs: &*columns.log_probs,
             values: columns.values.get(..n).unwrap_or_default(),
@@ -118,6 +118,6 @@ impl Iteration<'_> {
         };
         let explained_variance = explained_variance(rows.values, rows.returns)?;
         let update = learn(rows)?;
-        Ok(Iterated { update, explained_variance, learning: began.elapsed() })
+        Ok(IterationResult { update, explained_variance, learning_time: start.elapsed() })
     }
 }

@@ -16,7 +16,7 @@ pub struct Mlp {
     layers: Vec<Dense>,
     activation: Activation,
     /// Whether the activation follows the last layer too.
-    ends: bool,
+    has_output_activation: bool,
     /// The length of the parameter vector.
     len: usize,
 }
@@ -37,14 +37,14 @@ pub struct Memory<F> {
 
 /// The slices that receive the gradients of a backward pass.
 #[derive(Debug, Default)]
-pub struct Wanted<'a, F> {
+pub struct GradientBuffers<'a, F> {
     /// The vector to which the gradient of the parameters is added.
     pub parameters: Option<&'a mut [F]>,
     /// The slice for the gradient of the inputs, `[n, inputs]`.
     pub inputs: Option<&'a mut [F]>,
 }
 
-impl<'a, F> Wanted<'a, F> {
+impl<'a, F> GradientBuffers<'a, F> {
     /// Requests the gradient of the parameters only.
     pub const fn parameters(gradient: &'a mut [F]) -> Self {
         Self { parameters: Some(gradient), inputs: None }
@@ -59,7 +59,7 @@ impl<'a, F> Wanted<'a, F> {
 /// Returns the names and shapes of the parameters of a network of these `sizes`, inputs and outputs
 /// included, in torch's order.
 #[must_use]
-pub fn named(prefix: &str, sizes: &[usize]) -> Vec<(String, Vec<usize>)> {
+pub fn parameter_shapes(prefix: &str, sizes: &[usize]) -> Vec<(String, Vec<usize>)> {
     let pairs = sizes.iter().zip(sizes.iter().skip(1));
     let layers = pairs.enumerate().flat_map(|(i, (&inputs, &outputs))| {
         let name = format!("{prefix}.{}", 2 * i);
@@ -80,8 +80,8 @@ impl Mlp {
         sizes: &[usize],
         activation: Activation,
     ) -> Result<Self> {
-        let named = named(prefix, sizes);
-        if named.is_empty() {
+        let shapes = parameter_shapes(prefix, sizes);
+        if shapes.is_empty() {
             let expected = "the numbers of inputs and of outputs at least";
             return Err(Error::config(
                 format!("sizes of {prefix}"),
@@ -89,8 +89,8 @@ impl Mlp {
                 expected,
             ));
         }
-        let mut layers = Vec::with_capacity(named.len() / 2);
-        for pair in named.as_chunks::<2>().0 {
+        let mut layers = Vec::with_capacity(shapes.len() / 2);
+        for pair in shapes.as_chunks::<2>().0 {
             let [(weight, shape), (bias, outputs)] = pair;
             let (Some(&inputs), Some(&width)) = (shape.last(), outputs.last()) else { continue };
             layers.push(Dense {
@@ -100,7 +100,7 @@ impl Mlp {
                 outputs: width,
             });
         }
-        Ok(Self { layers, activation, ends: false, len: layout.len() })
+        Ok(Self { layers, activation, has_output_activation: false, len: layout.len() })
     }
 
     /// Returns networks of these `sizes` whose parameters are stacked: `weights.0` `[members,
@@ -114,7 +114,12 @@ impl Mlp {
         sizes: &[usize],
         activation: Activation,
     ) -> Result<Vec<Self>> {
-        let empty = Self { layers: Vec::new(), activation, ends: false, len: layout.len() };
+        let empty = Self {
+            layers: Vec::new(),
+            activation,
+            has_output_activation: false,
+            len: layout.len(),
+        };
         let mut all = vec![empty; members];
         for (i, (&inputs, &outputs)) in sizes.iter().zip(sizes.iter().skip(1)).enumerate() {
             let weight = layout.range(&format!("weights.{i}"), &[members, outputs, inputs])?.start;
@@ -134,8 +139,8 @@ impl Mlp {
 
     /// Returns the network with the activation after the last layer too.
     #[must_use]
-    pub(super) const fn activated(mut self) -> Self {
-        self.ends = true;
+    pub(super) const fn with_output_activation(mut self) -> Self {
+        self.has_output_activation = true;
         self
     }
 
@@ -182,18 +187,19 @@ impl Mlp {
         parameters: &[F],
         x: &[F],
         memory: &'m mut Memory<F>,
-        keep: bool,
+        keep_slopes: bool,
     ) -> Result<&'m mut [F]> {
         let rows = self.rows(parameters.len(), x.len())?;
-        memory.fit(&self.layers, rows, keep)?;
+        memory.fit(&self.layers, rows, keep_slopes)?;
         let Memory { outputs, slopes, .. } = memory;
-        let activated = self.layers.len() - usize::from(!self.ends && !self.layers.is_empty());
+        let n_activated =
+            self.layers.len() - usize::from(!self.has_output_activation && !self.layers.is_empty());
         for (i, layer) in self.layers.iter().enumerate() {
             let (before, from) = outputs.split_at_mut(i);
             let Some(y) = from.first_mut() else { continue };
             interrupt::check()?;
             layer.forward(parameters, before.last().map_or(x, Vec::as_slice), y)?;
-            if i < activated {
+            if i < n_activated {
                 let slopes = slopes.get_mut(i).map_or(&mut [][..], Vec::as_mut_slice);
                 self.activation.apply(y, slopes);
             }
@@ -212,7 +218,7 @@ impl Mlp {
         x: &[F],
         memory: &mut Memory<F>,
         to_outputs: &[F],
-        mut wanted: Wanted<'_, F>,
+        mut buffers: GradientBuffers<'_, F>,
     ) -> Result<()> {
         let rows = self.rows(parameters.len(), x.len())?;
         check_len("rows of the way back", rows, memory.rows, "as in the pass before")?;
@@ -222,37 +228,41 @@ impl Mlp {
             rows * self.outputs(),
             "as the outputs",
         )?;
-        for (name, given, len) in [
-            ("gradient of the parameters", wanted.parameters.as_deref(), self.len),
-            ("gradient of the inputs", wanted.inputs.as_deref(), x.len()),
+        for (name, buffer, len) in [
+            ("gradient of the parameters", buffers.parameters.as_deref(), self.len),
+            ("gradient of the inputs", buffers.inputs.as_deref(), x.len()),
         ] {
-            given.map_or(Ok(()), |given| check_len(name, given.len(), len, "as they are"))?;
+            buffer.map_or(Ok(()), |given| check_len(name, given.len(), len, "as they are"))?;
         }
         let Memory { outputs, slopes, gradients: [above, below], .. } = memory;
         above.clear();
         above.extend_from_slice(to_outputs);
-        if self.ends {
+        if self.has_output_activation {
             let last = self.layers.len().saturating_sub(1);
-            let given = outputs.last().map_or(&[][..], Vec::as_slice);
-            self.activation.back(above, given, slopes.get(last).map_or(&[], Vec::as_slice));
+            let net_outputs = outputs.last().map_or(&[][..], Vec::as_slice);
+            self.activation.backward(
+                above,
+                net_outputs,
+                slopes.get(last).map_or(&[], Vec::as_slice),
+            );
         }
         for (i, layer) in self.layers.iter().enumerate().rev() {
             let before = i.checked_sub(1);
-            let given = before.and_then(|i| outputs.get(i));
-            let inputs = given.map_or(x, Vec::as_slice);
+            let previous_outputs = before.and_then(|i| outputs.get(i));
+            let inputs = previous_outputs.map_or(x, Vec::as_slice);
             interrupt::check()?;
-            if let Some(gradient) = &mut wanted.parameters {
-                layer.learn(gradient, inputs, above)?;
+            if let Some(gradient) = &mut buffers.parameters {
+                layer.add_gradient(gradient, inputs, above)?;
             }
             let Some(before) = before else {
-                return match &mut wanted.inputs {
-                    Some(to_inputs) => layer.back(parameters, above, to_inputs),
+                return match &mut buffers.inputs {
+                    Some(to_inputs) => layer.backward(parameters, above, to_inputs),
                     None => Ok(()),
                 };
             };
             resize(below, rows * layer.inputs)?;
-            layer.back(parameters, above, below)?;
-            self.activation.back(below, inputs, slopes.get(before).map_or(&[], Vec::as_slice));
+            layer.backward(parameters, above, below)?;
+            self.activation.backward(below, inputs, slopes.get(before).map_or(&[], Vec::as_slice));
             std::mem::swap(above, below);
         }
         Ok(())
@@ -280,10 +290,10 @@ pub(super) fn resize<F: Number>(numbers: &mut Vec<F>, len: usize) -> Result<()> 
 }
 
 impl<F: Number> Memory<F> {
-    fn fit(&mut self, layers: &[Dense], rows: usize, keep: bool) -> Result<()> {
+    fn fit(&mut self, layers: &[Dense], rows: usize, keep_slopes: bool) -> Result<()> {
         self.rows = rows;
         self.outputs.resize_with(layers.len(), Vec::new);
-        self.slopes.resize_with(if keep { layers.len() } else { 0 }, Vec::new);
+        self.slopes.resize_with(if keep_slopes { layers.len() } else { 0 }, Vec::new);
         for (output, layer) in self.outputs.iter_mut().zip(layers) {
             resize(output, rows * layer.outputs)?;
         }
@@ -294,7 +304,7 @@ impl<F: Number> Memory<F> {
     }
 
     /// Returns the outputs of the last pass.
-    pub(crate) fn given(&self) -> &[F] {
+    pub(crate) fn last_outputs(&self) -> &[F] {
         self.outputs.last().map_or(&[], Vec::as_slice)
     }
 

@@ -9,7 +9,7 @@ use super::gemm::Number;
 const LANES: usize = 8;
 
 /// The step count from which float64 cannot represent every integer.
-const MOST_STEPS: u64 = 1 << 53;
+const MAX_STEPS: u64 = 1 << 53;
 
 /// Adam (Kingma & Ba 2015, algorithm 1).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,16 +68,18 @@ impl<F> Optimizer<'_, F> {
     /// # Errors
     /// [`Error::Config`] for a constant out of its range.
     pub(super) fn check(&self) -> Result<()> {
-        let part = |beta: f64| (0.0..1.0).contains(&beta);
+        let is_decay_rate = |beta: f64| (0.0..1.0).contains(&beta);
         let (Self::Adam { steps, .. } | Self::RmsProp { steps, .. }) = self;
-        if **steps >= MOST_STEPS {
+        if **steps >= MAX_STEPS {
             return Err(Error::config("steps", **steps, "below 2^53"));
         }
-        let (eps, fits) = match self {
-            Self::Adam { rule: Adam { betas, eps }, .. } => (*eps, part(betas.0) && part(betas.1)),
-            Self::RmsProp { rule: RmsProp { alpha, eps, .. }, .. } => (*eps, part(*alpha)),
+        let (eps, are_rates_valid) = match self {
+            Self::Adam { rule: Adam { betas, eps }, .. } => {
+                (*eps, is_decay_rate(betas.0) && is_decay_rate(betas.1))
+            }
+            Self::RmsProp { rule: RmsProp { alpha, eps, .. }, .. } => (*eps, is_decay_rate(*alpha)),
         };
-        if !fits {
+        if !are_rates_valid {
             return Err(Error::config("a beta or alpha", "out of its range", "0 to below 1"));
         }
         // With eps 0, a parameter without a gradient would become NaN.
@@ -95,7 +97,7 @@ impl<F: Number> Optimizer<'_, F> {
     /// # Errors
     /// [`rlox_core::Error::Shape`] for slices of different lengths.
     pub fn step(&mut self, parameters: &mut [F], gradient: &[F], lr: f64) -> Result<()> {
-        let (n, of) = (parameters.len(), F::from_f64);
+        let (n, float) = (parameters.len(), F::from_f64);
         check_len("gradient", gradient.len(), n, "as the parameters")?;
         match self {
             Self::Adam { rule, exp_avg, exp_avg_sq, steps } => {
@@ -103,13 +105,13 @@ impl<F: Number> Optimizer<'_, F> {
                 check_len("second moments", exp_avg_sq.len(), n, "as the parameters")?;
                 **steps += 1;
                 #[expect(clippy::cast_precision_loss, reason = "2^53 steps outlast any run")]
-                let power = |beta: f64| 1.0 - beta.powf(**steps as f64);
+                let bias_correction = |beta: f64| 1.0 - beta.powf(**steps as f64);
                 let scales = Scales {
-                    keep: (of(rule.betas.0), of(rule.betas.1)),
-                    take: (of(1.0 - rule.betas.0), of(1.0 - rule.betas.1)),
-                    size: of(lr / power(rule.betas.0)),
-                    root: of(power(rule.betas.1).sqrt()),
-                    eps: of(rule.eps),
+                    decay: (float(rule.betas.0), float(rule.betas.1)),
+                    complement: (float(1.0 - rule.betas.0), float(1.0 - rule.betas.1)),
+                    step_size: float(lr / bias_correction(rule.betas.0)),
+                    root_correction: float(bias_correction(rule.betas.1).sqrt()),
+                    eps: float(rule.eps),
                 };
                 adam(scales, parameters, gradient, exp_avg, exp_avg_sq);
             }
@@ -118,8 +120,8 @@ impl<F: Number> Optimizer<'_, F> {
                 **steps += 1;
                 let (inside, outside) =
                     if rule.tf_like { (rule.eps, 0.0) } else { (0.0, rule.eps) };
-                let keep = (of(rule.alpha), of(1.0 - rule.alpha));
-                let scales = (keep.0, keep.1, of(inside), of(outside), of(lr));
+                let decay = (float(rule.alpha), float(1.0 - rule.alpha));
+                let scales = (decay.0, decay.1, float(inside), float(outside), float(lr));
                 rms_prop(scales, parameters, gradient, square_avg);
             }
         }
@@ -129,10 +131,10 @@ impl<F: Number> Optimizer<'_, F> {
 
 /// Clips the gradient to a norm limit, and returns its norm before clipping.
 #[must_use]
-pub fn clip<F: Number>(gradient: &mut [F], most: Option<f64>) -> f64 {
+pub fn clip<F: Number>(gradient: &mut [F], max_norm: Option<f64>) -> f64 {
     let norm = sum_of_squares(gradient).sqrt();
-    if let Some(most) = most {
-        let factor = most / (norm + 1e-6);
+    if let Some(limit) = max_norm {
+        let factor = limit / (norm + 1e-6);
         if factor < 1.0 {
             scale(gradient, F::from_f64(factor));
         }
@@ -142,16 +144,16 @@ pub fn clip<F: Number>(gradient: &mut [F], most: Option<f64>) -> f64 {
 
 #[derive(Clone, Copy)]
 struct Scales<F> {
-    keep: (F, F),
-    take: (F, F),
-    size: F,
-    root: F,
+    decay: (F, F),
+    complement: (F, F),
+    step_size: F,
+    root_correction: F,
     eps: F,
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn adam<F: Number>(
-    by: Scales<F>,
+    scales: Scales<F>,
     parameters: &mut [F],
     gradient: &[F],
     first: &mut [F],
@@ -159,21 +161,22 @@ fn adam<F: Number>(
 ) {
     let moments = first.iter_mut().zip(second);
     for ((parameter, &slope), (first, second)) in parameters.iter_mut().zip(gradient).zip(moments) {
-        *first = by.keep.0 * *first + by.take.0 * slope;
-        *second = by.keep.1 * *second + by.take.1 * (slope * slope);
-        *parameter = *parameter - by.size * *first / (second.sqrt() / by.root + by.eps);
+        *first = scales.decay.0 * *first + scales.complement.0 * slope;
+        *second = scales.decay.1 * *second + scales.complement.1 * (slope * slope);
+        *parameter = *parameter
+            - scales.step_size * *first / (second.sqrt() / scales.root_correction + scales.eps);
     }
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn rms_prop<F: Number>(
-    (alpha, take, inside, outside, lr): (F, F, F, F, F),
+    (alpha, complement, inside, outside, lr): (F, F, F, F, F),
     parameters: &mut [F],
     gradient: &[F],
     squares: &mut [F],
 ) {
     for ((parameter, &slope), square) in parameters.iter_mut().zip(gradient).zip(squares) {
-        *square = alpha * *square + take * (slope * slope);
+        *square = alpha * *square + complement * (slope * slope);
         *parameter = *parameter - lr * slope / ((*square + inside).sqrt() + outside);
     }
 }

@@ -2,9 +2,9 @@
 
 use rlox_core::{Error, Result, interrupt};
 
-use super::engine::{Common, OnPolicyEngine, finite, within};
+use super::engine::{CommonSettings, OnPolicyEngine, require_finite, require_setting};
 use super::gemm::Number;
-use super::losses::{Collected, Ppo, PpoTerms, Said, Slopes, Terms, standardize};
+use super::losses::{Evaluation, PpoLoss, PpoTerms, RolloutColumns, Slopes, Terms, standardize};
 use super::optim::{Optimizer, clip};
 use super::rows::Rows;
 
@@ -12,7 +12,7 @@ use super::rows::Rows;
 #[derive(Debug, Clone, PartialEq)]
 pub struct PpoSettings {
     /// The loss.
-    pub loss: Ppo,
+    pub loss: PpoLoss,
     /// The optimizer's step size.
     pub learning_rate: f64,
     /// The number of epochs, passes over a rollout.
@@ -62,23 +62,23 @@ impl<F: Number> OnPolicyEngine<F> {
         settings.check()?;
         optimizer.check()?;
         rows.check()?;
-        let (mut places, mut sums) = (Vec::new(), PpoUpdate::default());
+        let (mut order_rows, mut sums) = (Vec::new(), PpoUpdate::default());
         'passes: for pass in 0..settings.n_epochs {
-            order(pass, &mut places);
-            if places.is_empty() {
+            order(pass, &mut order_rows);
+            if order_rows.is_empty() {
                 return Err(Error::config("rows of a pass", 0, "at least 1"));
             }
-            for places in places.chunks(settings.batch_size) {
+            for indices in order_rows.chunks(settings.batch_size) {
                 interrupt::check()?;
-                self.batch.gather(rows, places)?;
+                self.batch.gather(rows, indices)?;
                 let step = self.step(parameters, optimizer, settings, sums.steps)?;
                 let Some((terms, norm)) = step else { break 'passes };
-                sums.add(terms, norm, places.len());
+                sums.add(terms, norm, indices.len());
             }
             sums.epochs += 1;
         }
         self.check_finite(parameters)?;
-        Ok(sums.divide())
+        Ok(sums.into_means())
     }
 
     /// Takes a step along the gradient of the minibatch. Returns None, without a step, if
@@ -94,28 +94,28 @@ impl<F: Number> OnPolicyEngine<F> {
         if settings.normalize_advantages {
             standardize(&mut batch.advantages);
         }
-        let most = settings.target_kl.map_or(f64::INFINITY, |target| 1.5 * target);
-        let collected = Collected {
+        let max_kl = settings.target_kl.map_or(f64::INFINITY, |target| 1.5 * target);
+        let rollout = RolloutColumns {
             log_probs: &batch.log_probs,
             values: &batch.values,
             advantages: &batch.advantages,
             returns: &batch.returns,
         };
-        let loss = |said: Said<'_, F>, to: Slopes<'_, F>| {
-            let (told, to_entropy) = settings.loss.gradient(said, collected, to)?;
-            let Terms { policy, value, entropy, total } = told.terms;
+        let loss = |evaluation: Evaluation<'_, F>, slopes: Slopes<'_, F>| {
+            let (ppo_terms, to_entropy) = settings.loss.gradient(evaluation, rollout, slopes)?;
+            let Terms { policy, value, entropy, total } = ppo_terms.terms;
             let parts = [("policy loss", policy), ("value loss", value), ("entropy", entropy)];
-            finite(minibatch, parts)?;
-            finite(minibatch, [("loss", total), ("approx_kl", told.approx_kl)])?;
-            Ok((told, (told.approx_kl <= most).then_some(to_entropy)))
+            require_finite(minibatch, parts)?;
+            require_finite(minibatch, [("loss", total), ("approx_kl", ppo_terms.approx_kl)])?;
+            Ok((ppo_terms, (ppo_terms.approx_kl <= max_kl).then_some(to_entropy)))
         };
-        let seen = (batch.obs.as_slice(), batch.done());
-        let terms = net.gradient(parameters, seen, memory, loss, gradient)?;
-        if terms.approx_kl > most {
+        let obs_and_actions = (batch.obs.as_slice(), batch.actions());
+        let terms = net.gradient(parameters, obs_and_actions, memory, loss, gradient)?;
+        if terms.approx_kl > max_kl {
             return Ok(None);
         }
         let norm = clip(gradient, settings.max_grad_norm);
-        finite(minibatch, [("gradient norm", norm)])?;
+        require_finite(minibatch, [("gradient norm", norm)])?;
         optimizer.step(parameters, gradient, settings.learning_rate)?;
         Ok(Some((terms, norm)))
     }
@@ -126,10 +126,10 @@ impl PpoSettings {
     /// [`Error::Config`] for a setting out of its range.
     pub(crate) fn check(&self) -> Result<()> {
         let Self { learning_rate, max_grad_norm, .. } = *self;
-        Common { loss: self.loss.weights, learning_rate, max_grad_norm }.check()?;
-        within("clip_eps", self.loss.clip_eps, self.loss.clip_eps >= 0.0, "at least 0")?;
+        CommonSettings { loss: self.loss.coefficients, learning_rate, max_grad_norm }.check()?;
+        require_setting("clip_eps", self.loss.clip_eps, self.loss.clip_eps >= 0.0, "at least 0")?;
         let target = self.target_kl.unwrap_or(1.0);
-        within("target_kl", target, target > 0.0, "above 0")?;
+        require_setting("target_kl", target, target > 0.0, "above 0")?;
         if self.batch_size == 0 {
             return Err(Error::config("batch_size", 0, "at least 1"));
         }
@@ -139,9 +139,9 @@ impl PpoSettings {
 
 impl PpoUpdate {
     /// Adds the terms of one minibatch.
-    fn add(&mut self, mut more: PpoTerms, norm: f64, rows: usize) {
-        for (sum, more) in numbers(&mut self.terms).into_iter().zip(numbers(&mut more)) {
-            *sum += *more;
+    fn add(&mut self, mut terms: PpoTerms, norm: f64, rows: usize) {
+        for (sum, term) in numbers(&mut self.terms).into_iter().zip(numbers(&mut terms)) {
+            *sum += *term;
         }
         self.grad_norm += norm;
         self.steps += 1;
@@ -149,7 +149,7 @@ impl PpoUpdate {
     }
 
     /// Turns sums into means.
-    fn divide(mut self) -> Self {
+    fn into_means(mut self) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "minibatches of a rollout")]
         let n = self.steps.max(1) as f64;
         for sum in numbers(&mut self.terms) {
@@ -161,8 +161,8 @@ impl PpoUpdate {
 }
 
 /// Returns references to all numbers of a loss.
-const fn numbers(of: &mut PpoTerms) -> [&mut f64; 6] {
-    let PpoTerms { terms, approx_kl, clip_fraction } = of;
+const fn numbers(ppo_terms: &mut PpoTerms) -> [&mut f64; 6] {
+    let PpoTerms { terms, approx_kl, clip_fraction } = ppo_terms;
     let Terms { policy, value, entropy, total } = terms;
     [policy, value, entropy, total, approx_kl, clip_fraction]
 }

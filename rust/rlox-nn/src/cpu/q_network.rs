@@ -5,7 +5,7 @@ use rlox_core::{Layout, Result};
 
 use super::activation::Activation;
 use super::gemm::Number;
-use super::mlp::{Memory, Mlp, Wanted, named};
+use super::mlp::{GradientBuffers, Memory, Mlp, parameter_shapes};
 
 /// The architecture of a [`QNetwork`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +25,11 @@ pub struct QArchitecture {
 impl QArchitecture {
     /// Returns the names and shapes of the parameters, in the order of torch's modules.
     #[must_use]
-    pub fn named(&self) -> Vec<(String, Vec<usize>)> {
-        self.parts().into_iter().flat_map(|(prefix, sizes)| named(prefix, &sizes)).collect()
+    pub fn parameter_shapes(&self) -> Vec<(String, Vec<usize>)> {
+        self.parts()
+            .into_iter()
+            .flat_map(|(prefix, sizes)| parameter_shapes(prefix, &sizes))
+            .collect()
     }
 
     /// Returns the networks' parameter prefixes and sizes. For dueling streams the shared network
@@ -37,11 +40,11 @@ impl QArchitecture {
             return vec![("q", [sizes.as_slice(), &[self.choices]].concat())];
         }
         let shared = sizes.len().saturating_sub(1);
-        let ends = sizes.get(shared.saturating_sub(1)..).unwrap_or_default();
+        let stream_sizes = sizes.get(shared.saturating_sub(1)..).unwrap_or_default();
         vec![
             ("q.shared", sizes.get(..shared).unwrap_or_default().to_vec()),
-            ("q.value", [ends, &[1]].concat()),
-            ("q.advantage", [ends, &[self.choices]].concat()),
+            ("q.value", [stream_sizes, &[1]].concat()),
+            ("q.advantage", [stream_sizes, &[self.choices]].concat()),
         ]
     }
 }
@@ -69,7 +72,7 @@ enum Nets {
 #[derive(Debug, Clone, Default)]
 pub struct QMemory<F> {
     /// Buffers of the plain network, or of the shared one.
-    first: Memory<F>,
+    base: Memory<F>,
     value: Memory<F>,
     advantage: Memory<F>,
     /// Q of dueling streams, `[n, choices]`.
@@ -87,28 +90,29 @@ impl QNetwork {
     /// [`rlox_core::Error::UnknownName`] for a missing parameter, [`rlox_core::Error::Shape`] for a
     /// parameter of another shape, [`rlox_core::Error::Config`] for parameters that the
     /// architecture does not have.
-    pub fn new(layout: &Layout, of: &QArchitecture) -> Result<Self> {
-        let own = of.named();
+    pub fn new(layout: &Layout, architecture: &QArchitecture) -> Result<Self> {
+        let shapes = architecture.parameter_shapes();
         if let Some((name, ..)) =
-            layout.arrays().find(|(name, ..)| own.iter().all(|o| o.0 != *name))
+            layout.arrays().find(|(name, ..)| shapes.iter().all(|o| o.0 != *name))
         {
             let expected = "one of this network, whose layers have other names";
             return Err(rlox_core::Error::config("parameter", name, expected));
         }
-        let net =
-            |(prefix, sizes): &(&str, Vec<usize>)| Mlp::new(layout, prefix, sizes, of.activation);
-        let nets = match of.parts().as_slice() {
+        let net = |(prefix, sizes): &(&str, Vec<usize>)| {
+            Mlp::new(layout, prefix, sizes, architecture.activation)
+        };
+        let nets = match architecture.parts().as_slice() {
             [shared, value, advantage] => Nets::Dueling {
                 shared: match shared.1.len() {
                     0 | 1 => None,
-                    _ => Some(net(shared)?.activated()),
+                    _ => Some(net(shared)?.with_output_activation()),
                 },
                 value: net(value)?,
                 advantage: net(advantage)?,
             },
             parts => Nets::Plain(parts.first().map_or_else(|| net(&("q", Vec::new())), net)?),
         };
-        Ok(Self { choices: of.choices, nets })
+        Ok(Self { choices: architecture.choices, nets })
     }
 
     /// Returns the number of choices.
@@ -127,12 +131,12 @@ impl QNetwork {
         obs: &[F],
         memory: &'m mut QMemory<F>,
     ) -> Result<&'m [F]> {
-        let QMemory { first, value, advantage, q, .. } = memory;
+        let QMemory { base, value, advantage, q, .. } = memory;
         let (value_net, advantage_net, features) = match &self.nets {
-            Nets::Plain(net) => return net.forward(parameters, obs, first).map(|q| &*q),
+            Nets::Plain(net) => return net.forward(parameters, obs, base).map(|q| &*q),
             Nets::Dueling { shared: None, value, advantage } => (value, advantage, obs),
             Nets::Dueling { shared: Some(shared), value, advantage } => {
-                (value, advantage, &*shared.forward(parameters, obs, first)?)
+                (value, advantage, &*shared.forward(parameters, obs, base)?)
             }
         };
         let values = value_net.forward(parameters, features, value)?;
@@ -140,9 +144,9 @@ impl QNetwork {
         q.clear();
         q.extend_from_slice(advantages);
         for (row, &mut value) in q.chunks_exact_mut(self.choices).zip(values) {
-            let lift = value - mean(row);
+            let offset = value - mean(row);
             for q in row {
-                *q += lift;
+                *q += offset;
             }
         }
         Ok(q)
@@ -162,14 +166,20 @@ impl QNetwork {
         to_q: &[F],
         gradient: &mut [F],
     ) -> Result<()> {
-        let QMemory { first, value, advantage, to_value, to_advantage, to_shared, .. } = memory;
+        let QMemory { base, value, advantage, to_value, to_advantage, to_shared, .. } = memory;
         let (shared, value_net, advantage_net) = match &self.nets {
             Nets::Plain(net) => {
-                return net.backward(parameters, obs, first, to_q, Wanted::parameters(gradient));
+                return net.backward(
+                    parameters,
+                    obs,
+                    base,
+                    to_q,
+                    GradientBuffers::parameters(gradient),
+                );
             }
             Nets::Dueling { shared, value, advantage } => (shared, value, advantage),
         };
-        let n = value.given().len();
+        let n = value.last_outputs().len();
         check_len("gradient of values", to_q.len(), n * self.choices, "one for each choice")?;
         to_value.clear();
         to_advantage.clear();
@@ -179,23 +189,31 @@ impl QNetwork {
             to_advantage.extend(row.iter().map(|&slope| slope - center));
         }
         let Some(shared) = shared else {
-            let wanted = Wanted::parameters(&mut *gradient);
-            value_net.backward(parameters, obs, value, to_value, wanted)?;
-            let wanted = Wanted::parameters(gradient);
-            return advantage_net.backward(parameters, obs, advantage, to_advantage, wanted);
+            let value_gradient = GradientBuffers::parameters(&mut *gradient);
+            value_net.backward(parameters, obs, value, to_value, value_gradient)?;
+            let advantage_gradient = GradientBuffers::parameters(gradient);
+            return advantage_net.backward(
+                parameters,
+                obs,
+                advantage,
+                to_advantage,
+                advantage_gradient,
+            );
         };
-        let features = first.given();
-        let [of_value, of_advantage] = to_shared;
-        of_value.resize(features.len(), F::ZERO);
-        of_advantage.resize(features.len(), F::ZERO);
-        let wanted = Wanted { parameters: Some(&mut *gradient), inputs: Some(of_value) };
-        value_net.backward(parameters, features, value, to_value, wanted)?;
-        let wanted = Wanted { parameters: Some(&mut *gradient), inputs: Some(of_advantage) };
-        advantage_net.backward(parameters, features, advantage, to_advantage, wanted)?;
-        for (sum, &more) in of_value.iter_mut().zip(&*of_advantage) {
+        let features = base.last_outputs();
+        let [value_part, advantage_part] = to_shared;
+        value_part.resize(features.len(), F::ZERO);
+        advantage_part.resize(features.len(), F::ZERO);
+        let value_buffers =
+            GradientBuffers { parameters: Some(&mut *gradient), inputs: Some(value_part) };
+        value_net.backward(parameters, features, value, to_value, value_buffers)?;
+        let advantage_buffers =
+            GradientBuffers { parameters: Some(&mut *gradient), inputs: Some(advantage_part) };
+        advantage_net.backward(parameters, features, advantage, to_advantage, advantage_buffers)?;
+        for (sum, &more) in value_part.iter_mut().zip(&*advantage_part) {
             *sum += more;
         }
-        shared.backward(parameters, obs, first, of_value, Wanted::parameters(gradient))
+        shared.backward(parameters, obs, base, value_part, GradientBuffers::parameters(gradient))
     }
 }
 

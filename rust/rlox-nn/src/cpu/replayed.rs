@@ -24,7 +24,7 @@ pub struct Batches<'a, F, A> {
 impl<F: Copy, A> Batches<'_, F, A> {
     /// Checks the columns' lengths and returns the number of batches. `errors` is the length of the
     /// errors' column.
-    pub(super) fn check(&self, size: usize, errors: usize) -> Result<usize> {
+    pub(super) fn check(&self, action_dim: usize, errors: usize) -> Result<usize> {
         let n = self.rewards.len();
         if n == 0 || self.rows == 0 {
             return Err(Error::config("rows of a batch", 0, "at least 1"));
@@ -34,7 +34,7 @@ impl<F: Copy, A> Batches<'_, F, A> {
             ("rewards", n, n / self.rows * self.rows),
             ("obs", self.obs.len(), n * width),
             ("next_obs", self.next_obs.len(), n * width),
-            ("actions", self.actions.len(), n * size),
+            ("actions", self.actions.len(), n * action_dim),
             ("discounts", self.discounts.len(), n),
             ("weights", self.weights.map_or(n, <[F]>::len), n),
             ("errors", errors, n),
@@ -45,7 +45,7 @@ impl<F: Copy, A> Batches<'_, F, A> {
     }
 
     /// Returns batch i of `count`.
-    pub(super) fn one(&self, i: usize, count: usize) -> Self {
+    pub(super) fn batch(&self, i: usize, count: usize) -> Self {
         Self {
             rows: self.rows,
             obs: part(self.obs, i, count),

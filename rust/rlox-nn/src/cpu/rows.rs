@@ -3,7 +3,7 @@
 use rlox_core::error::{Error, Result, check_len};
 use rlox_core::rollout::{ActionColumn, Arena};
 
-use super::heads::Done;
+use super::heads::ActionsTaken;
 
 /// The columns of a rollout, `[rows, ...]`.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +13,7 @@ pub struct Rows<'a, F> {
     /// The length of an observation.
     pub obs_dim: usize,
     /// a.
-    pub done: Done<'a, F>,
+    pub actions: ActionsTaken<'a, F>,
     /// log pi(a | o) of the policy that acted.
     pub log_probs: &'a [F],
     /// V(o) when it acted.
@@ -29,9 +29,9 @@ impl<'a> From<&'a Arena> for Rows<'a, f32> {
         Self {
             obs: arena.obs(),
             obs_dim: arena.obs_dim(),
-            done: match arena.actions() {
-                ActionColumn::Discrete(choices) => Done::Choices(choices, None),
-                ActionColumn::Box(vectors) => Done::Vectors(vectors),
+            actions: match arena.actions() {
+                ActionColumn::Discrete(choices) => ActionsTaken::Choices(choices, None),
+                ActionColumn::Box(vectors) => ActionsTaken::Vectors(vectors),
             },
             log_probs: arena.log_probs(),
             values: arena.values().get(..arena.rewards().len()).unwrap_or_default(),
@@ -64,13 +64,13 @@ impl<F> Rows<'_, F> {
             return Err(Error::config("rows of a rollout", 0, "at least 1"));
         }
         check_len("obs", self.obs.len().min(n * self.obs_dim), n * self.obs_dim, "as log_probs")?;
-        match self.done {
-            Done::Choices(choices, allowed) => {
+        match self.actions {
+            ActionsTaken::Choices(choices, action_mask) => {
                 check_len("actions", choices.len(), n, "as log_probs")?;
-                let mask = allowed.map_or(0, <[bool]>::len);
+                let mask = action_mask.map_or(0, <[bool]>::len);
                 check_len("mask", mask, mask / n * n, "whole rows")?;
             }
-            Done::Vectors(vectors) => {
+            ActionsTaken::Vectors(vectors) => {
                 check_len("actions", vectors.len(), vectors.len() / n * n, "whole rows")?;
             }
         }
@@ -88,7 +88,7 @@ impl<F> Rows<'_, F> {
 pub(super) struct Minibatch<F> {
     pub(super) obs: Vec<F>,
     choices: Vec<i64>,
-    allowed: Vec<bool>,
+    action_mask: Vec<bool>,
     vectors: Vec<F>,
     kind: Kind,
     pub(super) log_probs: Vec<F>,
@@ -111,46 +111,46 @@ impl<F: Copy> Minibatch<F> {
     ///
     /// # Errors
     /// [`Error::Config`] for an index out of range. The caller has called [`Rows::check`].
-    pub(super) fn gather(&mut self, rows: Rows<'_, F>, places: &[usize]) -> Result<()> {
+    pub(super) fn gather(&mut self, rows: Rows<'_, F>, indices: &[usize]) -> Result<()> {
         let n = rows.len();
-        if let Some(place) = places.iter().find(|&&place| place >= n) {
-            return Err(Error::config("row of a minibatch", place, format!("a number below {n}")));
+        if let Some(index) = indices.iter().find(|&&place| place >= n) {
+            return Err(Error::config("row of a minibatch", index, format!("a number below {n}")));
         }
-        copy(&mut self.obs, rows.obs, places, rows.obs_dim);
-        self.kind = match rows.done {
-            Done::Choices(choices, allowed) => {
-                copy(&mut self.choices, choices, places, 1);
-                let allowed = allowed.inspect(|allowed| {
-                    copy(&mut self.allowed, allowed, places, allowed.len() / n);
+        copy(&mut self.obs, rows.obs, indices, rows.obs_dim);
+        self.kind = match rows.actions {
+            ActionsTaken::Choices(choices, action_mask) => {
+                copy(&mut self.choices, choices, indices, 1);
+                let copied_mask = action_mask.inspect(|allowed| {
+                    copy(&mut self.action_mask, allowed, indices, allowed.len() / n);
                 });
-                if allowed.is_some() { Kind::Masked } else { Kind::Choices }
+                if copied_mask.is_some() { Kind::Masked } else { Kind::Choices }
             }
-            Done::Vectors(vectors) => {
-                copy(&mut self.vectors, vectors, places, vectors.len() / n);
+            ActionsTaken::Vectors(vectors) => {
+                copy(&mut self.vectors, vectors, indices, vectors.len() / n);
                 Kind::Vectors
             }
         };
-        copy(&mut self.log_probs, rows.log_probs, places, 1);
-        copy(&mut self.values, rows.values, places, 1);
-        copy(&mut self.advantages, rows.advantages, places, 1);
-        copy(&mut self.returns, rows.returns, places, 1);
+        copy(&mut self.log_probs, rows.log_probs, indices, 1);
+        copy(&mut self.values, rows.values, indices, 1);
+        copy(&mut self.advantages, rows.advantages, indices, 1);
+        copy(&mut self.returns, rows.returns, indices, 1);
         Ok(())
     }
 
     /// Returns the actions of the rows.
-    pub(super) fn done(&self) -> Done<'_, F> {
+    pub(super) fn actions(&self) -> ActionsTaken<'_, F> {
         match self.kind {
-            Kind::Vectors => Done::Vectors(&self.vectors),
-            Kind::Choices => Done::Choices(&self.choices, None),
-            Kind::Masked => Done::Choices(&self.choices, Some(&self.allowed)),
+            Kind::Vectors => ActionsTaken::Vectors(&self.vectors),
+            Kind::Choices => ActionsTaken::Choices(&self.choices, None),
+            Kind::Masked => ActionsTaken::Choices(&self.choices, Some(&self.action_mask)),
         }
     }
 }
 
 /// Replaces `out` by the rows at these indices, `width` elements each.
-fn copy<T: Copy>(out: &mut Vec<T>, column: &[T], places: &[usize], width: usize) {
+fn copy<T: Copy>(out: &mut Vec<T>, column: &[T], indices: &[usize], width: usize) {
     out.clear();
-    for place in places {
-        out.extend_from_slice(column.get(place * width..(place + 1) * width).unwrap_or_default());
+    for index in indices {
+        out.extend_from_slice(column.get(index * width..(index + 1) * width).unwrap_or_default());
     }
 }

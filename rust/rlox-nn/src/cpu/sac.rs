@@ -3,15 +3,18 @@
 use rlox_core::error::{Error, Result, check_len};
 use rlox_core::{Layout, interrupt};
 
-use super::critics::{Aim, Critics, CriticsMemory, Learned, Pairs, follow, lowest};
-use super::engine::{check_parameters, finite, within};
+use super::critics::{
+    CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics,
+    polyak_update,
+};
+use super::engine::{check_parameters, require_finite, require_setting};
 use super::gemm::Number;
-use super::heads::squashed::Drawn;
-use super::mlp::{Memory, Mlp, Wanted, resize};
+use super::heads::squashed::SquashedSample;
+use super::mlp::{GradientBuffers, Memory, Mlp, resize};
 use super::replayed::{Batches, part};
 
 /// The factor of the critics' loss in equation 5.
-const HALF: f64 = 0.5;
+const CRITIC_LOSS_FACTOR: f64 = 0.5;
 
 /// Settings of one call of [`SacEngine::learn`]. The caller applies schedules.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,7 +38,7 @@ pub enum Temperature<'a, F> {
     /// 5).
     Learned {
         /// The parameters whose first element is log alpha; the others are padding.
-        log: Learned<'a, F>,
+        log_alpha: TrainState<'a, F>,
         /// The entropy that the policy shall have.
         target_entropy: f64,
     },
@@ -46,9 +49,9 @@ impl<F> Temperature<'_, F> {
     /// [`Error::Config`] for a number out of its range.
     fn check(&self) -> Result<()> {
         match *self {
-            Self::Fixed(alpha) => within("alpha", alpha, alpha >= 0.0, "at least 0"),
+            Self::Fixed(alpha) => require_setting("alpha", alpha, alpha >= 0.0, "at least 0"),
             Self::Learned { target_entropy, .. } => {
-                within("target_entropy", target_entropy, true, "a number")
+                require_setting("target_entropy", target_entropy, true, "a number")
             }
         }
     }
@@ -58,9 +61,9 @@ impl<F> Temperature<'_, F> {
 #[derive(Debug)]
 pub struct SacParameters<'a, F> {
     /// The policy.
-    pub actor: Learned<'a, F>,
+    pub actor: TrainState<'a, F>,
     /// Q.
-    pub critic: Learned<'a, F>,
+    pub critic: TrainState<'a, F>,
     /// The parameters of the critics' target network.
     pub target: &'a mut [F],
     /// The temperature alpha.
@@ -92,19 +95,19 @@ pub struct SacEngine<F> {
     actor: Mlp,
     critics: Critics,
     layouts: [Layout; 2],
-    acting: Memory<F>,
-    drawn: Drawn<F>,
+    actor_memory: Memory<F>,
+    sample: SquashedSample<F>,
     /// Buffers for actions at next observations.
-    acting_next: Memory<F>,
-    drawn_next: Drawn<F>,
-    valuing: CriticsMemory<F>,
+    next_actor_memory: Memory<F>,
+    next_sample: SquashedSample<F>,
+    critics_memory: CriticsMemory<F>,
     gradients: [Vec<F>; 2],
-    goals: Vec<F>,
-    whose: Vec<usize>,
+    td_targets: Vec<F>,
+    argmin: Vec<usize>,
     to_actions: Vec<F>,
-    to_said: Vec<F>,
+    to_outputs: Vec<F>,
     to_q: Vec<F>,
-    to_log: Vec<F>,
+    to_log_alpha: Vec<F>,
 }
 
 impl<F: Number> SacEngine<F> {
@@ -120,29 +123,29 @@ impl<F: Number> SacEngine<F> {
     /// # Errors
     /// [`Error::Config`] if there is no memory for the gradients.
     pub fn new(
-        (actor, of_actor): (Mlp, Layout),
-        (critics, of_critics): (Critics, Layout),
+        (actor, actor_layout): (Mlp, Layout),
+        (critics, critics_layout): (Critics, Layout),
     ) -> Result<Self> {
         let mut gradients = [Vec::new(), Vec::new()];
-        for (gradient, layout) in gradients.iter_mut().zip([&of_actor, &of_critics]) {
+        for (gradient, layout) in gradients.iter_mut().zip([&actor_layout, &critics_layout]) {
             resize(gradient, layout.len())?;
         }
         Ok(Self {
             actor,
             critics,
-            layouts: [of_actor, of_critics],
-            acting: Memory::default(),
-            drawn: Drawn::default(),
-            acting_next: Memory::default(),
-            drawn_next: Drawn::default(),
-            valuing: CriticsMemory::default(),
+            layouts: [actor_layout, critics_layout],
+            actor_memory: Memory::default(),
+            sample: SquashedSample::default(),
+            next_actor_memory: Memory::default(),
+            next_sample: SquashedSample::default(),
+            critics_memory: CriticsMemory::default(),
             gradients,
-            goals: Vec::new(),
-            whose: Vec::new(),
+            td_targets: Vec::new(),
+            argmin: Vec::new(),
             to_actions: Vec::new(),
-            to_said: Vec::new(),
+            to_outputs: Vec::new(),
             to_q: Vec::new(),
-            to_log: Vec::new(),
+            to_log_alpha: Vec::new(),
         })
     }
 
@@ -157,37 +160,40 @@ impl<F: Number> SacEngine<F> {
     /// settings out of range. Earlier steps keep their effect.
     pub fn learn(
         &mut self,
-        of: &mut SacParameters<'_, F>,
+        networks: &mut SacParameters<'_, F>,
         batches: Batches<'_, F, F>,
         noise: &[F],
-        (settings, first): (&SacSettings, u64),
+        (settings, first_batch): (&SacSettings, u64),
         errors: &mut [F],
     ) -> Result<SacUpdate> {
         settings.check()?;
-        of.temperature.check()?;
-        of.actor.optimizer.check()?;
-        of.critic.optimizer.check()?;
+        networks.temperature.check()?;
+        networks.actor.optimizer.check()?;
+        networks.critic.optimizer.check()?;
         let count = batches.check(self.actor.outputs() / 2, errors.len())?;
         check_len("noise", noise.len(), 2 * batches.actions.len(), "twice as the actions")?;
         let mut sums = SacUpdate::default();
         for (i, errors) in errors.chunks_mut(batches.rows).enumerate() {
             interrupt::check()?;
-            let (batch, noise) = (batches.one(i, count), part(noise, i, count));
-            let (mut told, norm) = self.step(of, batch, noise, settings, errors)?;
-            finite(i, [("critic loss", told.critic), ("actor loss", told.actor)])?;
-            finite(i, [("temperature loss", told.temperature), ("values", told.q_mean)])?;
-            finite(i, [("entropy", told.entropy), ("gradient norm", told.grad_norm)])?;
-            finite(i, [("actor's gradient norm", norm)])?;
-            if (first + i as u64 + 1).is_multiple_of(settings.target_update_interval) {
-                follow(of.target, of.critic.parameters, settings.tau);
+            let (batch, noise) = (batches.batch(i, count), part(noise, i, count));
+            let (mut update, norm) = self.step(networks, batch, noise, settings, errors)?;
+            require_finite(i, [("critic loss", update.critic), ("actor loss", update.actor)])?;
+            require_finite(
+                i,
+                [("temperature loss", update.temperature), ("values", update.q_mean)],
+            )?;
+            require_finite(i, [("entropy", update.entropy), ("gradient norm", update.grad_norm)])?;
+            require_finite(i, [("actor's gradient norm", norm)])?;
+            if (first_batch + i as u64 + 1).is_multiple_of(settings.target_update_interval) {
+                polyak_update(networks.target, networks.critic.parameters, settings.tau);
             }
-            for (sum, more) in sums.numbers().into_iter().zip(told.numbers()) {
+            for (sum, more) in sums.numbers().into_iter().zip(update.numbers()) {
                 *sum += *more;
             }
         }
-        let [of_actor, of_critics] = &self.layouts;
-        check_parameters(of_actor, of.actor.parameters)?;
-        check_parameters(of_critics, of.critic.parameters)?;
+        let [actor_layout, critics_layout] = &self.layouts;
+        check_parameters(actor_layout, networks.actor.parameters)?;
+        check_parameters(critics_layout, networks.critic.parameters)?;
         #[expect(clippy::cast_precision_loss, reason = "batches of a training")]
         let n = count as f64;
         for sum in sums.numbers() {
@@ -200,27 +206,39 @@ impl<F: Number> SacEngine<F> {
     /// actor's gradient before clipping.
     fn step(
         &mut self,
-        of: &mut SacParameters<'_, F>,
+        networks: &mut SacParameters<'_, F>,
         batch: Batches<'_, F, F>,
         noise: &[F],
         settings: &SacSettings,
         errors: &mut [F],
     ) -> Result<(SacUpdate, f64)> {
         let size = self.actor.outputs() / 2;
-        let (now, next) = noise.split_at(noise.len() / 2);
-        let said = self.actor.forward(of.actor.parameters, batch.obs, &mut self.acting)?;
-        self.drawn.draw(said, now, size);
-        let log_prob = mean(&self.drawn.log_probs);
-        let (alpha, temperature) = self.temper(&mut of.temperature, log_prob, settings)?;
-        self.aim(of, batch, next, alpha)?;
-        let Self { critics, valuing, goals, gradients: [_, gradient], .. } = self;
-        let pairs = Pairs { obs: batch.obs, actions: batch.actions };
-        critics.forward(of.critic.parameters, pairs, critics.members(), valuing)?;
-        let aim = Aim { goals, weights: batch.weights, factor: HALF };
-        let (critic, q_mean) =
-            critics.gradient(of.critic.parameters, valuing, aim, errors, gradient)?;
-        let grad_norm = of.critic.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
-        let (actor, norm) = self.improve_actor(of, batch, alpha, settings)?;
+        let (current_noise, next_noise) = noise.split_at(noise.len() / 2);
+        let outputs =
+            self.actor.forward(networks.actor.parameters, batch.obs, &mut self.actor_memory)?;
+        self.sample.draw(outputs, current_noise, size);
+        let log_prob = mean(&self.sample.log_probs);
+        let (alpha, temperature) =
+            self.step_temperature(&mut networks.temperature, log_prob, settings)?;
+        self.compute_targets(networks, batch, next_noise, alpha)?;
+        let Self { critics, critics_memory, td_targets, gradients: [_, gradient], .. } = self;
+        let pairs = StateActionPairs { obs: batch.obs, actions: batch.actions };
+        critics.forward(networks.critic.parameters, pairs, critics.members(), critics_memory)?;
+        let targets = CriticTargets {
+            values: td_targets,
+            weights: batch.weights,
+            factor: CRITIC_LOSS_FACTOR,
+        };
+        let (critic, q_mean) = critics.gradient(
+            networks.critic.parameters,
+            critics_memory,
+            targets,
+            errors,
+            gradient,
+        )?;
+        let grad_norm =
+            networks.critic.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
+        let (actor, norm) = self.improve_actor(networks, batch, alpha, settings)?;
         let (alpha, entropy) = (alpha.to_f64(), -log_prob);
         let update = SacUpdate { critic, actor, temperature, q_mean, entropy, alpha, grad_norm };
         Ok((update, norm))
@@ -229,7 +247,7 @@ impl<F: Number> SacEngine<F> {
     /// Takes a step of a learned temperature. Returns alpha before the step and the loss -log alpha
     /// E[log pi + H], linear in log alpha (equation 18 with log alpha as its factor, as in the
     /// authors' code).
-    fn temper(
+    fn step_temperature(
         &mut self,
         temperature: &mut Temperature<'_, F>,
         log_prob: f64,
@@ -237,38 +255,47 @@ impl<F: Number> SacEngine<F> {
     ) -> Result<(F, f64)> {
         match temperature {
             Temperature::Fixed(alpha) => Ok((F::from_f64(*alpha), 0.0)),
-            Temperature::Learned { log, target_entropy } => {
-                log.optimizer.check()?;
-                let now = log.parameters.first().copied().unwrap_or(F::ZERO).to_f64();
+            Temperature::Learned { log_alpha, target_entropy } => {
+                log_alpha.optimizer.check()?;
+                let value = log_alpha.parameters.first().copied().unwrap_or(F::ZERO).to_f64();
                 let slope = -(log_prob + *target_entropy);
-                self.to_log.clear();
-                self.to_log.resize(log.parameters.len(), F::ZERO);
-                if let Some(place) = self.to_log.first_mut() {
-                    *place = F::from_f64(slope);
+                self.to_log_alpha.clear();
+                self.to_log_alpha.resize(log_alpha.parameters.len(), F::ZERO);
+                if let Some(slot) = self.to_log_alpha.first_mut() {
+                    *slot = F::from_f64(slope);
                 }
-                log.step(&mut self.to_log, None, settings.learning_rate)?;
-                Ok((F::from_f64(now.exp()), now * slope))
+                log_alpha.step(&mut self.to_log_alpha, None, settings.learning_rate)?;
+                Ok((F::from_f64(value.exp()), value * slope))
             }
         }
     }
 
     /// Computes the targets R + gamma^m (min_i Q'_i(s', a') - alpha log pi(a' | s')).
-    fn aim(
+    fn compute_targets(
         &mut self,
-        of: &SacParameters<'_, F>,
+        networks: &SacParameters<'_, F>,
         batch: Batches<'_, F, F>,
         noise: &[F],
         alpha: F,
     ) -> Result<()> {
-        let Self { actor, critics, acting_next, drawn_next, valuing, goals, whose, .. } = self;
-        let said = actor.infer(of.actor.parameters, batch.next_obs, acting_next)?;
-        drawn_next.draw(said, noise, actor.outputs() / 2);
-        let pairs = Pairs { obs: batch.next_obs, actions: &drawn_next.actions };
-        let q = critics.forward(of.target, pairs, critics.members(), valuing)?;
-        lowest(q, batch.rewards.len(), goals, whose);
-        let paid = batch.rewards.iter().zip(batch.discounts).zip(&drawn_next.log_probs);
-        for (goal, ((&reward, &discount), &log_prob)) in goals.iter_mut().zip(paid) {
-            *goal = reward + discount * (*goal - alpha * log_prob);
+        let Self {
+            actor,
+            critics,
+            next_actor_memory,
+            next_sample,
+            critics_memory,
+            td_targets,
+            argmin,
+            ..
+        } = self;
+        let outputs = actor.infer(networks.actor.parameters, batch.next_obs, next_actor_memory)?;
+        next_sample.draw(outputs, noise, actor.outputs() / 2);
+        let pairs = StateActionPairs { obs: batch.next_obs, actions: &next_sample.actions };
+        let q = critics.forward(networks.target, pairs, critics.members(), critics_memory)?;
+        min_over_critics(q, batch.rewards.len(), td_targets, argmin);
+        let transitions = batch.rewards.iter().zip(batch.discounts).zip(&next_sample.log_probs);
+        for (target, ((&reward, &discount), &log_prob)) in td_targets.iter_mut().zip(transitions) {
+            *target = reward + discount * (*target - alpha * log_prob);
         }
         Ok(())
     }
@@ -277,36 +304,56 @@ impl<F: Number> SacEngine<F> {
     /// Returns that loss and the norm of the gradient before clipping.
     fn improve_actor(
         &mut self,
-        of: &mut SacParameters<'_, F>,
+        networks: &mut SacParameters<'_, F>,
         batch: Batches<'_, F, F>,
         alpha: F,
         settings: &SacSettings,
     ) -> Result<(f64, f64)> {
-        let Self { actor, critics, acting, drawn, valuing, goals, whose, to_q, .. } = self;
-        let (to_actions, to_said) = (&mut self.to_actions, &mut self.to_said);
-        let pairs = Pairs { obs: batch.obs, actions: &drawn.actions };
-        let q = critics.forward(of.critic.parameters, pairs, critics.members(), valuing)?;
+        let Self {
+            actor,
+            critics,
+            actor_memory,
+            sample,
+            critics_memory,
+            td_targets: min_q,
+            argmin,
+            to_q,
+            ..
+        } = self;
+        let (to_actions, to_outputs) = (&mut self.to_actions, &mut self.to_outputs);
+        let pairs = StateActionPairs { obs: batch.obs, actions: &sample.actions };
+        let q = critics.forward(
+            networks.critic.parameters,
+            pairs,
+            critics.members(),
+            critics_memory,
+        )?;
         let n = batch.rewards.len();
-        lowest(q, n, goals, whose);
-        let loss = alpha.to_f64() * mean(&drawn.log_probs) - mean(goals);
+        min_over_critics(q, n, min_q, argmin);
+        let loss = alpha.to_f64() * mean(&sample.log_probs) - mean(min_q);
         #[expect(clippy::cast_precision_loss, reason = "rows of a batch")]
         let share = F::from_f64(1.0 / n as f64);
         to_q.clear();
         to_q.resize(q.len(), F::ZERO);
-        for (row, &member) in whose.iter().enumerate() {
-            if let Some(place) = to_q.get_mut(member * n + row) {
-                *place = -share;
+        for (row, &member) in argmin.iter().enumerate() {
+            if let Some(slot) = to_q.get_mut(member * n + row) {
+                *slot = -share;
             }
         }
-        resize(to_actions, drawn.actions.len())?;
-        critics.back(of.critic.parameters, valuing, to_q, to_actions)?;
-        resize(to_said, acting.given().len())?;
-        drawn.back(acting.given(), (to_actions, share * alpha), actor.outputs() / 2, to_said);
+        resize(to_actions, sample.actions.len())?;
+        critics.backward(networks.critic.parameters, critics_memory, to_q, to_actions)?;
+        resize(to_outputs, actor_memory.last_outputs().len())?;
+        sample.backward(
+            actor_memory.last_outputs(),
+            (to_actions, share * alpha),
+            actor.outputs() / 2,
+            to_outputs,
+        );
         let [gradient, _] = &mut self.gradients;
         gradient.fill(F::ZERO);
-        let wanted = Wanted::parameters(gradient.as_mut_slice());
-        actor.backward(of.actor.parameters, batch.obs, acting, to_said, wanted)?;
-        let norm = of.actor.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
+        let buffers = GradientBuffers::parameters(gradient.as_mut_slice());
+        actor.backward(networks.actor.parameters, batch.obs, actor_memory, to_outputs, buffers)?;
+        let norm = networks.actor.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
         Ok((loss, norm))
     }
 }
@@ -328,10 +375,15 @@ impl SacSettings {
     /// # Errors
     /// [`Error::Config`] for a setting out of its range.
     fn check(&self) -> Result<()> {
-        within("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
-        let most = self.max_grad_norm.unwrap_or(1.0);
-        within("max_grad_norm", most, most > 0.0, "above 0")?;
-        within("tau", self.tau, (0.0..=1.0).contains(&self.tau), "0 to 1")?;
+        require_setting(
+            "learning_rate",
+            self.learning_rate,
+            self.learning_rate >= 0.0,
+            "at least 0",
+        )?;
+        let max_norm = self.max_grad_norm.unwrap_or(1.0);
+        require_setting("max_grad_norm", max_norm, max_norm > 0.0, "above 0")?;
+        require_setting("tau", self.tau, (0.0..=1.0).contains(&self.tau), "0 to 1")?;
         if self.target_update_interval == 0 {
             return Err(Error::config("target_update_interval", 0, "at least 1"));
         }

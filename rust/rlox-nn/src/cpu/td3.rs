@@ -4,14 +4,17 @@ use rlox_core::error::{Error, Result, check_len};
 use rlox_core::math::in_place;
 use rlox_core::{Layout, interrupt};
 
-use super::critics::{Aim, Critics, CriticsMemory, Learned, Pairs, follow, lowest};
-use super::engine::{check_parameters, finite, within};
+use super::critics::{
+    CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics,
+    polyak_update,
+};
+use super::engine::{check_parameters, require_finite, require_setting};
 use super::gemm::Number;
-use super::mlp::{Memory, Mlp, Wanted, resize};
+use super::mlp::{GradientBuffers, Memory, Mlp, resize};
 use super::replayed::{Batches, part};
 
 /// The smallest divisor in place of the mean of |Q|.
-const LEAST: f64 = 1e-12;
+const MIN_MEAN_ABS_Q: f64 = 1e-12;
 
 /// Settings of one call of [`Td3Engine::learn`]. The caller applies schedules.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,9 +54,9 @@ pub struct Td3Update {
 #[derive(Debug)]
 pub struct Td3Parameters<'a, F> {
     /// mu.
-    pub actor: Learned<'a, F>,
+    pub actor: TrainState<'a, F>,
     /// Q.
-    pub critic: Learned<'a, F>,
+    pub critic: TrainState<'a, F>,
     /// The parameters of the actor's target network.
     pub target_actor: &'a mut [F],
     /// The parameters of the critics' target network.
@@ -66,12 +69,12 @@ pub struct Td3Engine<F> {
     actor: Mlp,
     critics: Critics,
     layouts: [Layout; 2],
-    acting: Memory<F>,
-    valuing: CriticsMemory<F>,
+    actor_memory: Memory<F>,
+    critics_memory: CriticsMemory<F>,
     gradients: [Vec<F>; 2],
     actions: Vec<F>,
-    goals: Vec<F>,
-    whose: Vec<usize>,
+    td_targets: Vec<F>,
+    argmin: Vec<usize>,
     to_actions: Vec<F>,
     to_q: Vec<F>,
 }
@@ -88,23 +91,23 @@ impl<F: Number> Td3Engine<F> {
     /// # Errors
     /// [`Error::Config`] if there is no memory for the gradients.
     pub fn new(
-        (actor, of_actor): (Mlp, Layout),
-        (critics, of_critics): (Critics, Layout),
+        (actor, actor_layout): (Mlp, Layout),
+        (critics, critics_layout): (Critics, Layout),
     ) -> Result<Self> {
         let mut gradients = [Vec::new(), Vec::new()];
-        for (gradient, layout) in gradients.iter_mut().zip([&of_actor, &of_critics]) {
+        for (gradient, layout) in gradients.iter_mut().zip([&actor_layout, &critics_layout]) {
             resize(gradient, layout.len())?;
         }
         Ok(Self {
             actor,
             critics,
-            layouts: [of_actor, of_critics],
-            acting: Memory::default(),
-            valuing: CriticsMemory::default(),
+            layouts: [actor_layout, critics_layout],
+            actor_memory: Memory::default(),
+            critics_memory: CriticsMemory::default(),
             gradients,
             actions: Vec::new(),
-            goals: Vec::new(),
-            whose: Vec::new(),
+            td_targets: Vec::new(),
+            argmin: Vec::new(),
             to_actions: Vec::new(),
             to_q: Vec::new(),
         })
@@ -121,15 +124,15 @@ impl<F: Number> Td3Engine<F> {
     /// settings out of range. Earlier steps keep their effect.
     pub fn learn(
         &mut self,
-        of: &mut Td3Parameters<'_, F>,
+        networks: &mut Td3Parameters<'_, F>,
         batches: Batches<'_, F, F>,
         noise: &[F],
-        (settings, first): (&Td3Settings, u64),
+        (settings, first_batch): (&Td3Settings, u64),
         errors: &mut [F],
     ) -> Result<Td3Update> {
         settings.check()?;
-        of.actor.optimizer.check()?;
-        of.critic.optimizer.check()?;
+        networks.actor.optimizer.check()?;
+        networks.critic.optimizer.check()?;
         let size = self.actor.outputs();
         let count = batches.check(size, errors.len())?;
         let expected = if settings.target_noise > 0.0 { batches.actions.len() } else { 0 };
@@ -137,24 +140,24 @@ impl<F: Number> Td3Engine<F> {
         let (mut sums, mut losses) = (Td3Update::default(), (0.0, 0_u32));
         for (i, errors) in errors.chunks_mut(batches.rows).enumerate() {
             interrupt::check()?;
-            let batch = batches.one(i, count);
-            self.aim(of, batch, part(noise, i, count), settings)?;
-            let (loss, q, norm) = self.improve_critics(of, batch, settings, errors)?;
-            finite(i, [("critic loss", loss), ("values", q), ("gradient norm", norm)])?;
-            if (first + i as u64 + 1).is_multiple_of(settings.policy_delay) {
-                let (loss, norm) = self.improve_actor(of, batch, settings)?;
-                finite(i, [("actor loss", loss), ("actor's gradient norm", norm)])?;
+            let batch = batches.batch(i, count);
+            self.compute_targets(networks, batch, part(noise, i, count), settings)?;
+            let (loss, q, norm) = self.improve_critics(networks, batch, settings, errors)?;
+            require_finite(i, [("critic loss", loss), ("values", q), ("gradient norm", norm)])?;
+            if (first_batch + i as u64 + 1).is_multiple_of(settings.policy_delay) {
+                let (loss, norm) = self.improve_actor(networks, batch, settings)?;
+                require_finite(i, [("actor loss", loss), ("actor's gradient norm", norm)])?;
                 losses = (losses.0 + loss, losses.1 + 1);
-                follow(of.target_actor, of.actor.parameters, settings.tau);
-                follow(of.target_critic, of.critic.parameters, settings.tau);
+                polyak_update(networks.target_actor, networks.actor.parameters, settings.tau);
+                polyak_update(networks.target_critic, networks.critic.parameters, settings.tau);
             }
             sums.critic += loss;
             sums.q_mean += q;
             sums.grad_norm += norm;
         }
-        let [of_actor, of_critics] = &self.layouts;
-        check_parameters(of_actor, of.actor.parameters)?;
-        check_parameters(of_critics, of.critic.parameters)?;
+        let [actor_layout, critics_layout] = &self.layouts;
+        check_parameters(actor_layout, networks.actor.parameters)?;
+        check_parameters(critics_layout, networks.critic.parameters)?;
         #[expect(clippy::cast_precision_loss, reason = "batches of a training")]
         let n = count as f64;
         let actor = (losses.1 > 0).then(|| losses.0 / f64::from(losses.1));
@@ -164,44 +167,58 @@ impl<F: Number> Td3Engine<F> {
 
     /// Computes the targets R + gamma^m min_i Q'_i(s', clip(mu'(s') + clip(noise))) (equation 14,
     /// algorithm 1).
-    fn aim(
+    fn compute_targets(
         &mut self,
-        of: &Td3Parameters<'_, F>,
+        networks: &Td3Parameters<'_, F>,
         batch: Batches<'_, F, F>,
         noise: &[F],
         settings: &Td3Settings,
     ) -> Result<()> {
-        let Self { actor, critics, acting, valuing, actions, goals, whose, .. } = self;
+        let Self {
+            actor, critics, actor_memory, critics_memory, actions, td_targets, argmin, ..
+        } = self;
         actions.clear();
-        actions.extend_from_slice(actor.infer(of.target_actor, batch.next_obs, acting)?);
+        actions.extend_from_slice(actor.infer(
+            networks.target_actor,
+            batch.next_obs,
+            actor_memory,
+        )?);
         in_place::tanh(actions);
-        let (scale, most) = (F::from_f64(settings.target_noise), F::from_f64(settings.noise_clip));
+        let (scale, limit) = (F::from_f64(settings.target_noise), F::from_f64(settings.noise_clip));
         for (action, &noise) in actions.iter_mut().zip(noise) {
-            *action = within_of(*action + within_of(scale * noise, most), F::ONE);
+            *action = clamp(*action + clamp(scale * noise, limit), F::ONE);
         }
-        let pairs = Pairs { obs: batch.next_obs, actions };
-        let q = critics.forward(of.target_critic, pairs, critics.members(), valuing)?;
-        lowest(q, batch.rewards.len(), goals, whose);
-        let paid = batch.rewards.iter().zip(batch.discounts);
-        for (goal, (&reward, &discount)) in goals.iter_mut().zip(paid) {
-            *goal = reward + discount * *goal;
+        let pairs = StateActionPairs { obs: batch.next_obs, actions };
+        let q =
+            critics.forward(networks.target_critic, pairs, critics.members(), critics_memory)?;
+        min_over_critics(q, batch.rewards.len(), td_targets, argmin);
+        let transitions = batch.rewards.iter().zip(batch.discounts);
+        for (target, (&reward, &discount)) in td_targets.iter_mut().zip(transitions) {
+            *target = reward + discount * *target;
         }
         Ok(())
     }
 
     fn improve_critics(
         &mut self,
-        of: &mut Td3Parameters<'_, F>,
+        networks: &mut Td3Parameters<'_, F>,
         batch: Batches<'_, F, F>,
         settings: &Td3Settings,
         errors: &mut [F],
     ) -> Result<(f64, f64, f64)> {
-        let Self { critics, valuing, goals, gradients: [_, gradient], .. } = self;
-        let pairs = Pairs { obs: batch.obs, actions: batch.actions };
-        critics.forward(of.critic.parameters, pairs, critics.members(), valuing)?;
-        let aim = Aim { goals, weights: batch.weights, factor: 1.0 };
-        let (loss, q) = critics.gradient(of.critic.parameters, valuing, aim, errors, gradient)?;
-        let norm = of.critic.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
+        let Self { critics, critics_memory, td_targets, gradients: [_, gradient], .. } = self;
+        let pairs = StateActionPairs { obs: batch.obs, actions: batch.actions };
+        critics.forward(networks.critic.parameters, pairs, critics.members(), critics_memory)?;
+        let targets = CriticTargets { values: td_targets, weights: batch.weights, factor: 1.0 };
+        let (loss, q) = critics.gradient(
+            networks.critic.parameters,
+            critics_memory,
+            targets,
+            errors,
+            gradient,
+        )?;
+        let norm =
+            networks.critic.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
         Ok((loss, q, norm))
     }
 
@@ -211,55 +228,65 @@ impl<F: Number> Td3Engine<F> {
     /// norm of the gradient before clipping.
     fn improve_actor(
         &mut self,
-        of: &mut Td3Parameters<'_, F>,
+        networks: &mut Td3Parameters<'_, F>,
         batch: Batches<'_, F, F>,
         settings: &Td3Settings,
     ) -> Result<(f64, f64)> {
-        let Self { actor, critics, acting, valuing, actions, to_actions, to_q, .. } = self;
+        let Self {
+            actor, critics, actor_memory, critics_memory, actions, to_actions, to_q, ..
+        } = self;
         actions.clear();
-        actions.extend_from_slice(actor.forward(of.actor.parameters, batch.obs, acting)?);
+        actions.extend_from_slice(actor.forward(
+            networks.actor.parameters,
+            batch.obs,
+            actor_memory,
+        )?);
         in_place::tanh(actions);
-        let pairs = Pairs { obs: batch.obs, actions };
-        let q = critics.forward(of.critic.parameters, pairs, 1, valuing)?;
+        let pairs = StateActionPairs { obs: batch.obs, actions };
+        let q = critics.forward(networks.critic.parameters, pairs, 1, critics_memory)?;
         #[expect(clippy::cast_precision_loss, reason = "rows of a batch")]
         let n = q.len() as f64;
-        let sizes = q.iter().map(|q| q.to_f64().abs()).sum::<f64>() / n;
-        let weight = settings.alpha.map_or(1.0, |alpha| alpha / sizes.max(LEAST));
+        let mean_abs_q = q.iter().map(|q| q.to_f64().abs()).sum::<f64>() / n;
+        let weight = settings.alpha.map_or(1.0, |alpha| alpha / mean_abs_q.max(MIN_MEAN_ABS_Q));
         let mut loss = -weight * q.iter().map(|q| q.to_f64()).sum::<f64>() / n;
         to_q.clear();
         to_q.resize(q.len(), F::from_f64(-weight / n));
         resize(to_actions, actions.len())?;
-        critics.back(of.critic.parameters, valuing, to_q, to_actions)?;
+        critics.backward(networks.critic.parameters, critics_memory, to_q, to_actions)?;
         if settings.alpha.is_some() {
-            loss += cloning(actions, batch.actions, to_actions);
+            loss += add_cloning_gradient(actions, batch.actions, to_actions);
         }
         for (slope, &action) in to_actions.iter_mut().zip(&*actions) {
             *slope = *slope * (F::ONE - action * action);
         }
         let [gradient, _] = &mut self.gradients;
         gradient.fill(F::ZERO);
-        let wanted = Wanted::parameters(gradient.as_mut_slice());
-        actor.backward(of.actor.parameters, batch.obs, acting, to_actions, wanted)?;
-        let norm = of.actor.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
+        let buffers = GradientBuffers::parameters(gradient.as_mut_slice());
+        actor.backward(networks.actor.parameters, batch.obs, actor_memory, to_actions, buffers)?;
+        let norm = networks.actor.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
         Ok((loss, norm))
     }
 }
 
 /// Returns the mean squared error of `actions` with respect to the batch's, and adds its gradient.
-fn cloning<F: Number>(actions: &[F], taken: &[F], to_actions: &mut [F]) -> f64 {
+fn add_cloning_gradient<F: Number>(
+    actions: &[F],
+    batch_actions: &[F],
+    to_actions: &mut [F],
+) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "numbers of a batch")]
     let n = actions.len() as f64;
-    let (mut sum, bend) = (0.0, F::from_f64(2.0 / n));
-    for ((slope, &action), &taken) in to_actions.iter_mut().zip(actions).zip(taken) {
-        let far = action - taken;
-        sum += (far * far).to_f64();
-        *slope += far * bend;
+    let (mut sum, scale) = (0.0, F::from_f64(2.0 / n));
+    for ((slope, &action), &batch_action) in to_actions.iter_mut().zip(actions).zip(batch_actions) {
+        let error = action - batch_action;
+        sum += (error * error).to_f64();
+        *slope += error * scale;
     }
     sum / n
 }
 
 /// Returns the number clipped to [-limit, limit].
-fn within_of<F: Number>(number: F, limit: F) -> F {
+fn clamp<F: Number>(number: F, limit: F) -> F {
     if number > limit {
         limit
     } else if number < -limit {
@@ -273,14 +300,19 @@ impl Td3Settings {
     /// # Errors
     /// [`Error::Config`] for a setting out of its range.
     fn check(&self) -> Result<()> {
-        within("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
-        let most = self.max_grad_norm.unwrap_or(1.0);
-        within("max_grad_norm", most, most > 0.0, "above 0")?;
-        within("tau", self.tau, (0.0..=1.0).contains(&self.tau), "0 to 1")?;
-        within("target_noise", self.target_noise, self.target_noise >= 0.0, "at least 0")?;
-        within("noise_clip", self.noise_clip, self.noise_clip >= 0.0, "at least 0")?;
+        require_setting(
+            "learning_rate",
+            self.learning_rate,
+            self.learning_rate >= 0.0,
+            "at least 0",
+        )?;
+        let max_norm = self.max_grad_norm.unwrap_or(1.0);
+        require_setting("max_grad_norm", max_norm, max_norm > 0.0, "above 0")?;
+        require_setting("tau", self.tau, (0.0..=1.0).contains(&self.tau), "0 to 1")?;
+        require_setting("target_noise", self.target_noise, self.target_noise >= 0.0, "at least 0")?;
+        require_setting("noise_clip", self.noise_clip, self.noise_clip >= 0.0, "at least 0")?;
         let alpha = self.alpha.unwrap_or(0.0);
-        within("alpha", alpha, alpha >= 0.0, "at least 0")?;
+        require_setting("alpha", alpha, alpha >= 0.0, "at least 0")?;
         if self.policy_delay == 0 {
             return Err(Error::config("policy_delay", 0, "at least 1"));
         }

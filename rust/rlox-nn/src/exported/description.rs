@@ -17,13 +17,13 @@ const KEY: &str = "rlox";
 
 /// Limits: the bytes of the description, the number of layers, and the length of an observation or
 /// a layer and the number of golden vectors.
-const LONGEST: usize = 1 << 20;
-const MOST_LAYERS: usize = 64;
-const MOST: usize = 1 << 16;
+const MAX_DESCRIPTION_BYTES: usize = 1 << 20;
+const MAX_LAYERS: usize = 64;
+const MAX_COUNT: usize = 1 << 16;
 
 /// The limit of products that the golden vectors may require, some seconds of work. `rlox export`
 /// writes 32 golden vectors.
-const MOST_PRODUCTS: u64 = 1 << 32;
+const MAX_PRODUCTS: u64 = 1 << 32;
 
 /// The function from the network's outputs to an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Head {
     ];
 
     /// Whether an action is a choice.
-    pub(super) const fn chooses(self) -> bool {
+    pub(super) const fn is_discrete(self) -> bool {
         matches!(self, Self::Categorical | Self::Q)
     }
 
@@ -81,7 +81,7 @@ pub(super) struct Description {
     /// they are not standardized.
     pub(super) normalizer: Option<f64>,
     /// The number of golden vectors.
-    pub(super) golden: usize,
+    pub(super) n_golden: usize,
 }
 
 impl Description {
@@ -89,38 +89,46 @@ impl Description {
     ///
     /// # Errors
     /// [`Error::Config`] if it is missing, has another version, or has an invalid value.
-    pub(super) fn of(file: &File<'_>) -> Result<Self> {
+    pub(super) fn from_file(file: &File<'_>) -> Result<Self> {
         let text = file.text(KEY)?;
-        if text.len() > LONGEST {
+        if text.len() > MAX_DESCRIPTION_BYTES {
             let got = format!("{} bytes long", text.len());
-            return Err(file.wrong("description", got, format!("{LONGEST} at most")));
+            return Err(file.config_error(
+                "description",
+                got,
+                format!("{MAX_DESCRIPTION_BYTES} at most"),
+            ));
         }
-        let said: Value = serde_json::from_str(text).map_err(|cause| {
-            file.wrong("description", format!("no JSON ({cause})"), "what `rlox export` writes")
+        let json: Value = serde_json::from_str(text).map_err(|cause| {
+            file.config_error(
+                "description",
+                format!("no JSON ({cause})"),
+                "what `rlox export` writes",
+            )
         })?;
-        let said = Said { file, value: &said, within: "" };
-        said.require_format()?;
-        let (network, action) = (said.inner("network")?, said.inner("action")?);
+        let root = Section { file, value: &json, prefix: "" };
+        root.require_format()?;
+        let (network, action) = (root.section("network")?, root.section("action")?);
         let head = network.one_of("head", &Head::ALL)?;
         let activations = Activation::ALL.map(|one| (one.name(), one));
-        let normalizer = match said.get("normalizer") {
+        let normalizer = match root.get("normalizer") {
             Value::Null => None,
-            _ => Some(said.inner("normalizer")?.limit("clip")?.unwrap_or(f64::INFINITY)),
+            _ => Some(root.section("normalizer")?.limit("clip")?.unwrap_or(f64::INFINITY)),
         };
         let limit = network.limit("mean_limit")?;
         #[expect(clippy::cast_possible_truncation, reason = "the network is of float32")]
         let mean_limit = limit.map(|limit| limit as f32);
         Ok(Self {
-            algorithm: said.text("algorithm")?,
-            env: said.text("env")?,
+            algorithm: root.text("algorithm")?,
+            env: root.text("env")?,
             sizes: network.sizes()?,
             activation: network.one_of("activation", &activations)?,
             dueling: network.dueling(head)?,
             head,
-            start: if head.chooses() { action.whole("start")? } else { 0 },
+            start: if head.is_discrete() { action.integer("start")? } else { 0 },
             mean_limit,
             normalizer,
-            golden: said.count("golden", said.get("golden"))?,
+            n_golden: root.count("golden", root.get("golden"))?,
         })
     }
 
@@ -131,13 +139,17 @@ impl Description {
     pub(super) fn check_effort(&self, file: &File<'_>) -> Result<()> {
         // At most 64 layers of 2^32 weights each, and 2^16 vectors.
         let pairs = self.sizes.iter().zip(self.sizes.iter().skip(1));
-        let of_layers = pairs.map(|(&inputs, &outputs)| inputs.saturating_mul(outputs) as u64);
-        let weights = of_layers.fold(0, u64::saturating_add);
-        if weights.saturating_mul(self.golden as u64) <= MOST_PRODUCTS {
+        let layer_weights = pairs.map(|(&inputs, &outputs)| inputs.saturating_mul(outputs) as u64);
+        let weights = layer_weights.fold(0, u64::saturating_add);
+        if weights.saturating_mul(self.n_golden as u64) <= MAX_PRODUCTS {
             return Ok(());
         }
-        let got = format!("{} vectors of {weights} weights", self.golden);
-        Err(file.wrong("description, golden", got, format!("{MOST_PRODUCTS} products at most")))
+        let got = format!("{} vectors of {weights} weights", self.n_golden);
+        Err(file.config_error(
+            "description, golden",
+            got,
+            format!("{MAX_PRODUCTS} products at most"),
+        ))
     }
 
     /// Returns the length of an observation.
@@ -153,25 +165,25 @@ impl Description {
 
 /// An object of the description, with its name for messages.
 #[derive(Clone, Copy)]
-struct Said<'a> {
+struct Section<'a> {
     file: &'a File<'a>,
     value: &'a Value,
-    within: &'static str,
+    prefix: &'static str,
 }
 
-impl<'a> Said<'a> {
+impl<'a> Section<'a> {
     /// Returns the value of a name; null if it is missing.
     fn get(&self, name: &str) -> &'a Value {
         self.value.get(name).unwrap_or(&Value::Null)
     }
 
-    fn wrong(&self, name: &str, got: &Value, expected: impl Into<String>) -> Error {
+    fn error(&self, name: &str, got: &Value, expected: impl Into<String>) -> Error {
         let mut got = got.to_string();
         if let Some((end, _)) = got.char_indices().nth(60) {
             got.replace_range(end.., "...");
         }
-        let Self { within, .. } = self;
-        self.file.wrong(format_args!("description, {within}{name}"), got, expected)
+        let Self { prefix, .. } = self;
+        self.file.config_error(format_args!("description, {prefix}{name}"), got, expected)
     }
 
     fn require_format(&self) -> Result<()> {
@@ -180,65 +192,65 @@ impl<'a> Said<'a> {
             return Ok(());
         }
         let expected = format!("{FORMAT}; read it with the version of rlox that wrote it");
-        Err(self.wrong("format", format, expected))
+        Err(self.error("format", format, expected))
     }
 
-    fn inner(&self, name: &'static str) -> Result<Self> {
-        let said = self.get(name);
-        if !said.is_object() {
-            return Err(self.wrong(name, said, "an object"));
+    fn section(&self, name: &'static str) -> Result<Self> {
+        let value = self.get(name);
+        if !value.is_object() {
+            return Err(self.error(name, value, "an object"));
         }
-        let within = match name {
+        let prefix = match name {
             "network" => "network.",
             "action" => "action.",
             _ => "normalizer.",
         };
-        Ok(Self { file: self.file, value: said, within })
+        Ok(Self { file: self.file, value, prefix })
     }
 
     fn text(&self, name: &str) -> Result<String> {
-        let said = self.get(name);
-        said.as_str().map(str::to_owned).ok_or_else(|| self.wrong(name, said, "text"))
+        let value = self.get(name);
+        value.as_str().map(str::to_owned).ok_or_else(|| self.error(name, value, "text"))
     }
 
     fn one_of<T: Copy>(&self, name: &str, all: &[(&str, T)]) -> Result<T> {
-        let said = self.get(name);
-        let found = all.iter().find(|(one, _)| said.as_str() == Some(one));
-        found.map(|&(_, one)| one).ok_or_else(|| {
+        let value = self.get(name);
+        let option = all.iter().find(|(one, _)| value.as_str() == Some(one));
+        option.map(|&(_, one)| one).ok_or_else(|| {
             let names: Vec<&str> = all.iter().map(|&(one, _)| one).collect();
-            self.wrong(name, said, format!("one of {}", names.join(", ")))
+            self.error(name, value, format!("one of {}", names.join(", ")))
         })
     }
 
-    fn whole(&self, name: &str) -> Result<i64> {
-        let said = self.get(name);
-        said.as_i64().ok_or_else(|| self.wrong(name, said, "a whole number"))
+    fn integer(&self, name: &str) -> Result<i64> {
+        let value = self.get(name);
+        value.as_i64().ok_or_else(|| self.error(name, value, "a whole number"))
     }
 
     /// Reads a limit above 0; None if it is null.
     fn limit(&self, name: &str) -> Result<Option<f64>> {
         match self.get(name) {
             Value::Null => Ok(None),
-            said => match said.as_f64() {
+            value => match value.as_f64() {
                 Some(limit) if limit > 0.0 && limit <= f64::from(f32::MAX) => Ok(Some(limit)),
-                _ => Err(self.wrong(name, said, "a number above 0, or null")),
+                _ => Err(self.error(name, value, "a number above 0, or null")),
             },
         }
     }
 
-    fn count(&self, name: &str, said: &Value) -> Result<usize> {
-        let count = said.as_u64().and_then(|count| usize::try_from(count).ok());
+    fn count(&self, name: &str, value: &Value) -> Result<usize> {
+        let count = value.as_u64().and_then(|count| usize::try_from(count).ok());
         count
-            .filter(|count| (1..=MOST).contains(count))
-            .ok_or_else(|| self.wrong(name, said, format!("a whole number from 1 to {MOST}")))
+            .filter(|count| (1..=MAX_COUNT).contains(count))
+            .ok_or_else(|| self.error(name, value, format!("a whole number from 1 to {MAX_COUNT}")))
     }
 
     fn sizes(&self) -> Result<Vec<usize>> {
-        let said = self.get("sizes");
-        let sizes = said.as_array().map(Vec::as_slice).unwrap_or_default();
-        if !(2..=MOST_LAYERS + 1).contains(&sizes.len()) {
-            let expected = format!("a list of 2 to {} numbers", MOST_LAYERS + 1);
-            return Err(self.wrong("sizes", said, expected));
+        let value = self.get("sizes");
+        let sizes = value.as_array().map(Vec::as_slice).unwrap_or_default();
+        if !(2..=MAX_LAYERS + 1).contains(&sizes.len()) {
+            let expected = format!("a list of 2 to {} numbers", MAX_LAYERS + 1);
+            return Err(self.error("sizes", value, expected));
         }
         sizes.iter().map(|size| self.count("sizes", size)).collect()
     }
@@ -246,12 +258,12 @@ impl<'a> Said<'a> {
     /// Reads whether the network has separate streams for value and advantage, which require a
     /// hidden layer and head `q`.
     fn dueling(&self, head: Head) -> Result<bool> {
-        let said = self.get("dueling");
-        let hidden = self.sizes()?.len() > 2;
-        match said.as_bool() {
-            Some(dueling) if !dueling || (hidden && head == Head::Q) => Ok(dueling),
-            Some(_) => Err(self.wrong("dueling", said, "false without a hidden layer and head q")),
-            None => Err(self.wrong("dueling", said, "true or false")),
+        let value = self.get("dueling");
+        let has_hidden_layer = self.sizes()?.len() > 2;
+        match value.as_bool() {
+            Some(dueling) if !dueling || (has_hidden_layer && head == Head::Q) => Ok(dueling),
+            Some(_) => Err(self.error("dueling", value, "false without a hidden layer and head q")),
+            None => Err(self.error("dueling", value, "true or false")),
         }
     }
 }

@@ -61,7 +61,7 @@ impl<'a> File<'a> {
     }
 
     /// Returns an [`Error::Config`] about a part of the file.
-    pub(super) fn wrong(
+    pub(super) fn config_error(
         &self,
         part: impl std::fmt::Display,
         got: impl std::fmt::Display,
@@ -76,10 +76,10 @@ impl<'a> File<'a> {
     /// [`Error::Config`] if it is missing.
     pub(super) fn text(&self, key: &str) -> Result<&str> {
         let texts = self.header.metadata().as_ref();
-        let found = texts.and_then(|texts| texts.get(key));
-        found.map(String::as_str).ok_or_else(|| {
+        let value = texts.and_then(|texts| texts.get(key));
+        value.map(String::as_str).ok_or_else(|| {
             let expected = "that of a policy, as `rlox export` writes it";
-            self.wrong(format_args!("description {key:?}"), "missing", expected)
+            self.config_error(format_args!("description {key:?}"), "missing", expected)
         })
     }
 
@@ -91,22 +91,24 @@ impl<'a> File<'a> {
     pub(super) fn tensor<T: Stored>(&self, tensor: &str, shape: &[usize]) -> Result<Vec<T>> {
         let part = format_args!("tensor {tensor}");
         let expected = || format!("{:?} {shape:?}", T::DTYPE);
-        let info =
-            self.header.info(tensor).ok_or_else(|| self.wrong(part, "missing", expected()))?;
+        let info = self
+            .header
+            .info(tensor)
+            .ok_or_else(|| self.config_error(part, "missing", expected()))?;
         if info.dtype != T::DTYPE || info.shape != shape {
             let got = format!("{:?} {:?}", info.dtype, info.shape);
-            return Err(self.wrong(part, got, expected()));
+            return Err(self.config_error(part, got, expected()));
         }
         let (start, end) = info.data_offsets;
         let all = T::all(self.data.get(start..end).unwrap_or_default());
-        let places = shape.iter().try_fold(1_usize, |all, &n| all.checked_mul(n));
-        if places != Some(all.len()) {
-            return Err(self.wrong(part, format!("{} numbers", all.len()), expected()));
+        let n_numbers = shape.iter().try_fold(1_usize, |all, &n| all.checked_mul(n));
+        if n_numbers != Some(all.len()) {
+            return Err(self.config_error(part, format!("{} numbers", all.len()), expected()));
         }
         match all.iter().position(|x| !x.is_number()) {
-            Some(place) => Err(self.wrong(
+            Some(bad_index) => Err(self.config_error(
                 part,
-                format!("not finite at flat index {place}"),
+                format!("not finite at flat index {bad_index}"),
                 "finite numbers; train again, or export an earlier checkpoint",
             )),
             None => Ok(all),

@@ -32,9 +32,9 @@ impl Linear {
     fn read(file: &File<'_>, name: &str, inputs: usize, outputs: usize) -> Result<Self> {
         let weight: Vec<f32> = file.tensor(&format!("{name}.weight"), &[outputs, inputs])?;
         let bias = file.tensor(&format!("{name}.bias"), &[outputs])?;
-        let whole = outputs / BLOCK * BLOCK * inputs;
-        let (whole, rows) = weight.split_at_checked(whole).unwrap_or_default();
-        let blocks = whole.chunks_exact(BLOCK * inputs).flat_map(|block| {
+        let n_block_weights = outputs / BLOCK * BLOCK * inputs;
+        let (block_weights, rows) = weight.split_at_checked(n_block_weights).unwrap_or_default();
+        let blocks = block_weights.chunks_exact(BLOCK * inputs).flat_map(|block| {
             (0..inputs).flat_map(move |i| block.iter().skip(i).step_by(inputs).copied())
         });
         let (blocks, rows) = (blocks.collect(), rows.to_vec());
@@ -48,7 +48,7 @@ pub(super) struct Chain {
     layers: Vec<Linear>,
     activation: Activation,
     /// Whether the activation follows the last layer too.
-    ends: bool,
+    has_output_activation: bool,
 }
 
 impl Chain {
@@ -61,24 +61,24 @@ impl Chain {
         prefix: &str,
         sizes: &[usize],
         activation: Activation,
-        ends: bool,
+        has_output_activation: bool,
     ) -> Result<Self> {
         let pairs = sizes.iter().zip(sizes.iter().skip(1)).enumerate();
         let layers = pairs.map(|(i, (&inputs, &outputs))| {
             Linear::read(file, &format!("{prefix}.{}", 2 * i), inputs, outputs)
         });
-        Ok(Self { layers: layers.collect::<Result<_>>()?, activation, ends })
+        Ok(Self { layers: layers.collect::<Result<_>>()?, activation, has_output_activation })
     }
 
     /// Returns the outputs of the last layer; empty for a chain without layers.
     fn run(&mut self, x: &[f32]) -> &mut [f32] {
         let last = self.layers.len().saturating_sub(1);
-        for at in 0..self.layers.len() {
-            let (before, from) = self.layers.split_at_mut(at);
+        for index in 0..self.layers.len() {
+            let (before, from) = self.layers.split_at_mut(index);
             let Some(layer) = from.first_mut() else { continue };
             let x = before.last().map_or(x, |before| before.y.as_slice());
             affine(&layer.blocks, &layer.rows, &layer.bias, x, &mut layer.y);
-            if at < last || self.ends {
+            if index < last || self.has_output_activation {
                 self.activation.apply(&mut layer.y, &mut []);
             }
         }
@@ -112,18 +112,18 @@ impl Network {
         activation: Activation,
         dueling: bool,
     ) -> Result<Self> {
-        let chain = |prefix: &str, sizes: &[usize], ends: bool| {
-            Chain::read(file, prefix, sizes, activation, ends)
+        let chain = |prefix: &str, sizes: &[usize], has_output_activation: bool| {
+            Chain::read(file, prefix, sizes, activation, has_output_activation)
         };
-        let (Some(cut), true) = (sizes.len().checked_sub(3), dueling) else {
+        let (Some(n_shared), true) = (sizes.len().checked_sub(3), dueling) else {
             return Ok(Self::Plain(chain(prefix, sizes, false)?));
         };
         let (shared, stream) =
-            (sizes.get(..=cut).unwrap_or_default(), sizes.get(cut..).unwrap_or_default());
-        let to_value = [stream.get(..2).unwrap_or_default(), &[1]].concat();
+            (sizes.get(..=n_shared).unwrap_or_default(), sizes.get(n_shared..).unwrap_or_default());
+        let value_sizes = [stream.get(..2).unwrap_or_default(), &[1]].concat();
         Ok(Self::Dueling {
             shared: chain(&format!("{prefix}.shared"), shared, true)?,
-            value: chain(&format!("{prefix}.value"), &to_value, false)?,
+            value: chain(&format!("{prefix}.value"), &value_sizes, false)?,
             advantage: chain(&format!("{prefix}.advantage"), stream, false)?,
         })
     }
@@ -133,14 +133,14 @@ impl Network {
         match self {
             Self::Plain(chain) => chain.run(x),
             Self::Dueling { shared, value, advantage } => {
-                let alone = shared.layers.is_empty();
+                let is_shared_empty = shared.layers.is_empty();
                 let features = shared.run(x);
-                let features = if alone { x } else { features };
+                let features = if is_shared_empty { x } else { features };
                 let value = value.run(features).first().copied().unwrap_or_default();
                 let advantages = advantage.run(features);
                 let mean = mean(advantages);
-                for each in &mut *advantages {
-                    *each = value + *each - mean;
+                for q in &mut *advantages {
+                    *q = value + *q - mean;
                 }
                 advantages
             }
@@ -157,8 +157,8 @@ fn mean(values: &[f32]) -> f32 {
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn affine(blocks: &[f32], rows: &[f32], bias: &[f32], x: &[f32], y: &mut [f32]) {
     let (starts, last) = bias.as_chunks::<BLOCK>();
-    let (whole, rest) = y.as_chunks_mut::<BLOCK>();
-    for ((weights, start), y) in blocks.chunks_exact(BLOCK * x.len()).zip(starts).zip(whole) {
+    let (y_blocks, y_rest) = y.as_chunks_mut::<BLOCK>();
+    for ((weights, start), y) in blocks.chunks_exact(BLOCK * x.len()).zip(starts).zip(y_blocks) {
         let mut sums = *start;
         for (weights, &x) in weights.as_chunks::<BLOCK>().0.iter().zip(x) {
             for (sum, &weight) in sums.iter_mut().zip(weights) {
@@ -168,7 +168,7 @@ fn affine(blocks: &[f32], rows: &[f32], bias: &[f32], x: &[f32], y: &mut [f32]) 
         *y = sums;
     }
     let (x_blocks, x_rest) = x.as_chunks::<LANES>();
-    for ((weights, start), y) in rows.chunks_exact(x.len()).zip(last).zip(rest) {
+    for ((weights, start), y) in rows.chunks_exact(x.len()).zip(last).zip(y_rest) {
         let (weights, w_rest) = weights.as_chunks::<LANES>();
         let mut lanes = [0.0_f32; LANES];
         for (weights, x) in weights.iter().zip(x_blocks) {
@@ -184,7 +184,7 @@ fn affine(blocks: &[f32], rows: &[f32], bias: &[f32], x: &[f32], y: &mut [f32]) 
             }
             width /= 2;
         }
-        let [whole, ..] = lanes;
-        *y = w_rest.iter().zip(x_rest).fold(*start + whole, |sum, (&w, &x)| sum + w * x);
+        let [lane_sum, ..] = lanes;
+        *y = w_rest.iter().zip(x_rest).fold(*start + lane_sum, |sum, (&w, &x)| sum + w * x);
     }
 }

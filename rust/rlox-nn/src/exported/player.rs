@@ -42,18 +42,22 @@ impl Normalizer {
     fn read(file: &File<'_>, inputs: usize, clip: f64) -> Result<Self> {
         let mean = file.tensor("normalizer.mean", &[inputs])?;
         let deviation: Vec<f64> = file.tensor("normalizer.deviation", &[inputs])?;
-        if let Some(least) = deviation.iter().find(|&&one| one <= 0.0) {
-            return Err(file.wrong("tensor normalizer.deviation", least, "numbers above 0"));
+        if let Some(smallest) = deviation.iter().find(|&&one| one <= 0.0) {
+            return Err(file.config_error(
+                "tensor normalizer.deviation",
+                smallest,
+                "numbers above 0",
+            ));
         }
         Ok(Self { mean, deviation, clip })
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the network sees float32")]
-    fn apply(&self, obs: &[f32], seen: &mut [f32]) {
+    fn apply(&self, obs: &[f32], out: &mut [f32]) {
         let limit = self.clip;
         let moments = self.mean.iter().zip(&self.deviation);
-        for ((seen, &x), (mean, deviation)) in seen.iter_mut().zip(obs).zip(moments) {
-            *seen = ((f64::from(x) - mean) / deviation).min(limit).max(-limit) as f32;
+        for ((value, &x), (mean, deviation)) in out.iter_mut().zip(obs).zip(moments) {
+            *value = ((f64::from(x) - mean) / deviation).min(limit).max(-limit) as f32;
         }
     }
 }
@@ -70,7 +74,7 @@ pub(super) struct Player {
     low: Vec<f32>,
     high: Vec<f32>,
     /// The buffer for the standardized observation.
-    seen: Vec<f32>,
+    network_input: Vec<f32>,
 }
 
 impl Player {
@@ -79,40 +83,46 @@ impl Player {
     /// # Errors
     /// [`Error::Config`] for tensors that are missing, of another shape or not finite, and for
     /// bounds or deviations that are invalid.
-    pub(super) fn read(file: &File<'_>, about: &Description) -> Result<Self> {
-        let (inputs, head) = (about.inputs(), about.head);
+    pub(super) fn read(file: &File<'_>, description: &Description) -> Result<Self> {
+        let (inputs, head) = (description.inputs(), description.head);
         let bound = |name: &str| {
-            if head.chooses() {
+            if head.is_discrete() {
                 Ok(Vec::new())
             } else {
-                file.tensor::<f32>(name, &[about.outputs()])
+                file.tensor::<f32>(name, &[description.outputs()])
             }
         };
         let (low, high) = (bound("action.low")?, bound("action.high")?);
-        if let Some(place) = low.iter().zip(&high).position(|(low, high)| low > high) {
-            let expected = format!("no more than action.high at place {place}");
-            return Err(file.wrong("tensor action.low", "above", expected));
+        if let Some(index) = low.iter().zip(&high).position(|(low, high)| low > high) {
+            let expected = format!("no more than action.high at place {index}");
+            return Err(file.config_error("tensor action.low", "above", expected));
         }
-        let normalizer = match about.normalizer {
+        let normalizer = match description.normalizer {
             Some(clip) => Some(Normalizer::read(file, inputs, clip)?),
             None => None,
         };
-        let (prefix, activation) = (head.prefix(), about.activation);
+        let (prefix, activation) = (head.prefix(), description.activation);
         Ok(Self {
             head,
-            start: about.start,
-            mean_limit: about.mean_limit.unwrap_or(f32::INFINITY),
-            network: Network::read(file, prefix, &about.sizes, activation, about.dueling)?,
+            start: description.start,
+            mean_limit: description.mean_limit.unwrap_or(f32::INFINITY),
+            network: Network::read(
+                file,
+                prefix,
+                &description.sizes,
+                activation,
+                description.dueling,
+            )?,
             normalizer,
             low,
             high,
-            seen: vec![0.0; inputs],
+            network_input: vec![0.0; inputs],
         })
     }
 
     /// Returns an action of the kind and length that [`Player::act`] writes.
     pub(super) fn action(&self) -> Action {
-        if self.head.chooses() {
+        if self.head.is_discrete() {
             Action::Discrete(self.start)
         } else {
             Action::Box(self.low.clone())
@@ -125,15 +135,16 @@ impl Player {
     /// As `Policy::act`.
     pub(super) fn act(&mut self, obs: &[f32], action: &mut Action) -> Result<()> {
         let (low, high, limit) = (&self.low, &self.high, self.mean_limit);
-        let outputs = given(&mut self.network, self.normalizer.as_ref(), &mut self.seen, obs)?;
+        let outputs =
+            run_network(&mut self.network, self.normalizer.as_ref(), &mut self.network_input, obs)?;
         match (self.head, action) {
             (Head::Categorical | Head::Q, Action::Discrete(choice)) => {
-                *choice = self.start.wrapping_add(greatest(outputs));
+                *choice = self.start.wrapping_add(argmax(outputs));
             }
             (Head::Gaussian, Action::Box(vector)) => {
                 check_len("action", vector.len(), outputs.len(), "as the policy's")?;
                 vector.copy_from_slice(outputs);
-                cut(vector, low, high);
+                clip_to_bounds(vector, low, high);
             }
             (Head::Squashed | Head::Deterministic, Action::Box(vector)) => {
                 check_len("action", vector.len(), outputs.len(), "as the policy's")?;
@@ -144,7 +155,7 @@ impl Player {
                 for (number, (low, high)) in vector.iter_mut().zip(low.iter().zip(high)) {
                     *number = low + 0.5 * (*number + 1.0) * (high - low);
                 }
-                cut(vector, low, high);
+                clip_to_bounds(vector, low, high);
             }
             (_, Action::Discrete(_)) => {
                 return Err(Error::config("action", "a choice", "a vector: Policy::action()"));
@@ -161,24 +172,25 @@ impl Player {
     /// # Errors
     /// As `Policy::act`.
     pub(super) fn outputs(&mut self, obs: &[f32]) -> Result<&[f32]> {
-        given(&mut self.network, self.normalizer.as_ref(), &mut self.seen, obs).map(|given| &*given)
+        run_network(&mut self.network, self.normalizer.as_ref(), &mut self.network_input, obs)
+            .map(|outputs| &*outputs)
     }
 }
 
 /// Runs the network on an observation and checks that its outputs are finite.
-fn given<'a>(
+fn run_network<'a>(
     network: &'a mut Network,
     normalizer: Option<&Normalizer>,
-    seen: &mut [f32],
+    input: &mut [f32],
     obs: &[f32],
 ) -> Result<&'a mut [f32]> {
-    check_len("observation", obs.len(), seen.len(), "as the policy sees them")?;
+    check_len("observation", obs.len(), input.len(), "as the policy sees them")?;
     require_finite("observation", obs)?;
     match normalizer {
-        Some(normalizer) => normalizer.apply(obs, seen),
-        None => seen.copy_from_slice(obs),
+        Some(normalizer) => normalizer.apply(obs, input),
+        None => input.copy_from_slice(obs),
     }
-    let outputs = network.run(seen);
+    let outputs = network.run(input);
     require_finite("what the policy says", outputs)?;
     Ok(outputs)
 }
@@ -194,17 +206,17 @@ fn require_finite(name: &'static str, values: &[f32]) -> Result<()> {
 }
 
 /// Returns the index of the largest number, the first of equals.
-fn greatest(values: &[f32]) -> i64 {
-    let (mut best, mut most) = (0, f32::NEG_INFINITY);
-    for (place, &value) in (0..).zip(values) {
-        if value > most {
-            (best, most) = (place, value);
+fn argmax(values: &[f32]) -> i64 {
+    let (mut best, mut max_value) = (0, f32::NEG_INFINITY);
+    for (index, &value) in (0..).zip(values) {
+        if value > max_value {
+            (best, max_value) = (index, value);
         }
     }
     best
 }
 
-fn cut(vector: &mut [f32], low: &[f32], high: &[f32]) {
+fn clip_to_bounds(vector: &mut [f32], low: &[f32], high: &[f32]) {
     for (number, (&low, &high)) in vector.iter_mut().zip(low.iter().zip(high)) {
         *number = number.max(low).min(high);
     }

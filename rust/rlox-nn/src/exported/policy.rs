@@ -8,11 +8,11 @@ use rlox_core::{Error, Result};
 
 use super::description::Description;
 use super::file::File;
-use super::golden::Golden;
+use super::golden::GoldenSamples;
 use super::player::{Action, Player};
 
 /// The largest file that is read; it holds a network of some 60 million parameters.
-const LARGEST: u64 = 1 << 28;
+const MAX_FILE_BYTES: u64 = 1 << 28;
 
 /// A policy that `rlox export` wrote. It acts as the deterministic policy of `rlox evaluate` does,
 /// including the normalizer of observations and the bounds of actions.
@@ -21,9 +21,9 @@ const LARGEST: u64 = 1 << 28;
 /// copy.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    about: Description,
+    description: Description,
     player: Player,
-    golden: Golden,
+    golden: GoldenSamples,
 }
 
 impl Policy {
@@ -33,11 +33,11 @@ impl Policy {
     /// [`Error::Storage`] for a file that cannot be read, and as [`Policy::from_bytes`].
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let failed = |cause: std::io::Error| Error::storage("read", path, cause);
+        let storage_error = |cause: std::io::Error| Error::storage("read", path, cause);
         let mut bytes = Vec::new();
-        let file = fs::File::open(path).map_err(failed)?;
-        file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
-        Self::named(&bytes, &path.display().to_string())
+        let file = fs::File::open(path).map_err(storage_error)?;
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(storage_error)?;
+        Self::from_named_bytes(&bytes, &path.display().to_string())
     }
 
     /// Reads a policy from the bytes of a file. The bytes may come from an untrusted source:
@@ -48,20 +48,20 @@ impl Policy {
     /// that are missing, of another shape or not finite, and for golden vectors whose results
     /// differ here.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        Self::named(bytes, "policy")
+        Self::from_named_bytes(bytes, "policy")
     }
 
-    fn named(bytes: &[u8], name: &str) -> Result<Self> {
-        if bytes.len() as u64 > LARGEST {
-            let expected = format!("{LARGEST} bytes at most");
+    fn from_named_bytes(bytes: &[u8], name: &str) -> Result<Self> {
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            let expected = format!("{MAX_FILE_BYTES} bytes at most");
             return Err(Error::config(name.to_owned(), "longer", expected));
         }
         let file = File::new(bytes, name)?;
-        let about = Description::of(&file)?;
-        let golden = Golden::read(&file, &about)?;
-        let player = Player::read(&file, &about)?;
-        about.check_effort(&file)?;
-        let mut policy = Self { about, player, golden };
+        let description = Description::from_file(&file)?;
+        let golden = GoldenSamples::read(&file, &description)?;
+        let player = Player::read(&file, &description)?;
+        description.check_effort(&file)?;
+        let mut policy = Self { description, player, golden };
         policy.check().map_err(|error| match error {
             Error::Config { name: part, got, expected } => {
                 Error::config(format!("{name}: {part}"), got, expected)
@@ -74,19 +74,19 @@ impl Policy {
     /// Returns the length of an observation.
     #[must_use]
     pub fn obs_dim(&self) -> usize {
-        self.about.inputs()
+        self.description.inputs()
     }
 
     /// Returns the id of the environment that the policy was trained in.
     #[must_use]
     pub fn env(&self) -> &str {
-        &self.about.env
+        &self.description.env
     }
 
     /// Returns the name of the algorithm that trained the policy.
     #[must_use]
     pub fn algorithm(&self) -> &str {
-        &self.about.algorithm
+        &self.description.algorithm
     }
 
     /// Returns an action of the kind and length that [`Policy::act`] writes.

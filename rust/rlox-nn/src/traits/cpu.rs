@@ -7,51 +7,53 @@ use std::num::NonZeroUsize;
 use rlox_core::Result;
 use rlox_core::error::{Error, check_len};
 use rlox_core::math::in_place;
-use rlox_core::policy::{ActionsMut, Noise, Policy, Seen};
+use rlox_core::policy::{ActionsMut, Noise, Policy, PolicyInput};
 
-use super::{ActorCritic, DeterministicPolicy, Minibatch, QFunction, StochasticPolicy, Valued};
-use crate::cpu::losses::{Goals, Ppo, PpoTerms, Said, Slopes, TdLoss};
-use crate::cpu::{self, Acting, ActorCriticMemory, Memory, Mlp, QMemory, QNetwork, Wanted};
+use super::{ActorCritic, DeterministicPolicy, Minibatch, QFunction, StochasticPolicy, TdBatch};
+use crate::cpu::losses::{Evaluation, PpoLoss, PpoTerms, Slopes, TdLoss, TdTargets};
+use crate::cpu::{
+    self, ActorCriticMemory, ActorCriticPolicy, GradientBuffers, Memory, Mlp, QMemory, QNetwork,
+};
 
-fn acting<'a>(net: &'a cpu::ActorCritic, parameters: &'a [f32]) -> Acting<'a> {
-    Acting::new(net, parameters, NonZeroUsize::MIN)
+fn make_policy<'a>(net: &'a cpu::ActorCritic, parameters: &'a [f32]) -> ActorCriticPolicy<'a> {
+    ActorCriticPolicy::new(net, parameters, NonZeroUsize::MIN)
 }
 
 impl StochasticPolicy for cpu::ActorCritic {
     fn noise(&self) -> Noise {
-        acting(self, &[]).noise()
+        make_policy(self, &[]).noise()
     }
 
     fn act(
         &self,
         parameters: &[f32],
-        seen: Seen<'_>,
+        input: PolicyInput<'_>,
         actions: ActionsMut<'_>,
         log_probs: &mut [f32],
     ) -> Result<()> {
-        acting(self, parameters).act_alone(seen, actions, log_probs)
+        make_policy(self, parameters).act_without_values(input, actions, log_probs)
     }
 }
 
 impl ActorCritic for cpu::ActorCritic {
     fn values(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()> {
-        acting(self, parameters).values(obs, out)
+        make_policy(self, parameters).values(obs, out)
     }
 
     fn ppo_gradient(
         &self,
         parameters: &[f32],
         batch: Minibatch<'_>,
-        loss: &Ppo,
+        loss: &PpoLoss,
         gradient: &mut [f32],
     ) -> Result<PpoTerms> {
         let mut memory = ActorCriticMemory::default();
-        let seen = (batch.obs, batch.done);
-        let of_said = |said: Said<'_, f32>, to: Slopes<'_, f32>| {
-            let (told, to_entropy) = loss.gradient(said, batch.collected, to)?;
-            Ok((told, Some(to_entropy)))
+        let obs_and_actions = (batch.obs, batch.actions);
+        let loss_of_evaluation = |evaluation: Evaluation<'_, f32>, slopes: Slopes<'_, f32>| {
+            let (ppo_terms, to_entropy) = loss.gradient(evaluation, batch.rollout, slopes)?;
+            Ok((ppo_terms, Some(to_entropy)))
         };
-        self.gradient(parameters, seen, &mut memory, of_said, gradient)
+        self.gradient(parameters, obs_and_actions, &mut memory, loss_of_evaluation, gradient)
     }
 }
 
@@ -69,32 +71,32 @@ impl QFunction for QNetwork {
     fn td_gradient(
         &self,
         parameters: &[f32],
-        batch: Valued<'_>,
+        batch: TdBatch<'_>,
         loss: TdLoss,
         gradient: &mut [f32],
     ) -> Result<f64> {
         let (mut memory, choices, n) = (QMemory::default(), self.choices(), batch.actions.len());
         let q = self.forward(parameters, batch.obs, &mut memory)?;
         check_len("actions", n, q.len() / choices, "one for each observation")?;
-        let mut said = Vec::with_capacity(n);
+        let mut chosen_q = Vec::with_capacity(n);
         for (row, (q, &action)) in q.chunks_exact(choices).zip(batch.actions).enumerate() {
             let chosen = usize::try_from(action).ok().and_then(|action| q.get(action));
-            said.push(*chosen.ok_or_else(|| no_choice(row, action, choices))?);
+            chosen_q.push(*chosen.ok_or_else(|| invalid_choice(row, action, choices))?);
         }
         let (mut errors, mut slopes) = (vec![0.0; n], vec![0.0; n]);
-        let goals = Goals { goals: batch.goals, weights: None };
-        let told = loss.gradient(&said, goals, (&mut errors, &mut slopes))?;
+        let targets = TdTargets { values: batch.td_targets, weights: None };
+        let mean_loss = loss.gradient(&chosen_q, targets, (&mut errors, &mut slopes))?;
         let mut to_q = vec![0.0; n * choices];
         let rows = to_q.chunks_exact_mut(choices).zip(batch.actions.iter().zip(slopes));
         for (to_q, (&action, slope)) in rows {
-            let place = usize::try_from(action).ok().and_then(|action| to_q.get_mut(action));
-            if let Some(place) = place {
-                *place = slope;
+            let slope_slot = usize::try_from(action).ok().and_then(|action| to_q.get_mut(action));
+            if let Some(slot) = slope_slot {
+                *slot = slope;
             }
         }
         gradient.fill(0.0);
         self.backward(parameters, batch.obs, &mut memory, &to_q, gradient)?;
-        Ok(told)
+        Ok(mean_loss)
     }
 }
 
@@ -121,7 +123,13 @@ impl DeterministicPolicy for Mlp {
         let slopes = actions.iter().zip(to_actions);
         let to_outputs: Vec<f32> = slopes.map(|(&a, &slope)| slope * (1.0 - a * a)).collect();
         gradient.fill(0.0);
-        self.backward(parameters, obs, &mut memory, &to_outputs, Wanted::parameters(gradient))
+        self.backward(
+            parameters,
+            obs,
+            &mut memory,
+            &to_outputs,
+            GradientBuffers::parameters(gradient),
+        )
     }
 }
 
@@ -131,7 +139,7 @@ fn copy(name: &'static str, from: &[f32], out: &mut [f32]) -> Result<()> {
     Ok(())
 }
 
-fn no_choice(row: usize, action: i64, choices: usize) -> Error {
+fn invalid_choice(row: usize, action: i64, choices: usize) -> Error {
     let expected = format!("a choice from 0 to {}", choices.saturating_sub(1));
     Error::config(format!("action of row {row}"), action, expected)
 }

@@ -7,12 +7,12 @@
 
 mod cpu;
 
-use rlox_core::policy::{Acted, ActionsMut, Noise, Policy, Seen};
+use rlox_core::policy::{ActionsMut, Noise, Policy, PolicyInput, PolicyOutput};
 use rlox_core::{Error, Result};
 
-use crate::cpu::losses::{Collected, Ppo, PpoTerms, TdLoss, standardize};
+use crate::cpu::losses::{PpoLoss, PpoTerms, RolloutColumns, TdLoss, standardize};
 use crate::cpu::optim::{Optimizer, clip};
-use crate::cpu::{Done, PpoSettings};
+use crate::cpu::{ActionsTaken, PpoSettings};
 
 /// Rows of a PPO minibatch.
 #[derive(Debug, Clone, Copy)]
@@ -20,20 +20,20 @@ pub struct Minibatch<'a> {
     /// `[n, obs_dim]`.
     pub obs: &'a [f32],
     /// The actions taken.
-    pub done: Done<'a, f32>,
+    pub actions: ActionsTaken<'a, f32>,
     /// Log-probabilities and values at collection, and the estimated advantages and returns.
-    pub collected: Collected<'a, f32>,
+    pub rollout: RolloutColumns<'a, f32>,
 }
 
 /// Rows from which Q-values of choices are learned; all columns but the first are `[n]`.
 #[derive(Debug, Clone, Copy)]
-pub struct Valued<'a> {
+pub struct TdBatch<'a> {
     /// `[n, obs_dim]`.
     pub obs: &'a [f32],
     /// The choices taken.
     pub actions: &'a [i64],
     /// The targets of Q(o, a).
-    pub goals: &'a [f32],
+    pub td_targets: &'a [f32],
 }
 
 /// A stochastic policy pi(. | o).
@@ -48,7 +48,7 @@ pub trait StochasticPolicy: Sync {
     fn act(
         &self,
         parameters: &[f32],
-        seen: Seen<'_>,
+        input: PolicyInput<'_>,
         actions: ActionsMut<'_>,
         log_probs: &mut [f32],
     ) -> Result<()>;
@@ -71,7 +71,7 @@ pub trait ActorCritic: StochasticPolicy {
         &self,
         parameters: &[f32],
         batch: Minibatch<'_>,
-        loss: &Ppo,
+        loss: &PpoLoss,
         gradient: &mut [f32],
     ) -> Result<PpoTerms>;
 
@@ -90,23 +90,23 @@ pub trait ActorCritic: StochasticPolicy {
         settings: &PpoSettings,
     ) -> Result<Option<(PpoTerms, f64)>> {
         settings.check()?;
-        let mut advantages = batch.collected.advantages.to_vec();
+        let mut advantages = batch.rollout.advantages.to_vec();
         if settings.normalize_advantages {
             standardize(&mut advantages);
         }
-        let collected = Collected { advantages: &advantages, ..batch.collected };
-        let batch = Minibatch { collected, ..batch };
+        let rollout = RolloutColumns { advantages: &advantages, ..batch.rollout };
+        let batch = Minibatch { rollout, ..batch };
         let mut gradient = vec![0.0; parameters.len()];
-        let told = self.ppo_gradient(parameters, batch, &settings.loss, &mut gradient)?;
-        finite("loss", told.terms.total)?;
-        finite("approx_kl", told.approx_kl)?;
-        if settings.target_kl.is_some_and(|target| told.approx_kl > 1.5 * target) {
+        let ppo_terms = self.ppo_gradient(parameters, batch, &settings.loss, &mut gradient)?;
+        require_finite("loss", ppo_terms.terms.total)?;
+        require_finite("approx_kl", ppo_terms.approx_kl)?;
+        if settings.target_kl.is_some_and(|target| ppo_terms.approx_kl > 1.5 * target) {
             return Ok(None);
         }
         let norm = clip(&mut gradient, settings.max_grad_norm);
-        finite("gradient norm", norm)?;
+        require_finite("gradient norm", norm)?;
         optimizer.step(parameters, &gradient, settings.learning_rate)?;
-        Ok(Some((told, norm)))
+        Ok(Some((ppo_terms, norm)))
     }
 }
 
@@ -129,7 +129,7 @@ pub trait QFunction: Sync {
     fn td_gradient(
         &self,
         parameters: &[f32],
-        batch: Valued<'_>,
+        batch: TdBatch<'_>,
         loss: TdLoss,
         gradient: &mut [f32],
     ) -> Result<f64>;
@@ -172,10 +172,10 @@ impl<N: ActorCritic> Policy for Bound<'_, N> {
         self.net.noise()
     }
 
-    fn act(&self, seen: Seen<'_>, acted: Acted<'_>) -> Result<()> {
-        let Acted { actions, log_probs, values } = acted;
-        self.net.act(self.parameters, seen, actions, log_probs)?;
-        self.net.values(self.parameters, seen.obs, values)
+    fn act(&self, input: PolicyInput<'_>, output: PolicyOutput<'_>) -> Result<()> {
+        let PolicyOutput { actions, log_probs, values } = output;
+        self.net.act(self.parameters, input, actions, log_probs)?;
+        self.net.values(self.parameters, input.obs, values)
     }
 
     fn values(&self, obs: &[f32], out: &mut [f32]) -> Result<()> {
@@ -183,7 +183,7 @@ impl<N: ActorCritic> Policy for Bound<'_, N> {
     }
 }
 
-fn finite(name: &'static str, value: f64) -> Result<()> {
+fn require_finite(name: &'static str, value: f64) -> Result<()> {
     if value.is_finite() {
         return Ok(());
     }

@@ -4,16 +4,16 @@ use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use rlox_core::advantage::{Ends, Flag};
 
-use super::rollout::like;
-use crate::convert::coerce::{self, Given};
+use super::rollout::read_shaped;
+use crate::convert::coerce::{self, OptionalArg};
 use crate::errors::{self, Class};
-use crate::memory::views::{Plain, View, ViewMut, is_of};
+use crate::memory::views::{Plain, View, ViewMut, has_dtype};
 
 /// The episode flags that the caller passed.
 pub(crate) struct EndArgs<'a, 'py> {
-    pub(crate) dones: Given<'a, 'py>,
-    pub(crate) terminated: Given<'a, 'py>,
-    pub(crate) truncated: Given<'a, 'py>,
+    pub(crate) dones: OptionalArg<'a, 'py>,
+    pub(crate) terminated: OptionalArg<'a, 'py>,
+    pub(crate) truncated: OptionalArg<'a, 'py>,
 }
 
 /// Episode flags in the dtype of the caller's arrays, so that common dtypes are not copied.
@@ -24,7 +24,7 @@ pub(crate) enum EndArrays<'py> {
 }
 
 /// An array and the name of its argument.
-type Named<'a, 'py> = (&'a Bound<'py, PyUntypedArray>, &'a str);
+type NamedArray<'a, 'py> = (&'a Bound<'py, PyUntypedArray>, &'a str);
 
 /// Contiguous flags. Without `truncated` every episode end is a termination.
 pub(crate) struct EndPair<'py, G> {
@@ -35,8 +35,8 @@ pub(crate) struct EndPair<'py, G> {
 impl<'py, G> EndPair<'py, G> {
     /// Reads both arrays with `read`.
     fn read(
-        terminated: Named<'_, 'py>,
-        truncated: Option<Named<'_, 'py>>,
+        terminated: NamedArray<'_, 'py>,
+        truncated: Option<NamedArray<'_, 'py>>,
         read: fn(&Bound<'py, PyUntypedArray>, &str) -> PyResult<View<'py, G>>,
     ) -> PyResult<Self> {
         let truncated = truncated.map(|(array, name)| read(array, name)).transpose()?;
@@ -76,38 +76,47 @@ impl<'py> EndArrays<'py> {
                 "truncated was given without next_values; pass next_values, V of the state each \
                  step reached (the final observation after truncation)",
             ),
-            (Some(dones), None, None) => Self::single(&like(dones, "dones", shape)?, "dones"),
+            (Some(dones), None, None) => {
+                Self::without_truncation(&read_shaped(dones, "dones", shape)?, "dones")
+            }
             (None, Some(flag), None) => {
-                Self::single(&like(flag, "terminated", shape)?, "terminated")
+                Self::without_truncation(&read_shaped(flag, "terminated", shape)?, "terminated")
             }
-            (None, None, Some(cut)) => {
-                let never = ViewMut::<bool>::fresh(py, shape)?.into_array();
-                Self::both(&never, &like(cut, "truncated", shape)?)
+            (None, None, Some(truncated_arg)) => {
+                let no_termination = ViewMut::<bool>::fresh(py, shape)?.into_array();
+                Self::with_truncation(
+                    &no_termination,
+                    &read_shaped(truncated_arg, "truncated", shape)?,
+                )
             }
-            (None, Some(flag), Some(cut)) => {
-                Self::both(&like(flag, "terminated", shape)?, &like(cut, "truncated", shape)?)
-            }
+            (None, Some(flag), Some(truncated_flags)) => Self::with_truncation(
+                &read_shaped(flag, "terminated", shape)?,
+                &read_shaped(truncated_flags, "truncated", shape)?,
+            ),
         }
     }
 
-    fn single(ends: &Bound<'py, PyUntypedArray>, name: &str) -> PyResult<Self> {
-        Self::pair((ends, name), None)
+    fn without_truncation(ends: &Bound<'py, PyUntypedArray>, name: &str) -> PyResult<Self> {
+        Self::from_arrays((ends, name), None)
     }
 
-    fn both(
+    fn with_truncation(
         terminated: &Bound<'py, PyUntypedArray>,
         truncated: &Bound<'py, PyUntypedArray>,
     ) -> PyResult<Self> {
-        Self::pair((terminated, "terminated"), Some((truncated, "truncated")))
+        Self::from_arrays((terminated, "terminated"), Some((truncated, "truncated")))
     }
 
-    fn pair(terminated: Named<'_, 'py>, truncated: Option<Named<'_, 'py>>) -> PyResult<Self> {
-        let all = |is: fn(&Bound<'py, PyUntypedArray>) -> bool| {
-            is(terminated.0) && truncated.is_none_or(|(array, _)| is(array))
+    fn from_arrays(
+        terminated: NamedArray<'_, 'py>,
+        truncated: Option<NamedArray<'_, 'py>>,
+    ) -> PyResult<Self> {
+        let all = |predicate: fn(&Bound<'py, PyUntypedArray>) -> bool| {
+            predicate(terminated.0) && truncated.is_none_or(|(array, _)| predicate(array))
         };
-        Ok(if all(is_of::<f64>) {
+        Ok(if all(has_dtype::<f64>) {
             Self::Double(EndPair::read(terminated, truncated, flags)?)
-        } else if all(is_of::<f32>) {
+        } else if all(has_dtype::<f32>) {
             Self::Single(EndPair::read(terminated, truncated, flags)?)
         } else {
             Self::Bool(EndPair::read(terminated, truncated, coerce::bools)?)

@@ -5,10 +5,10 @@ use pyo3::prelude::*;
 use rlox_core::advantage::Discount;
 
 use super::ends::{EndArgs, EndArrays};
-use super::gae_call::{Flat, Grid, GridNext, Inputs, Layout, Pair};
+use super::gae_call::{ArrayPair, FlatCall, GridCall, GridNextValues, Inputs, Layout};
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::convert::coerce::Given;
+use crate::convert::coerce::OptionalArg;
 use crate::errors::{self, Class, OrRaise};
 
 /// GAE of one trajectory: advantages A_t and returns A_t + V(s_t), each `[T]`.
@@ -52,14 +52,14 @@ pub(crate) fn compute_gae<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
-    dones: Given<'_, 'py>,
+    dones: OptionalArg<'_, 'py>,
     #[pyo3(from_py_with = arg::number::last_value)] last_value: f64,
     #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
     #[pyo3(from_py_with = arg::number::lam)] lam: f64,
-    terminated: Given<'_, 'py>,
-    truncated: Given<'_, 'py>,
-    next_values: Given<'_, 'py>,
-) -> PyResult<Pair<'py>> {
+    terminated: OptionalArg<'_, 'py>,
+    truncated: OptionalArg<'_, 'py>,
+    next_values: OptionalArg<'_, 'py>,
+) -> PyResult<ArrayPair<'py>> {
     if next_values.is_some() && last_value != 0.0 {
         let message = "last_value and next_values were both given; the last entry of next_values \
                        is last_value";
@@ -68,10 +68,11 @@ pub(crate) fn compute_gae<'py>(
     let inputs = Inputs::read(rewards, values, &["T"])?;
     let args = EndArgs { dones, terminated, truncated };
     let ends = EndArrays::read(py, &args, inputs.rollout.rewards.shape(), next_values.is_some())?;
-    let next_values =
-        next_values.map(|next| inputs.rollout.like(next, "next_values")).transpose()?;
+    let next_values = next_values
+        .map(|next| inputs.rollout.read_like_rewards(next, "next_values"))
+        .transpose()?;
     let (discount, layout) = (discount(py, gamma, lam)?, Layout::Single { last_value });
-    Flat { inputs, next_values, ends, discount, layout }.run(py)
+    FlatCall { inputs, next_values, ends, discount, layout }.run(py)
 }
 
 /// GAE of N trajectories of T steps, flat in env-major order: env 0's T steps, then env 1's, ...
@@ -111,19 +112,19 @@ pub(crate) fn compute_gae_batched<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
-    dones: Given<'_, 'py>,
-    last_values: Given<'_, 'py>,
-    n_steps: Given<'_, 'py>,
+    dones: OptionalArg<'_, 'py>,
+    last_values: OptionalArg<'_, 'py>,
+    n_steps: OptionalArg<'_, 'py>,
     #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
     #[pyo3(from_py_with = arg::number::lam)] lam: f64,
-    terminated: Given<'_, 'py>,
-    truncated: Given<'_, 'py>,
-    next_values: Given<'_, 'py>,
-) -> PyResult<Pair<'py>> {
+    terminated: OptionalArg<'_, 'py>,
+    truncated: OptionalArg<'_, 'py>,
+    next_values: OptionalArg<'_, 'py>,
+) -> PyResult<ArrayPair<'py>> {
     let args = EndArgs { dones, terminated, truncated };
     let discount = discount(py, gamma, lam)?;
     let inputs = Inputs::read(rewards, values, &["N * T"])?;
-    batched(py, inputs, &args, last_values, n_steps, discount, next_values)?.run(py)
+    parse_batched(py, inputs, &args, last_values, n_steps, discount, next_values)?.run(py)
 }
 
 /// Does the same as `compute_gae_batched`, but reads rewards and values as float32 in any case.
@@ -160,31 +161,31 @@ pub(crate) fn compute_gae_batched_f32<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
-    dones: Given<'_, 'py>,
-    last_values: Given<'_, 'py>,
-    n_steps: Given<'_, 'py>,
+    dones: OptionalArg<'_, 'py>,
+    last_values: OptionalArg<'_, 'py>,
+    n_steps: OptionalArg<'_, 'py>,
     #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
     #[pyo3(from_py_with = arg::number::lam)] lam: f64,
-    terminated: Given<'_, 'py>,
-    truncated: Given<'_, 'py>,
-    next_values: Given<'_, 'py>,
-) -> PyResult<Pair<'py>> {
+    terminated: OptionalArg<'_, 'py>,
+    truncated: OptionalArg<'_, 'py>,
+    next_values: OptionalArg<'_, 'py>,
+) -> PyResult<ArrayPair<'py>> {
     let args = EndArgs { dones, terminated, truncated };
     let discount = discount(py, gamma, lam)?;
-    let inputs = Inputs { single: true, ..Inputs::read(rewards, values, &["N * T"])? };
-    batched(py, inputs, &args, last_values, n_steps, discount, next_values)?.run(py)
+    let inputs = Inputs { is_single: true, ..Inputs::read(rewards, values, &["N * T"])? };
+    parse_batched(py, inputs, &args, last_values, n_steps, discount, next_values)?.run(py)
 }
 
 /// Resolves the arguments of an env-major call.
-fn batched<'py>(
+fn parse_batched<'py>(
     py: Python<'py>,
     inputs: Inputs<'py>,
     args: &EndArgs<'_, 'py>,
-    last_values: Given<'_, 'py>,
-    n_steps: Given<'_, 'py>,
+    last_values: OptionalArg<'_, 'py>,
+    n_steps: OptionalArg<'_, 'py>,
     discount: Discount,
-    next_values: Given<'_, 'py>,
-) -> PyResult<Flat<'py>> {
+    next_values: OptionalArg<'_, 'py>,
+) -> PyResult<FlatCall<'py>> {
     let config = |message: &str| errors::new(py, Class::Config, message);
     if next_values.is_some() && last_values.is_some() {
         return Err(config("last_values and next_values were both given; pass one"));
@@ -200,10 +201,11 @@ fn batched<'py>(
         _ => return Err(config("n_steps must be given, at least 1, unless last_values is")),
     };
     let ends = EndArrays::read(py, args, inputs.rollout.rewards.shape(), next_values.is_some())?;
-    let next_values =
-        next_values.map(|next| inputs.rollout.like(next, "next_values")).transpose()?;
+    let next_values = next_values
+        .map(|next| inputs.rollout.read_like_rewards(next, "next_values"))
+        .transpose()?;
     let layout = Layout::Batched { last_values, n_steps };
-    Ok(Flat { inputs, next_values, ends, discount, layout })
+    Ok(FlatCall { inputs, next_values, ends, discount, layout })
 }
 
 /// GAE of a `[T, N]` rollout, vectorised over the N environments.
@@ -251,28 +253,30 @@ pub(crate) fn compute_gae_time_major<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
-    next_values: Given<'_, 'py>,
-    terminated: Given<'_, 'py>,
-    truncated: Given<'_, 'py>,
+    next_values: OptionalArg<'_, 'py>,
+    terminated: OptionalArg<'_, 'py>,
+    truncated: OptionalArg<'_, 'py>,
     #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
     #[pyo3(from_py_with = arg::number::lam)] lam: f64,
-    dones: Given<'_, 'py>,
-    last_values: Given<'_, 'py>,
-    advantages: Given<'_, 'py>,
-    returns: Given<'_, 'py>,
-) -> PyResult<Pair<'py>> {
+    dones: OptionalArg<'_, 'py>,
+    last_values: OptionalArg<'_, 'py>,
+    advantages: OptionalArg<'_, 'py>,
+    returns: OptionalArg<'_, 'py>,
+) -> PyResult<ArrayPair<'py>> {
     let inputs = Inputs::read(rewards, values, &["T", "N"])?;
     let args = EndArgs { dones, terminated, truncated };
     let ends = EndArrays::read(py, &args, inputs.rollout.rewards.shape(), next_values.is_some())?;
     let next = match (next_values, last_values) {
-        (Some(next), None) => GridNext::Values(inputs.rollout.like(next, "next_values")?),
+        (Some(next), None) => {
+            GridNextValues::Values(inputs.rollout.read_like_rewards(next, "next_values")?)
+        }
         (None, Some(last)) => {
             let (last, n) = (coerce::array(last, "last_values")?, inputs.rollout.n_envs);
             coerce::check_shape(&last, "last_values", &[n], "one per env")?;
-            GridNext::Bootstrap(last)
+            GridNextValues::Bootstrap(last)
         }
-        (given, _) => {
-            let message = if given.is_some() {
+        (next_arg, _) => {
+            let message = if next_arg.is_some() {
                 "last_values and next_values were both given; pass one"
             } else {
                 "neither next_values nor last_values was given; pass one"
@@ -281,7 +285,7 @@ pub(crate) fn compute_gae_time_major<'py>(
         }
     };
     let discount = discount(py, gamma, lam)?;
-    Grid { inputs, next, ends, discount }.run(py, advantages, returns)
+    GridCall { inputs, next, ends, discount }.run(py, advantages, returns)
 }
 
 /// Returns gamma and lambda after a check of their ranges.

@@ -10,18 +10,18 @@ use rlox_core::math::Float;
 use super::ends::{EndArrays, with_ends};
 use super::rollout::Rollout;
 use crate::convert::coerce;
-use crate::convert::coerce::Given;
+use crate::convert::coerce::OptionalArg;
 use crate::detach::detached;
 use crate::memory::views::{Plain, View, ViewMut, Written};
 
 /// (advantages, returns).
-pub(crate) type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+pub(crate) type ArrayPair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 /// Rewards and values as arrays, and whether the results are float32, which needs both in float32.
 pub(crate) struct Inputs<'py> {
     pub(crate) rollout: Rollout<'py>,
     pub(crate) values: Bound<'py, PyUntypedArray>,
-    pub(crate) single: bool,
+    pub(crate) is_single: bool,
 }
 
 impl<'py> Inputs<'py> {
@@ -30,15 +30,15 @@ impl<'py> Inputs<'py> {
         values: &Bound<'py, PyAny>,
         dims: &[&str],
     ) -> PyResult<Self> {
-        let rollout = Rollout::of_shape(rewards, dims)?;
-        let values = rollout.like(values, "values")?;
-        let single = rollout.is_single(&[&values]);
-        Ok(Self { rollout, values, single })
+        let rollout = Rollout::read_with_dims(rewards, dims)?;
+        let values = rollout.read_like_rewards(values, "values")?;
+        let is_single = rollout.is_single(&[&values]);
+        Ok(Self { rollout, values, is_single })
     }
 }
 
 /// A flat call with parsed arguments.
-pub(crate) struct Flat<'py> {
+pub(crate) struct FlatCall<'py> {
     pub(crate) inputs: Inputs<'py>,
     pub(crate) next_values: Option<Bound<'py, PyUntypedArray>>,
     pub(crate) ends: EndArrays<'py>,
@@ -52,24 +52,24 @@ pub(crate) enum Layout<'py> {
     Batched { last_values: Option<Bound<'py, PyUntypedArray>>, n_steps: usize },
 }
 
-impl<'py> Flat<'py> {
-    pub(crate) fn run(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
-        if self.inputs.single { self.run_as::<f32>(py) } else { self.run_as::<f64>(py) }
+impl<'py> FlatCall<'py> {
+    pub(crate) fn run(&self, py: Python<'py>) -> PyResult<ArrayPair<'py>> {
+        if self.inputs.is_single { self.run_as::<f32>(py) } else { self.run_as::<f64>(py) }
     }
 
-    fn run_as<F: Plain + Float>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
-        with_ends!(&self.ends, pair => self.kernel::<F, _>(py, pair.ends()))
+    fn run_as<F: Plain + Float>(&self, py: Python<'py>) -> PyResult<ArrayPair<'py>> {
+        with_ends!(&self.ends, pair => self.run_kernel::<F, _>(py, pair.ends()))
     }
 
-    fn kernel<F: Plain + Float, G: Flag>(
+    fn run_kernel<F: Plain + Float, G: Flag>(
         &self,
         py: Python<'py>,
         ends: Ends<'_, G>,
-    ) -> PyResult<Pair<'py>> {
+    ) -> PyResult<ArrayPair<'py>> {
         let rewards = coerce::numbers::<F>(&self.inputs.rollout.rewards, "rewards")?;
         let values = coerce::numbers::<F>(&self.inputs.values, "values")?;
         let (rewards, values) = (rewards.slice(), values.slice());
-        let next = optional::<F>(self.next_values.as_ref(), "next_values")?;
+        let next = optional_view::<F>(self.next_values.as_ref(), "next_values")?;
         let next = next.as_ref().map(View::slice);
         let discount = self.discount;
         match &self.layout {
@@ -80,7 +80,7 @@ impl<'py> Flat<'py> {
                 })
             }
             Layout::Batched { last_values, n_steps } => {
-                let last = optional::<F>(last_values.as_ref(), "last_values")?;
+                let last = optional_view::<F>(last_values.as_ref(), "last_values")?;
                 let zeros = vec![F::from_f64(0.0); rewards.len() / n_steps.max(&1)];
                 let last = last.as_ref().map_or(zeros.as_slice(), View::slice);
                 let next = next.map_or(Next::Bootstrap(last), Next::Values);
@@ -92,7 +92,7 @@ impl<'py> Flat<'py> {
     }
 }
 
-fn optional<'py, F: Plain>(
+fn optional_view<'py, F: Plain>(
     array: Option<&Bound<'py, PyUntypedArray>>,
     name: &str,
 ) -> PyResult<Option<View<'py, F>>> {
@@ -104,7 +104,7 @@ fn fill<F: Plain + Float>(
     py: Python<'_>,
     len: usize,
     kernel: impl FnOnce(Out<'_, F>) -> CoreResult<()> + Send,
-) -> PyResult<Pair<'_>> {
+) -> PyResult<ArrayPair<'_>> {
     let mut advantages = ViewMut::<F>::fresh(py, &[len])?;
     let mut returns = ViewMut::<F>::fresh(py, &[len])?;
     let out = Out { advantages: advantages.slice_mut(), returns: returns.slice_mut() };
@@ -113,30 +113,30 @@ fn fill<F: Plain + Float>(
 }
 
 /// A `[T, N]` call with parsed arguments.
-pub(crate) struct Grid<'py> {
+pub(crate) struct GridCall<'py> {
     pub(crate) inputs: Inputs<'py>,
-    pub(crate) next: GridNext<'py>,
+    pub(crate) next: GridNextValues<'py>,
     pub(crate) ends: EndArrays<'py>,
     pub(crate) discount: Discount,
 }
 
 /// The source of V(s_{t+1}) in a `[T, N]` call.
-pub(crate) enum GridNext<'py> {
+pub(crate) enum GridNextValues<'py> {
     /// V(s_{t+1}) of each step, `[T, N]`.
     Values(Bound<'py, PyUntypedArray>),
     /// V after the last row of the values, `[N]`.
     Bootstrap(Bound<'py, PyUntypedArray>),
 }
 
-impl<'py> Grid<'py> {
+impl<'py> GridCall<'py> {
     /// Runs the kernel. It writes into the caller's outputs, or into new ones.
     pub(crate) fn run(
         &self,
         py: Python<'py>,
-        advantages: Given<'_, 'py>,
-        returns: Given<'_, 'py>,
-    ) -> PyResult<Pair<'py>> {
-        if self.inputs.single {
+        advantages: OptionalArg<'_, 'py>,
+        returns: OptionalArg<'_, 'py>,
+    ) -> PyResult<ArrayPair<'py>> {
+        if self.inputs.is_single {
             self.run_as::<f32>(py, advantages, returns)
         } else {
             self.run_as::<f64>(py, advantages, returns)
@@ -146,28 +146,28 @@ impl<'py> Grid<'py> {
     fn run_as<F: Plain + Float>(
         &self,
         py: Python<'py>,
-        advantages: Given<'_, 'py>,
-        returns: Given<'_, 'py>,
-    ) -> PyResult<Pair<'py>> {
+        advantages: OptionalArg<'_, 'py>,
+        returns: OptionalArg<'_, 'py>,
+    ) -> PyResult<ArrayPair<'py>> {
         let rewards = coerce::numbers::<F>(&self.inputs.rollout.rewards, "rewards")?;
         let values = coerce::numbers::<F>(&self.inputs.values, "values")?;
         let next = match &self.next {
-            GridNext::Values(next) => coerce::numbers::<F>(next, "next_values")?,
-            GridNext::Bootstrap(last) => coerce::numbers::<F>(last, "last_values")?,
+            GridNextValues::Values(next) => coerce::numbers::<F>(next, "next_values")?,
+            GridNextValues::Bootstrap(last) => coerce::numbers::<F>(last, "last_values")?,
         };
-        let mut advantages = self.out::<F>(py, advantages, "advantages")?;
-        let mut returns = self.out::<F>(py, returns, "returns")?;
+        let mut advantages = self.output::<F>(py, advantages, "advantages")?;
+        let mut returns = self.output::<F>(py, returns, "returns")?;
         let next = match &self.next {
-            GridNext::Values(_) => Next::Values(next.slice()),
-            GridNext::Bootstrap(_) => Next::Bootstrap(next.slice()),
+            GridNextValues::Values(_) => Next::Values(next.slice()),
+            GridNextValues::Bootstrap(_) => Next::Bootstrap(next.slice()),
         };
-        let given = (rewards.slice(), values.slice(), next);
+        let slices = (rewards.slice(), values.slice(), next);
         let out = Out { advantages: advantages.slice_mut(), returns: returns.slice_mut() };
-        with_ends!(&self.ends, pair => self.kernel(py, given, pair.ends(), out))?;
+        with_ends!(&self.ends, pair => self.run_kernel(py, slices, pair.ends(), out))?;
         Ok((advantages.into_array().into_any(), returns.into_array().into_any()))
     }
 
-    fn kernel<F: Plain + Float, G: Flag>(
+    fn run_kernel<F: Plain + Float, G: Flag>(
         &self,
         py: Python<'py>,
         (rewards, values, next): (&[F], &[F], Next<'_, F, &[F]>),
@@ -180,15 +180,15 @@ impl<'py> Grid<'py> {
         detached(py, input.rewards.len(), || gae::time_major(input, discount, out))
     }
 
-    fn out<F: Written>(
+    fn output<F: Written>(
         &self,
         py: Python<'py>,
-        given: Given<'_, 'py>,
+        requested: OptionalArg<'_, 'py>,
         name: &str,
     ) -> PyResult<ViewMut<'py, F>> {
         let shape = self.inputs.rollout.rewards.shape();
-        match given {
-            Some(given) => coerce::output(given, name, shape),
+        match requested {
+            Some(array) => coerce::output(array, name, shape),
             None => ViewMut::fresh(py, shape),
         }
     }

@@ -12,7 +12,7 @@ use super::gae::discount;
 use super::rollout::Rollout;
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::convert::coerce::Given;
+use crate::convert::coerce::OptionalArg;
 use crate::detach::detached;
 use crate::memory::views::{Plain, ViewMut};
 
@@ -54,13 +54,13 @@ pub(crate) fn compute_n_step_returns<'py>(
     next_values: &Bound<'py, PyAny>,
     n: &Bound<'py, PyAny>,
     #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
-    dones: Given<'_, 'py>,
-    terminated: Given<'_, 'py>,
-    truncated: Given<'_, 'py>,
+    dones: OptionalArg<'_, 'py>,
+    terminated: OptionalArg<'_, 'py>,
+    truncated: OptionalArg<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let n = usize::try_from(coerce::unsigned(n, "n")?).unwrap_or(usize::MAX);
     let args = EndArgs { dones, terminated, truncated };
-    Call::read(py, rewards, next_values, &args)?.run(py, Kind::Steps { n, gamma })
+    ReturnsCall::read(py, rewards, next_values, &args)?.run(py, ReturnsKind::NStep { n, gamma })
 }
 
 /// lambda-returns G_t = r_t + gamma ((1 - lam) V(s_{t+1}) + lam G_{t+1}).
@@ -101,30 +101,30 @@ pub(crate) fn compute_lambda_returns<'py>(
     next_values: &Bound<'py, PyAny>,
     #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
     #[pyo3(from_py_with = arg::number::lam)] lam: f64,
-    dones: Given<'_, 'py>,
-    terminated: Given<'_, 'py>,
-    truncated: Given<'_, 'py>,
+    dones: OptionalArg<'_, 'py>,
+    terminated: OptionalArg<'_, 'py>,
+    truncated: OptionalArg<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let args = EndArgs { dones, terminated, truncated };
-    let call = Call::read(py, rewards, next_values, &args)?;
-    call.run(py, Kind::Lambda(discount(py, gamma, lam)?))
+    let call = ReturnsCall::read(py, rewards, next_values, &args)?;
+    call.run(py, ReturnsKind::Lambda(discount(py, gamma, lam)?))
 }
 
 /// The kind of returns.
 #[derive(Clone, Copy)]
-enum Kind {
-    Steps { n: usize, gamma: f64 },
+enum ReturnsKind {
+    NStep { n: usize, gamma: f64 },
     Lambda(Discount),
 }
 
 /// A call with parsed arrays.
-struct Call<'py> {
+struct ReturnsCall<'py> {
     rollout: Rollout<'py>,
     next_values: Bound<'py, PyUntypedArray>,
     ends: EndArrays<'py>,
 }
 
-impl<'py> Call<'py> {
+impl<'py> ReturnsCall<'py> {
     fn read(
         py: Python<'py>,
         rewards: &Bound<'py, PyAny>,
@@ -132,12 +132,12 @@ impl<'py> Call<'py> {
         ends: &EndArgs<'_, 'py>,
     ) -> PyResult<Self> {
         let rollout = Rollout::read(rewards)?;
-        let next_values = rollout.like(next_values, "next_values")?;
+        let next_values = rollout.read_like_rewards(next_values, "next_values")?;
         let ends = EndArrays::read(py, ends, rollout.rewards.shape(), true)?;
         Ok(Self { rollout, next_values, ends })
     }
 
-    fn run(&self, py: Python<'py>, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
+    fn run(&self, py: Python<'py>, kind: ReturnsKind) -> PyResult<Bound<'py, PyAny>> {
         if self.rollout.is_single(&[&self.next_values]) {
             self.run_as::<f32>(py, kind)
         } else {
@@ -145,14 +145,18 @@ impl<'py> Call<'py> {
         }
     }
 
-    fn run_as<F: Plain + Float>(&self, py: Python<'py>, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
-        with_ends!(&self.ends, pair => self.kernel::<F, _>(py, kind, pair.ends()))
-    }
-
-    fn kernel<F: Plain + Float, G: Flag>(
+    fn run_as<F: Plain + Float>(
         &self,
         py: Python<'py>,
-        kind: Kind,
+        kind: ReturnsKind,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        with_ends!(&self.ends, pair => self.run_kernel::<F, _>(py, kind, pair.ends()))
+    }
+
+    fn run_kernel<F: Plain + Float, G: Flag>(
+        &self,
+        py: Python<'py>,
+        kind: ReturnsKind,
         ends: Ends<'_, G>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let rewards = coerce::numbers::<F>(&self.rollout.rewards, "rewards")?;
@@ -163,8 +167,8 @@ impl<'py> Call<'py> {
         let target = out.slice_mut();
         let work = || -> CoreResult<()> {
             match kind {
-                Kind::Steps { n, gamma } => returns::n_step_returns(input, n, gamma, target),
-                Kind::Lambda(discount) => returns::lambda_returns(input, discount, target),
+                ReturnsKind::NStep { n, gamma } => returns::n_step_returns(input, n, gamma, target),
+                ReturnsKind::Lambda(discount) => returns::lambda_returns(input, discount, target),
             }
         };
         detached(py, rewards.len() * 5, work)?;

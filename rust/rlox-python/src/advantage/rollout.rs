@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use crate::convert::coerce;
 use crate::errors::{self, Class};
-use crate::memory::views::is_of;
+use crate::memory::views::has_dtype;
 
 /// The first array of a call. It sets the shape of the others.
 pub(crate) struct Rollout<'py> {
@@ -30,7 +30,7 @@ impl<'py> Rollout<'py> {
     }
 
     /// Reads rewards of these dimensions; the last one is N.
-    pub(crate) fn of_shape(rewards: &Bound<'py, PyAny>, dims: &[&str]) -> PyResult<Self> {
+    pub(crate) fn read_with_dims(rewards: &Bound<'py, PyAny>, dims: &[&str]) -> PyResult<Self> {
         let rewards = coerce::array(rewards, "rewards")?;
         coerce::check_ndim(&rewards, "rewards", dims)?;
         let n_envs = rewards.shape().last().copied().unwrap_or(0);
@@ -38,22 +38,22 @@ impl<'py> Rollout<'py> {
     }
 
     /// Reads `value` as an array of the shape of rewards.
-    pub(crate) fn like(
+    pub(crate) fn read_like_rewards(
         &self,
         value: &Bound<'py, PyAny>,
         name: &str,
     ) -> PyResult<Bound<'py, PyUntypedArray>> {
-        like(value, name, self.rewards.shape())
+        read_shaped(value, name, self.rewards.shape())
     }
 
     /// Whether results are float32, which needs rewards and these arrays in float32.
     pub(crate) fn is_single(&self, others: &[&Bound<'py, PyUntypedArray>]) -> bool {
-        is_of::<f32>(&self.rewards) && others.iter().all(|array| is_of::<f32>(array))
+        has_dtype::<f32>(&self.rewards) && others.iter().all(|array| has_dtype::<f32>(array))
     }
 }
 
 /// Reads `value` as an array of `shape`, the shape of rewards.
-pub(crate) fn like<'py>(
+pub(crate) fn read_shaped<'py>(
     value: &Bound<'py, PyAny>,
     name: &str,
     shape: &[usize],

@@ -9,11 +9,11 @@ use rlox_core::math::Float;
 
 use super::ends::{EndArgs, EndArrays, with_ends};
 use super::gae::discount;
-use super::gae_call::Pair;
+use super::gae_call::ArrayPair;
 use super::rollout::Rollout;
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::convert::coerce::Given;
+use crate::convert::coerce::OptionalArg;
 use crate::detach::detached;
 use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::{Plain, View, ViewMut};
@@ -68,26 +68,26 @@ pub(crate) fn compute_vtrace<'py>(
     log_rhos: &Bound<'py, PyAny>,
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
-    dones: Given<'_, 'py>,
-    bootstrap_value: Given<'_, 'py>,
+    dones: OptionalArg<'_, 'py>,
+    bootstrap_value: OptionalArg<'_, 'py>,
     #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
     #[pyo3(from_py_with = arg::number::rho_bar)] rho_bar: f64,
     #[pyo3(from_py_with = arg::number::c_bar)] c_bar: f64,
     #[pyo3(from_py_with = arg::number::lam)] lam: f64,
-    terminated: Given<'_, 'py>,
-    truncated: Given<'_, 'py>,
-    next_values: Given<'_, 'py>,
-) -> PyResult<Pair<'py>> {
+    terminated: OptionalArg<'_, 'py>,
+    truncated: OptionalArg<'_, 'py>,
+    next_values: OptionalArg<'_, 'py>,
+) -> PyResult<ArrayPair<'py>> {
     let rollout = Rollout::read(rewards)?;
-    let log_rhos = rollout.like(log_rhos, "log_rhos")?;
-    let values = rollout.like(values, "values")?;
+    let log_rhos = rollout.read_like_rewards(log_rhos, "log_rhos")?;
+    let values = rollout.read_like_rewards(values, "values")?;
     let args = EndArgs { dones, terminated, truncated };
     let ends = EndArrays::read(py, &args, rollout.rewards.shape(), next_values.is_some())?;
     let next = match (next_values, bootstrap_value) {
-        (Some(next), None) => Source::Values(rollout.like(next, "next_values")?),
-        (None, Some(last)) => bootstrap(&rollout, last)?,
-        (given, _) => {
-            let message = if given.is_some() {
+        (Some(next), None) => NextValues::Values(rollout.read_like_rewards(next, "next_values")?),
+        (None, Some(last)) => read_bootstrap(&rollout, last)?,
+        (next_arg, _) => {
+            let message = if next_arg.is_some() {
                 "bootstrap_value and next_values were both given; the last entry of next_values \
                  is bootstrap_value"
             } else {
@@ -98,41 +98,44 @@ pub(crate) fn compute_vtrace<'py>(
     };
     let clip = Clip::new(rho_bar, c_bar).or_raise(py)?;
     let discount = discount(py, gamma, lam)?;
-    Call { rollout, log_rhos, values, next, ends, discount, clip }.run(py)
+    VtraceCall { rollout, log_rhos, values, next, ends, discount, clip }.run(py)
 }
 
 /// The source of V(s_{t+1}).
-enum Source<'py> {
+enum NextValues<'py> {
     Values(Bound<'py, PyUntypedArray>),
     Number(f64),
     Row(Bound<'py, PyUntypedArray>),
 }
 
 /// Reads one number for `[T]`, or one per environment.
-fn bootstrap<'py>(rollout: &Rollout<'py>, last: &Bound<'py, PyAny>) -> PyResult<Source<'py>> {
+fn read_bootstrap<'py>(
+    rollout: &Rollout<'py>,
+    last: &Bound<'py, PyAny>,
+) -> PyResult<NextValues<'py>> {
     if rollout.rewards.ndim() == 1
         && let Some(number) = coerce::real_if_any(last)?
     {
-        return Ok(Source::Number(number));
+        return Ok(NextValues::Number(number));
     }
     let last = coerce::array(last, "bootstrap_value")?;
     coerce::check_shape(&last, "bootstrap_value", &[rollout.n_envs], "one per env")?;
-    Ok(Source::Row(last))
+    Ok(NextValues::Row(last))
 }
 
 /// A call with parsed arguments.
-struct Call<'py> {
+struct VtraceCall<'py> {
     rollout: Rollout<'py>,
     log_rhos: Bound<'py, PyUntypedArray>,
     values: Bound<'py, PyUntypedArray>,
-    next: Source<'py>,
+    next: NextValues<'py>,
     ends: EndArrays<'py>,
     discount: Discount,
     clip: Clip,
 }
 
-impl<'py> Call<'py> {
-    fn run(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
+impl<'py> VtraceCall<'py> {
+    fn run(&self, py: Python<'py>) -> PyResult<ArrayPair<'py>> {
         if self.rollout.is_single(&[&self.log_rhos, &self.values]) {
             self.run_as::<f32>(py)
         } else {
@@ -140,29 +143,29 @@ impl<'py> Call<'py> {
         }
     }
 
-    fn run_as<F: Plain + Float>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
-        with_ends!(&self.ends, pair => self.kernel::<F, _>(py, pair.ends()))
+    fn run_as<F: Plain + Float>(&self, py: Python<'py>) -> PyResult<ArrayPair<'py>> {
+        with_ends!(&self.ends, pair => self.run_kernel::<F, _>(py, pair.ends()))
     }
 
-    fn kernel<F: Plain + Float, G: Flag>(
+    fn run_kernel<F: Plain + Float, G: Flag>(
         &self,
         py: Python<'py>,
         ends: Ends<'_, G>,
-    ) -> PyResult<Pair<'py>> {
+    ) -> PyResult<ArrayPair<'py>> {
         let log_rhos = coerce::numbers::<F>(&self.log_rhos, "log_rhos")?;
         let rewards = coerce::numbers::<F>(&self.rollout.rewards, "rewards")?;
         let values = coerce::numbers::<F>(&self.values, "values")?;
         let (row, number): (Option<View<'py, F>>, F);
         let next = match &self.next {
-            Source::Values(next) => {
+            NextValues::Values(next) => {
                 row = Some(coerce::numbers(next, "next_values")?);
                 Next::Values(row.as_ref().map_or(&[][..], View::slice))
             }
-            Source::Row(last) => {
+            NextValues::Row(last) => {
                 row = Some(coerce::numbers(last, "bootstrap_value")?);
                 Next::Bootstrap(row.as_ref().map_or(&[][..], View::slice))
             }
-            Source::Number(last) => {
+            NextValues::Number(last) => {
                 number = F::from_f64(*last);
                 Next::Bootstrap(std::slice::from_ref(&number))
             }

@@ -3,7 +3,7 @@
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use rlox_core::buffer::{Batch, Kind, Part};
+use rlox_core::buffer::{Batch, BatchKind, BatchPart};
 use rlox_core::{Result, with_dtype};
 
 use super::columns::Columns;
@@ -14,13 +14,13 @@ use crate::memory::views::{ViewMut, Written};
 /// The largest number of dimensions of an array.
 const MAX_DIMS: usize = 16;
 
-/// The arrays of one call, in the order of [`Kind::parts`].
+/// The arrays of one call, in the order of [`BatchKind::parts`].
 pub(super) struct Arrays<'a, 'py> {
     columns: &'a Columns,
-    kind: Kind,
+    kind: BatchKind,
     /// Number of rows, over all leading axes.
     n: usize,
-    given: Option<&'a Bound<'py, PyDict>>,
+    out_dict: Option<&'a Bound<'py, PyDict>>,
     views: Vec<ViewMut<'py, u8>>,
 }
 
@@ -30,29 +30,29 @@ impl<'a, 'py> Arrays<'a, 'py> {
         py: Python<'py>,
         columns: &'a Columns,
         lead: &[usize],
-        kind: Kind,
-        given: Option<&'a Bound<'py, PyDict>>,
+        kind: BatchKind,
+        out_dict: Option<&'a Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
         let schema = columns.schema();
-        given.map_or(Ok(()), |given| only_known(columns, given, kind))?;
+        out_dict.map_or(Ok(()), |dict| check_keys(columns, dict, kind))?;
         let count = 2 * schema.obs().len() + schema.columns().len() + 5;
         let mut views = Vec::with_capacity(count);
         for part in kind.parts(schema) {
-            let (dtype, row) = part.row(schema);
+            let (dtype, row) = part.row_type(schema);
             let mut shape = [0; MAX_DIMS];
             for (dim, &size) in shape.iter_mut().zip(lead.iter().chain(row)) {
                 *dim = size;
             }
             let shape = shape.get(..lead.len() + row.len()).unwrap_or_default();
-            views.push(match given {
+            views.push(match out_dict {
                 None => with_dtype!(dtype, T => ViewMut::<T>::fresh(py, shape)?.into_bytes()),
-                Some(given) => {
-                    let (value, name) = found(py, columns, given, part)?;
-                    with_dtype!(dtype, T => writable::<T>(&value, name, shape))?
+                Some(caller_dict) => {
+                    let (value, name) = caller_array(py, columns, caller_dict, part)?;
+                    with_dtype!(dtype, T => writable_view::<T>(&value, name, shape))?
                 }
             });
         }
-        Ok(Self { columns, kind, n: lead.iter().product(), given, views })
+        Ok(Self { columns, kind, n: lead.iter().product(), out_dict, views })
     }
 
     /// Runs `fill`, which writes into the arrays, and passes its errors on.
@@ -63,34 +63,34 @@ impl<'a, 'py> Arrays<'a, 'py> {
     ) -> PyResult<T> {
         let mut arrays: Vec<&mut [u8]> = self.views.iter_mut().map(ViewMut::slice_mut).collect();
         let batch: Result<Batch<'_, '_>> =
-            Batch::over(self.columns.schema(), self.kind, self.n, &mut arrays);
+            Batch::from_arrays(self.columns.schema(), self.kind, self.n, &mut arrays);
         fill(&mut batch.or_raise(py)?)
     }
 
     /// Returns the batch as a dict: the caller's own, or a new one.
     pub(super) fn into_dict(self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        if let Some(given) = self.given {
-            return Ok(given.clone());
+        if let Some(out_dict) = self.out_dict {
+            return Ok(out_dict.clone());
         }
-        let dict = self.columns.batch(py, self.kind)?;
+        let dict = self.columns.new_batch_dict(py, self.kind)?;
         let mut nested: Option<(&str, Bound<'py, PyDict>)> = None;
         for (part, view) in self.kind.parts(self.columns.schema()).zip(self.views) {
             let array: Bound<'py, PyUntypedArray> = view.into_array();
-            let (home, key) = self.columns.key(py, part);
-            let Some(home) = home else {
+            let (parent_key, key) = self.columns.key(py, part);
+            let Some(outer_key) = parent_key else {
                 dict.set_item(key, array)?;
                 continue;
             };
             let inner = match nested.take() {
-                Some((name, inner)) if name == home => inner,
+                Some((name, inner)) if name == outer_key => inner,
                 _ => {
                     let inner = PyDict::new(py);
-                    dict.set_item(PyString::intern(py, home), &inner)?;
+                    dict.set_item(PyString::intern(py, outer_key), &inner)?;
                     inner
                 }
             };
             inner.set_item(key, array)?;
-            nested = Some((home, inner));
+            nested = Some((outer_key, inner));
         }
         Ok(dict)
     }
@@ -98,47 +98,50 @@ impl<'a, 'py> Arrays<'a, 'py> {
 
 /// Refuses keys that this call does not write, for example from a batch of another kind: their
 /// values would look like a part of this batch.
-fn only_known(columns: &Columns, given: &Bound<'_, PyDict>, kind: Kind) -> PyResult<()> {
-    let py = given.py();
-    let mut known: Vec<&str> = Vec::with_capacity(given.len());
+fn check_keys(columns: &Columns, out_dict: &Bound<'_, PyDict>, kind: BatchKind) -> PyResult<()> {
+    let py = out_dict.py();
+    let mut known: Vec<&str> = Vec::with_capacity(out_dict.len());
     for part in kind.parts(columns.schema()) {
-        let (home, key) = columns.key(py, part);
-        let name = home.map_or_else(|| key.to_str(), Ok)?;
+        let (parent_key, key) = columns.key(py, part);
+        let name = parent_key.map_or_else(|| key.to_str(), Ok)?;
         if known.last() != Some(&name) {
             known.push(name);
         }
     }
-    if given.len() <= known.len() {
+    if out_dict.len() <= known.len() {
         return Ok(());
     }
-    let keys = given.keys();
+    let keys = out_dict.keys();
     let stray = keys.iter().find(|key| !known.iter().any(|name| key.eq(name).unwrap_or(false)));
-    let stray = stray.map_or(String::new(), |key| coerce::shown(&key));
+    let stray = stray.map_or(String::new(), |key| coerce::short_repr(&key));
     let message = format!("out has {stray}, which this call does not write; expected {known:?}");
     Err(errors::new(py, Class::Shape, message))
 }
 
 /// Returns the caller's array for a part, and its key.
-fn found<'a, 'py>(
+fn caller_array<'a, 'py>(
     py: Python<'py>,
     columns: &'a Columns,
-    given: &Bound<'py, PyDict>,
-    part: Part,
+    out_dict: &Bound<'py, PyDict>,
+    part: BatchPart,
 ) -> PyResult<(Bound<'py, PyAny>, &'a Bound<'py, PyString>)> {
-    let (home, key) = columns.key(py, part);
-    let inner = match home {
-        Some(home) => {
-            let inner = given.get_item(home)?.and_then(|value| value.cast_into::<PyDict>().ok());
-            inner.ok_or_else(|| missing(&PyString::intern(py, home), "a dict of arrays"))?
+    let (parent_key, key) = columns.key(py, part);
+    let inner = match parent_key {
+        Some(outer_key) => {
+            let inner =
+                out_dict.get_item(outer_key)?.and_then(|value| value.cast_into::<PyDict>().ok());
+            inner.ok_or_else(|| {
+                missing_error(&PyString::intern(py, outer_key), "a dict of arrays")
+            })?
         }
-        None => given.clone(),
+        None => out_dict.clone(),
     };
-    let value = inner.get_item(key)?.ok_or_else(|| missing(key, "an array"))?;
+    let value = inner.get_item(key)?.ok_or_else(|| missing_error(key, "an array"))?;
     Ok((value, key))
 }
 
 /// Returns the caller's array as a writable view.
-fn writable<'py, T: Written>(
+fn writable_view<'py, T: Written>(
     value: &Bound<'py, PyAny>,
     key: &Bound<'py, PyString>,
     shape: &[usize],
@@ -148,12 +151,12 @@ fn writable<'py, T: Written>(
     let array = coerce::array(value, &name)?;
     let owned = || array.as_any().getattr("flags")?.getattr("owndata")?.is_truthy();
     if !array.is(value) && owned()? {
-        return Err(missing(key, "an array or tensor that can be written to"));
+        return Err(missing_error(key, "an array or tensor that can be written to"));
     }
     Ok(coerce::output::<T>(array.as_any(), &name, shape)?.into_bytes())
 }
 
-fn missing(key: &Bound<'_, PyString>, expected: &str) -> PyErr {
+fn missing_error(key: &Bound<'_, PyString>, expected: &str) -> PyErr {
     let message = format!(
         "out[{key:?}] is missing or of no use, expected {expected}; pass what sample() returned"
     );

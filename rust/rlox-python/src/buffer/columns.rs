@@ -4,12 +4,12 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
-use rlox_core::buffer::{Kind, ObsField, Part, Schema, Transitions};
+use rlox_core::buffer::{BatchKind, BatchPart, ObsField, Schema, Transitions};
 use rlox_core::{Error, Field};
 
 use super::incoming::{self, Bytes};
 use crate::convert::coerce;
-use crate::errors::{self, Class, OrInstead, OrRaise};
+use crate::errors::{self, Class, OrRaise, ReplaceRefusal};
 
 /// The columns and streams of a buffer. They never change, so calls read them without its lock.
 pub(super) struct Columns {
@@ -20,7 +20,7 @@ pub(super) struct Columns {
     column_keys: Vec<Py<PyString>>,
     row_bytes: usize,
     /// A batch that has only its keys. The first batch makes it.
-    batch: PyOnceLock<Py<PyDict>>,
+    empty_batch: PyOnceLock<Py<PyDict>>,
 }
 
 /// The arguments of a push, in the order of its signature.
@@ -48,7 +48,7 @@ impl Columns {
             column_keys: schema.columns().iter().map(|column| key(&column.name)).collect(),
             n_envs,
             schema,
-            batch: PyOnceLock::new(),
+            empty_batch: PyOnceLock::new(),
         }
     }
 
@@ -61,7 +61,7 @@ impl Columns {
     }
 
     /// Whether observations are dicts.
-    pub(super) fn dict(&self) -> bool {
+    pub(super) fn has_dict_obs(&self) -> bool {
         self.obs_keys.first().is_some_and(Option::is_some)
     }
 
@@ -70,51 +70,57 @@ impl Columns {
     pub(super) fn key<'a, 'py>(
         &'a self,
         py: Python<'py>,
-        part: Part,
+        part: BatchPart,
     ) -> (Option<&'static str>, &'a Bound<'py, PyString>) {
-        let obs = |at: usize, name: &'static str, own: &'a Bound<'py, PyString>| {
-            let key = self.obs_keys.get(at).and_then(Option::as_ref);
-            key.map_or((None, own), |key| (Some(name), key.bind(py)))
+        let obs = |index: usize, name: &'static str, array_key: &'a Bound<'py, PyString>| {
+            let key = self.obs_keys.get(index).and_then(Option::as_ref);
+            key.map_or((None, array_key), |key| (Some(name), key.bind(py)))
         };
         // Interned keys, because making a key costs as much as copying a few rows.
-        let own = match part {
-            Part::Obs(at) => return obs(at, "obs", intern!(py, "obs")),
-            Part::NextObs(at) => return obs(at, "next_obs", intern!(py, "next_obs")),
-            Part::Column(at) => {
-                let key = self.column_keys.get(at).map(|key| key.bind(py));
+        let fixed_key = match part {
+            BatchPart::Obs(obs_index) => return obs(obs_index, "obs", intern!(py, "obs")),
+            BatchPart::NextObs(next_obs_index) => {
+                return obs(next_obs_index, "next_obs", intern!(py, "next_obs"));
+            }
+            BatchPart::Column(column_index) => {
+                let key = self.column_keys.get(column_index).map(|key| key.bind(py));
                 return (None, key.unwrap_or_else(|| intern!(py, "")));
             }
-            Part::Terminated => intern!(py, "terminated"),
-            Part::Truncated => intern!(py, "truncated"),
-            Part::Indices => intern!(py, "indices"),
-            Part::Discounts => intern!(py, "discounts"),
-            Part::Weights => intern!(py, "weights"),
-            Part::IsFirst => intern!(py, "is_first"),
-            Part::ReturnsToGo => intern!(py, "returns_to_go"),
-            Part::Timesteps => intern!(py, "timesteps"),
-            Part::Mask => intern!(py, "mask"),
+            BatchPart::Terminated => intern!(py, "terminated"),
+            BatchPart::Truncated => intern!(py, "truncated"),
+            BatchPart::Indices => intern!(py, "indices"),
+            BatchPart::Discounts => intern!(py, "discounts"),
+            BatchPart::Weights => intern!(py, "weights"),
+            BatchPart::IsFirst => intern!(py, "is_first"),
+            BatchPart::ReturnsToGo => intern!(py, "returns_to_go"),
+            BatchPart::Timesteps => intern!(py, "timesteps"),
+            BatchPart::Mask => intern!(py, "mask"),
         };
-        (None, own)
+        (None, fixed_key)
     }
 
     /// Returns a dict for a batch. Where the keys are always the same it has them already, so that
     /// it never grows.
-    pub(super) fn batch<'py>(&self, py: Python<'py>, kind: Kind) -> PyResult<Bound<'py, PyDict>> {
-        if kind != Kind::Transitions {
+    pub(super) fn new_batch_dict<'py>(
+        &self,
+        py: Python<'py>,
+        kind: BatchKind,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        if kind != BatchKind::Transitions {
             return Ok(PyDict::new(py));
         }
-        let ready = self.batch.get_or_try_init(py, || {
+        let template = self.empty_batch.get_or_try_init(py, || {
             let dict = PyDict::new(py);
             for part in kind.parts(&self.schema) {
-                let (home, key) = self.key(py, part);
-                match home {
-                    Some(home) => dict.set_item(PyString::intern(py, home), py.None())?,
+                let (parent_key, key) = self.key(py, part);
+                match parent_key {
+                    Some(outer_key) => dict.set_item(PyString::intern(py, outer_key), py.None())?,
                     None => dict.set_item(key, py.None())?,
                 }
             }
             Ok::<_, PyErr>(dict.unbind())
         })?;
-        ready.bind(py).copy()
+        template.bind(py).copy()
     }
 
     /// Bytes of one row in a batch, with `obs` and `next_obs`.
@@ -144,7 +150,7 @@ impl Columns {
         };
         if let ([column], [action, reward], None) =
             (self.schema.obs(), self.schema.columns(), pushed.extra)
-            && !self.dict()
+            && !self.has_dict_obs()
         {
             // The common case needs no list on the heap.
             let obs = incoming::read(pushed.obs, "obs", &column.field, lead)?;
@@ -161,10 +167,10 @@ impl Columns {
                 ..rows
             });
         }
-        let obs = self.observations(pushed.obs, "obs", lead)?;
-        let next = pushed.next_obs.map(|next| self.observations(next, "next_obs", lead));
+        let obs = self.read_observations(pushed.obs, "obs", lead)?;
+        let next = pushed.next_obs.map(|next| self.read_observations(next, "next_obs", lead));
         let next = next.transpose()?;
-        let columns = self.others(&pushed, lead)?;
+        let columns = self.read_other_columns(&pushed, lead)?;
         let next = next.as_ref().map(|next| slices(next));
         store(Transitions {
             obs: &slices(&obs),
@@ -175,7 +181,7 @@ impl Columns {
     }
 
     /// Reads one array, or a mapping with one array per observation column.
-    fn observations<'py>(
+    fn read_observations<'py>(
         &self,
         value: &Bound<'py, PyAny>,
         name: &str,
@@ -185,7 +191,7 @@ impl Columns {
         let read = |(column, key): (&ObsField, &Option<Py<PyString>>)| {
             let Some(key) = key else { return incoming::read(value, name, &column.field, lead) };
             let shown = key.bind(py).to_string_lossy();
-            let part = value.get_item(key).or_instead(py, |_| {
+            let part = value.get_item(key).replace_refusal(py, |_| {
                 let message = format!("{name} has no {shown:?}, expected a mapping with that key");
                 errors::new(py, Class::Shape, message)
             })?;
@@ -194,17 +200,17 @@ impl Columns {
         let parts = self.schema.obs().iter().zip(&self.obs_keys).map(read);
         let parts: Vec<Bytes<'py>> = parts.collect::<PyResult<_>>()?;
         if self.obs_keys.iter().all(Option::is_some) && value.len()? > parts.len() {
-            return Err(self.unknown_key(value, name));
+            return Err(self.unknown_key_error(value, name));
         }
         Ok(parts)
     }
 
     /// Returns the error for a mapping of observations that has an unknown key.
-    fn unknown_key(&self, value: &Bound<'_, PyAny>, name: &str) -> PyErr {
+    fn unknown_key_error(&self, value: &Bound<'_, PyAny>, name: &str) -> PyErr {
         let known: Vec<&str> =
             self.schema.obs().iter().map(|obs| obs.field.name.as_str()).collect();
         let keys = value.try_iter().into_iter().flatten().filter_map(Result::ok);
-        let mut keys = keys.map(|key| coerce::shown(&key));
+        let mut keys = keys.map(|key| coerce::short_repr(&key));
         let unknown = keys.find(|key| !known.contains(&key.trim_matches('\'')));
         let message = format!(
             "{name} has the key {}, expected {known:?} and no other",
@@ -214,16 +220,20 @@ impl Columns {
     }
 
     /// Reads actions, rewards and the extra columns, all of which are required.
-    fn others<'py>(&self, pushed: &Pushed<'_, 'py>, lead: &[usize]) -> PyResult<Vec<Bytes<'py>>> {
+    fn read_other_columns<'py>(
+        &self,
+        pushed: &Pushed<'_, 'py>,
+        lead: &[usize],
+    ) -> PyResult<Vec<Bytes<'py>>> {
         let py = pushed.obs.py();
-        let given = pushed.extra.map_or(0, PyDictMethods::len);
+        let n_extra = pushed.extra.map_or(0, PyDictMethods::len);
         let extras = self.schema.extras();
-        if let (true, Some(extra)) = (given > extras.len(), pushed.extra) {
+        if let (true, Some(extra)) = (n_extra > extras.len(), pushed.extra) {
             let unknown = extra
                 .keys()
                 .iter()
                 .find(|key| !extras.iter().any(|field| key.eq(&field.name).unwrap_or(false)));
-            let unknown = unknown.map_or(String::new(), |key| coerce::shown(&key));
+            let unknown = unknown.map_or(String::new(), |key| coerce::short_repr(&key));
             let known: Vec<&str> = extras.iter().map(|field| field.name.as_str()).collect();
             let error = Error::unknown_name("column", &unknown, &known);
             return Err(error).or_raise(py);

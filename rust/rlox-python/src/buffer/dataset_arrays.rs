@@ -9,26 +9,26 @@ use crate::errors::{self, Class};
 
 /// Applies `work` in float64 to observations, `[..., *row]`, and returns the result in the
 /// precision of the array.
-pub(super) fn arithmetic<'py>(
+pub(super) fn apply_in_float64<'py>(
     obs: &Bound<'py, PyAny>,
     row: &[usize],
     work: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let array = coerce::array(obs, "obs")?;
-    let wrong = |message| Err(errors::new(obs.py(), Class::Shape, message));
+    let shape_error = |message| Err(errors::new(obs.py(), Class::Shape, message));
     if !b"fiub".contains(&array.dtype().kind()) {
-        return wrong(format!("obs has dtype {}, expected numbers", array.dtype()));
+        return shape_error(format!("obs has dtype {}, expected numbers", array.dtype()));
     }
     if !array.shape().ends_with(row) {
-        return wrong(format!("obs has shape {:?}, expected [..., {row:?}]", array.shape()));
+        return shape_error(format!("obs has shape {:?}, expected [..., {row:?}]", array.shape()));
     }
-    let single = array.dtype().kind() == b'f' && array.dtype().itemsize() == 4;
+    let is_single = array.dtype().kind() == b'f' && array.dtype().itemsize() == 4;
     let result = work(&array.as_any().call_method1("astype", ("float64",))?)?;
-    if single { result.call_method1("astype", ("float32",)) } else { Ok(result) }
+    if is_single { result.call_method1("astype", ("float32",)) } else { Ok(result) }
 }
 
 /// Reads an array of `n` rows, `[n, ...]`, `[n]` or flat, and returns its column.
-pub(super) fn rows_of<'py>(
+pub(super) fn read_rows<'py>(
     value: &Bound<'py, PyAny>,
     name: &str,
     n: usize,
@@ -48,7 +48,7 @@ pub(super) fn rows_of<'py>(
     let shape = array.shape();
     let row = match shape {
         [rows, row @ ..] if *rows == n && !row.is_empty() => row.to_vec(),
-        [all] if n > 0 && *all > 0 && all.is_multiple_of(n) => vec![all / n],
+        [total] if n > 0 && *total > 0 && total.is_multiple_of(n) => vec![total / n],
         _ => {
             let message = format!(
                 "{name} has shape {shape:?}, expected [{n}, ...] or {n} times the numbers of a row \

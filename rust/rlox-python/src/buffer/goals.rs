@@ -7,13 +7,13 @@ use pyo3::types::PyDict;
 use rlox_core::Error;
 use rlox_core::Shared;
 use rlox_core::buffer::{
-    Batch, GoalStrategy, Hindsight, InMemory, Kind, NStep, ObsOf, ReplayBuffer, RowRef,
+    Batch, BatchKind, GoalStrategy, Hindsight, InMemoryBuffer, NStep, ObsKind, ReplayBuffer, RowRef,
 };
 
 use super::arrays::Arrays;
 use super::columns::Columns;
 use super::shared;
-use super::shared::Asked;
+use super::shared::SampleArgs;
 use crate::convert::coerce::{self, Number, Text};
 use crate::detach::reading;
 use crate::errors::{self, Class, OrRaise};
@@ -62,7 +62,7 @@ impl PyHindsightConfig {
         ratio: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         if !compute_reward.bind(py).is_callable() {
-            let shown = coerce::shown(compute_reward.bind(py));
+            let shown = coerce::short_repr(compute_reward.bind(py));
             let message = format!(
                 "compute_reward is {shown}, expected compute_reward(achieved_goal, desired_goal, info)"
             );
@@ -71,9 +71,9 @@ impl PyHindsightConfig {
         #[expect(clippy::cast_precision_loss, reason = "a ratio")]
         let k = k.read("k", 4)? as f64;
         let ratio = coerce::optional_real(ratio, "ratio")?.unwrap_or(k / (k + 1.0));
-        let made = GoalStrategy::parse(&strategy.read("strategy")?)
+        let result = GoalStrategy::parse(&strategy.read("strategy")?)
             .and_then(|strategy| Hindsight::new(strategy, ratio));
-        Ok(Self { compute_reward, hindsight: made.or_raise(py)? })
+        Ok(Self { compute_reward, hindsight: result.or_raise(py)? })
     }
 
     /// Name of the strategy.
@@ -90,19 +90,19 @@ impl PyHindsightConfig {
 }
 
 /// The name of the result of `compute_reward` in messages.
-const RESULT: &str = "compute_reward's result";
+const RESULT_NAME: &str = "compute_reward's result";
 
 /// The columns of the goals.
 #[derive(Clone, Copy)]
-struct Goals {
+struct GoalColumns {
     achieved: usize,
     desired: usize,
     /// Bytes of a goal.
     width: usize,
 }
 
-impl Goals {
-    fn of(py: Python<'_>, columns: &Columns) -> PyResult<Self> {
+impl GoalColumns {
+    fn from_columns(py: Python<'_>, columns: &Columns) -> PyResult<Self> {
         let obs = columns.schema().obs();
         let find = |name| obs.iter().position(|column| column.field.name == name);
         let same = |a: usize, b: usize| {
@@ -124,12 +124,12 @@ impl Goals {
     }
 }
 
-impl Goals {
+impl GoalColumns {
     /// Writes one new goal per position into both observations of a batch.
-    fn replace(self, batch: &mut Batch<'_, '_>, places: &[usize], wanted: &[u8]) {
+    fn replace(self, batch: &mut Batch<'_, '_>, positions: &[usize], new_goals: &[u8]) {
         for columns in [&mut *batch.obs, &mut *batch.next_obs] {
             let Some(out) = columns.get_mut(self.desired) else { continue };
-            for (place, goal) in places.iter().zip(wanted.chunks_exact(self.width)) {
+            for (place, goal) in positions.iter().zip(new_goals.chunks_exact(self.width)) {
                 if let Some(slot) = out.chunks_exact_mut(self.width).nth(*place) {
                     slot.copy_from_slice(goal);
                 }
@@ -142,7 +142,7 @@ impl Goals {
 pub(super) fn sample<'py>(
     py: Python<'py>,
     (columns, buffer): (&Columns, &Shared<ReplayBuffer>),
-    asked: &Asked,
+    args: &SampleArgs,
     n_step: Option<NStep>,
     config: &PyHindsightConfig,
     out: Option<&Bound<'py, PyDict>>,
@@ -151,73 +151,79 @@ pub(super) fn sample<'py>(
         let expected = "None with her: rewards are computed anew for single steps";
         return Err(Error::config("n_step", "given", expected)).or_raise(py);
     }
-    let goals = Goals::of(py, columns)?;
-    let (request, hindsight) = (asked.request, config.hindsight);
+    let goals = GoalColumns::from_columns(py, columns)?;
+    let (request, hindsight) = (args.request, config.hindsight);
     let rows = request.rows().or_raise(py)?;
-    let mut arrays = Arrays::new(py, columns, &asked.lead, Kind::Transitions, out)?;
-    let places = arrays.batch(py, |batch| {
+    let mut arrays = Arrays::new(py, columns, &args.lead, BatchKind::Transitions, out)?;
+    let positions = arrays.batch(py, |batch| {
         reading(py, buffer, shared::cost(columns, rows), |buffer| {
-            let drawn = buffer.sample_hindsight(request, hindsight)?;
-            buffer.gather(&drawn.rows, None, batch)?;
-            let (places, sources): (Vec<usize>, Vec<RowRef>) =
-                drawn.relabels.iter().map(|relabel| (relabel.place, relabel.goal)).unzip();
-            let mut wanted = vec![0; places.len() * goals.width];
-            buffer.rows().gather_obs(goals.achieved, ObsOf::NextObs, &sources, &mut wanted)?;
-            goals.replace(batch, &places, &wanted);
-            Ok(places)
+            let draws = buffer.sample_hindsight(request, hindsight)?;
+            buffer.gather(&draws.rows, None, batch)?;
+            let (row_positions, sources): (Vec<usize>, Vec<RowRef>) =
+                draws.relabels.iter().map(|relabel| (relabel.index, relabel.goal)).unzip();
+            let mut new_goals = vec![0; row_positions.len() * goals.width];
+            buffer.rows().gather_obs(goals.achieved, ObsKind::NextObs, &sources, &mut new_goals)?;
+            goals.replace(batch, &row_positions, &new_goals);
+            Ok(row_positions)
         })
     })?;
     let batch = arrays.into_dict(py)?;
-    if !places.is_empty() {
-        rewarded(py, &batch, &places, &asked.lead, config)?;
+    if !positions.is_empty() {
+        recompute_rewards(py, &batch, &positions, &args.lead, config)?;
     }
     Ok(batch)
 }
 
 /// Computes the rewards of the relabelled rows anew.
-fn rewarded(
+fn recompute_rewards(
     py: Python<'_>,
     batch: &Bound<'_, PyDict>,
-    places: &[usize],
+    positions: &[usize],
     lead: &[usize],
     config: &PyHindsightConfig,
 ) -> PyResult<()> {
-    let mut index = ViewMut::<u64>::fresh(py, &[places.len()])?;
-    for (slot, &place) in index.slice_mut().iter_mut().zip(places) {
+    let mut index = ViewMut::<u64>::fresh(py, &[positions.len()])?;
+    for (slot, &place) in index.slice_mut().iter_mut().zip(positions) {
         *slot = place as u64;
     }
     let index = index.into_array();
-    let achieved = flat(&batch.as_any().get_item("next_obs")?.get_item("achieved_goal")?, lead)?;
-    let desired = flat(&batch.as_any().get_item("obs")?.get_item("desired_goal")?, lead)?;
+    let achieved =
+        merge_leading_axes(&batch.as_any().get_item("next_obs")?.get_item("achieved_goal")?, lead)?;
+    let desired =
+        merge_leading_axes(&batch.as_any().get_item("obs")?.get_item("desired_goal")?, lead)?;
     let goals = (achieved.get_item(&index)?, desired.get_item(&index)?, PyDict::new(py));
     let rewards = config.compute_reward.bind(py).call1(goals)?;
-    let rewards = coerce::array(&rewards, RESULT)?;
-    if rewards.len() != places.len() {
+    let rewards = coerce::array(&rewards, RESULT_NAME)?;
+    if rewards.len() != positions.len() {
         let message = format!(
             "compute_reward returned shape {:?}, expected one reward for each of {} transitions",
             rewards.shape(),
-            places.len()
+            positions.len()
         );
         return Err(errors::new(py, Class::Shape, message));
     }
-    let column = flat(&batch.as_any().get_item("rewards")?, lead)?;
-    let single = column.cast::<PyArrayDyn<f32>>().is_ok();
-    let numbers: View<'_, f64> = coerce::numbers(&rewards, RESULT)?;
+    let column = merge_leading_axes(&batch.as_any().get_item("rewards")?, lead)?;
+    let is_single = column.cast::<PyArrayDyn<f32>>().is_ok();
+    let numbers: View<'_, f64> = coerce::numbers(&rewards, RESULT_NAME)?;
     #[expect(clippy::cast_possible_truncation, reason = "as the column keeps it")]
-    let fits = |reward: f64| if single { (reward as f32).is_finite() } else { reward.is_finite() };
+    let fits =
+        |reward: f64| if is_single { (reward as f32).is_finite() } else { reward.is_finite() };
     if let Some(reward) = numbers.slice().iter().find(|&&reward| !fits(reward)) {
-        let dtype = if single { "float32" } else { "float64" };
+        let dtype = if is_single { "float32" } else { "float64" };
         let message = format!(
             "compute_reward returned {reward:?} for a goal, expected numbers that are finite in {dtype}"
         );
         return Err(errors::new(py, Class::NonFinite, message));
     }
-    let rewards = rewards.call_method1(intern!(py, "reshape"), (places.len(),))?;
+    let rewards = rewards.call_method1(intern!(py, "reshape"), (positions.len(),))?;
     column.set_item(index, rewards)
 }
 
 /// Returns an array of a batch with its leading axes merged, `[rows, ...]`, on the same memory.
-fn flat<'py>(array: &Bound<'py, PyAny>, lead: &[usize]) -> PyResult<Bound<'py, PyAny>> {
+fn merge_leading_axes<'py>(
+    array: &Bound<'py, PyAny>,
+    lead: &[usize],
+) -> PyResult<Bound<'py, PyAny>> {
     let array = coerce::array(array, "batch")?;
     let row = array.shape().get(lead.len()..).unwrap_or_default();
     let shape: Vec<usize> =

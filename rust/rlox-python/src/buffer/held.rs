@@ -4,40 +4,42 @@ use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Result;
-use rlox_core::buffer::{Kind, NStep, Request};
-use rlox_core::rollout::Stretch;
+use rlox_core::buffer::{BatchKind, NStep, SampleRequest};
+use rlox_core::rollout::TransitionChunk;
 
 use super::prioritized::PyPrioritizedReplayBuffer;
 use super::replay::PyReplayBuffer;
-use super::shared::{self, Asked};
+use super::shared::{self, SampleArgs};
 use crate::convert::coerce;
 use crate::errors::{self, Class};
 
 /// A buffer that Python passed.
-pub(crate) enum Held<'a> {
+pub(crate) enum ReplayBufferRef<'a> {
     Uniform(&'a PyReplayBuffer),
     Prioritized(&'a PyPrioritizedReplayBuffer),
 }
 
-impl<'a> Held<'a> {
+impl<'a> ReplayBufferRef<'a> {
     /// Reads a replay buffer. Anything else is a `ConfigError`.
-    pub(crate) fn of(given: &'a Bound<'_, PyAny>) -> PyResult<Self> {
-        if let Ok(buffer) = given.cast::<PyReplayBuffer>() {
+    pub(crate) fn from_python(object: &'a Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(buffer) = object.cast::<PyReplayBuffer>() {
             return Ok(Self::Uniform(buffer.get()));
         }
-        if let Ok(buffer) = given.cast::<PyPrioritizedReplayBuffer>() {
+        if let Ok(buffer) = object.cast::<PyPrioritizedReplayBuffer>() {
             return Ok(Self::Prioritized(buffer.get()));
         }
         let expected = "expected a ReplayBuffer or a PrioritizedReplayBuffer";
-        let message = format!("buffer is {}, {expected}", coerce::shown(given));
-        Err(errors::new(given.py(), Class::Config, message))
+        let message = format!("buffer is {}, {expected}", coerce::short_repr(object));
+        Err(errors::new(object.py(), Class::Config, message))
     }
 
     /// Waits for other users of the buffer and stores the transitions of `n` environments.
-    pub(crate) fn store(&self, n: usize, stretch: &Stretch<'_>) -> Result<()> {
+    pub(crate) fn store(&self, n: usize, steps: &TransitionChunk<'_>) -> Result<()> {
         match self {
-            Self::Uniform(held) => held.buffer.write(|buffer| stretch.store(n, buffer))?,
-            Self::Prioritized(held) => held.buffer.write(|buffer| stretch.store(n, buffer))?,
+            Self::Uniform(uniform) => uniform.buffer.write(|buffer| steps.store(n, buffer))?,
+            Self::Prioritized(prioritized) => {
+                prioritized.buffer.write(|buffer| steps.store(n, buffer))?
+            }
         }
     }
 
@@ -51,17 +53,23 @@ impl<'a> Held<'a> {
                 format!("rewards of batch has shape {:?}, expected [k, rows]", rewards.shape());
             return Err(errors::new(py, Class::Shape, message));
         };
-        let request = Request { batch_size, n_batches, len: 1, seed: None };
-        let asked = Asked { request, lead: vec![n_batches, batch_size] };
+        let request = SampleRequest { batch_size, n_batches, len: 1, seed: None };
+        let args = SampleArgs { request, lead: vec![n_batches, batch_size] };
         let (step, out) = (Some(n_step), Some(out));
         match self {
-            Self::Uniform(held) => {
-                let of = (&held.columns, &held.buffer);
-                shared::sample(py, of, &asked, (Kind::NStep, step), out)?;
+            Self::Uniform(uniform) => {
+                let uniform_parts = (&uniform.columns, &uniform.buffer);
+                shared::sample(py, uniform_parts, &args, (BatchKind::NStep, step), out)?;
             }
-            Self::Prioritized(held) => {
-                let of = (&held.columns, &held.buffer);
-                shared::sample(py, of, &asked, (Kind::WeightedNStep, step), out)?;
+            Self::Prioritized(prioritized) => {
+                let prioritized_parts = (&prioritized.columns, &prioritized.buffer);
+                shared::sample(
+                    py,
+                    prioritized_parts,
+                    &args,
+                    (BatchKind::WeightedNStep, step),
+                    out,
+                )?;
             }
         }
         Ok(())

@@ -187,13 +187,13 @@ fn whole<'py, T: Plain + TryFrom<i128>>(
     name: &str,
     dtype: Dtype,
 ) -> PyResult<View<'py, u8>> {
-    let signed = array.dtype().kind() != b'u';
+    let is_signed = array.dtype().kind() != b'u';
     let wide = coerce::elements::<i64>(array, name, "iub")?;
     // The values of unsigned numbers are in their bits.
-    let exact = |number: i64| {
-        if signed { i128::from(number) } else { i128::from(number.cast_unsigned()) }
+    let to_i128 = |number: i64| {
+        if is_signed { i128::from(number) } else { i128::from(number.cast_unsigned()) }
     };
-    let mut numbers = wide.slice().iter().map(|&number| exact(number));
+    let mut numbers = wide.slice().iter().map(|&number| to_i128(number));
     if let Some(number) = numbers.find(|&number| T::try_from(number).is_err()) {
         return Err(beyond(array.py(), name, number, dtype));
     }
@@ -216,19 +216,19 @@ fn check_shape(
 ) -> PyResult<()> {
     let shape = array.shape();
     // A call of memcmp would take longer for so few numbers.
-    let alike = |expected: &[usize], got: &[usize]| {
+    let are_equal = |expected: &[usize], got: &[usize]| {
         expected.len() == got.len() && expected.iter().zip(got).all(|(a, b)| a == b)
     };
-    if lead.is_empty() && alike(&field.shape, shape) {
+    if lead.is_empty() && are_equal(&field.shape, shape) {
         return Ok(());
     }
     if let Some(row) = shape.strip_prefix(lead) {
         if row == field.shape {
             return Ok(());
         }
-        let flat = field.shape.len() <= 1 && row.iter().product::<usize>() == field.len();
-        let single = lead.is_empty() && shape.strip_prefix(&[1]) == Some(&field.shape);
-        if flat || single {
+        let is_flat = field.shape.len() <= 1 && row.iter().product::<usize>() == field.len();
+        let is_single_row = lead.is_empty() && shape.strip_prefix(&[1]) == Some(&field.shape);
+        if is_flat || is_single_row {
             return Ok(());
         }
     }
@@ -238,9 +238,9 @@ fn check_shape(
 }
 
 fn number<const N: usize>(bytes: [u8; N]) -> Bytes<'static> {
-    let mut all = [0; 8];
-    for (slot, byte) in all.iter_mut().zip(bytes) {
+    let mut padded = [0; 8];
+    for (slot, byte) in padded.iter_mut().zip(bytes) {
         *slot = byte;
     }
-    Bytes::Number(all, N)
+    Bytes::Number(padded, N)
 }

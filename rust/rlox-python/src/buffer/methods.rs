@@ -263,7 +263,7 @@ macro_rules! held_methods {
             /// Number of transitions pushed so far, overwritten ones included.
             #[getter]
             fn n_pushed(&self, py: Python<'_>) -> PyResult<u64> {
-                crate::detach::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().pushed()))
+                crate::detach::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().n_pushed()))
             }
 
             /// Bytes of memory in use. All records and whole blocks of observations count, though

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Shared;
-use rlox_core::buffer::{Kind, MmapReplayBuffer, Tiers};
+use rlox_core::buffer::{BatchKind, MmapReplayBuffer, TierConfig};
 
 use super::columns::{Columns, Pushed};
 use super::methods::{push_methods, ring_methods};
@@ -83,7 +83,7 @@ impl PyMmapReplayBuffer {
         let seed = seed.read("seed", 0)?;
         let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());
         let make = || {
-            let tiers = Tiers { hot_capacity, total_capacity, path: &path, reopen };
+            let tiers = TierConfig { hot_capacity, total_capacity, path: &path, reopen };
             MmapReplayBuffer::new(schema, &tiers, n_envs, seed)
         };
         let buffer = detached(py, crate::detach::LONG, make)?;
@@ -112,10 +112,10 @@ impl PyMmapReplayBuffer {
         gamma: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let asked = shared::asked(&batch_size, &seed, &n_batches)?;
+        let args = shared::parse_sample_args(&batch_size, &seed, &n_batches)?;
         let n_step = shared::n_step(py, &n_step, gamma)?;
-        let kind = if n_step.is_some() { Kind::NStep } else { Kind::Transitions };
-        shared::sample(py, (&self.columns, &self.buffer), &asked, (kind, n_step), out)
+        let kind = if n_step.is_some() { BatchKind::NStep } else { BatchKind::Transitions };
+        shared::sample(py, (&self.columns, &self.buffer), &args, (kind, n_step), out)
     }
 
     /// Writes `values`, `[n, ...]`, into a column of rows that are not yet sealed on disk.
@@ -192,7 +192,7 @@ impl PyMmapReplayBuffer {
     /// Number of newest transitions that would be lost if the process died now.
     #[getter]
     fn n_unsealed(&self, py: Python<'_>) -> PyResult<u64> {
-        reading(py, &self.buffer, 100, |buffer| Ok(buffer.unsealed()))
+        reading(py, &self.buffer, 100, |buffer| Ok(buffer.n_unsealed()))
     }
 
     /// Bytes of memory used for transitions.

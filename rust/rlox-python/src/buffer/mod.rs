@@ -17,7 +17,7 @@ mod shared;
 mod state;
 
 pub(crate) use goals::PyHindsightConfig;
-pub(crate) use held::Held;
+pub(crate) use held::ReplayBufferRef;
 pub(crate) use mmap::{PyMmapReplayBuffer, prune_replay};
 pub(crate) use offline::PyOfflineDatasetBuffer;
 pub(crate) use prioritized::PyPrioritizedReplayBuffer;

@@ -5,14 +5,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::buffer::{
-    Batch, InMemory, Kind, ObsField, OfflineDataset, Schema, Standardizer, Transitions,
+    Batch, BatchKind, InMemoryBuffer, ObsField, OfflineDataset, Schema, Standardizer, Transitions,
 };
 use rlox_core::{Dtype, Field, Result};
 
 use super::arrays::Arrays;
 use super::columns::Columns;
-use super::dataset_arrays::{arithmetic, rows_of};
-use super::shared::Asked;
+use super::dataset_arrays::{apply_in_float64, read_rows};
+use super::shared::SampleArgs;
 use super::{incoming, shared};
 use crate::convert::coerce::{self, Number, Text};
 use crate::convert::paths::PathArg;
@@ -46,7 +46,7 @@ use crate::errors::{self, Class, OrRaise};
 #[pyclass(name = "OfflineDatasetBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PyOfflineDatasetBuffer {
     columns: Columns,
-    data: Shared<OfflineDataset>,
+    dataset: Shared<OfflineDataset>,
 }
 
 #[pymethods]
@@ -72,11 +72,11 @@ impl PyOfflineDatasetBuffer {
         let rewards = coerce::array(rewards, "rewards")?;
         coerce::check_ndim(&rewards, "rewards", &["n"])?;
         let n = rewards.len();
-        let double = rewards.dtype().kind() == b'f' && rewards.dtype().itemsize() == 8;
-        let reward_dtype = if double { Dtype::F64 } else { Dtype::F32 };
-        let (obs, obs_field) = rows_of(obs, "obs", n)?;
-        let (next_obs, _) = rows_of(next_obs, "next_obs", n)?;
-        let (actions, action) = rows_of(actions, "actions", n)?;
+        let is_double = rewards.dtype().kind() == b'f' && rewards.dtype().itemsize() == 8;
+        let reward_dtype = if is_double { Dtype::F64 } else { Dtype::F32 };
+        let (obs, obs_field) = read_rows(obs, "obs", n)?;
+        let (next_obs, _) = read_rows(next_obs, "next_obs", n)?;
+        let (actions, action) = read_rows(actions, "actions", n)?;
         let column = ObsField { field: Field { name: String::new(), ..obs_field }, stack: None };
         let schema = Schema::new(
             vec![column.clone()],
@@ -87,10 +87,11 @@ impl PyOfflineDatasetBuffer {
         let schema = schema.or_raise(py)?;
         let reward = Field::new("rewards", reward_dtype, []);
         // Both are read as flat, because the arrays may be flat. Their sizes have been checked.
-        let flat = |field: &Field| Field::new("", field.dtype, [n * field.len()]);
-        let obs = incoming::read(obs.as_any(), "obs", &flat(&column.field), &[])?;
-        let next_obs = incoming::read(next_obs.as_any(), "next_obs", &flat(&column.field), &[])?;
-        let actions = incoming::read(actions.as_any(), "actions", &flat(&action), &[])?;
+        let flat_field = |field: &Field| Field::new("", field.dtype, [n * field.len()]);
+        let obs = incoming::read(obs.as_any(), "obs", &flat_field(&column.field), &[])?;
+        let next_obs =
+            incoming::read(next_obs.as_any(), "next_obs", &flat_field(&column.field), &[])?;
+        let actions = incoming::read(actions.as_any(), "actions", &flat_field(&action), &[])?;
         let rewards = incoming::read(rewards.as_any(), "rewards", &reward, &[n])?;
         let terminated = incoming::flags(terminated, "terminated", &[n])?;
         let truncated = incoming::flags(truncated, "truncated", &[n])?;
@@ -108,7 +109,7 @@ impl PyOfflineDatasetBuffer {
         };
         let load = || OfflineDataset::new(schema, rows, normalize, seed);
         let data = detached(py, crate::detach::LONG, load)?;
-        Ok(Self { columns, data: Shared::new(data) })
+        Ok(Self { columns, dataset: Shared::new(data) })
     }
 
     /// Draws transitions uniformly, with replacement.
@@ -140,11 +141,11 @@ impl PyOfflineDatasetBuffer {
         n_batches: Number<'py>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let asked = shared::asked(&batch_size, &seed, &n_batches)?;
-        self.sampled(py, &asked, Kind::Transitions, out, |data, asked, batch| {
-            let drawn = data.sample(asked.request)?;
+        let args = shared::parse_sample_args(&batch_size, &seed, &n_batches)?;
+        self.draw_batch(py, &args, BatchKind::Transitions, out, |data, draw_args, batch| {
+            let draws = data.sample(draw_args.request)?;
             let rows = data.rows();
-            rlox_core::buffer::Rows::gather(rows, &drawn.rows, &drawn.rows, batch)
+            rlox_core::buffer::Rows::gather(rows, &draws.rows, &draws.rows, batch)
         })
     }
 
@@ -177,10 +178,11 @@ impl PyOfflineDatasetBuffer {
         seq_len: Number<'py>,
         seed: Number<'py>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let asked = shared::asked(&batch_size, &seed, &Number::OMITTED)?.windows(&seq_len)?;
-        self.sampled(py, &asked, Kind::Trajectories, None, |data, asked, batch| {
-            let drawn = data.sample_trajectories(asked.request)?;
-            data.gather_trajectories(&drawn, asked.request.len, batch)
+        let args = shared::parse_sample_args(&batch_size, &seed, &Number::OMITTED)?
+            .with_windows(&seq_len)?;
+        self.draw_batch(py, &args, BatchKind::Trajectories, None, |data, draw_args, batch| {
+            let draws = data.sample_trajectories(draw_args.request)?;
+            data.gather_trajectories(&draws, draw_args.request.len, batch)
         })
     }
 
@@ -195,7 +197,7 @@ impl PyOfflineDatasetBuffer {
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (schema, dict) = (self.columns.schema(), PyDict::new(py));
         let (stats, moments) =
-            self.reading(py, |data| (data.stats(), data.standardizer(0).cloned()))?;
+            self.read_dataset(py, |data| (data.stats(), data.standardizer(0).cloned()))?;
         dict.set_item("n_transitions", stats.n_transitions)?;
         dict.set_item("n_episodes", stats.n_episodes)?;
         dict.set_item("n_complete_episodes", stats.n_complete)?;
@@ -215,7 +217,7 @@ impl PyOfflineDatasetBuffer {
 
     /// Number of episodes, with an incomplete one at the end.
     fn n_episodes(&self, py: Python<'_>) -> PyResult<usize> {
-        self.reading(py, |data| data.episodes().len())
+        self.read_dataset(py, |data| data.episodes().len())
     }
 
     /// (obs - mean) / std with the dataset's mean and std, for other observations, `[..., *obs]`,
@@ -224,7 +226,7 @@ impl PyOfflineDatasetBuffer {
     /// Raises ConfigError for a dataset without float observations.
     fn normalize<'py>(&self, obs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (mean, scale) = self.moments(obs.py())?;
-        arithmetic(obs, self.row_shape(), |obs| {
+        apply_in_float64(obs, self.row_shape(), |obs| {
             obs.call_method1("__sub__", (mean,))?.call_method1("__truediv__", (scale,))
         })
     }
@@ -234,7 +236,7 @@ impl PyOfflineDatasetBuffer {
     /// Raises ConfigError for a dataset without float observations.
     fn denormalize<'py>(&self, obs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (mean, scale) = self.moments(obs.py())?;
-        arithmetic(obs, self.row_shape(), |obs| {
+        apply_in_float64(obs, self.row_shape(), |obs| {
             obs.call_method1("__mul__", (scale,))?.call_method1("__add__", (mean,))
         })
     }
@@ -242,7 +244,7 @@ impl PyOfflineDatasetBuffer {
     /// Whether sampled observations are normalised.
     #[getter]
     fn normalized(&self, py: Python<'_>) -> PyResult<bool> {
-        self.reading(py, OfflineDataset::normalized)
+        self.read_dataset(py, OfflineDataset::is_normalized)
     }
 
     /// Saves the dataset and its draws as `name` in the folder `path`, which other saves and
@@ -254,7 +256,7 @@ impl PyOfflineDatasetBuffer {
     )]
     fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
         let (path, name) = (path.read("path")?, name.read("name")?);
-        detached(py, crate::detach::LONG, || Ok(self.data.save(&path, &name)?.new_bytes))
+        detached(py, crate::detach::LONG, || Ok(self.dataset.save(&path, &name)?.new_bytes))
     }
 
     /// Continues from a save of a dataset of the same columns and number of rows, both with
@@ -269,11 +271,11 @@ impl PyOfflineDatasetBuffer {
     )]
     fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
         let (path, name) = (path.read("path")?, name.read("name")?);
-        detached(py, crate::detach::LONG, || self.data.load(&path, &name))
+        detached(py, crate::detach::LONG, || self.dataset.load(&path, &name))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        self.reading(py, |data| data.rows().rings().len())
+        self.read_dataset(py, |data| data.rows().rings().len())
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
@@ -287,28 +289,29 @@ impl PyOfflineDatasetBuffer {
 
 impl PyOfflineDatasetBuffer {
     /// Returns a batch of this kind, which `fill` draws and copies.
-    fn sampled<'py>(
+    fn draw_batch<'py>(
         &self,
         py: Python<'py>,
-        asked: &Asked,
-        kind: Kind,
+        args: &SampleArgs,
+        kind: BatchKind,
         out: Option<&Bound<'py, PyDict>>,
-        fill: impl FnOnce(&OfflineDataset, &Asked, &mut Batch<'_, '_>) -> Result<()> + Send,
+        fill: impl FnOnce(&OfflineDataset, &SampleArgs, &mut Batch<'_, '_>) -> Result<()> + Send,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let rows = asked.request.rows().or_raise(py)?;
-        let mut arrays = Arrays::new(py, &self.columns, &asked.lead, kind, out)?;
+        let rows = args.request.rows().or_raise(py)?;
+        let mut arrays = Arrays::new(py, &self.columns, &args.lead, kind, out)?;
         let cost = shared::cost(&self.columns, rows);
-        arrays.batch(py, |batch| reading(py, &self.data, cost, |data| fill(data, asked, batch)))?;
+        arrays
+            .batch(py, |batch| reading(py, &self.dataset, cost, |data| fill(data, args, batch)))?;
         arrays.into_dict(py)
     }
 
     /// Returns the result of `read`, a short call.
-    fn reading<T: Send>(
+    fn read_dataset<T: Send>(
         &self,
         py: Python<'_>,
         read: impl FnOnce(&OfflineDataset) -> T + Send,
     ) -> PyResult<T> {
-        reading(py, &self.data, 1_000, |data| Ok(read(data)))
+        reading(py, &self.dataset, 1_000, |data| Ok(read(data)))
     }
 
     /// Returns the numbers of an observation in its shape.
@@ -328,7 +331,7 @@ impl PyOfflineDatasetBuffer {
             let message = "observations are whole numbers, expected float ones to normalise";
             errors::new(py, Class::Config, message)
         };
-        let moments = self.reading(py, |data| data.standardizer(0).cloned())?;
+        let moments = self.read_dataset(py, |data| data.standardizer(0).cloned())?;
         let moments: Standardizer = moments.ok_or_else(missing)?;
         Ok((self.row_array(py, moments.mean())?, self.row_array(py, &moments.scale())?))
     }

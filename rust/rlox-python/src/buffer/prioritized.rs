@@ -3,7 +3,9 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Shared;
-use rlox_core::buffer::{InMemory, Kind, MemoryRows, Prioritized, PrioritizedReplayBuffer};
+use rlox_core::buffer::{
+    BatchKind, InMemoryBuffer, MemoryRows, Prioritized, PrioritizedReplayBuffer,
+};
 
 use super::columns::{Columns, Pushed};
 use super::methods::{held_methods, ring_methods};
@@ -159,10 +161,10 @@ impl PyPrioritizedReplayBuffer {
         gamma: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let asked = shared::asked(&batch_size, &seed, &n_batches)?;
+        let args = shared::parse_sample_args(&batch_size, &seed, &n_batches)?;
         let n_step = shared::n_step(py, &n_step, gamma)?;
-        let kind = if n_step.is_some() { Kind::WeightedNStep } else { Kind::Weighted };
-        shared::sample(py, (&self.columns, &self.buffer), &asked, (kind, n_step), out)
+        let kind = if n_step.is_some() { BatchKind::WeightedNStep } else { BatchKind::Weighted };
+        shared::sample(py, (&self.columns, &self.buffer), &args, (kind, n_step), out)
     }
 
     /// Sets the priorities, `[n]`, of the rows with the indices `indices`, `[n]`: usually absolute
@@ -182,7 +184,7 @@ impl PyPrioritizedReplayBuffer {
         indices: &Bound<'_, PyAny>,
         priorities: &Bound<'_, PyAny>,
     ) -> PyResult<usize> {
-        let indices = shared::indices_of(indices)?;
+        let indices = shared::read_indices(indices)?;
         let priorities = coerce::array(priorities, "priorities")?;
         let expected = [indices.slice().len()];
         coerce::check_shape(&priorities, "priorities", &expected, "one per index")?;

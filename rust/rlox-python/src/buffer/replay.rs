@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Shared;
-use rlox_core::buffer::{InMemory, Kind, ReplayBuffer, named};
+use rlox_core::buffer::{BatchKind, InMemoryBuffer, ReplayBuffer, sampler_by_name};
 
 use super::columns::{Columns, Pushed};
 use super::goals::{self, PyHindsightConfig};
@@ -80,7 +80,7 @@ impl PyReplayBuffer {
         sampler: Text<'py>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let rule = named(&sampler.read("sampler")?).or_raise(py)?;
+        let rule = sampler_by_name(&sampler.read("sampler")?).or_raise(py)?;
         let columns = settings::columns::<Self>(py, obs_dim, act_dim, &n_envs, keywords)?;
         let capacity = settings::size(&capacity, "capacity", 0)?;
         let seed = seed.read("seed", 0)?;
@@ -134,13 +134,13 @@ impl PyReplayBuffer {
         her: Option<&Bound<'py, PyHindsightConfig>>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let asked = shared::asked(&batch_size, &seed, &n_batches)?;
+        let args = shared::parse_sample_args(&batch_size, &seed, &n_batches)?;
         let n_step = shared::n_step(py, &n_step, gamma)?;
         if let Some(her) = her {
-            let held = (&self.columns, &self.buffer);
-            return goals::sample(py, held, &asked, n_step, her.get(), out);
+            let parts = (&self.columns, &self.buffer);
+            return goals::sample(py, parts, &args, n_step, her.get(), out);
         }
-        let kind = if n_step.is_some() { Kind::NStep } else { Kind::Transitions };
-        shared::sample(py, (&self.columns, &self.buffer), &asked, (kind, n_step), out)
+        let kind = if n_step.is_some() { BatchKind::NStep } else { BatchKind::Transitions };
+        shared::sample(py, (&self.columns, &self.buffer), &args, (kind, n_step), out)
     }
 }

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Shared;
-use rlox_core::buffer::{InMemory, Kind, SequenceReplayBuffer, Sequences};
+use rlox_core::buffer::{BatchKind, InMemoryBuffer, SequenceReplayBuffer, Sequences};
 
 use super::columns::{Columns, Pushed};
 use super::methods::{held_methods, push_methods, ring_methods};
@@ -109,9 +109,10 @@ impl PySequenceReplayBuffer {
         n_batches: Number<'py>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let asked = shared::asked(&batch_size, &seed, &n_batches)?.windows(&seq_len)?;
-        Sequences::check(asked.request.len).or_raise(py)?;
-        let held = (&self.columns, &self.buffer);
-        shared::sample(py, held, &asked, (Kind::Sequences, None), out)
+        let args =
+            shared::parse_sample_args(&batch_size, &seed, &n_batches)?.with_windows(&seq_len)?;
+        Sequences::check(args.request.len).or_raise(py)?;
+        let parts = (&self.columns, &self.buffer);
+        shared::sample(py, parts, &args, (BatchKind::Sequences, None), out)
     }
 }

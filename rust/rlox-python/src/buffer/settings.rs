@@ -9,12 +9,12 @@ use rlox_core::{Error, Result};
 
 use super::columns::Columns;
 use crate::convert::coerce::{self, Number};
-use crate::errors::{self, Class, OrInstead, OrRaise, is_refusal};
+use crate::errors::{self, Class, OrRaise, ReplaceRefusal, is_refusal};
 
 /// The keywords of a constructor.
 struct Settings<'a, 'py> {
     py: Python<'py>,
-    given: Option<&'a Bound<'py, PyDict>>,
+    keywords: Option<&'a Bound<'py, PyDict>>,
 }
 
 /// Returns the schema that `obs_dim`, `act_dim` and the keywords describe, for class `T`.
@@ -24,18 +24,18 @@ fn schema<'py, T: PyTypeInfo>(
     act_dim: Number<'py>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Schema> {
-    let settings = Settings { py, given: keywords };
+    let settings = Settings { py, keywords };
     settings.check_names::<T>()?;
     let obs = settings.obs(obs_dim)?;
     let shape = settings.shape_of("act_dim", act_dim, "action_shape")?;
-    let shape = settings.needed(shape, "act_dim", "act_dim or action_shape")?;
+    let shape = settings.require(shape, "act_dim", "act_dim or action_shape")?;
     let action = (settings.dtype("action_dtype")?, shape);
     let reward = settings.dtype("reward_dtype")?;
     let extras = match settings.get("extra_columns")? {
-        Some(extras) => fields(&extras, "extra_columns")?,
+        Some(extras) => parse_fields(&extras, "extra_columns")?,
         None => Vec::new(),
     };
-    settings.checked(Schema::new(obs, action, reward, extras))
+    settings.to_py_result(Schema::new(obs, action, reward, extras))
 }
 
 /// Returns the columns and number of environments of a buffer of class `T`.
@@ -51,22 +51,22 @@ pub(super) fn columns<'py, T: PyTypeInfo>(
 }
 
 impl<'py> Settings<'_, 'py> {
-    fn checked<T>(&self, result: Result<T>) -> PyResult<T> {
+    fn to_py_result<T>(&self, result: Result<T>) -> PyResult<T> {
         result.or_raise(self.py)
     }
 
     /// Refuses keywords that are not in the signature of `T`.
     fn check_names<T: PyTypeInfo>(&self) -> PyResult<()> {
-        let Some(given) = self.given.filter(|given| !given.is_empty()) else { return Ok(()) };
+        let Some(passed) = self.keywords.filter(|dict| !dict.is_empty()) else { return Ok(()) };
         let signature = T::type_object(self.py).getattr("__text_signature__")?;
         let signature = signature.extract::<String>()?;
         let parts = signature.trim_matches(['(', ')']).split(", ");
         let names = parts.filter_map(|part| part.split('=').next());
         let known: Vec<&str> = names.filter(|name| *name != "*").collect();
-        for key in given.keys() {
+        for key in passed.keys() {
             let key = key.cast::<PyString>()?.to_string_lossy().into_owned();
             if !known.contains(&key.as_str()) {
-                return self.checked(Err(Error::unknown_name("buffer setting", &key, &known)));
+                return self.to_py_result(Err(Error::unknown_name("buffer setting", &key, &known)));
             }
         }
         Ok(())
@@ -74,12 +74,12 @@ impl<'py> Settings<'_, 'py> {
 
     /// Returns the value of a keyword that was passed and is not None.
     fn get(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let value = self.given.map(|given| given.get_item(name)).transpose()?.flatten();
+        let value = self.keywords.map(|dict| dict.get_item(name)).transpose()?.flatten();
         Ok(value.filter(|value| !value.is_none()))
     }
 
     fn dtype(&self, name: &str) -> PyResult<Dtype> {
-        self.get(name)?.map_or(Ok(Dtype::F32), |value| dtype(&value, name))
+        self.get(name)?.map_or(Ok(Dtype::F32), |value| parse_dtype(&value, name))
     }
 
     /// Returns `(dim,)`, or the shape that was passed in its place.
@@ -89,17 +89,18 @@ impl<'py> Settings<'_, 'py> {
         dim: Number<'py>,
         shape_name: &str,
     ) -> PyResult<Option<Vec<usize>>> {
-        let shape = self.get(shape_name)?.map(|value| shape(&value, shape_name)).transpose()?;
+        let shape =
+            self.get(shape_name)?.map(|value| parse_shape(&value, shape_name)).transpose()?;
         let Some(dim) = dim.optional(dim_name)? else { return Ok(shape) };
         if shape.is_some() {
             let expected = format!("{dim_name} or {shape_name}, not both");
-            return self.checked(Err(Error::config(dim_name, dim, expected)));
+            return self.to_py_result(Err(Error::config(dim_name, dim, expected)));
         }
         Ok(Some(vec![usize::try_from(dim).unwrap_or(usize::MAX)]))
     }
 
-    fn needed<T>(&self, value: Option<T>, name: &'static str, what: &str) -> PyResult<T> {
-        self.checked(value.ok_or_else(|| Error::config(name, "missing", what)))
+    fn require<T>(&self, value: Option<T>, name: &'static str, expected: &str) -> PyResult<T> {
+        self.to_py_result(value.ok_or_else(|| Error::config(name, "missing", expected)))
     }
 
     fn obs(&self, dim: Number<'py>) -> PyResult<Vec<ObsField>> {
@@ -107,23 +108,27 @@ impl<'py> Settings<'_, 'py> {
         let shape = self.shape_of("obs_dim", dim, "obs_shape")?;
         let dtype = self.dtype("obs_dtype")?;
         let Some(spaces) = self.get("obs_spaces")? else {
-            let shape = self.needed(shape, "obs_dim", "obs_dim, obs_shape or obs_spaces")?;
-            let stack = stack.map(|stack| frame_stack(&stack)).transpose()?;
+            let shape = self.require(shape, "obs_dim", "obs_dim, obs_shape or obs_spaces")?;
+            let stack = stack.map(|stack| parse_frame_stack(&stack)).transpose()?;
             return Ok(vec![ObsField { field: Field::new("", dtype, shape), stack }]);
         };
         if shape.is_some() {
             let expected = "one of obs_dim, obs_shape and obs_spaces";
-            return self.checked(Err(Error::config("obs_spaces", "given with a shape", expected)));
+            return self.to_py_result(Err(Error::config(
+                "obs_spaces",
+                "given with a shape",
+                expected,
+            )));
         }
-        let stacks = stack.map(|stacks| mapping(&stacks, "frame_stack")).transpose()?;
+        let stacks = stack.map(|stacks| as_mapping(&stacks, "frame_stack")).transpose()?;
         let mut columns = Vec::new();
-        for field in fields(&spaces, "obs_spaces")? {
+        for field in parse_fields(&spaces, "obs_spaces")? {
             if field.name.is_empty() {
                 let expected = "names that are not empty";
-                return self.checked(Err(Error::config("obs_spaces", "\"\"", expected)));
+                return self.to_py_result(Err(Error::config("obs_spaces", "\"\"", expected)));
             }
             let stack = stacks.as_ref().and_then(|stacks| stacks.get_item(&field.name).ok());
-            let stack = stack.map(|stack| frame_stack(&stack)).transpose()?;
+            let stack = stack.map(|stack| parse_frame_stack(&stack)).transpose()?;
             columns.push(ObsField { field, stack });
         }
         Ok(columns)
@@ -131,78 +136,80 @@ impl<'py> Settings<'_, 'py> {
 }
 
 /// Reads `{name: (dtype, shape)}`.
-fn fields(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<Field>> {
+fn parse_fields(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<Field>> {
     let mut fields = Vec::new();
-    for item in mapping(value, name)?.items()?.iter() {
-        let wrong = |_: &PyErr| {
-            let message =
-                format!("{name} holds {}, expected name: (dtype, shape)", coerce::shown(&item));
+    for item in as_mapping(value, name)?.items()?.iter() {
+        let spec_error = |_: &PyErr| {
+            let message = format!(
+                "{name} holds {}, expected name: (dtype, shape)",
+                coerce::short_repr(&item)
+            );
             errors::new(value.py(), Class::Config, message)
         };
         let (key, spec): (String, Bound<'_, PyTuple>) =
-            item.extract().or_instead(value.py(), wrong)?;
+            item.extract().replace_refusal(value.py(), spec_error)?;
         let (kind, sizes): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
-            spec.extract().or_instead(value.py(), wrong)?;
-        fields.push(Field::new(key, dtype(&kind, name)?, shape(&sizes, name)?));
+            spec.extract().replace_refusal(value.py(), spec_error)?;
+        fields.push(Field::new(key, parse_dtype(&kind, name)?, parse_shape(&sizes, name)?));
     }
     Ok(fields)
 }
 
-fn mapping<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyMapping>> {
+fn as_mapping<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyMapping>> {
     value.clone().cast_into::<PyMapping>().map_err(|_| {
-        let message = format!("{name} is {}, expected a mapping", coerce::shown(value));
+        let message = format!("{name} is {}, expected a mapping", coerce::short_repr(value));
         errors::new(value.py(), Class::Config, message)
     })
 }
 
 /// Reads a dtype by its name, or anything that NumPy takes as a dtype.
-fn dtype(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Dtype> {
+fn parse_dtype(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Dtype> {
     let py = value.py();
-    let found = py.import("numpy")?.call_method1("dtype", (value,));
-    let found = found.and_then(|dtype| dtype.getattr("name")?.extract::<String>());
-    if let (Err(raised), Ok(text)) = (&found, value.cast::<PyString>())
+    let numpy_dtype = py.import("numpy")?.call_method1("dtype", (value,));
+    let name_result = numpy_dtype.and_then(|dtype| dtype.getattr("name")?.extract::<String>());
+    if let (Err(raised), Ok(text)) = (&name_result, value.cast::<PyString>())
         && is_refusal(py, raised)
     {
         return Dtype::parse(&text.to_string_lossy()).or_raise(py);
     }
-    let found = found.or_instead(py, |_| {
+    let dtype_name = name_result.replace_refusal(py, |_| {
         errors::new(
             py,
             Class::Config,
-            format!("{name} is {}, expected a NumPy dtype", coerce::shown(value)),
+            format!("{name} is {}, expected a NumPy dtype", coerce::short_repr(value)),
         )
     })?;
-    Dtype::parse(&found).or_raise(py)
+    Dtype::parse(&dtype_name).or_raise(py)
 }
 
 /// Reads a tuple of sizes, or one size.
-fn shape(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
+fn parse_shape(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
     let sizes = value.extract::<Vec<usize>>().or_else(|_| value.extract().map(|size| vec![size]));
     let sizes: PyResult<Vec<usize>> = sizes;
     sizes.ok().filter(|sizes| sizes.len() <= 12).ok_or_else(|| {
         let message = format!(
             "{name} is {}, expected a tuple of up to 12 positive integers",
-            coerce::shown(value)
+            coerce::short_repr(value)
         );
         errors::new(value.py(), Class::Config, message)
     })
 }
 
 /// Reads `(frames, "first")` or `(frames, "last")`.
-fn frame_stack(value: &Bound<'_, PyAny>) -> PyResult<FrameStack> {
-    let read = value.extract::<(usize, String)>().ok();
-    let axis = read.as_ref().and_then(|(_, axis)| match axis.as_str() {
+fn parse_frame_stack(value: &Bound<'_, PyAny>) -> PyResult<FrameStack> {
+    let pair = value.extract::<(usize, String)>().ok();
+    let axis = pair.as_ref().and_then(|(_, axis)| match axis.as_str() {
         "first" => Some(StackAxis::First),
         "last" => Some(StackAxis::Last),
         _ => None,
     });
-    if let (Some((size, _)), Some(axis)) = (read, axis) {
+    if let (Some((size, _)), Some(axis)) = (pair, axis) {
         return Ok(FrameStack { size, axis });
     }
     let message = format!(
         "frame_stack is {}, expected (frames, \"first\") or (frames, \"last\"): how many \
          frames an observation stacks, oldest first, and along which axis",
-        coerce::shown(value)
+        coerce::short_repr(value)
     );
     Err(errors::new(value.py(), Class::Config, message))
 }
@@ -217,7 +224,7 @@ pub(super) fn from_spaces<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
     let settings = keywords.map_or_else(|| Ok(PyDict::new(py)), PyDictMethods::copy)?;
-    let said = [
+    let derived_keywords = [
         "obs_dim",
         "act_dim",
         "obs_shape",
@@ -226,7 +233,7 @@ pub(super) fn from_spaces<'py>(
         "action_shape",
         "action_dtype",
     ];
-    for name in said {
+    for name in derived_keywords {
         if settings.contains(name)? {
             return Err(Error::config(name, "given", "only spaces, which say it")).or_raise(py);
         }
@@ -236,15 +243,15 @@ pub(super) fn from_spaces<'py>(
         let columns = PyDict::new(py);
         for item in observation_space.getattr("spaces")?.call_method0("items")?.try_iter()? {
             let (name, space): (Bound<'_, PyString>, Bound<'_, PyAny>) = item?.extract()?;
-            columns.set_item(name, column(&space, "observation_space")?)?;
+            columns.set_item(name, space_dtype_and_shape(&space, "observation_space")?)?;
         }
         settings.set_item("obs_spaces", columns)?;
     } else {
-        let (dtype, shape) = column(observation_space, "observation_space")?;
+        let (dtype, shape) = space_dtype_and_shape(observation_space, "observation_space")?;
         settings.set_item("obs_dtype", dtype)?;
         settings.set_item("obs_shape", shape)?;
     }
-    let (dtype, shape) = column(action_space, "action_space")?;
+    let (dtype, shape) = space_dtype_and_shape(action_space, "action_space")?;
     settings.set_item("action_dtype", dtype)?;
     // A discrete action is one number, as in `act_dim=1`.
     settings.set_item(
@@ -255,7 +262,7 @@ pub(super) fn from_spaces<'py>(
 }
 
 /// Returns the dtype and shape of the rows of a space.
-fn column<'py>(
+fn space_dtype_and_shape<'py>(
     space: &Bound<'py, PyAny>,
     name: &str,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
@@ -266,7 +273,7 @@ fn column<'py>(
             let message = format!(
                 "{name} is {}, expected a Box, Discrete, MultiDiscrete or MultiBinary space, \
                  or a Dict of these",
-                coerce::shown(space)
+                coerce::short_repr(space)
             );
             let class = Class::UnsupportedSpace;
             Err(errors::new(space.py(), class, message))

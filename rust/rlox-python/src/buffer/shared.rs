@@ -5,7 +5,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::buffer::{
-    Batch, Buffer, EnvIndex, InMemory, Kind, MmapReplayBuffer, NStep, Request, Sampler, Transitions,
+    Batch, BatchKind, Buffer, EnvIndex, InMemoryBuffer, MmapReplayBuffer, NStep, SampleRequest,
+    Sampler, Transitions,
 };
 use rlox_core::{Error, Result};
 
@@ -20,14 +21,14 @@ use crate::memory::views::View;
 /// A buffer of transitions, in memory or on disk.
 pub(super) trait Replay: Send + Sync + Sized {
     /// Nanoseconds that a read may wait for the disk: `LONG` for a buffer on disk, 0 in memory.
-    const WAITS: usize;
+    const DISK_WAIT_NANOSECONDS: usize;
 
     /// Stores rows, which takes about `cost` nanoseconds.
     fn push(
         py: Python<'_>,
         buffer: &Shared<Self>,
         cost: usize,
-        to: EnvIndex<'_>,
+        env_index: EnvIndex<'_>,
         rows: Transitions<'_>,
         priorities: Option<&[f64]>,
     ) -> PyResult<()>;
@@ -35,7 +36,7 @@ pub(super) trait Replay: Send + Sync + Sized {
     /// Draws and copies rows.
     fn sample(
         &self,
-        request: Request,
+        request: SampleRequest,
         n_step: Option<NStep>,
         out: &mut Batch<'_, '_>,
     ) -> Result<()>;
@@ -48,34 +49,34 @@ pub(super) trait Replay: Send + Sync + Sized {
 }
 
 impl<S: Sampler + ?Sized> Replay for Buffer<S> {
-    const WAITS: usize = 0;
+    const DISK_WAIT_NANOSECONDS: usize = 0;
 
     fn push(
         py: Python<'_>,
         buffer: &Shared<Self>,
         cost: usize,
-        to: EnvIndex<'_>,
+        env_index: EnvIndex<'_>,
         rows: Transitions<'_>,
         priorities: Option<&[f64]>,
     ) -> PyResult<()> {
-        writing(py, buffer, cost, |buffer| buffer.push(to, rows, priorities))
+        writing(py, buffer, cost, |buffer| buffer.push(env_index, rows, priorities))
     }
 
     fn sample(
         &self,
-        request: Request,
+        request: SampleRequest,
         n_step: Option<NStep>,
         out: &mut Batch<'_, '_>,
     ) -> Result<()> {
-        let drawn = Self::sample(self, request)?;
+        let draws = Self::sample(self, request)?;
         if out.mask.is_empty() {
-            Self::gather(self, &drawn.rows, n_step, out)?;
+            Self::gather(self, &draws.rows, n_step, out)?;
         } else {
-            self.rows().gather_windows(&drawn, request.len, out)?;
+            self.rows().gather_windows(&draws, request.len, out)?;
         }
-        for (slot, exact) in out.weights.as_chunks_mut().0.iter_mut().zip(drawn.weights) {
+        for (slot, weight) in out.weights.as_chunks_mut().0.iter_mut().zip(draws.weights) {
             #[expect(clippy::cast_possible_truncation, reason = "weights are float32")]
-            let single = exact as f32;
+            let single = weight as f32;
             *slot = single.to_ne_bytes();
         }
         Ok(())
@@ -92,27 +93,27 @@ impl<S: Sampler + ?Sized> Replay for Buffer<S> {
 }
 
 impl Replay for MmapReplayBuffer {
-    const WAITS: usize = LONG;
+    const DISK_WAIT_NANOSECONDS: usize = LONG;
 
     fn push(
         py: Python<'_>,
         buffer: &Shared<Self>,
         _cost: usize,
-        to: EnvIndex<'_>,
+        env_index: EnvIndex<'_>,
         rows: Transitions<'_>,
         _priorities: Option<&[f64]>,
     ) -> PyResult<()> {
-        detached(py, LONG, || buffer.push(to, rows))
+        detached(py, LONG, || buffer.push(env_index, rows))
     }
 
     fn sample(
         &self,
-        request: Request,
+        request: SampleRequest,
         n_step: Option<NStep>,
         out: &mut Batch<'_, '_>,
     ) -> Result<()> {
-        let drawn = Self::sample(self, request)?;
-        Self::gather(self, &drawn.rows, n_step, out)
+        let draws = Self::sample(self, request)?;
+        Self::gather(self, &draws.rows, n_step, out)
     }
 
     fn gather(&self, indices: &[u64], out: &mut Batch<'_, '_>) -> Result<()> {
@@ -127,7 +128,7 @@ impl Replay for MmapReplayBuffer {
 
 /// Returns the nanoseconds of a short call, which may have to wait for the disk.
 pub(super) fn waits<B: Replay>(_buffer: &Shared<B>) -> usize {
-    B::WAITS.max(100)
+    B::DISK_WAIT_NANOSECONDS.max(100)
 }
 
 /// Estimates the nanoseconds for a copy of `rows` rows.
@@ -136,28 +137,28 @@ pub(super) fn cost(columns: &Columns, rows: usize) -> usize {
 }
 
 /// The size of a draw, and the leading axes of its arrays.
-pub(super) struct Asked {
-    pub request: Request,
+pub(super) struct SampleArgs {
+    pub request: SampleRequest,
     pub lead: Vec<usize>,
 }
 
 /// Parses `batch_size`, `seed` and `n_batches`.
-pub(super) fn asked(
+pub(super) fn parse_sample_args(
     batch_size: &Number<'_>,
     seed: &Number<'_>,
     n_batches: &Number<'_>,
-) -> PyResult<Asked> {
+) -> PyResult<SampleArgs> {
     let batch_size = settings::size(batch_size, "batch_size", 0)?;
     let batches = n_batches.optional("n_batches")?;
     let n_batches = batches.map_or(1, |n| usize::try_from(n).unwrap_or(usize::MAX));
     let lead = if batches.is_some() { vec![n_batches, batch_size] } else { vec![batch_size] };
-    let request = Request { batch_size, n_batches, len: 1, seed: seed.optional("seed")? };
-    Ok(Asked { request, lead })
+    let request = SampleRequest { batch_size, n_batches, len: 1, seed: seed.optional("seed")? };
+    Ok(SampleArgs { request, lead })
 }
 
-impl Asked {
+impl SampleArgs {
     /// Returns the same request for windows of `len` rows.
-    pub(super) fn windows(mut self, len: &Number<'_>) -> PyResult<Self> {
+    pub(super) fn with_windows(mut self, len: &Number<'_>) -> PyResult<Self> {
         self.request.len = settings::size(len, "seq_len", 0)?;
         self.lead.push(self.request.len);
         Ok(self)
@@ -171,7 +172,7 @@ pub(super) fn n_step(
     gamma: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Option<NStep>> {
     let (n, gamma) = (n_step.optional("n_step")?, coerce::optional_real(gamma, "gamma")?);
-    let made = match (n, gamma) {
+    let result = match (n, gamma) {
         (None, None) => Ok(None),
         (None, Some(gamma)) => Err(Error::config("gamma", gamma, "n_step given with it")),
         (Some(_), None) => {
@@ -181,21 +182,21 @@ pub(super) fn n_step(
             NStep::new(usize::try_from(n).unwrap_or(usize::MAX), gamma).map(Some)
         }
     };
-    made.or_raise(py)
+    result.or_raise(py)
 }
 
 /// Draws a batch of this kind.
 pub(super) fn sample<'py, B: Replay>(
     py: Python<'py>,
     (columns, buffer): (&Columns, &Shared<B>),
-    asked: &Asked,
-    (kind, n_step): (Kind, Option<NStep>),
+    args: &SampleArgs,
+    (kind, n_step): (BatchKind, Option<NStep>),
     out: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let request = asked.request;
+    let request = args.request;
     let rows = request.rows().or_raise(py)?;
-    let mut arrays = Arrays::new(py, columns, &asked.lead, kind, out)?;
-    let cost = cost(columns, rows).max(B::WAITS);
+    let mut arrays = Arrays::new(py, columns, &args.lead, kind, out)?;
+    let cost = cost(columns, rows).max(B::DISK_WAIT_NANOSECONDS);
     arrays.batch(py, |batch| {
         reading(py, buffer, cost, |buffer| buffer.sample(request, n_step, batch))
     })?;
@@ -203,7 +204,7 @@ pub(super) fn sample<'py, B: Replay>(
 }
 
 /// Returns the leading axis and environments for one transition of each of `n` environments.
-pub(super) const fn each(n: usize) -> (Option<usize>, EnvIndex<'static>) {
+pub(super) const fn one_per_env(n: usize) -> (Option<usize>, EnvIndex<'static>) {
     if n == 1 { (None, EnvIndex::One(0)) } else { (Some(n), EnvIndex::Each) }
 }
 
@@ -216,8 +217,8 @@ pub(super) fn push<'py, B: Replay>(
     priorities: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<()> {
     let n = columns.n_envs();
-    let (lead, to) = each(n);
-    store(py, (columns, buffer), pushed, (lead, n, to), priorities)
+    let (lead, env_index) = one_per_env(n);
+    store(py, (columns, buffer), pushed, (lead, n, env_index), priorities)
 }
 
 /// Stores consecutive transitions of one environment, or of those in `env_ids`.
@@ -230,42 +231,43 @@ pub(super) fn push_batch<'py, B: Replay>(
     env_ids: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<()> {
     let ids = env_ids.map(settings::env_ids).transpose()?;
-    let to = ids.as_deref().map_or(EnvIndex::One(0), EnvIndex::Ids);
+    let env_index = ids.as_deref().map_or(EnvIndex::One(0), EnvIndex::Ids);
     let terminated = coerce::array(pushed.terminated, "terminated")?;
     let n =
         terminated.shape().first().copied().ok_or_else(|| {
             errors::new(py, Class::Shape, "terminated has shape [], expected [n]")
         })?;
-    store(py, (columns, buffer), pushed, (Some(n), n, to), priorities)
+    store(py, (columns, buffer), pushed, (Some(n), n, env_index), priorities)
 }
 
 fn store<'py, B: Replay>(
     py: Python<'py>,
     (columns, buffer): (&Columns, &Shared<B>),
     pushed: Pushed<'_, 'py>,
-    (lead, n, to): (Option<usize>, usize, EnvIndex<'_>),
+    (lead, n, env_index): (Option<usize>, usize, EnvIndex<'_>),
     priorities: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<()> {
     let Some(priorities) = priorities else {
-        return columns
-            .read(pushed, lead, |rows| B::push(py, buffer, cost(columns, n), to, rows, None));
+        return columns.read(pushed, lead, |rows| {
+            B::push(py, buffer, cost(columns, n), env_index, rows, None)
+        });
     };
     let array = coerce::array(priorities, "priority")?;
-    let given = coerce::numbers::<f64>(&array, "priority")?;
-    let given = given.slice();
-    if given.len() != n {
+    let numbers = coerce::numbers::<f64>(&array, "priority")?;
+    let values = numbers.slice();
+    if values.len() != n {
         let (got, expected) =
-            (format!("{} elements", given.len()), format!("{n}, one per transition"));
+            (format!("{} elements", values.len()), format!("{n}, one per transition"));
         return Err(Error::Shape { name: "priority".into(), got, expected }).or_raise(py);
     }
     columns.read(pushed, lead, |rows| {
         let cost = cost(columns, n).saturating_add(n.saturating_mul(60));
-        B::push(py, buffer, cost, to, rows, Some(given))
+        B::push(py, buffer, cost, env_index, rows, Some(values))
     })
 }
 
 /// Reads the indices of rows, `[n]`.
-pub(super) fn indices_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<View<'py, u64>> {
+pub(super) fn read_indices<'py>(value: &Bound<'py, PyAny>) -> PyResult<View<'py, u64>> {
     let indices = coerce::array(value, "indices")?;
     coerce::check_ndim(&indices, "indices", &["n"])?;
     coerce::elements::<u64>(&indices, "indices", "iu")
@@ -279,10 +281,10 @@ pub(super) fn gather<'py, B: Replay>(
     indices: &Bound<'py, PyAny>,
     out: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let indices = indices_of(indices)?;
+    let indices = read_indices(indices)?;
     let indices = indices.slice();
-    let mut arrays = Arrays::new(py, columns, &[indices.len()], Kind::Transitions, out)?;
-    let cost = cost(columns, indices.len()).max(B::WAITS);
+    let mut arrays = Arrays::new(py, columns, &[indices.len()], BatchKind::Transitions, out)?;
+    let cost = cost(columns, indices.len()).max(B::DISK_WAIT_NANOSECONDS);
     arrays.batch(py, |batch| reading(py, buffer, cost, |buffer| buffer.gather(indices, batch)))?;
     arrays.into_dict(py)
 }
@@ -297,11 +299,11 @@ pub(super) fn update<B: Replay>(
     values: &Bound<'_, PyAny>,
 ) -> PyResult<u64> {
     let schema = columns.schema();
-    let at = schema.column(&column.read("column")?).or_raise(py)?;
-    let Some(field) = schema.columns().get(at) else { return Ok(0) };
-    let indices = indices_of(indices)?;
+    let column_index = schema.column(&column.read("column")?).or_raise(py)?;
+    let Some(field) = schema.columns().get(column_index) else { return Ok(0) };
+    let indices = read_indices(indices)?;
     let values = incoming::read(values, "values", field, &[indices.slice().len()])?;
     let (indices, values) = (indices.slice(), values.slice());
     let cost = indices.len().saturating_mul(20 + field.row_bytes() / 8);
-    writing(py, buffer, cost, |buffer| buffer.update(at, indices, values))
+    writing(py, buffer, cost, |buffer| buffer.update(column_index, indices, values))
 }

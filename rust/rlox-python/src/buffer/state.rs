@@ -4,10 +4,10 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use rlox_core::Shared;
-use rlox_core::buffer::{InMemory, State};
+use rlox_core::buffer::{BufferState, InMemoryBuffer};
 
 use crate::convert::coerce;
-use crate::convert::saved::Saved;
+use crate::convert::saved::StateDict;
 use crate::detach::LONG;
 use crate::detach::{detached, reading};
 use crate::errors::{self, Class};
@@ -17,11 +17,11 @@ const FORMAT: u32 = 2;
 
 /// Returns the state as a dict: rows under the names of their columns (these contain a `/`), and
 /// the rest of the buffer as numbers of 8 bytes, or as bytes.
-pub(super) fn save<'py, B: InMemory + Send + Sync>(
+pub(super) fn save<'py, B: InMemoryBuffer + Send + Sync>(
     py: Python<'py>,
     buffer: &Shared<B>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let State { layout, columns, rows } = reading(py, buffer, LONG, |b| Ok(b.state()))?;
+    let BufferState { layout, columns, rows } = reading(py, buffer, LONG, |b| Ok(b.state()))?;
     let dict = PyDict::new(py);
     dict.set_item("format", FORMAT)?;
     dict.set_item("layout", layout)?;
@@ -40,13 +40,13 @@ pub(super) fn save<'py, B: InMemory + Send + Sync>(
 }
 
 /// Continues from a dict that [`save`] wrote.
-pub(super) fn restore<B: InMemory + Send + Sync>(
+pub(super) fn restore<B: InMemoryBuffer + Send + Sync>(
     py: Python<'_>,
     buffer: &Shared<B>,
     dict: &Bound<'_, PyDict>,
 ) -> PyResult<()> {
-    let saved = Saved { dict, kind: "state" };
-    let format: u32 = saved.scalar("format")?;
+    let state_dict = StateDict { dict, method: "state" };
+    let format: u32 = state_dict.scalar("format")?;
     if format != FORMAT {
         let message = format!(
             "state field format is {format}, expected {FORMAT}; states of another version of rlox \
@@ -54,7 +54,7 @@ pub(super) fn restore<B: InMemory + Send + Sync>(
         );
         return Err(errors::new(py, Class::Checkpoint, message));
     }
-    let mut state = State { layout: saved.scalar("layout")?, ..State::default() };
+    let mut state = BufferState { layout: state_dict.scalar("layout")?, ..BufferState::default() };
     for (key, value) in dict.iter() {
         let name = key.cast::<PyString>()?.to_string_lossy().into_owned();
         if name == "format" || name == "layout" {

@@ -13,11 +13,11 @@ use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
 use rlox_core::advantage::Flag;
 
 use super::masked;
-use crate::errors::{self, Class, OrInstead, is_refusal};
+use crate::errors::{self, Class, ReplaceRefusal, is_refusal};
 use crate::memory::views::{Plain, Refusal, View, ViewMut, Written};
 
 /// An optional argument.
-pub(crate) type Given<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
+pub(crate) type OptionalArg<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
 /// An unconverted integer argument, which may be `None`. Reading takes the argument's name for
 /// messages.
@@ -86,15 +86,15 @@ pub(crate) fn optional_real(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyR
 pub(crate) fn real(value: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
     real_if_any(value)?.ok_or_else(|| {
         let message =
-            format!("{name} is {}, expected a number in the range of float64", shown(value));
+            format!("{name} is {}, expected a number in the range of float64", short_repr(value));
         errors::new(value.py(), Class::Config, message)
     })
 }
 
 /// Reads a number as [`real`] does, but returns None for anything else.
 pub(crate) fn real_if_any(value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
-    let plain = value.cast::<PyFloat>().is_ok() || value.cast::<PyInt>().is_ok();
-    if !plain && is_of_kind(value, b"cmM") {
+    let is_python_number = value.cast::<PyFloat>().is_ok() || value.cast::<PyInt>().is_ok();
+    if !is_python_number && has_dtype_kind(value, b"cmM") {
         return Ok(None);
     }
     match value.extract() {
@@ -124,8 +124,8 @@ impl Text<'_> {
     /// Returns the text. Lone surrogates are an error, because UTF-8 cannot encode them.
     pub(crate) fn read(&self, name: &str) -> PyResult<Cow<'_, str>> {
         match self {
-            Self::Given(text) => text.to_cow().or_instead(text.py(), |_| {
-                let message = format!("{name} is {}, expected Unicode text", shown(text));
+            Self::Given(text) => text.to_cow().replace_refusal(text.py(), |_| {
+                let message = format!("{name} is {}, expected Unicode text", short_repr(text));
                 errors::new(text.py(), Class::Config, message)
             }),
             Self::Omitted(default) => Ok(Cow::Borrowed(default)),
@@ -134,7 +134,7 @@ impl Text<'_> {
 }
 
 /// Whether `value` is a NumPy array or scalar of one of these dtype kinds.
-fn is_of_kind(value: &Bound<'_, PyAny>, kinds: &[u8]) -> bool {
+fn has_dtype_kind(value: &Bound<'_, PyAny>, kinds: &[u8]) -> bool {
     let dtype = value.getattr(intern!(value.py(), "dtype")).ok();
     let kind = dtype.and_then(|dtype| Some(dtype.cast_into::<PyArrayDescr>().ok()?.kind()));
     kind.is_some_and(|kind| kinds.contains(&kind))
@@ -142,8 +142,8 @@ fn is_of_kind(value: &Bound<'_, PyAny>, kinds: &[u8]) -> bool {
 
 /// Reads an integer in 0..2**64.
 pub(crate) fn unsigned(value: &Bound<'_, PyAny>, name: &str) -> PyResult<u64> {
-    value.extract().or_instead(value.py(), |_| {
-        let message = format!("{name} is {}, expected an integer in 0..2**64", shown(value));
+    value.extract().replace_refusal(value.py(), |_| {
+        let message = format!("{name} is {}, expected an integer in 0..2**64", short_repr(value));
         errors::new(value.py(), Class::Config, message)
     })
 }
@@ -165,8 +165,9 @@ pub(crate) fn size(value: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
 
 /// Reads an integer in -2**63..2**63.
 pub(crate) fn signed(value: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
-    value.extract().or_instead(value.py(), |_| {
-        let message = format!("{name} is {}, expected an integer in -2**63..2**63", shown(value));
+    value.extract().replace_refusal(value.py(), |_| {
+        let message =
+            format!("{name} is {}, expected an integer in -2**63..2**63", short_repr(value));
         errors::new(value.py(), Class::Config, message)
     })
 }
@@ -175,14 +176,14 @@ pub(crate) fn signed(value: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
 /// cannot encode them.
 pub(crate) fn text<'a>(value: &'a Bound<'_, PyAny>, name: &str) -> PyResult<&'a str> {
     let text = value.cast::<PyString>()?;
-    text.to_str().or_instead(value.py(), |_| {
-        let message = format!("{name} is {}, expected Unicode text", shown(text));
+    text.to_str().replace_refusal(value.py(), |_| {
+        let message = format!("{name} is {}, expected Unicode text", short_repr(text));
         errors::new(value.py(), Class::Config, message)
     })
 }
 
 /// Returns a short `repr` for messages.
-pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
+pub(crate) fn short_repr(value: &Bound<'_, PyAny>) -> String {
     let text = value.repr().map_or_else(|_| "an object".to_owned(), |text| text.to_string());
     if text.chars().count() > 80 {
         text.chars().take(77).chain("...".chars()).collect()
@@ -211,7 +212,7 @@ pub(crate) fn array<'py>(
         // converts to any type of number.
         Ok(array.call_method1("astype", ("int64",))?.cast_into::<PyUntypedArray>()?)
     };
-    read().or_instead(py, |cause| {
+    read().replace_refusal(py, |cause| {
         let message = format!(
             "{name} cannot be read as an array ({}); pass a NumPy array, a list of numbers or a \
              detached CPU tensor",
@@ -231,10 +232,10 @@ pub(crate) fn elements<'py, T: Plain>(
 ) -> PyResult<View<'py, T>> {
     match View::of(array) {
         Ok(view) => Ok(view),
-        Err(Refusal::InUse) => Err(being_written(array, name)),
+        Err(Refusal::InUse) => Err(in_use_error(array, name)),
         // float64 beyond the range of float32 becomes infinite; the kernels report it with its
         // index.
-        Err(_) => converted::<T, _>(array, name, kinds, View::of),
+        Err(_) => view_of_copy::<T, _>(array, name, kinds, View::of),
     }
 }
 
@@ -246,25 +247,25 @@ pub(crate) fn bools<'py>(
 ) -> PyResult<View<'py, u8>> {
     match View::of_bools(array) {
         Ok(view) => Ok(view),
-        Err(Refusal::InUse) => Err(being_written(array, name)),
+        Err(Refusal::InUse) => Err(in_use_error(array, name)),
         Err(_) => {
             if array.dtype().kind() == b'f' {
                 refuse_nan(array.py(), numbers::<f64>(array, name)?.slice(), name)?;
             }
-            converted::<bool, _>(array, name, "fiub", View::of_bools)
+            view_of_copy::<bool, _>(array, name, "fiub", View::of_bools)
         }
     }
 }
 
 /// Refuses flags that are NaN.
 pub(crate) fn refuse_nan<T: Flag>(py: Python<'_>, flags: &[T], name: &str) -> PyResult<()> {
-    let Some(at) = T::first_nan(flags) else { return Ok(()) };
-    let message = format!("{name} is NaN at {at}, expected flags: 0 or not 0");
+    let Some(index) = T::first_nan(flags) else { return Ok(()) };
+    let message = format!("{name} is NaN at {index}, expected flags: 0 or not 0");
     Err(errors::new(py, Class::NonFinite, message))
 }
 
 #[cold]
-fn being_written(array: &Bound<'_, PyUntypedArray>, name: &str) -> PyErr {
+fn in_use_error(array: &Bound<'_, PyUntypedArray>, name: &str) -> PyErr {
     let message =
         format!("{name} is being written to by another call; give each thread arrays of its own");
     errors::new(array.py(), Class::Shape, message)
@@ -272,14 +273,14 @@ fn being_written(array: &Bound<'_, PyUntypedArray>, name: &str) -> PyErr {
 
 /// Returns a view of a copy of `array` with elements `T`.
 #[cold]
-fn converted<'py, T: Element, V>(
+fn view_of_copy<'py, T: Element, V>(
     array: &Bound<'py, PyUntypedArray>,
     name: &str,
     kinds: &str,
     view: impl Fn(&Bound<'py, PyUntypedArray>) -> Result<V, Refusal>,
 ) -> PyResult<V> {
     let py = array.py();
-    let wrong = || {
+    let dtype_error = || {
         let message = format!(
             "{name} has dtype {}, expected {}",
             array.dtype(),
@@ -288,32 +289,32 @@ fn converted<'py, T: Element, V>(
         errors::new(py, Class::Shape, message)
     };
     if !kinds.as_bytes().contains(&array.dtype().kind()) {
-        return Err(wrong());
+        return Err(dtype_error());
     }
     let options = PyDict::new(py);
     options.set_item("dtype", numpy::dtype::<T>(py))?;
     options.set_item("order", "C")?;
     // `ascontiguousarray` would not do: it returns a misaligned array unchanged.
     let copy = || get_array_module(py)?.call_method("array", (array,), Some(&options));
-    let copied = match copy() {
+    let array_copy = match copy() {
         // The user may have turned warnings into errors. The caller of this function reports
         // numbers that do not fit.
-        Err(error) if error.is_instance_of::<PyRuntimeWarning>(py) => unwarned(py, copy)?,
-        copied => copied?,
+        Err(error) if error.is_instance_of::<PyRuntimeWarning>(py) => without_warnings(py, copy)?,
+        result => result?,
     };
-    view(copied.cast::<PyUntypedArray>()?).map_err(|_| wrong())
+    view(array_copy.cast::<PyUntypedArray>()?).map_err(|_| dtype_error())
 }
 
 /// Runs `call` without NumPy's warnings about numbers that do not fit.
 #[cold]
-fn unwarned<T>(py: Python<'_>, call: impl Fn() -> PyResult<T>) -> PyResult<T> {
+fn without_warnings<T>(py: Python<'_>, call: impl Fn() -> PyResult<T>) -> PyResult<T> {
     let options = PyDict::new(py);
     options.set_item("all", "ignore")?;
     let quiet = py.import("numpy")?.call_method("errstate", (), Some(&options))?;
     quiet.call_method0("__enter__")?;
-    let called = call();
+    let result = call();
     quiet.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
-    called
+    result
 }
 
 /// Reads floats, integers or bools as `T`.
@@ -359,18 +360,18 @@ pub(crate) fn output<'py, T: Written>(
     name: &str,
     shape: &[usize],
 ) -> PyResult<ViewMut<'py, T>> {
-    let refused = match value.cast::<PyUntypedArray>() {
+    let refusal = match value.cast::<PyUntypedArray>() {
         Ok(array) if array.shape() == shape => match ViewMut::of(array) {
             Ok(view) => return Ok(view),
-            Err(refused) => refused,
+            Err(reason) => reason,
         },
         _ => Refusal::Layout,
     };
     let py = value.py();
-    let message = match refused {
+    let message = match refusal {
         Refusal::Layout => format!(
             "{name} is {}, expected a C-contiguous {} array of shape {shape:?}",
-            described(value),
+            describe_output(value),
             numpy::dtype::<T>(py)
         ),
         Refusal::ReadOnly => format!("{name} is read-only, expected a writeable array"),
@@ -383,12 +384,12 @@ pub(crate) fn output<'py, T: Written>(
 }
 
 /// Describes the type, dtype, shape and layout of a value that was passed as an output.
-fn described(value: &Bound<'_, PyAny>) -> String {
+fn describe_output(value: &Bound<'_, PyAny>) -> String {
     match value.cast::<PyUntypedArray>() {
         Ok(array) => {
             let layout = if array.is_c_contiguous() { "" } else { "non-contiguous " };
             format!("a {layout}{} array of shape {:?}", array.dtype(), array.shape())
         }
-        Err(_) => shown(value),
+        Err(_) => short_repr(value),
     }
 }

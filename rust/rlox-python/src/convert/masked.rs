@@ -8,11 +8,11 @@ use crate::errors::{self, Class};
 /// Refuses an array with masked elements: the numbers under a mask are not the caller's data.
 #[inline]
 pub(crate) fn refuse(array: &Bound<'_, PyUntypedArray>, name: &str) -> PyResult<()> {
-    if array.is_exact_instance_of::<PyUntypedArray>() { Ok(()) } else { looked_at(array, name) }
+    if array.is_exact_instance_of::<PyUntypedArray>() { Ok(()) } else { check_mask(array, name) }
 }
 
 #[cold]
-fn looked_at(array: &Bound<'_, PyUntypedArray>, name: &str) -> PyResult<()> {
+fn check_mask(array: &Bound<'_, PyUntypedArray>, name: &str) -> PyResult<()> {
     let py = array.py();
     if !py.import("numpy.ma")?.call_method1("is_masked", (array,))?.is_truthy()? {
         return Ok(());

@@ -9,7 +9,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::coerce::shown;
+use super::coerce::short_repr;
 use crate::errors::{self, Class};
 
 /// An unconverted path argument. Reading takes the argument's name for messages.
@@ -35,7 +35,7 @@ impl PathArg<'_> {
         };
         let bytes = encoded.as_ref().map_or([].as_slice(), PyBytesMethods::as_bytes);
         if bytes.is_empty() || bytes.contains(&0) {
-            let message = format!("{name} is {}, expected a path", shown(&self.0));
+            let message = format!("{name} is {}, expected a path", short_repr(&self.0));
             return Err(errors::new(py, Class::Config, message));
         }
         Ok(PathBuf::from(OsStr::from_bytes(bytes)))

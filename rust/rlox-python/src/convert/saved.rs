@@ -6,20 +6,20 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::coerce;
-use crate::errors::{self, Class, OrInstead};
+use crate::errors::{self, Class, ReplaceRefusal};
 
 /// A dict that should be the result of `snapshot()` or `state()`.
 #[derive(Clone, Copy)]
-pub(crate) struct Saved<'a, 'py> {
+pub(crate) struct StateDict<'a, 'py> {
     pub(crate) dict: &'a Bound<'py, PyDict>,
     /// Its name in messages: the method that makes it.
-    pub(crate) kind: &'static str,
+    pub(crate) method: &'static str,
 }
 
-impl<'py> Saved<'_, 'py> {
+impl<'py> StateDict<'_, 'py> {
     pub(crate) fn field(self, name: &str) -> PyResult<Bound<'py, PyAny>> {
         self.dict.get_item(name)?.ok_or_else(|| {
-            let kind = self.kind;
+            let kind = self.method;
             let message = format!("{kind} has no field {name}; pass what {kind}() returned");
             errors::new(self.dict.py(), Class::Checkpoint, message)
         })
@@ -30,10 +30,10 @@ impl<'py> Saved<'_, 'py> {
         T: for<'b> FromPyObject<'b, 'py>,
     {
         let value = self.field(name)?;
-        value.extract().map_err(Into::into).or_instead(self.dict.py(), |_| {
-            let shown = coerce::shown(&value);
+        value.extract().map_err(Into::into).replace_refusal(self.dict.py(), |_| {
+            let shown = coerce::short_repr(&value);
             let message =
-                format!("{} field {name} is {shown}, which has the wrong type", self.kind);
+                format!("{} field {name} is {shown}, which has the wrong type", self.method);
             errors::new(self.dict.py(), Class::Checkpoint, message)
         })
     }
@@ -41,11 +41,20 @@ impl<'py> Saved<'_, 'py> {
     /// Checks the version of the fields and their meaning.
     pub(crate) fn check_format(self, expected: u32) -> PyResult<()> {
         let format: u32 = self.scalar("format")?;
-        if format == expected { Ok(()) } else { Err(self.mismatch("format", format, expected)) }
+        if format == expected {
+            Ok(())
+        } else {
+            Err(self.mismatch_error("format", format, expected))
+        }
     }
 
-    pub(crate) fn mismatch(self, name: &str, got: impl Display, expected: impl Display) -> PyErr {
-        let message = format!("{} field {name} is {got}, expected {expected}", self.kind);
+    pub(crate) fn mismatch_error(
+        self,
+        name: &str,
+        got: impl Display,
+        expected: impl Display,
+    ) -> PyErr {
+        let message = format!("{} field {name} is {got}, expected {expected}", self.method);
         errors::new(self.dict.py(), Class::Checkpoint, message)
     }
 }

@@ -23,34 +23,34 @@ static GATE: Gate = Gate(AtomicUsize::new(0));
 thread_local! {
     /// Number of running tasks of this thread: more than one if a signal handler called this crate
     /// during a task.
-    static OWN: Cell<usize> = const { Cell::new(0) };
+    static OWN_TASKS: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Runs `work` while no thread forks.
 ///
 /// # Errors
 /// `Error::Interrupted` if an interrupt was requested before the task began.
-pub(super) fn within<T>(work: impl FnOnce() -> T) -> Result<T> {
-    GATE.enter(OWN.get() > 0, interrupt::check)?;
-    OWN.set(OWN.get() + 1);
-    let _leave = Leave;
+pub(super) fn run_task<T>(work: impl FnOnce() -> T) -> Result<T> {
+    GATE.enter(OWN_TASKS.get() > 0, interrupt::check)?;
+    OWN_TASKS.set(OWN_TASKS.get() + 1);
+    let _guard = TaskGuard;
     Ok(work())
 }
 
 /// A guard that ends a task, also after a panic.
-struct Leave;
+struct TaskGuard;
 
-impl Drop for Leave {
+impl Drop for TaskGuard {
     fn drop(&mut self) {
-        OWN.set(OWN.get() - 1);
+        OWN_TASKS.set(OWN_TASKS.get() - 1);
         GATE.leave();
     }
 }
 
 /// Lets other threads fork. The current thread holds no lock and waits for one, perhaps for a lock
 /// of a thread that wants to fork.
-fn step_aside() {
-    if OWN.get() == 1 {
+fn let_threads_fork() {
+    if OWN_TASKS.get() == 1 {
         GATE.leave();
         let Ok(()) = GATE.enter(false, || Ok::<_, Infallible>(()));
     }
@@ -59,17 +59,17 @@ fn step_aside() {
 /// Registers the functions below with `os.fork` when a task first runs without the GIL.
 pub(super) fn prepare(py: Python<'_>) -> PyResult<()> {
     static READY: PyOnceLock<()> = PyOnceLock::new();
-    READY.get_or_try_init(py, || register(py)).copied()
+    READY.get_or_try_init(py, || register_hooks(py)).copied()
 }
 
-fn register(py: Python<'_>) -> PyResult<()> {
-    interrupt::while_waiting(step_aside);
+fn register_hooks(py: Python<'_>) -> PyResult<()> {
+    interrupt::set_wait_callback(let_threads_fork);
     let hooks = PyDict::new(py);
     let add = |name, hook: fn(Python<'_>)| -> PyResult<()> {
         let call = PyCFunction::new_closure(py, None, None, move |args, _| hook(args.py()))?;
         hooks.set_item(name, call)
     };
-    add("before", before)?;
+    add("before", before_fork)?;
     add("after_in_parent", after_in_parent)?;
     add("after_in_child", after_in_child)?;
     py.import("os")?.call_method("register_at_fork", (), Some(&hooks))?;
@@ -77,11 +77,11 @@ fn register(py: Python<'_>) -> PyResult<()> {
 }
 
 /// Waits, without the GIL, until only tasks of this thread run, and lets no new ones start.
-fn before(py: Python<'_>) {
+fn before_fork(py: Python<'_>) {
     GATE.close();
-    let own = OWN.get();
-    if GATE.is_busy(own) {
-        py.detach(|| GATE.wait(own));
+    let own_tasks = OWN_TASKS.get();
+    if GATE.is_busy(own_tasks) {
+        py.detach(|| GATE.wait(own_tasks));
     }
 }
 
@@ -91,7 +91,7 @@ fn after_in_parent(_py: Python<'_>) {
 
 /// Forgets the threads that do not exist in the child.
 fn after_in_child(py: Python<'_>) {
-    GATE.restart(OWN.get());
+    GATE.restart(OWN_TASKS.get());
     rlox_core::after_fork_in_child();
     rlox_core::store::after_fork_in_child();
     signals::forget_main();

@@ -24,19 +24,19 @@ impl Gate {
         nested: bool,
         check: impl Fn() -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut before = self.0.load(Ordering::Acquire);
+        let mut count = self.0.load(Ordering::Acquire);
         loop {
-            if before >= FORK && !nested {
+            if count >= FORK && !nested {
                 pause();
                 check()?;
-                before = self.0.load(Ordering::Acquire);
+                count = self.0.load(Ordering::Acquire);
                 continue;
             }
-            let entered =
-                self.0.compare_exchange(before, before + 1, Ordering::AcqRel, Ordering::Acquire);
-            match entered {
+            let exchange =
+                self.0.compare_exchange(count, count + 1, Ordering::AcqRel, Ordering::Acquire);
+            match exchange {
                 Ok(_) => return Ok(()),
-                Err(now) => before = now,
+                Err(current) => count = current,
             }
         }
     }
@@ -52,13 +52,13 @@ impl Gate {
     }
 
     /// Whether tasks run besides the caller's own.
-    pub(crate) fn is_busy(&self, own: usize) -> bool {
-        self.0.load(Ordering::Acquire) % FORK > own
+    pub(crate) fn is_busy(&self, own_tasks: usize) -> bool {
+        self.0.load(Ordering::Acquire) % FORK > own_tasks
     }
 
     /// Waits until [`Gate::is_busy`] is false.
-    pub(crate) fn wait(&self, own: usize) {
-        while self.is_busy(own) {
+    pub(crate) fn wait(&self, own_tasks: usize) {
+        while self.is_busy(own_tasks) {
             pause();
         }
     }
@@ -69,7 +69,7 @@ impl Gate {
     }
 
     /// Resets the gate in a forked child: only the caller's own tasks run, and nobody forks.
-    pub(crate) fn restart(&self, own: usize) {
-        self.0.store(own, Ordering::Release);
+    pub(crate) fn restart(&self, own_tasks: usize) {
+        self.0.store(own_tasks, Ordering::Release);
     }
 }

@@ -16,10 +16,10 @@ pub(crate) fn reading<B: Send + Sync, T: Send>(
     work: impl FnOnce(&B) -> Result<T> + Send,
 ) -> PyResult<T> {
     if nanoseconds < RELEASE_FROM
-        && let Some(held) = object.try_read()
+        && let Some(guard) = object.try_read()
     {
-        let held: &B = &held;
-        return detached(py, nanoseconds, || work(held));
+        let value: &B = &guard;
+        return detached(py, nanoseconds, || work(value));
     }
     detached(py, LONG, || object.read(work)?)
 }
@@ -31,21 +31,23 @@ pub(crate) fn reading<B: Send + Sync, T: Send>(
 pub(crate) fn writing_both<A: Send + Sync, B: Send + Sync, T: Send>(
     py: Python<'_>,
     envs: &Shared<A>,
-    acts: &Shared<B>,
+    actor: &Shared<B>,
     nanoseconds: usize,
     work: impl FnOnce(&mut A, &mut B) -> Result<T> + Send,
 ) -> PyResult<T> {
     if nanoseconds < RELEASE_FROM
         && let Some(mut first) = envs.try_write()
-        && let Some(mut second) = acts.try_write()
+        && let Some(mut second) = actor.try_write()
     {
         let (first, second): (&mut A, &mut B) = (&mut first, &mut second);
         return detached(py, nanoseconds, || {
-            let _broken = (envs.breaks_if_panicking(), acts.breaks_if_panicking());
+            let _guards = (envs.poison_on_panic(), actor.poison_on_panic());
             work(first, second)
         });
     }
-    detached(py, LONG, || envs.write(|envs| acts.write(|acts| work(envs, acts)))??)
+    detached(py, LONG, || {
+        envs.write(|envs| actor.write(|locked_actor| work(envs, locked_actor)))??
+    })
 }
 
 /// Runs `work`, which takes about `nanoseconds`, while nobody else uses the object.
@@ -56,12 +58,12 @@ pub(crate) fn writing<B: Send + Sync, T: Send>(
     work: impl FnOnce(&mut B) -> Result<T> + Send,
 ) -> PyResult<T> {
     if nanoseconds < RELEASE_FROM
-        && let Some(mut held) = object.try_write()
+        && let Some(mut guard) = object.try_write()
     {
-        let held: &mut B = &mut held;
+        let value: &mut B = &mut guard;
         return detached(py, nanoseconds, || {
-            let _broken = object.breaks_if_panicking();
-            work(held)
+            let _guard = object.poison_on_panic();
+            work(value)
         });
     }
     detached(py, LONG, || object.write(work)?)

@@ -37,24 +37,24 @@ pub(crate) fn detached<T: Send>(
     // After a panic the caller's object may be half changed; `Shared` refuses further calls then.
     let guarded = || catch_unwind(AssertUnwindSafe(work));
     if nanoseconds < RELEASE_FROM {
-        return finished(py, guarded());
+        return to_py_result(py, guarded());
     }
     forks::prepare(py)?;
     let is_main = signals::is_main(py)?;
     let outcome = py.detach(|| {
-        signals::listening(is_main, || match forks::within(guarded) {
+        signals::with_signal_checks(is_main, || match forks::run_task(guarded) {
             Ok(outcome) => outcome,
             Err(interrupted) => Ok(Err(interrupted)),
         })
     });
     // An exception of a handler is never lost, even if the work finished before it noticed.
-    match signals::raised() {
-        Some(raised) => Err(raised),
-        None => finished(py, outcome),
+    match signals::take_handler_error() {
+        Some(exception) => Err(exception),
+        None => to_py_result(py, outcome),
     }
 }
 
-fn finished<T>(py: Python<'_>, outcome: std::thread::Result<Result<T>>) -> PyResult<T> {
+fn to_py_result<T>(py: Python<'_>, outcome: std::thread::Result<Result<T>>) -> PyResult<T> {
     match outcome {
         Ok(result) => result.or_raise(py),
         Err(panic) => {

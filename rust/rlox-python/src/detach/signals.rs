@@ -9,13 +9,13 @@ use rlox_core::interrupt;
 
 /// A poll takes the GIL, which a busy thread releases only after a while. Polls take at most a 20th
 /// of the time, unless that would delay the next poll by more than 80 ms.
-const SHARE: u32 = 20;
-const SOON: Duration = Duration::from_millis(80);
+const WORK_PER_POLL: u32 = 20;
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(80);
 
 thread_local! {
     static IS_MAIN: Cell<Option<bool>> = const { Cell::new(None) };
-    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
-    static NOT_BEFORE: Cell<Option<Instant>> = const { Cell::new(None) };
+    static HANDLER_ERROR: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    static NEXT_POLL: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Whether this is the thread in which Python handles signals.
@@ -23,14 +23,14 @@ thread_local! {
 /// # Errors
 /// The exception of a handler that Python ran during the query.
 pub(super) fn is_main(py: Python<'_>) -> PyResult<bool> {
-    if let Some(known) = IS_MAIN.get() {
-        return Ok(known);
+    if let Some(cached) = IS_MAIN.get() {
+        return Ok(cached);
     }
     let threading = py.import("threading")?;
     let main = threading.call_method0("main_thread")?.getattr("ident")?;
-    let answer = main.eq(threading.call_method0("get_ident")?)?;
-    IS_MAIN.set(Some(answer));
-    Ok(answer)
+    let result = main.eq(threading.call_method0("get_ident")?)?;
+    IS_MAIN.set(Some(result));
+    Ok(result)
 }
 
 /// Forgets which thread is the main one: in a forked child the only thread is.
@@ -39,35 +39,35 @@ pub(super) fn forget_main() {
 }
 
 /// Runs `work`, which stops when a signal handler raises.
-pub(super) fn listening<T>(is_main: bool, work: impl FnOnce() -> T) -> T {
-    if is_main { interrupt::interruptible(has_raised, work) } else { work() }
+pub(super) fn with_signal_checks<T>(is_main: bool, work: impl FnOnce() -> T) -> T {
+    if is_main { interrupt::interruptible(poll_signals, work) } else { work() }
 }
 
 /// Returns and clears the exception that a handler raised during the work of this thread.
-pub(super) fn raised() -> Option<PyErr> {
-    RAISED.take()
+pub(super) fn take_handler_error() -> Option<PyErr> {
+    HANDLER_ERROR.take()
 }
 
 /// Runs the handlers of pending signals. Returns true if one raised, or if the grace period of a
 /// run that has to stop is over (`rlox.stopping`).
-fn has_raised() -> bool {
-    let begun = Instant::now();
-    if NOT_BEFORE.get().is_some_and(|time| begun < time) {
+fn poll_signals() -> bool {
+    let start = Instant::now();
+    if NEXT_POLL.get().is_some_and(|time| start < time) {
         return false;
     }
-    let raised =
-        Python::try_attach(|py| py.check_signals().and_then(|()| abandoned(py)).err()).flatten();
-    let done = Instant::now();
-    NOT_BEFORE.set(Some(done + SOON.min(SHARE * (done - begun))));
-    let stop = raised.is_some();
-    if stop {
-        RAISED.set(raised);
+    let raised = Python::try_attach(|py| py.check_signals().and_then(|()| check_expired(py)).err())
+        .flatten();
+    let end = Instant::now();
+    NEXT_POLL.set(Some(end + MAX_POLL_INTERVAL.min(WORK_PER_POLL * (end - start))));
+    let should_stop = raised.is_some();
+    if should_stop {
+        HANDLER_ERROR.set(raised);
     }
-    stop
+    should_stop
 }
 
 /// # Errors
 /// `Abandoned` if work of this kind has to be given up.
-fn abandoned(py: Python<'_>) -> PyResult<()> {
+fn check_expired(py: Python<'_>) -> PyResult<()> {
     py.import("rlox.stopping")?.call_method0("raise_if_expired").map(drop)
 }

@@ -14,7 +14,7 @@ use crate::memory::views::View;
 pub(crate) enum ActionArray<'py> {
     Discrete(View<'py, i64>),
     /// Actions from a list of integers.
-    Listed(Vec<i64>),
+    List(Vec<i64>),
     Box(View<'py, f32>),
 }
 
@@ -22,9 +22,9 @@ impl<'py> ActionArray<'py> {
     /// Reads one action per environment: `[n]`, or `[n, action_dim]`.
     pub(crate) fn read(value: &Bound<'py, PyAny>, space: &ActionSpace, n: usize) -> PyResult<Self> {
         if let ActionSpace::Discrete { .. } = space
-            && let Some(listed) = integers(value, n)
+            && let Some(list) = read_list(value, n)
         {
-            return Ok(Self::Listed(listed));
+            return Ok(Self::List(list));
         }
         let array = coerce::array(value, "actions")?;
         let fits = match *array.shape() {
@@ -53,7 +53,7 @@ impl<'py> ActionArray<'py> {
     pub(crate) fn view(&self) -> Actions<'_> {
         match self {
             Self::Discrete(array) => Actions::Discrete(array.slice()),
-            Self::Listed(list) => Actions::Discrete(list),
+            Self::List(list) => Actions::Discrete(list),
             Self::Box(array) => Actions::Box(array.slice()),
         }
     }
@@ -61,7 +61,7 @@ impl<'py> ActionArray<'py> {
 
 /// Reads a list of `n` integers without an array. None for anything else, which is then read as an
 /// array.
-fn integers(value: &Bound<'_, PyAny>, n: usize) -> Option<Vec<i64>> {
+fn read_list(value: &Bound<'_, PyAny>, n: usize) -> Option<Vec<i64>> {
     let list = value.cast_exact::<PyList>().ok()?;
     if list.len() != n {
         return None;

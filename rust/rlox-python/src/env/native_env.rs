@@ -19,7 +19,7 @@ pub struct PyNativeEnv {
 
 impl PyNativeEnv {
     /// Returns the base of an object that steps `envs`.
-    pub(crate) fn of(envs: &VecEnv) -> PyClassInitializer<Self> {
+    pub(crate) fn from_envs(envs: &VecEnv) -> PyClassInitializer<Self> {
         PyClassInitializer::from(Self { spec: envs.spec() })
     }
 }

@@ -14,7 +14,7 @@ use super::snapshot;
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::detach::{detached, reading, writing};
-use crate::errors::{self, Class, OrInstead};
+use crate::errors::{self, Class, ReplaceRefusal};
 use crate::memory::views::ViewMut;
 
 type Array<'py> = Bound<'py, PyUntypedArray>;
@@ -34,56 +34,56 @@ type Array<'py> = Bound<'py, PyUntypedArray>;
 #[pyclass(name = "SingleEnv", module = "rlox._core", extends = PyNativeEnv, subclass, frozen)]
 pub struct PySingleEnv {
     spec: &'static Spec,
-    running: Shared<Running>,
+    env: Shared<EnvWithEpisode>,
 }
 
 /// The environment, as a batch of one, and the status of its episode.
-struct Running {
+struct EnvWithEpisode {
     envs: VecEnv,
-    episode: Episode,
+    episode: EpisodeStatus,
 }
 
 /// The status of the episode of a single environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Episode {
+enum EpisodeStatus {
     /// `reset` has not been called yet.
-    None,
+    NotStarted,
     Running,
     /// The episode is over. The batch of one has already drawn the next start.
     Over,
 }
 
 /// The result of a step without the observation.
-struct Stepped {
+struct StepResult {
     reward: f64,
     terminated: bool,
     truncated: bool,
 }
 
 /// Nanoseconds of a call for one environment: too short for a release of the GIL.
-const COST: usize = 100;
+const STEP_NANOSECONDS: usize = 100;
 
-fn make(env_id: &str, seed: u64) -> Result<VecEnv> {
-    VecEnv::tiled(env_id, 1, Seeding::Run(seed), Precision::F64, Tiling::default())
+fn make_env(env_id: &str, seed: u64) -> Result<VecEnv> {
+    VecEnv::with_tiling(env_id, 1, Seeding::Run(seed), Precision::F64, Tiling::default())
 }
 
-impl Running {
+impl EnvWithEpisode {
     /// Starts an episode; with a seed, in a new environment with that seed.
     fn reset(&mut self, seed: Option<u64>, obs: &mut [f32]) -> Result<()> {
         if let Some(seed) = seed {
-            self.envs = make(self.envs.spec().id, seed)?;
-            self.episode = Episode::None;
+            self.envs = make_env(self.envs.spec().id, seed)?;
+            self.episode = EpisodeStatus::NotStarted;
         }
-        if self.episode != Episode::Over {
+        if self.episode != EpisodeStatus::Over {
             self.envs.reset_all()?;
         }
-        self.episode = Episode::Running;
+        self.episode = EpisodeStatus::Running;
         self.envs.observe_into(obs)
     }
 
     /// Returns the result of a step and writes the observation that it reached, also at an episode
     /// end.
-    fn step(&mut self, actions: Actions<'_>, obs: &mut [f32]) -> Result<Stepped> {
+    fn step(&mut self, actions: Actions<'_>, obs: &mut [f32]) -> Result<StepResult> {
         let (mut reward, mut terminated, mut truncated) = ([0.0], [false], [false]);
         let out = StepOut {
             obs: &mut *obs,
@@ -92,13 +92,13 @@ impl Running {
             truncated: &mut truncated,
         };
         self.envs.step_into(actions, out)?;
-        let last = self.envs.finals().obs;
+        let last = self.envs.episode_ends().obs;
         if !last.is_empty() {
-            self.episode = Episode::Over;
+            self.episode = EpisodeStatus::Over;
             obs.copy_from_slice(last);
         }
         let ([reward], [terminated], [truncated]) = (reward, terminated, truncated);
-        Ok(Stepped { reward, terminated, truncated })
+        Ok(StepResult { reward, terminated, truncated })
     }
 }
 
@@ -109,20 +109,20 @@ impl PySingleEnv {
         env_id: &str,
         seed: u64,
     ) -> PyResult<PyClassInitializer<Self>> {
-        let envs = detached(py, COST, || make(env_id, seed))?;
-        let (facts, spec) = (PyNativeEnv::of(&envs), envs.spec());
-        let running = Shared::new(Running { envs, episode: Episode::None });
-        Ok(facts.add_subclass(Self { spec, running }))
+        let envs = detached(py, STEP_NANOSECONDS, || make_env(env_id, seed))?;
+        let (base, spec) = (PyNativeEnv::from_envs(&envs), envs.spec());
+        let env = Shared::new(EnvWithEpisode { envs, episode: EpisodeStatus::NotStarted });
+        Ok(base.add_subclass(Self { spec, env }))
     }
 
     /// Reads one action as integers and floats, of which the wrong kind is empty.
     fn action(&self, value: &Bound<'_, PyAny>) -> PyResult<(Vec<i64>, Vec<f32>)> {
         let space = self.spec.action;
         if let ActionSpace::Discrete { n } = space {
-            let action = value.extract::<i64>().or_instead(value.py(), |_| {
+            let action = value.extract::<i64>().replace_refusal(value.py(), |_| {
                 let message = format!(
                     "action is {}, expected an integer from 0 to {}",
-                    coerce::shown(value),
+                    coerce::short_repr(value),
                     n - 1
                 );
                 errors::new(value.py(), Class::Shape, message)
@@ -165,7 +165,7 @@ impl PySingleEnv {
     ) -> PyResult<Array<'py>> {
         let mut obs = ViewMut::fresh(py, &[self.spec.observation.dim()])?;
         let out = obs.slice_mut();
-        writing(py, &self.running, COST, |running| running.reset(seed, out))?;
+        writing(py, &self.env, STEP_NANOSECONDS, |env| env.reset(seed, out))?;
         Ok(obs.into_array())
     }
 
@@ -195,19 +195,19 @@ impl PySingleEnv {
         };
         let mut obs = ViewMut::<f32>::fresh(py, &[self.spec.observation.dim()])?;
         let out = obs.slice_mut();
-        let stepped = writing(py, &self.running, COST, |running| match running.episode {
-            Episode::Running => running.step(actions, out).map(Ok),
-            Episode::None => Ok(Err("no episode has begun")),
-            Episode::Over => Ok(Err("the episode is over")),
+        let step_result = writing(py, &self.env, STEP_NANOSECONDS, |env| match env.episode {
+            EpisodeStatus::Running => env.step(actions, out).map(Ok),
+            EpisodeStatus::NotStarted => Ok(Err("no episode has begun")),
+            EpisodeStatus::Over => Ok(Err("the episode is over")),
         })?;
-        let stepped = stepped.map_err(|why| {
+        let finished_step = step_result.map_err(|why| {
             errors::new(py, Class::Env, format!("{why}; call reset() before step()"))
         })?;
         let result = PyDict::new(py);
         result.set_item(intern!(py, "obs"), obs.into_array())?;
-        result.set_item(intern!(py, "reward"), stepped.reward)?;
-        result.set_item(intern!(py, "terminated"), stepped.terminated)?;
-        result.set_item(intern!(py, "truncated"), stepped.truncated)?;
+        result.set_item(intern!(py, "reward"), finished_step.reward)?;
+        result.set_item(intern!(py, "terminated"), finished_step.terminated)?;
+        result.set_item(intern!(py, "truncated"), finished_step.truncated)?;
         Ok(result)
     }
 
@@ -215,7 +215,7 @@ impl PySingleEnv {
     fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Array<'py>> {
         let mut state = ViewMut::<f64>::fresh(py, &[self.spec.state_dim])?;
         let out = state.slice_mut();
-        reading(py, &self.running, COST, |running| running.envs.get_state(out))?;
+        reading(py, &self.env, STEP_NANOSECONDS, |env| env.envs.get_state(out))?;
         Ok(state.into_array())
     }
 
@@ -237,9 +237,9 @@ impl PySingleEnv {
         let state = coerce::numbers::<f64>(&state, "state")?;
         let elapsed = elapsed.map(|steps| [u32::try_from(steps).unwrap_or(u32::MAX)]);
         let (state, steps) = (state.slice(), elapsed.as_ref().map(<[u32; 1]>::as_slice));
-        writing(py, &self.running, COST, |running| {
-            running.envs.set_state(state, steps)?;
-            running.episode = Episode::Running;
+        writing(py, &self.env, STEP_NANOSECONDS, |env| {
+            env.envs.set_state(state, steps)?;
+            env.episode = EpisodeStatus::Running;
             Ok(())
         })
     }
@@ -247,10 +247,10 @@ impl PySingleEnv {
     /// The complete state: the dict of `VecEnv.snapshot()` for one environment, and `episode`,
     /// which is 0 before the first episode, 1 while one is running and 2 after its end.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (saved, episode) = reading(py, &self.running, COST, |running| {
-            Ok((running.envs.snapshot()?, running.episode))
+        let (env_snapshot, episode) = reading(py, &self.env, STEP_NANOSECONDS, |env| {
+            Ok((env.envs.snapshot()?, env.episode))
         })?;
-        let dict = snapshot::to_dict(py, saved, self.spec)?;
+        let dict = snapshot::to_dict(py, env_snapshot, self.spec)?;
         dict.set_item("episode", episode as u8)?;
         Ok(dict)
     }
@@ -261,16 +261,16 @@ impl PySingleEnv {
     ///     CheckpointError: a field is missing, or is of another environment or format.
     ///     ShapeError, NonFiniteError, ConfigError: an array does not fit; nothing changes.
     fn restore(&self, py: Python<'_>, snapshot: &Bound<'_, PyDict>) -> PyResult<()> {
-        let number: u8 = snapshot::saved(snapshot).scalar("episode")?;
-        let all = [Episode::None, Episode::Running, Episode::Over];
-        let Some(episode) = all.into_iter().find(|&episode| episode as u8 == number) else {
+        let number: u8 = snapshot::as_state_dict(snapshot).scalar("episode")?;
+        let statuses = [EpisodeStatus::NotStarted, EpisodeStatus::Running, EpisodeStatus::Over];
+        let Some(episode) = statuses.into_iter().find(|&episode| episode as u8 == number) else {
             let message = format!("snapshot field episode is {number}, expected 0, 1 or 2");
             return Err(errors::new(py, Class::Checkpoint, message));
         };
-        let saved = snapshot::from_dict(snapshot, self.spec, 1)?;
-        writing(py, &self.running, COST, |running| {
-            running.envs.restore(&saved)?;
-            running.episode = episode;
+        let env_snapshot = snapshot::from_dict(snapshot, self.spec, 1)?;
+        writing(py, &self.env, STEP_NANOSECONDS, |env| {
+            env.envs.restore(&env_snapshot)?;
+            env.episode = episode;
             Ok(())
         })
     }

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 use rlox_core::env::{Precision, Snapshot, Spec};
 
 use crate::convert::coerce;
-use crate::convert::saved::Saved;
+use crate::convert::saved::StateDict;
 use crate::errors::{self, Class};
 
 /// Version of the dict's fields and their meaning.
@@ -15,59 +15,59 @@ const FORMAT: u32 = 2;
 /// Returns the dict of the snapshot of a batch.
 pub(crate) fn to_dict<'py>(
     py: Python<'py>,
-    saved: Snapshot,
+    snapshot: Snapshot,
     spec: &Spec,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let n = saved.seeds.len();
+    let n = snapshot.seeds.len();
     let shape = [n, spec.state_dim];
-    let elapsed: Vec<i64> = saved.elapsed.iter().map(|&steps| i64::from(steps)).collect();
+    let elapsed: Vec<i64> = snapshot.elapsed.iter().map(|&steps| i64::from(steps)).collect();
     let dict = PyDict::new(py);
     dict.set_item("format", FORMAT)?;
-    dict.set_item("env_id", saved.env_id)?;
-    dict.set_item("precision", saved.precision.name())?;
+    dict.set_item("env_id", snapshot.env_id)?;
+    dict.set_item("precision", snapshot.precision.name())?;
     dict.set_item("n_envs", n)?;
-    dict.set_item("state", PyArray1::from_vec(py, saved.state).reshape(shape)?)?;
+    dict.set_item("state", PyArray1::from_vec(py, snapshot.state).reshape(shape)?)?;
     dict.set_item("elapsed", PyArray1::from_vec(py, elapsed))?;
-    dict.set_item("seeds", PyArray1::from_vec(py, saved.seeds))?;
-    dict.set_item("indices", PyArray1::from_vec(py, saved.indices))?;
-    dict.set_item("positions", PyArray1::from_vec(py, saved.positions))?;
+    dict.set_item("seeds", PyArray1::from_vec(py, snapshot.seeds))?;
+    dict.set_item("indices", PyArray1::from_vec(py, snapshot.indices))?;
+    dict.set_item("positions", PyArray1::from_vec(py, snapshot.positions))?;
     Ok(dict)
 }
 
 /// Reads a dict that [`to_dict`] wrote for `n` environments.
 pub(crate) fn from_dict(dict: &Bound<'_, PyDict>, spec: &Spec, n: usize) -> PyResult<Snapshot> {
-    let saved = saved(dict);
-    saved.check_format(FORMAT)?;
-    let n_envs: usize = saved.scalar("n_envs")?;
+    let state_dict = as_state_dict(dict);
+    state_dict.check_format(FORMAT)?;
+    let n_envs: usize = state_dict.scalar("n_envs")?;
     if n_envs != n {
-        return Err(saved.mismatch("n_envs", n_envs, n));
+        return Err(state_dict.mismatch_error("n_envs", n_envs, n));
     }
-    let counts = |name| counts(&saved.field(name)?, name, n);
-    let state = coerce::array(&saved.field("state")?, "state")?;
+    let counts = |name| counts(&state_dict.field(name)?, name, n);
+    let state = coerce::array(&state_dict.field("state")?, "state")?;
     coerce::check_shape(&state, "state", &[n, spec.state_dim], "n_envs, state_dim")?;
     let state = coerce::numbers::<f64>(&state, "state")?;
     Ok(Snapshot {
-        env_id: saved.scalar("env_id")?,
-        precision: precision(saved)?,
+        env_id: state_dict.scalar("env_id")?,
+        precision: precision(state_dict)?,
         seeds: counts("seeds")?,
         indices: counts("indices")?,
         positions: counts("positions")?,
-        elapsed: steps(&saved.field("elapsed")?, "elapsed", n)?,
+        elapsed: steps(&state_dict.field("elapsed")?, "elapsed", n)?,
         state: state.slice().to_vec(),
     })
 }
 
 /// Returns a dict that should be the result of `snapshot()`.
-pub(crate) const fn saved<'a, 'py>(dict: &'a Bound<'py, PyDict>) -> Saved<'a, 'py> {
-    Saved { dict, kind: "snapshot" }
+pub(crate) const fn as_state_dict<'a, 'py>(dict: &'a Bound<'py, PyDict>) -> StateDict<'a, 'py> {
+    StateDict { dict, method: "snapshot" }
 }
 
-fn precision(saved: Saved<'_, '_>) -> PyResult<Precision> {
-    let name: String = saved.scalar("precision")?;
+fn precision(state_dict: StateDict<'_, '_>) -> PyResult<Precision> {
+    let name: String = state_dict.scalar("precision")?;
     Precision::ALL
         .into_iter()
         .find(|precision| precision.name() == name)
-        .ok_or_else(|| saved.mismatch("precision", name, "f64 or f32"))
+        .ok_or_else(|| state_dict.mismatch_error("precision", name, "f64 or f32"))
 }
 
 /// Reads step counts `[n]`. A count beyond u32 is refused later, with the limit in the message.

@@ -4,35 +4,35 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
-use rlox_core::env::{Finals, VecEnv, registry};
+use rlox_core::env::{EpisodeEnds, VecEnv, registry};
 
 /// The indices `[k]` and last observations `[k, obs_dim]` of ended episodes.
 pub(crate) type FinalArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f32>>);
 
 /// Ended episodes, held in Rust until the GIL is back and they can become arrays.
-pub(crate) struct Ended {
+pub(crate) struct EndedEpisodes {
     indices: Vec<i64>,
-    last: Vec<f32>,
+    final_obs: Vec<f32>,
 }
 
-impl Ended {
+impl EndedEpisodes {
     pub(crate) fn into_arrays(self, py: Python<'_>) -> PyResult<FinalArrays<'_>> {
-        let Self { indices, last } = self;
-        let shape = [indices.len(), last.len() / indices.len().max(1)];
-        let last = PyArray1::from_vec(py, last).reshape(shape)?;
-        Ok((PyArray1::from_vec(py, indices), last))
+        let Self { indices, final_obs: final_rows } = self;
+        let shape = [indices.len(), final_rows.len() / indices.len().max(1)];
+        let final_array = PyArray1::from_vec(py, final_rows).reshape(shape)?;
+        Ok((PyArray1::from_vec(py, indices), final_array))
     }
 }
 
 /// Returns the episodes that the last step ended, None if there are none.
-pub(crate) fn finals(envs: &VecEnv) -> Option<Ended> {
-    let Finals { indices, obs } = envs.finals();
+pub(crate) fn ended_episodes(envs: &VecEnv) -> Option<EndedEpisodes> {
+    let EpisodeEnds { indices, obs } = envs.episode_ends();
     if indices.is_empty() {
         return None;
     }
     #[expect(clippy::cast_possible_wrap, reason = "MAX_ENVS is far below i64::MAX")]
     let indices = indices.iter().map(|&index| index as i64).collect();
-    Some(Ended { indices, last: obs.to_vec() })
+    Some(EndedEpisodes { indices, final_obs: obs.to_vec() })
 }
 
 /// Returns the dict of `step_all` with its keys already set, so that it never grows.

@@ -5,7 +5,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::env::{
-    DenseFinals, PARALLEL_FROM, Precision, SHARD, Seeding, Spec, StepOut, Tiling, VecEnv,
+    DenseFinalObs, PARALLEL_FROM, Precision, SHARD_SIZE, Seeding, Spec, StepOut, Tiling, VecEnv,
 };
 use rlox_core::{Error, Shared};
 
@@ -22,7 +22,7 @@ use crate::memory::views::ViewMut;
 type Array<'py> = Bound<'py, PyUntypedArray>;
 
 // The defaults in the signature are those of the core.
-const _: () = assert!(SHARD == 1024 && PARALLEL_FROM == 16384);
+const _: () = assert!(SHARD_SIZE == 1024 && PARALLEL_FROM == 16384);
 
 /// `n` native environments that step as one batch, with time limits and SAME_STEP autoreset.
 ///
@@ -68,7 +68,7 @@ impl PyVecEnv {
 
     /// Estimated nanoseconds for one step of all environments.
     fn cost(&self) -> usize {
-        self.n * self.spec.nanoseconds
+        self.n * self.spec.nanoseconds_per_step
     }
 }
 
@@ -105,11 +105,11 @@ impl PyVecEnv {
         };
         let tiling = Tiling { shard, parallel_from };
         let precision = native_env::precision(py, precision)?;
-        let make = || VecEnv::tiled(env_id, n, seeding, precision, tiling);
+        let make = || VecEnv::with_tiling(env_id, n, seeding, precision, tiling);
         let inner = detached(py, n.saturating_mul(300), make)?;
-        let facts = PyNativeEnv::of(&inner);
+        let base = PyNativeEnv::from_envs(&inner);
         let (spec, n, precision) = (inner.spec(), inner.n_envs(), inner.precision());
-        Ok(facts.add_subclass(Self { spec, n, precision, envs: Shared::new(inner) }))
+        Ok(base.add_subclass(Self { spec, n, precision, envs: Shared::new(inner) }))
     }
 
     /// Starts a new episode in every environment; returns the observations, float32 `[n, obs_dim]`.
@@ -159,7 +159,7 @@ impl PyVecEnv {
         let mut rewards = ViewMut::fresh(py, &[n])?;
         let [mut terminated, mut truncated, mut final_mask] =
             [ViewMut::fresh(py, &[n])?, ViewMut::fresh(py, &[n])?, ViewMut::fresh(py, &[n])?];
-        let (last, mask) = (final_obs.slice_mut(), final_mask.slice_mut());
+        let (final_obs_out, mask) = (final_obs.slice_mut(), final_mask.slice_mut());
         let out = StepOut {
             obs: obs.slice_mut(),
             rewards: rewards.slice_mut(),
@@ -168,7 +168,7 @@ impl PyVecEnv {
         };
         let actions = actions.view();
         writing(py, &self.envs, self.cost(), |envs| {
-            envs.step_dense(actions, out, DenseFinals { obs: last, mask })
+            envs.step_dense(actions, out, DenseFinalObs { obs: final_obs_out, mask })
         })?;
         let result = step::empty_step(py)?;
         result.set_item(intern!(py, "obs"), obs.into_array())?;
@@ -221,11 +221,11 @@ impl PyVecEnv {
             truncated: truncated.slice_mut(),
         };
         let actions = actions.view();
-        let ended = writing(py, &self.envs, self.cost(), |envs| {
+        let ended_episodes = writing(py, &self.envs, self.cost(), |envs| {
             envs.step_into(actions, out)?;
-            Ok(step::finals(envs))
+            Ok(step::ended_episodes(envs))
         })?;
-        ended.map(|ended| ended.into_arrays(py)).transpose()
+        ended_episodes.map(|ended| ended.into_arrays(py)).transpose()
     }
 
     /// The state of every environment, float64 `[n, state_dim]`.
@@ -267,8 +267,8 @@ impl PyVecEnv {
     /// `precision`, `n_envs`, `state`, `elapsed`, and each stream's `seeds`, `indices` and
     /// `positions`.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let saved = reading(py, &self.envs, self.n * 20, VecEnv::snapshot)?;
-        snapshot::to_dict(py, saved, self.spec)
+        let env_snapshot = reading(py, &self.envs, self.n * 20, VecEnv::snapshot)?;
+        snapshot::to_dict(py, env_snapshot, self.spec)
     }
 
     /// Continues from a `snapshot()` of the same environment, precision and size, which may have
@@ -279,8 +279,8 @@ impl PyVecEnv {
     ///         format.
     ///     ShapeError, NonFiniteError, ConfigError: an array does not fit; nothing changes.
     fn restore(&self, py: Python<'_>, snapshot: &Bound<'_, PyDict>) -> PyResult<()> {
-        let saved = snapshot::from_dict(snapshot, self.spec, self.n)?;
-        writing(py, &self.envs, self.n * 100, |envs| envs.restore(&saved))
+        let env_snapshot = snapshot::from_dict(snapshot, self.spec, self.n)?;
+        writing(py, &self.envs, self.n * 100, |envs| envs.restore(&env_snapshot))
     }
 
     /// Number of environments.

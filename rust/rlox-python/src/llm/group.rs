@@ -8,10 +8,10 @@ use rlox_core::math::Float;
 use super::rows::row_len;
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::convert::coerce::Given;
+use crate::convert::coerce::OptionalArg;
 use crate::detach::detached;
 use crate::errors::OrRaise;
-use crate::memory::views::{Plain, ViewMut, is_of};
+use crate::memory::views::{Plain, ViewMut, has_dtype};
 
 /// Advantages of one group of completions: each reward relative to the others of its group.
 ///
@@ -82,7 +82,7 @@ pub(crate) fn compute_group_advantages<'py>(
 pub(crate) fn compute_batch_group_advantages<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
-    group_size: Given<'_, 'py>,
+    group_size: OptionalArg<'_, 'py>,
     #[pyo3(from_py_with = arg::text::scale)] scale: &str,
     #[pyo3(from_py_with = arg::size::ddof)] ddof: usize,
     #[pyo3(from_py_with = arg::number::eps)] eps: f64,
@@ -94,7 +94,7 @@ pub(crate) fn compute_batch_group_advantages<'py>(
 }
 
 fn scaling(py: Python<'_>, scale: &str, ddof: usize, eps: f64) -> PyResult<Scaling> {
-    Scale::named(scale).and_then(|scale| Scaling::new(scale, ddof, eps)).or_raise(py)
+    Scale::from_name(scale).and_then(|scale| Scaling::new(scale, ddof, eps)).or_raise(py)
 }
 
 fn run<'py>(
@@ -103,7 +103,7 @@ fn run<'py>(
     group_size: usize,
     scaling: Scaling,
 ) -> PyResult<Bound<'py, PyAny>> {
-    if is_of::<f32>(rewards) {
+    if has_dtype::<f32>(rewards) {
         run_as::<f32>(py, rewards, group_size, scaling)
     } else {
         run_as::<f64>(py, rewards, group_size, scaling)
@@ -118,7 +118,7 @@ fn run_as<'py, F: Plain + Float>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let view = coerce::numbers::<F>(rewards, "rewards")?;
     let mut out = ViewMut::<F>::fresh(py, rewards.shape())?;
-    let (given, written) = (view.slice(), out.slice_mut());
-    detached(py, given.len(), || group::group_advantages(given, group_size, scaling, written))?;
+    let (values, output) = (view.slice(), out.slice_mut());
+    detached(py, values.len(), || group::group_advantages(values, group_size, scaling, output))?;
     Ok(out.into_array().into_any())
 }

@@ -8,10 +8,10 @@ use rlox_core::math::Float;
 use super::rows::{Mask, row_len};
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::convert::coerce::Given;
+use crate::convert::coerce::OptionalArg;
 use crate::detach::detached;
 use crate::errors::OrRaise;
-use crate::memory::views::{Plain, ViewMut, is_of};
+use crate::memory::views::{Plain, ViewMut, has_dtype};
 
 /// KL(p || q) of one sequence from per-token log-probabilities.
 ///
@@ -52,11 +52,11 @@ pub(crate) fn compute_token_kl<'py>(
     log_p: &Bound<'py, PyAny>,
     log_q: &Bound<'py, PyAny>,
     #[pyo3(from_py_with = arg::text::estimator)] estimator: &str,
-    mask: Given<'_, 'py>,
+    mask: OptionalArg<'_, 'py>,
     #[pyo3(from_py_with = arg::text::reduction)] reduction: &str,
 ) -> PyResult<f64> {
-    let how = How::named(py, estimator, reduction)?;
-    Inputs::read(log_p, log_q, mask)?.one(py, how)
+    let settings = KlSettings::parse(py, estimator, reduction)?;
+    Inputs::read(log_p, log_q, mask)?.sequence_kl(py, settings)
 }
 
 /// The k3 estimate of KL(p || q) of one sequence: `compute_token_kl` with `estimator="k3"`.
@@ -85,11 +85,11 @@ pub(crate) fn compute_token_kl_schulman<'py>(
     py: Python<'py>,
     log_p: &Bound<'py, PyAny>,
     log_q: &Bound<'py, PyAny>,
-    mask: Given<'_, 'py>,
+    mask: OptionalArg<'_, 'py>,
     #[pyo3(from_py_with = arg::text::reduction)] reduction: &str,
 ) -> PyResult<f64> {
-    let how = How::named(py, "k3", reduction)?;
-    Inputs::read(log_p, log_q, mask)?.one(py, how)
+    let settings = KlSettings::parse(py, "k3", reduction)?;
+    Inputs::read(log_p, log_q, mask)?.sequence_kl(py, settings)
 }
 
 /// KL(p || q) of each of B sequences of the same number of tokens.
@@ -120,13 +120,13 @@ pub(crate) fn compute_batch_token_kl<'py>(
     py: Python<'py>,
     log_p: &Bound<'py, PyAny>,
     log_q: &Bound<'py, PyAny>,
-    seq_len: Given<'_, 'py>,
+    seq_len: OptionalArg<'_, 'py>,
     #[pyo3(from_py_with = arg::text::estimator)] estimator: &str,
-    mask: Given<'_, 'py>,
+    mask: OptionalArg<'_, 'py>,
     #[pyo3(from_py_with = arg::text::reduction)] reduction: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let how = How::named(py, estimator, reduction)?;
-    Inputs::read(log_p, log_q, mask)?.batch(py, seq_len, how)
+    let settings = KlSettings::parse(py, estimator, reduction)?;
+    Inputs::read(log_p, log_q, mask)?.batch_kl(py, seq_len, settings)
 }
 
 /// The k3 estimate of KL(p || q) of each of B sequences: `compute_batch_token_kl` with
@@ -155,28 +155,28 @@ pub(crate) fn compute_batch_token_kl_schulman<'py>(
     py: Python<'py>,
     log_p: &Bound<'py, PyAny>,
     log_q: &Bound<'py, PyAny>,
-    seq_len: Given<'_, 'py>,
-    mask: Given<'_, 'py>,
+    seq_len: OptionalArg<'_, 'py>,
+    mask: OptionalArg<'_, 'py>,
     #[pyo3(from_py_with = arg::text::reduction)] reduction: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let how = How::named(py, "k3", reduction)?;
-    Inputs::read(log_p, log_q, mask)?.batch(py, seq_len, how)
+    let settings = KlSettings::parse(py, "k3", reduction)?;
+    Inputs::read(log_p, log_q, mask)?.batch_kl(py, seq_len, settings)
 }
 
 /// The estimator and the reduction of a call.
 #[derive(Clone, Copy)]
-struct How {
+struct KlSettings {
     estimator: Estimator,
     reduction: Reduction,
 }
 
-impl How {
-    fn named(py: Python<'_>, estimator: &str, reduction: &str) -> PyResult<Self> {
-        let estimator = Estimator::named(estimator);
-        let how = estimator.and_then(|estimator| {
-            Reduction::named(reduction).map(|reduction| Self { estimator, reduction })
+impl KlSettings {
+    fn parse(py: Python<'_>, estimator: &str, reduction: &str) -> PyResult<Self> {
+        let estimator = Estimator::from_name(estimator);
+        let settings = estimator.and_then(|estimator| {
+            Reduction::from_name(reduction).map(|reduction| Self { estimator, reduction })
         });
-        how.or_raise(py)
+        settings.or_raise(py)
     }
 }
 
@@ -186,54 +186,64 @@ struct Inputs<'py> {
     log_q: Bound<'py, PyUntypedArray>,
     mask: Option<Mask<'py>>,
     /// Whether both log-probabilities are float32.
-    single: bool,
+    is_single: bool,
 }
 
 impl<'py> Inputs<'py> {
     fn read(
         log_p: &Bound<'py, PyAny>,
         log_q: &Bound<'py, PyAny>,
-        mask: Given<'_, 'py>,
+        mask: OptionalArg<'_, 'py>,
     ) -> PyResult<Self> {
         let log_p = coerce::array(log_p, "log_p")?;
         let log_q = coerce::array(log_q, "log_q")?;
         coerce::check_shape(&log_q, "log_q", log_p.shape(), "the shape of log_p")?;
         let mask = mask.map(|mask| Mask::read(mask, &log_p, "log_p")).transpose()?;
-        let single = is_of::<f32>(&log_p) && is_of::<f32>(&log_q);
-        Ok(Self { log_p, log_q, mask, single })
+        let is_single = has_dtype::<f32>(&log_p) && has_dtype::<f32>(&log_q);
+        Ok(Self { log_p, log_q, mask, is_single })
     }
 
-    fn one(&self, py: Python<'py>, how: How) -> PyResult<f64> {
+    fn sequence_kl(&self, py: Python<'py>, settings: KlSettings) -> PyResult<f64> {
         coerce::check_ndim(&self.log_p, "log_p", &["T"])?;
-        if self.single { self.one_as::<f32>(py, how) } else { self.one_as::<f64>(py, how) }
-    }
-
-    fn one_as<F: Plain + Float>(&self, py: Python<'py>, how: How) -> PyResult<f64> {
-        let log_p = coerce::numbers::<F>(&self.log_p, "log_p")?;
-        let log_q = coerce::numbers::<F>(&self.log_q, "log_q")?;
-        let tokens = self.tokens(log_p.slice(), log_q.slice());
-        detached(py, tokens.log_p.len() * 2, || kl::token_kl(tokens, how.estimator, how.reduction))
-    }
-
-    fn batch(
-        &self,
-        py: Python<'py>,
-        seq_len: Given<'_, 'py>,
-        how: How,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let seq_len = row_len(&self.log_p, "log_p", seq_len, "seq_len", "B")?;
-        if self.single {
-            self.batch_as::<f32>(py, seq_len, how)
+        if self.is_single {
+            self.sequence_kl_as::<f32>(py, settings)
         } else {
-            self.batch_as::<f64>(py, seq_len, how)
+            self.sequence_kl_as::<f64>(py, settings)
         }
     }
 
-    fn batch_as<F: Plain + Float>(
+    fn sequence_kl_as<F: Plain + Float>(
+        &self,
+        py: Python<'py>,
+        settings: KlSettings,
+    ) -> PyResult<f64> {
+        let log_p = coerce::numbers::<F>(&self.log_p, "log_p")?;
+        let log_q = coerce::numbers::<F>(&self.log_q, "log_q")?;
+        let tokens = self.tokens(log_p.slice(), log_q.slice());
+        detached(py, tokens.log_p.len() * 2, || {
+            kl::token_kl(tokens, settings.estimator, settings.reduction)
+        })
+    }
+
+    fn batch_kl(
+        &self,
+        py: Python<'py>,
+        seq_len: OptionalArg<'_, 'py>,
+        settings: KlSettings,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let seq_len = row_len(&self.log_p, "log_p", seq_len, "seq_len", "B")?;
+        if self.is_single {
+            self.batch_kl_as::<f32>(py, seq_len, settings)
+        } else {
+            self.batch_kl_as::<f64>(py, seq_len, settings)
+        }
+    }
+
+    fn batch_kl_as<F: Plain + Float>(
         &self,
         py: Python<'py>,
         seq_len: usize,
-        how: How,
+        settings: KlSettings,
     ) -> PyResult<Bound<'py, PyAny>> {
         let log_p = coerce::numbers::<F>(&self.log_p, "log_p")?;
         let log_q = coerce::numbers::<F>(&self.log_q, "log_q")?;
@@ -241,7 +251,7 @@ impl<'py> Inputs<'py> {
         let mut out = ViewMut::<F>::fresh(py, &[tokens.log_p.len() / seq_len.max(1)])?;
         let values = out.slice_mut();
         detached(py, tokens.log_p.len() * 2, || {
-            kl::batch_token_kl(tokens, seq_len, how.estimator, how.reduction, values)
+            kl::batch_token_kl(tokens, seq_len, settings.estimator, settings.reduction, values)
         })?;
         Ok(out.into_array().into_any())
     }

@@ -13,7 +13,7 @@ use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::{View, ViewMut};
 
 /// (packed, masks, positions).
-type Described<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
+type PackedArrays<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 /// Assigns sequences to rows of `max_len` tokens, first-fit-decreasing (Johnson 1974).
 ///
@@ -39,7 +39,7 @@ pub(crate) fn pack_sequences<'py>(
     py: Python<'py>,
     lengths: &Bound<'py, PyAny>,
     #[pyo3(from_py_with = arg::size::max_len)] max_len: usize,
-) -> PyResult<Described<'py>> {
+) -> PyResult<PackedArrays<'py>> {
     let lengths = coerce::array(lengths, "lengths")?;
     coerce::check_ndim(&lengths, "lengths", &["n"])?;
     let lengths = integers(&lengths, "lengths")?;
@@ -152,7 +152,7 @@ fn pack(py: Python<'_>, lengths: &[i64], max_len: usize) -> PyResult<Packing> {
     detached(py, lengths.len() * 50, || Packing::first_fit_decreasing(lengths, max_len))
 }
 
-fn describe<'py>(py: Python<'py>, packing: &Packing) -> PyResult<Described<'py>> {
+fn describe<'py>(py: Python<'py>, packing: &Packing) -> PyResult<PackedArrays<'py>> {
     let shape = [packing.n_bins(), packing.max_len()];
     let mut packed = ViewMut::<i64>::fresh(py, &shape)?;
     let mut masks = ViewMut::<bool>::fresh(py, &shape)?;

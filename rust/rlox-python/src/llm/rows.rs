@@ -6,7 +6,7 @@ use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use crate::convert::coerce;
-use crate::convert::coerce::Given;
+use crate::convert::coerce::OptionalArg;
 use crate::errors::{self, Class};
 use crate::memory::views::{Plain, View};
 
@@ -15,14 +15,14 @@ use crate::memory::views::{Plain, View};
 pub(crate) fn row_len(
     array: &Bound<'_, PyUntypedArray>,
     name: &str,
-    given: Given<'_, '_>,
+    arg: OptionalArg<'_, '_>,
     given_name: &str,
     rows_name: &str,
 ) -> PyResult<usize> {
-    let given = given.map(|given| coerce::unsigned(given, given_name)).transpose()?;
-    let given = given.map(|given| usize::try_from(given).unwrap_or(usize::MAX));
+    let number = arg.map(|given| coerce::unsigned(given, given_name)).transpose()?;
+    let expected_len = number.map(|given| usize::try_from(given).unwrap_or(usize::MAX));
     let fail = |class, message| Err(errors::new(array.py(), class, message));
-    match (array.shape(), given) {
+    match (array.shape(), expected_len) {
         (&[_], Some(given)) => Ok(given),
         (&[_, len], None) => Ok(len),
         (&[_, len], Some(given)) if len == given => Ok(len),
@@ -50,29 +50,29 @@ pub(crate) fn row_len(
 
 /// A mask of tokens, as bytes; a byte other than 0 is true.
 pub(crate) enum Mask<'py> {
-    Viewed(View<'py, u8>),
-    Read(Vec<u8>),
+    View(View<'py, u8>),
+    Bytes(Vec<u8>),
 }
 
 impl<'py> Mask<'py> {
     /// Reads a mask of the shape of the reference array: bools, or numbers that are 0 or 1.
     pub(crate) fn read(
         mask: &Bound<'py, PyAny>,
-        like: &Bound<'py, PyUntypedArray>,
+        reference: &Bound<'py, PyUntypedArray>,
         like_name: &str,
     ) -> PyResult<Self> {
         let array = coerce::array(mask, "mask")?;
         let why = format!("the shape of {like_name}");
-        coerce::check_shape(&array, "mask", like.shape(), &why)?;
+        coerce::check_shape(&array, "mask", reference.shape(), &why)?;
         if array.dtype().kind() == b'b' {
-            return coerce::bools(&array, "mask").map(Self::Viewed);
+            return coerce::bools(&array, "mask").map(Self::View);
         }
         let bytes = match (View::<i64>::of(&array), View::<f32>::of(&array)) {
             (Ok(view), _) => zeros_and_ones(view.slice()),
             (_, Ok(view)) => zeros_and_ones(view.slice()),
             _ => zeros_and_ones(coerce::numbers::<f64>(&array, "mask")?.slice()),
         };
-        bytes.map(Self::Read).map_err(|(index, value)| {
+        bytes.map(Self::Bytes).map_err(|(index, value)| {
             let message = format!("mask is {value} at flat index {index}, expected 0 or 1");
             errors::new(array.py(), Class::Config, message)
         })
@@ -80,8 +80,8 @@ impl<'py> Mask<'py> {
 
     pub(crate) fn slice(&self) -> &[u8] {
         match self {
-            Self::Viewed(view) => view.slice(),
-            Self::Read(bytes) => bytes,
+            Self::View(view) => view.slice(),
+            Self::Bytes(bytes) => bytes,
         }
     }
 }

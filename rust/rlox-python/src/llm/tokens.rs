@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use crate::convert::coerce;
 use crate::errors::{self, Class};
-use crate::memory::views::{View, is_of};
+use crate::memory::views::{View, has_dtype};
 
 /// Reads any integers as int64. An empty array may have any dtype.
 pub(crate) fn integers<'py>(
@@ -16,10 +16,11 @@ pub(crate) fn integers<'py>(
         return coerce::elements(array, name, "fiub");
     }
     let view = coerce::elements::<i64>(array, name, "iu")?;
-    if is_of::<u64>(array) {
+    if has_dtype::<u64>(array) {
         let wide = coerce::elements::<u64>(array, name, "u")?;
-        let beyond = wide.slice().iter().enumerate().find(|&(_, &v)| i64::try_from(v).is_err());
-        if let Some((index, value)) = beyond {
+        let out_of_range =
+            wide.slice().iter().enumerate().find(|&(_, &v)| i64::try_from(v).is_err());
+        if let Some((index, value)) = out_of_range {
             let message = format!("{name} is {value} at index {index}, expected less than 2**63");
             return Err(errors::new(array.py(), Class::Config, message));
         }
@@ -31,14 +32,14 @@ pub(crate) fn integers<'py>(
 pub(crate) fn sequences<'py>(sequences: &Bound<'py, PyAny>) -> PyResult<Vec<View<'py, i64>>> {
     let read = |(index, item): (usize, PyResult<Bound<'py, PyAny>>)| {
         let name = format!("sequences[{index}]");
-        one(&item?, &name)
+        read_tokens(&item?, &name)
     };
     sequences.try_iter()?.enumerate().map(read).collect()
 }
 
 /// Reads token ids in 0..2**32.
 pub(crate) fn token_ids(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u32>> {
-    let tokens = one(value, name)?;
+    let tokens = read_tokens(value, name)?;
     let mut ids = Vec::with_capacity(tokens.slice().len());
     for (index, &token) in tokens.slice().iter().enumerate() {
         ids.push(u32::try_from(token).map_err(|_| {
@@ -50,7 +51,7 @@ pub(crate) fn token_ids(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u3
     Ok(ids)
 }
 
-fn one<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<View<'py, i64>> {
+fn read_tokens<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<View<'py, i64>> {
     let array = coerce::array(value, name)?;
     coerce::check_ndim(&array, name, &["T"])?;
     integers(&array, name)

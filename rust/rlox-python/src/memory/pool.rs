@@ -13,23 +13,23 @@ use pyo3::prelude::*;
 use super::shelf::Shelf;
 
 /// Smallest pooled result in bytes. A smaller one is zeroed in less time than the pool needs.
-const POOLED_FROM: usize = 1 << 13;
+const MIN_POOLED_BYTES: usize = 1 << 13;
 
 /// Results that are not pooled, such as flags, are zeroed by NumPy from this many bytes on.
-pub(crate) const ZEROED_TO: usize = 1 << 15;
+pub(crate) const NUMPY_ZEROED_FROM: usize = 1 << 15;
 
 /// Largest pooled result in bytes. Larger ones are rare, and keeping them would cost memory.
-const POOLED_TO: usize = 1 << 26;
+const MAX_POOLED_BYTES: usize = 1 << 26;
 
 /// Most bytes of unused blocks: the results of a step of two million environments.
-const MOST_KEPT: usize = 1 << 27;
+const MAX_UNUSED_BYTES: usize = 1 << 27;
 
 /// Blocks from this size on are mappings of their own, which ask for huge pages: one touch instead
 /// of 512 provides 2 MiB.
-const HUGE_PAGE: usize = 1 << 21;
+const HUGE_PAGE_BYTES: usize = 1 << 21;
 
 /// Unused blocks.
-static KEPT: Shelf<Block> = Shelf(Mutex::new(Vec::new()));
+static UNUSED_BLOCKS: Shelf<Block> = Shelf(Mutex::new(Vec::new()));
 
 /// Memory that is aligned for 8 bytes.
 enum Block {
@@ -39,8 +39,8 @@ enum Block {
 
 impl Block {
     /// Allocates `bytes` bytes, a multiple of 8.
-    fn of(bytes: usize) -> Self {
-        if bytes >= HUGE_PAGE
+    fn allocate(bytes: usize) -> Self {
+        if bytes >= HUGE_PAGE_BYTES
             && let Ok(pages) = MmapMut::map_anon(bytes)
         {
             // This is only advice; the block also works without huge pages.
@@ -76,14 +76,14 @@ impl Lease {
     /// Returns a block of at least `bytes` with unspecified contents; None for sizes that are not
     /// pooled.
     #[inline]
-    pub(crate) fn of(bytes: usize) -> Option<Self> {
-        if !(POOLED_FROM..=POOLED_TO).contains(&bytes) {
+    pub(crate) fn take(bytes: usize) -> Option<Self> {
+        if !(MIN_POOLED_BYTES..=MAX_POOLED_BYTES).contains(&bytes) {
             return None;
         }
         // Few sizes make reuse likely: eight steps between powers of two.
         let step = (bytes.next_power_of_two() / 16).max(size_of::<u64>());
         let size = bytes.div_ceil(step) * step;
-        let block = KEPT.take(size).unwrap_or_else(|| Block::of(size));
+        let block = UNUSED_BLOCKS.take(size).unwrap_or_else(|| Block::allocate(size));
         Some(Self { block: Mutex::new(block) })
     }
 
@@ -97,6 +97,6 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let block = self.block.get_mut().unwrap_or_else(PoisonError::into_inner);
         let block = std::mem::replace(block, Block::Heap(Vec::new()));
-        KEPT.give(block.len(), block, MOST_KEPT);
+        UNUSED_BLOCKS.give(block.len(), block, MAX_UNUSED_BYTES);
     }
 }

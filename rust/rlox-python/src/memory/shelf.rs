@@ -6,7 +6,7 @@
 use crate::sync::{Mutex, PoisonError};
 
 /// Largest number of unused blocks; `take` and `give` search them all.
-const MOST_BLOCKS: usize = 256;
+const MAX_BLOCKS: usize = 256;
 
 /// Blocks with their bytes, in the order of their return.
 pub(crate) struct Shelf<B>(pub(crate) Mutex<Vec<(usize, B)>>);
@@ -14,26 +14,26 @@ pub(crate) struct Shelf<B>(pub(crate) Mutex<Vec<(usize, B)>>);
 impl<B> Shelf<B> {
     /// Removes and returns the last returned block of exactly `bytes` bytes.
     pub(crate) fn take(&self, bytes: usize) -> Option<B> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = kept.iter().rposition(|(size, _)| *size == bytes);
-        found.map(|place| kept.remove(place).1)
+        let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = blocks.iter().rposition(|(size, _)| *size == bytes);
+        index.map(|place| blocks.remove(place).1)
     }
 
     /// Adds a block, and drops the oldest ones until the number and bytes of blocks are in limits.
-    pub(crate) fn give(&self, bytes: usize, block: B, most: usize) {
-        let gone: Vec<(usize, B)> = {
-            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.push((bytes, block));
-            let mut total: usize = kept.iter().map(|(size, _)| size).sum();
+    pub(crate) fn give(&self, bytes: usize, block: B, max_bytes: usize) {
+        let dropped_blocks: Vec<(usize, B)> = {
+            let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            blocks.push((bytes, block));
+            let mut total: usize = blocks.iter().map(|(size, _)| size).sum();
             let mut oldest = 0;
-            while total > most || kept.len() - oldest > MOST_BLOCKS {
-                total -= kept.get(oldest).map_or(total, |(size, _)| *size);
+            while total > max_bytes || blocks.len() - oldest > MAX_BLOCKS {
+                total -= blocks.get(oldest).map_or(total, |(size, _)| *size);
                 oldest += 1;
             }
-            kept.drain(..oldest).collect()
+            blocks.drain(..oldest).collect()
         };
         // The blocks are freed after the lock is released, because the system takes long to free
         // pages.
-        drop(gone);
+        drop(dropped_blocks);
     }
 }

@@ -39,7 +39,7 @@ use numpy::{Element, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods}
 use pyo3::prelude::*;
 
 use super::claims::Claims;
-use super::pool::{Lease, ZEROED_TO};
+use super::pool::{Lease, NUMPY_ZEROED_FROM};
 use crate::errors::{self, Class};
 
 /// An element that is valid for all bit patterns.
@@ -84,19 +84,19 @@ impl Written for bool {
 }
 
 /// The list of claims. The thread that holds the GIL has exclusive access to it.
-struct Guarded(UnsafeCell<Claims>);
+struct GilProtected(UnsafeCell<Claims>);
 
 // SAFETY: only `claims` reaches the list, for a thread that holds the GIL, and one thread at a time
 // holds the GIL.
-unsafe impl Sync for Guarded {}
+unsafe impl Sync for GilProtected {}
 
 /// Runs `act` on the list. `act` must not run Python code or call this function again.
 #[inline]
 fn claims<R>(_py: Python<'_>, act: impl FnOnce(&mut Claims) -> R) -> R {
-    static IN_USE: Guarded = Guarded(UnsafeCell::new(Claims::new()));
+    static CLAIMS: GilProtected = GilProtected(UnsafeCell::new(Claims::new()));
     // SAFETY: `_py` proves that this thread holds the GIL, which `act` keeps, so nobody else has
     // the list; the callers below are a few lines of arithmetic each.
-    act(unsafe { &mut *IN_USE.0.get() })
+    act(unsafe { &mut *CLAIMS.0.get() })
 }
 
 /// Returns a number for the thread that holds the GIL.
@@ -125,7 +125,7 @@ impl<'py> Claim<'py> {
 
     /// Takes a claim with [`Claims::read`] or [`Claims::write`]; None if that refuses.
     #[inline]
-    fn on(
+    fn new(
         py: Python<'py>,
         span: Range<usize>,
         take: impl FnOnce(&mut Claims, Range<usize>, usize) -> Option<usize>,
@@ -172,17 +172,17 @@ impl<'py, T: Plain> View<'py, T> {
     /// call is writing to it.
     #[inline]
     pub(crate) fn of(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
-        if is_of::<T>(array) && is_plain(array) {
-            Self::trusted(array)
+        if has_dtype::<T>(array) && is_contiguous_and_aligned(array) {
+            Self::claim_for_reading(array)
         } else {
             Err(Refusal::Layout)
         }
     }
 
     #[inline]
-    fn trusted(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
+    fn claim_for_reading(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
         let (start, len) = elements(array);
-        let claim = Claim::on(array.py(), addresses(start, len), Claims::read);
+        let claim = Claim::new(array.py(), addresses(start, len), Claims::read);
         Ok(Self { claim: claim.ok_or(Refusal::InUse)?, array: array.clone(), start, len })
     }
 
@@ -203,8 +203,8 @@ impl<'py, T: Plain> View<'py, T> {
 impl<'py> View<'py, u8> {
     /// Views the bytes of a C-contiguous bool array: 0 is false, everything else true.
     pub(crate) fn of_bools(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
-        if array.dtype().kind() == b'b' && is_plain(array) {
-            Self::trusted(array)
+        if array.dtype().kind() == b'b' && is_contiguous_and_aligned(array) {
+            Self::claim_for_reading(array)
         } else {
             Err(Refusal::Layout)
         }
@@ -222,14 +222,14 @@ pub(crate) struct ViewMut<'py, T> {
 impl<'py, T: Written> ViewMut<'py, T> {
     /// Views the caller's array for writing. Refused while another view of a call uses it.
     pub(crate) fn of(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
-        if !(is_of::<T>(array) && is_plain(array)) {
+        if !(has_dtype::<T>(array) && is_contiguous_and_aligned(array)) {
             return Err(Refusal::Layout);
         }
         if !has_flag(array, NPY_ARRAY_WRITEABLE) {
             return Err(Refusal::ReadOnly);
         }
         let (start, len) = elements::<T>(array);
-        let claim = Claim::on(array.py(), addresses(start, len), Claims::write);
+        let claim = Claim::new(array.py(), addresses(start, len), Claims::write);
         let claim = claim.ok_or(Refusal::InUse)?;
         if T::ZEROED {
             // SAFETY: `len` bools of one byte, claimed for writing.
@@ -273,26 +273,26 @@ impl<'py, T: Written> ViewMut<'py, T> {
 
 /// Whether the array holds elements `T` in native byte order, in any layout.
 #[inline]
-pub(crate) fn is_of<T: Written>(array: &Bound<'_, PyUntypedArray>) -> bool {
+pub(crate) fn has_dtype<T: Written>(array: &Bound<'_, PyUntypedArray>) -> bool {
     // SAFETY: `array` is a live NumPy array, whose dtype lives as long. (A query of NumPy for the
     // dtype of `T` would cost as much as the rest of a view.)
     let (number, order) = unsafe {
         let dtype = &(*(*fields(array)).descr).fields;
         (dtype.type_num, dtype.byteorder.cast_unsigned())
     };
-    number == T::NUMBER && matches!(order, b'=' | b'|') || is_like::<T>(array)
+    number == T::NUMBER && matches!(order, b'=' | b'|') || has_equivalent_dtype::<T>(array)
 }
 
 /// The slow check, for a dtype that is not the usual one for `T`, such as C's `long long`.
 #[cold]
-fn is_like<T: Written>(array: &Bound<'_, PyUntypedArray>) -> bool {
+fn has_equivalent_dtype<T: Written>(array: &Bound<'_, PyUntypedArray>) -> bool {
     let dtype = array.dtype();
     dtype.kind() == T::KIND
         && dtype.itemsize() == size_of::<T>()
         && dtype.is_native_byteorder() != Some(false)
 }
 
-fn is_plain(array: &Bound<'_, PyUntypedArray>) -> bool {
+fn is_contiguous_and_aligned(array: &Bound<'_, PyUntypedArray>) -> bool {
     // SAFETY: `array` is a live NumPy array.
     let flags = unsafe { (*fields(array)).flags };
     let plain = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
@@ -325,16 +325,16 @@ fn addresses<T>(start: NonNull<T>, len: usize) -> Range<usize> {
 }
 
 /// Largest number of dimensions of an array.
-const MOST_DIMS: usize = 16;
+const MAX_DIMS: usize = 16;
 
 fn allocate<'py, T: Written>(
     py: Python<'py>,
     shape: &[usize],
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let mut dims = [0; MOST_DIMS];
+    let mut dims = [0; MAX_DIMS];
     let ndim = c_int::try_from(shape.len()).unwrap_or(c_int::MAX);
-    if shape.len() > MOST_DIMS {
-        let message = format!("an array of {ndim} dimensions, expected at most {MOST_DIMS}");
+    if shape.len() > MAX_DIMS {
+        let message = format!("an array of {ndim} dimensions, expected at most {MAX_DIMS}");
         return Err(errors::new(py, Class::Shape, message));
     }
     for (dim, &size) in dims.iter_mut().zip(shape) {
@@ -342,20 +342,20 @@ fn allocate<'py, T: Written>(
     }
     let bytes = shape.iter().fold(size_of::<T>(), |bytes, &size| bytes.saturating_mul(size));
     if !T::ZEROED
-        && let Some(lease) = Lease::of(bytes)
+        && let Some(lease) = Lease::take(bytes)
     {
-        return lent::<T>(py, &mut dims, ndim, lease);
+        return array_over_lease::<T>(py, &mut dims, ndim, lease);
     }
     // NumPy releases the GIL while it allocates zeroed memory; a small block is zeroed faster here.
-    let small = bytes < ZEROED_TO;
+    let is_small = bytes < NUMPY_ZEROED_FROM;
     let dtype = T::get_dtype(py).into_dtype_ptr();
     // SAFETY: NumPy's allocators take over the reference to the dtype and read `ndim` sizes; they
     // return a new array, whose elements take `bytes`, or null with an exception set.
     unsafe {
-        let make = if small { PyArrayAPI::PyArray_Empty } else { PyArrayAPI::PyArray_Zeros };
+        let make = if is_small { PyArrayAPI::PyArray_Empty } else { PyArrayAPI::PyArray_Zeros };
         let array = make(&PY_ARRAY_API, py, ndim, dims.as_mut_ptr(), dtype, 0);
         let array = Bound::from_owned_ptr_or_err(py, array)?.cast_into_unchecked();
-        if small {
+        if is_small {
             (*fields(&array)).data.write_bytes(0, bytes);
         }
         Ok(array)
@@ -363,28 +363,28 @@ fn allocate<'py, T: Written>(
 }
 
 /// Makes a new array over a pooled block, which returns when the array and all its views are gone.
-fn lent<'py, T: Written>(
+fn array_over_lease<'py, T: Written>(
     py: Python<'py>,
-    dims: &mut [npy_intp; MOST_DIMS],
+    dims: &mut [npy_intp; MAX_DIMS],
     ndim: c_int,
     lease: Lease,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
     let (data, lease) = (lease.address(), Bound::new(py, lease)?);
-    let (dtype, none): (_, *mut T) = (T::get_dtype(py).into_dtype_ptr(), std::ptr::null_mut());
+    let (dtype, null): (_, *mut T) = (T::get_dtype(py).into_dtype_ptr(), std::ptr::null_mut());
     // SAFETY: the block is large enough for the shape, aligned for 8 bytes and alive as long as the
     // lease, which becomes the array's base: both calls take over the references given to them.
     unsafe {
-        let kind = npyffi::get_type_object(py, NpyTypes::PyArray_Type);
+        let array_type = npyffi::get_type_object(py, NpyTypes::PyArray_Type);
         let array = PY_ARRAY_API.PyArray_NewFromDescr(
             py,
-            kind,
+            array_type,
             dtype,
             ndim,
             dims.as_mut_ptr(),
-            none.cast(),
+            null.cast(),
             data.cast(),
             NPY_ARRAY_WRITEABLE,
-            none.cast(),
+            null.cast(),
         );
         let array: Bound<'py, PyUntypedArray> =
             Bound::from_owned_ptr_or_err(py, array)?.cast_into_unchecked();

@@ -5,13 +5,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_nn::cpu::{
-    Activation, CloningEngine, CloningSettings, CloningUpdate, Done, Kind, Memory, Mlp, Number,
+    ActionKind, ActionsTaken, Activation, CloningEngine, CloningSettings, CloningUpdate, Memory,
+    Mlp, Number,
 };
 
 use super::incoming;
 use super::precision::{Either, either, engine};
 use super::replayed::numbers;
-use super::state::Adams;
+use super::state::AdamState;
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::detach::{LONG, detached, writing};
@@ -41,7 +42,7 @@ use crate::memory::views::{Plain, View};
 #[pyclass(name = "CloningEngine", module = "rlox._core", frozen)]
 pub(crate) struct PyCloningEngine {
     net: Mlp,
-    kind: Kind,
+    kind: ActionKind,
     /// Length of the parameter vector.
     len: usize,
     engine: Engine,
@@ -50,7 +51,7 @@ pub(crate) struct PyCloningEngine {
 type Engine = Either<Shared<CloningEngine<f32>>, Shared<CloningEngine<f64>>>;
 
 /// The actions of a batch.
-enum Taken<'py, F> {
+enum ActionViews<'py, F> {
     Choices(View<'py, i64>),
     Vectors(View<'py, F>),
 }
@@ -73,16 +74,16 @@ impl PyCloningEngine {
         #[pyo3(from_py_with = arg::text::precision)] precision: &str,
     ) -> PyResult<Self> {
         let kind = match kind {
-            "choices" => Kind::Choices(size),
-            "numbers" => Kind::Numbers(size),
+            "choices" => ActionKind::Choices(size),
+            "numbers" => ActionKind::Gaussian(size),
             _ => {
                 let message = format!("kind is {kind:?}, expected choices or numbers");
                 return Err(errors::new(py, Class::Config, message));
             }
         };
         let layout = incoming::layout(parameters)?;
-        let hidden = incoming::hidden(hidden, "hidden")?;
-        let activation = Activation::named(activation).or_raise(py)?;
+        let hidden = incoming::read_widths(hidden, "hidden")?;
+        let activation = Activation::from_name(activation).or_raise(py)?;
         let widths = [&[obs_dim], hidden.as_slice(), &[size]].concat();
         let net = Mlp::new(&layout, "net", &widths, activation).or_raise(py)?;
         let len = layout.len();
@@ -131,9 +132,14 @@ impl PyCloningEngine {
         #[pyo3(from_py_with = arg::number::adam_eps)] adam_eps: f64,
     ) -> PyResult<Bound<'py, PyDict>> {
         let settings = CloningSettings { learning_rate, max_grad_norm, squared };
-        let by = (settings, adam_eps);
-        let update =
-            either!(&self.engine, |engine| self.by(py, engine, policy, (obs, actions), by))?;
+        let args = (settings, adam_eps);
+        let update = either!(&self.engine, |engine| self.learn_as(
+            py,
+            engine,
+            policy,
+            (obs, actions),
+            args
+        ))?;
         let dict = PyDict::new(py);
         let CloningUpdate { loss, fit, grad_norm } = update;
         for (name, number) in [("loss", loss), ("fit", fit), ("grad_norm", grad_norm)] {
@@ -178,7 +184,7 @@ impl PyCloningEngine {
 }
 
 impl PyCloningEngine {
-    fn by<'py, F: Number + Plain>(
+    fn learn_as<'py, F: Number + Plain>(
         &self,
         py: Python<'py>,
         engine: &Shared<CloningEngine<F>>,
@@ -193,30 +199,31 @@ impl PyCloningEngine {
             _ => [0, 0],
         };
         let obs: View<'py, F> = numbers(obs, "obs", &[k, rows, self.net.inputs()])?;
-        let taken = self.taken::<F>(actions, [k, rows])?;
-        let done = match &taken {
-            Taken::Choices(choices) => Done::Choices(choices.slice(), None),
-            Taken::Vectors(vectors) => Done::Vectors(vectors.slice()),
+        let action_views = self.read_actions::<F>(actions, [k, rows])?;
+        let actions_taken = match &action_views {
+            ActionViews::Choices(choices) => ActionsTaken::Choices(choices.slice(), None),
+            ActionViews::Vectors(vectors) => ActionsTaken::Vectors(vectors.slice()),
         };
-        let mut policy = Adams::of(policy, "policy", self.len)?;
-        let mut of = policy.learned(eps);
+        let mut policy = AdamState::read(policy, "policy", self.len)?;
+        let mut state = policy.for_engine(eps);
         let obs = obs.slice();
-        let update =
-            writing(py, engine, LONG, |engine| engine.learn(&mut of, (obs, done), rows, &settings));
-        policy.count();
+        let update = writing(py, engine, LONG, |engine| {
+            engine.learn(&mut state, (obs, actions_taken), rows, &settings)
+        });
+        policy.write_steps();
         update
     }
 
-    fn taken<'py, F: Number + Plain>(
+    fn read_actions<'py, F: Number + Plain>(
         &self,
         actions: &Bound<'py, PyAny>,
         [k, rows]: [usize; 2],
-    ) -> PyResult<Taken<'py, F>> {
-        if let Kind::Choices(_) = self.kind {
+    ) -> PyResult<ActionViews<'py, F>> {
+        if let ActionKind::Choices(_) = self.kind {
             let array = coerce::array(actions, "actions")?;
             coerce::check_shape(&array, "actions", &[k, rows], "one for each row of obs")?;
-            return Ok(Taken::Choices(coerce::elements(&array, "actions", "iu")?));
+            return Ok(ActionViews::Choices(coerce::elements(&array, "actions", "iu")?));
         }
-        Ok(Taken::Vectors(numbers(actions, "actions", &[k, rows, self.net.outputs()])?))
+        Ok(ActionViews::Vectors(numbers(actions, "actions", &[k, rows, self.net.outputs()])?))
     }
 }

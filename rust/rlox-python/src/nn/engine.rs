@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Shared;
-use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo};
+use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp};
 use rlox_nn::cpu::{
     A2cSettings, ActorCritic, Architecture, Number, OnPolicyEngine, PpoSettings, PpoUpdate,
@@ -11,9 +11,9 @@ use rlox_nn::cpu::{
 
 use super::incoming::{self, Columns, Order};
 use super::precision::{Either, either, engine};
-use super::state::{State, count, optimizer, put_loss, told};
+use super::state::{State, optimizer, ppo_update_dict, set_loss_terms, write_step_counter};
 use crate::convert::arg;
-use crate::convert::coerce::Given;
+use crate::convert::coerce::OptionalArg;
 use crate::detach::{LONG, reading, writing};
 use crate::errors::OrRaise;
 use crate::memory::views::{Plain, ViewMut};
@@ -43,7 +43,7 @@ use crate::memory::views::{Plain, ViewMut};
 ///     ConfigError: a kind or precision does not exist, or there are more layers than widths.
 #[pyclass(name = "OnPolicyEngine", module = "rlox._core", frozen)]
 pub(crate) struct PyOnPolicyEngine {
-    pub(super) of: Architecture,
+    pub(super) architecture: Architecture,
     pub(super) net: ActorCritic,
     /// Length of the parameter vector.
     pub(super) len: usize,
@@ -74,11 +74,11 @@ impl PyOnPolicyEngine {
     ) -> PyResult<Self> {
         let layout = incoming::layout(parameters)?;
         let sizes = (kind, size, obs_dim);
-        let of = incoming::architecture(py, sizes, (actor, critic), activation)?;
-        let net = ActorCritic::new(&layout, &of).or_raise(py)?;
+        let architecture = incoming::architecture(py, sizes, (actor, critic), activation)?;
+        let net = ActorCritic::new(&layout, &architecture).or_raise(py)?;
         let len = layout.len();
         let engine = engine!(py, precision, OnPolicyEngine::new(net.clone(), layout))?;
-        Ok(Self { of, net, len, engine })
+        Ok(Self { architecture, net, len, engine })
     }
 
     /// Learns from the rows of a rollout in minibatches, with one pass for each row of `order`.
@@ -154,10 +154,14 @@ impl PyOnPolicyEngine {
         normalize_advantages: bool,
         #[pyo3(from_py_with = arg::optional_number::target_kl)] target_kl: Option<f64>,
         #[pyo3(from_py_with = arg::number::adam_eps)] adam_eps: f64,
-        mask: Given<'_, 'py>,
+        mask: OptionalArg<'_, 'py>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let settings = PpoSettings {
-            loss: Ppo { weights: ActorCriticLoss { vf_coef, ent_coef }, clip_eps, clip_vloss },
+            loss: PpoLoss {
+                coefficients: ActorCriticLoss { vf_coef, ent_coef },
+                clip_eps,
+                clip_vloss,
+            },
             learning_rate,
             n_epochs: 0,
             batch_size,
@@ -165,13 +169,13 @@ impl PyOnPolicyEngine {
             normalize_advantages,
             target_kl,
         };
-        let before = Some([log_probs, values]);
-        let columns = Columns { obs, actions, before, advantages, returns, mask };
+        let old_policy = Some([log_probs, values]);
+        let columns = Columns { obs, actions, old_policy, advantages, returns, mask };
         let state = State { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
-        let by = (settings, adam_eps);
+        let args = (settings, adam_eps);
         let update =
-            either!(&self.engine, |engine| self.by_ppo(py, engine, state, &columns, order, by))?;
-        told(py, &update)
+            either!(&self.engine, |engine| self.ppo_as(py, engine, state, &columns, order, args))?;
+        ppo_update_dict(py, &update)
     }
 
     /// Takes one step along the gradient of -E[log pi(a | o) A] + vf_coef E[(V - R)^2] - ent_coef
@@ -218,7 +222,7 @@ impl PyOnPolicyEngine {
         py: Python<'py>,
         parameters: &Bound<'py, PyAny>,
         first: &Bound<'py, PyAny>,
-        second: Given<'_, 'py>,
+        second: OptionalArg<'_, 'py>,
         steps: &Bound<'py, PyAny>,
         obs: &Bound<'py, PyAny>,
         actions: &Bound<'py, PyAny>,
@@ -232,21 +236,21 @@ impl PyOnPolicyEngine {
         #[pyo3(from_py_with = arg::number::alpha)] alpha: f64,
         #[pyo3(from_py_with = arg::number::eps)] eps: f64,
         tf_like: bool,
-        mask: Given<'_, 'py>,
+        mask: OptionalArg<'_, 'py>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let loss = ActorCriticLoss { vf_coef, ent_coef };
         let settings = A2cSettings { loss, learning_rate, max_grad_norm, normalize_advantages };
-        let columns = Columns { obs, actions, before: None, advantages, returns, mask };
+        let columns = Columns { obs, actions, old_policy: None, advantages, returns, mask };
         let state = State { parameters, first, second, steps };
         let rule = RmsProp { alpha, eps, tf_like };
-        either!(&self.engine, |engine| self.by_a2c(py, engine, state, &columns, (settings, rule)))
+        either!(&self.engine, |engine| self.a2c_as(py, engine, state, &columns, (settings, rule)))
     }
 
     /// A copy of the clipped gradient of the last minibatch's loss; zeros before the first
     /// minibatch.
     #[getter]
     fn gradient<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        either!(&self.engine, |engine| copied(py, engine, self.len))
+        either!(&self.engine, |engine| copy_gradient(py, engine, self.len))
     }
 
     /// Length of the parameter vector.
@@ -256,7 +260,7 @@ impl PyOnPolicyEngine {
 }
 
 impl PyOnPolicyEngine {
-    fn by_ppo<'py, F: Number + Plain>(
+    fn ppo_as<'py, F: Number + Plain>(
         &self,
         py: Python<'py>,
         engine: &Shared<OnPolicyEngine<F>>,
@@ -265,15 +269,15 @@ impl PyOnPolicyEngine {
         order: &Bound<'py, PyAny>,
         (mut settings, adam_eps): (PpoSettings, f64),
     ) -> PyResult<PpoUpdate> {
-        let views = columns.read::<F>(&self.of)?;
+        let views = columns.read::<F>(&self.architecture)?;
         let order = Order::read(order)?;
         settings.n_epochs = order.passes;
         let (mut parameters, mut first, mut second) =
             state.views::<F>(["exp_avg", "exp_avg_sq"], self.len)?;
         let (parameters, exp_avg) = (parameters.slice_mut(), first.slice_mut());
         let exp_avg_sq = second.as_mut().map_or(&mut [][..], ViewMut::slice_mut);
-        let (rows, places) = (views.rows(), order.places());
-        let (mut counted, mut steps) = state.counted()?;
+        let (rows, places) = (views.rows(), order.pass_rows());
+        let (mut counter, mut steps) = state.step_counter()?;
         let update = writing(py, engine, LONG, |engine| {
             let rule = Adam::new(adam_eps);
             let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut steps };
@@ -281,11 +285,11 @@ impl PyOnPolicyEngine {
         });
         // The counter is also written after a failure or an interrupt, because the completed steps
         // stay.
-        count(&mut counted, steps);
+        write_step_counter(&mut counter, steps);
         update
     }
 
-    fn by_a2c<'py, F: Number + Plain>(
+    fn a2c_as<'py, F: Number + Plain>(
         &self,
         py: Python<'py>,
         engine: &Shared<OnPolicyEngine<F>>,
@@ -293,27 +297,27 @@ impl PyOnPolicyEngine {
         columns: &Columns<'_, 'py>,
         (settings, rule): (A2cSettings, RmsProp),
     ) -> PyResult<Bound<'py, PyDict>> {
-        let views = columns.read::<F>(&self.of)?;
+        let views = columns.read::<F>(&self.architecture)?;
         let (mut parameters, mut first, mut second) =
             state.views::<F>(["first", "second"], self.len)?;
         let (parameters, first) = (parameters.slice_mut(), first.slice_mut());
         let second = second.as_mut().map(ViewMut::slice_mut);
         let rows = views.rows();
-        let (mut counted, mut steps) = state.counted()?;
+        let (mut counter, mut steps) = state.step_counter()?;
         let update = writing(py, engine, LONG, |engine| {
             let mut optimizer = optimizer(rule, first, second, &mut steps);
             engine.a2c(parameters, &mut optimizer, rows, &settings)
         });
-        count(&mut counted, steps);
+        write_step_counter(&mut counter, steps);
         let update = update?;
         let dict = PyDict::new(py);
-        put_loss(&dict, &update.terms)?;
+        set_loss_terms(&dict, &update.terms)?;
         dict.set_item("grad_norm", update.grad_norm)?;
         Ok(dict)
     }
 }
 
-fn copied<'py, F: Number + Plain>(
+fn copy_gradient<'py, F: Number + Plain>(
     py: Python<'py>,
     engine: &Shared<OnPolicyEngine<F>>,
     len: usize,

@@ -2,20 +2,20 @@
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
-use rlox_core::rollout::Bounds;
+use rlox_core::rollout::ActionBounds;
 use rlox_core::{Error, Shared};
-use rlox_nn::cpu::{Explorer, Explores, Exploring};
+use rlox_nn::cpu::{BoundExplorer, Exploration, Explorer};
 
 use super::iql_engine::PyIqlEngine;
-use super::outgoing::{Episodes, episodes};
+use super::outgoing::{Episodes, episode_arrays};
 use super::precision::Either;
 use super::q_engine::PyDqnEngine;
 use super::sac_engine::PySacEngine;
-use super::stretch_out::{Actions, Sizes, StretchOut};
+use super::stretch_out::{Actions, Sizes, StepsOut};
 use super::td3_engine::PyTd3Engine;
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::convert::coerce::Given;
+use crate::convert::coerce::OptionalArg;
 use crate::detach::{LONG, reading, writing, writing_both};
 use crate::env::PyVecEnv;
 use crate::errors::{self, Class, OrRaise};
@@ -50,14 +50,14 @@ impl PyExplorer {
     ) -> PyResult<Self> {
         #[expect(clippy::cast_possible_truncation, reason = "noise is float32")]
         let narrow = deviation as f32;
-        let disturbs = engine.is_instance_of::<PyTd3Engine>() || narrow == 0.0;
-        if !(narrow.is_finite() && narrow >= 0.0 && disturbs) {
+        let is_noise_allowed = engine.is_instance_of::<PyTd3Engine>() || narrow == 0.0;
+        if !(narrow.is_finite() && narrow >= 0.0 && is_noise_allowed) {
             let expected = "a finite number >= 0, and 0 unless engine is a TD3Engine";
             return Err(Error::config("deviation", deviation, expected)).or_raise(engine.py());
         }
-        let (how, obs_dim, len) = explores(engine, narrow)?;
-        let explorer = Explorer::new(how);
-        let sizes = Sizes { obs_dim, size: explorer.size(), len };
+        let (exploration, obs_dim, len) = find_exploration(engine, narrow)?;
+        let explorer = Explorer::new(exploration);
+        let sizes = Sizes { obs_dim, size: explorer.action_dim(), len };
         Ok(Self { explorer: Shared::new(explorer), sizes, engine: engine.clone().unbind() })
     }
 
@@ -80,7 +80,7 @@ impl PyExplorer {
         parameters: &Bound<'py, PyAny>,
         obs: &Bound<'py, PyAny>,
         actions: &Bound<'py, PyAny>,
-        noise: Given<'_, 'py>,
+        noise: OptionalArg<'_, 'py>,
     ) -> PyResult<()> {
         let parameters = self.sizes.parameters(parameters)?;
         let obs = coerce::array(obs, "obs")?;
@@ -89,8 +89,9 @@ impl PyExplorer {
         coerce::check_shape(&obs, "obs", &[n, self.sizes.obs_dim], "as the network takes them")?;
         let obs: View<'_, f32> = coerce::numbers(&obs, "obs")?;
         let noise = self.sizes.noise(py, noise, &[n])?;
-        let mut actions = Actions::of(actions, self.sizes.size, &[n])?;
-        let (parameters, obs, noise) = (parameters.slice(), obs.slice(), slice_of(noise.as_ref()));
+        let mut actions = Actions::view(actions, self.sizes.size, &[n])?;
+        let (parameters, obs, noise) =
+            (parameters.slice(), obs.slice(), noise_slice(noise.as_ref()));
         let actions = actions.slice_mut();
         writing(py, &self.explorer, self.sizes.cost(n), |explorer| {
             explorer.act(parameters, obs, noise, actions)
@@ -150,66 +151,71 @@ impl PyExplorer {
         truncated: &Bound<'py, PyAny>,
         totals: &Bound<'py, PyAny>,
         lengths: &Bound<'py, PyAny>,
-        noise: Given<'_, 'py>,
-        bounds: Given<'_, 'py>,
+        noise: OptionalArg<'_, 'py>,
+        bounds: OptionalArg<'_, 'py>,
         #[pyo3(from_py_with = arg::size::given)] given: usize,
     ) -> PyResult<Option<Episodes<'py>>> {
         let parameters = self.sizes.parameters(parameters)?;
         let (shared, n, nanoseconds) = envs.get().parts();
         let columns = [obs, next_obs, actions, rewards, terminated, truncated, totals, lengths];
-        let mut out = StretchOut::of(columns, self.sizes, n)?;
-        let acted = out.steps().saturating_sub(given);
-        let noise = self.sizes.noise(py, noise, &[acted, n])?;
+        let mut out = StepsOut::from_arrays(columns, self.sizes, n)?;
+        let n_acted = out.steps().saturating_sub(given);
+        let noise = self.sizes.noise(py, noise, &[n_acted, n])?;
         let bounds = bounds.map(|bounds| self.sizes.bounds(bounds)).transpose()?;
-        let bounds =
-            bounds.as_ref().map(|[low, high]| Bounds { low: low.slice(), high: high.slice() });
+        let bounds = bounds
+            .as_ref()
+            .map(|[low, high]| ActionBounds { low: low.slice(), high: high.slice() });
         let cost = out.steps().saturating_mul(nanoseconds + self.sizes.cost(n));
         let (mut columns, mut running) = out.parts();
-        let (parameters, noise) = (parameters.slice(), slice_of(noise.as_ref()));
+        let (parameters, noise) = (parameters.slice(), noise_slice(noise.as_ref()));
         let ended = writing_both(py, shared, &self.explorer, cost, |envs, explorer| {
-            let mut exploring = Exploring { explorer, parameters, noise, given };
+            let mut exploring =
+                BoundExplorer { explorer, parameters, noise, n_preset_steps: given };
             columns.collect(envs, &mut exploring, bounds, &mut running)
         });
-        out.count();
-        episodes(py, ended?)
+        out.write_lengths();
+        episode_arrays(py, ended?)
     }
 }
 
-pub(super) fn slice_of<'a>(noise: Option<&'a View<'_, f32>>) -> &'a [f32] {
+pub(super) fn noise_slice<'a>(noise: Option<&'a View<'_, f32>>) -> &'a [f32] {
     noise.map_or(&[], View::slice)
 }
 
 /// Returns how an engine explores, the numbers per observation, and the length of the parameter
 /// vector of its acting network.
-fn explores(engine: &Bound<'_, PyAny>, deviation: f32) -> PyResult<(Explores, usize, usize)> {
+fn find_exploration(
+    engine: &Bound<'_, PyAny>,
+    deviation: f32,
+) -> PyResult<(Exploration, usize, usize)> {
     let py = engine.py();
     if let Ok(dqn) = engine.cast::<PyDqnEngine>() {
         let dqn = dqn.get();
-        if let Either::Single(learns) = &dqn.engine {
-            let net = reading(py, learns, LONG, |learns| Ok(learns.net().clone()))?;
-            return Ok((Explores::Greedy(net), dqn.obs_dim, dqn.len));
+        if let Either::Single(dqn_engine) = &dqn.engine {
+            let net = reading(py, dqn_engine, LONG, |dqn_learner| Ok(dqn_learner.net().clone()))?;
+            return Ok((Exploration::Greedy(net), dqn.obs_dim, dqn.len));
         }
     } else if let Ok(sac) = engine.cast::<PySacEngine>() {
         let sac = sac.get();
-        if let Either::Single(learns) = &sac.engine {
-            let net = reading(py, learns, LONG, |learns| Ok(learns.actor().clone()))?;
-            return Ok((Explores::Squashed(net), sac.sizes.obs_dim, sac.sizes.lens[0]));
+        if let Either::Single(sac_engine) = &sac.engine {
+            let net = reading(py, sac_engine, LONG, |sac_learner| Ok(sac_learner.actor().clone()))?;
+            return Ok((Exploration::Squashed(net), sac.sizes.obs_dim, sac.sizes.lens[0]));
         }
     } else if let Ok(td3) = engine.cast::<PyTd3Engine>() {
         let td3 = td3.get();
-        if let Either::Single(learns) = &td3.engine {
-            let net = reading(py, learns, LONG, |learns| Ok(learns.actor().clone()))?;
-            let explores = Explores::Disturbed(net, deviation);
+        if let Either::Single(td3_engine) = &td3.engine {
+            let net = reading(py, td3_engine, LONG, |td3_learner| Ok(td3_learner.actor().clone()))?;
+            let explores = Exploration::ActionNoise(net, deviation);
             return Ok((explores, td3.sizes.obs_dim, td3.sizes.lens[0]));
         }
     } else if let Ok(iql) = engine.cast::<PyIqlEngine>() {
         let iql = iql.get();
-        if let Either::Single(learns) = &iql.engine {
-            let net = reading(py, learns, LONG, |learns| Ok(learns.actor().clone()))?;
-            return Ok((Explores::Disturbed(net, 0.0), iql.sizes.obs_dim, iql.sizes.lens[0]));
+        if let Either::Single(iql_engine) = &iql.engine {
+            let net = reading(py, iql_engine, LONG, |iql_learner| Ok(iql_learner.actor().clone()))?;
+            return Ok((Exploration::ActionNoise(net, 0.0), iql.sizes.obs_dim, iql.sizes.lens[0]));
         }
     }
     let expected = "expected a DQNEngine, SACEngine, TD3Engine or IQLEngine of precision f32";
-    let message = format!("engine is {}, {expected}", coerce::shown(engine));
+    let message = format!("engine is {}, {expected}", coerce::short_repr(engine));
     Err(errors::new(py, Class::Config, message))
 }

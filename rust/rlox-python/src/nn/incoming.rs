@@ -3,24 +3,27 @@
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use rlox_core::Layout;
-use rlox_nn::cpu::{Activation, Architecture, Done, Kind, Number, Rows};
+use rlox_nn::cpu::{ActionKind, ActionsTaken, Activation, Architecture, Number, Rows};
 
 use crate::convert::coerce;
-use crate::errors::{self, Class, OrInstead, OrRaise};
+use crate::errors::{self, Class, OrRaise, ReplaceRefusal};
 use crate::memory::views::{Plain, View};
 
 /// Parameters begin at multiples of 64 bytes of float32, as in `rlox.optim.FlatParameters`.
 const ALIGN: usize = 16;
 
 /// Reads names and shapes in the order of the parameter vector.
-pub(super) fn layout(named: &Bound<'_, PyAny>) -> PyResult<Layout> {
-    let py = named.py();
-    let named = named.extract::<Vec<(String, Vec<usize>)>>().or_instead(py, |_| {
-        let message =
-            format!("parameters is {}, expected pairs of a name and a shape", coerce::shown(named));
-        errors::new(py, Class::Config, message)
-    })?;
-    Layout::aligned(ALIGN, named).or_raise(py)
+pub(super) fn layout(names_and_shapes: &Bound<'_, PyAny>) -> PyResult<Layout> {
+    let py = names_and_shapes.py();
+    let names_and_shapes_list =
+        names_and_shapes.extract::<Vec<(String, Vec<usize>)>>().replace_refusal(py, |_| {
+            let message = format!(
+                "parameters is {}, expected pairs of a name and a shape",
+                coerce::short_repr(names_and_shapes)
+            );
+            errors::new(py, Class::Config, message)
+        })?;
+    Layout::aligned(ALIGN, names_and_shapes_list).or_raise(py)
 }
 
 /// Returns the networks that `kind`, sizes, widths and activation describe.
@@ -31,25 +34,25 @@ pub(super) fn architecture(
     activation: &str,
 ) -> PyResult<Architecture> {
     let kind = match kind {
-        "choices" => Kind::Choices(size),
-        "numbers" => Kind::Numbers(size),
-        "sde" => Kind::Sde(size),
+        "choices" => ActionKind::Choices(size),
+        "numbers" => ActionKind::Gaussian(size),
+        "sde" => ActionKind::Sde(size),
         _ => {
             let message = format!("kind is {kind:?}, expected choices, numbers or sde");
             return Err(errors::new(py, Class::Config, message));
         }
     };
-    let activation = Activation::named(activation).or_raise(py)?;
-    let (actor, critic) = (hidden(widths.0, "actor")?, hidden(widths.1, "critic")?);
+    let activation = Activation::from_name(activation).or_raise(py)?;
+    let (actor, critic) = (read_widths(widths.0, "actor")?, read_widths(widths.1, "critic")?);
     Ok(Architecture { obs_dim, kind, actor, critic, activation })
 }
 
 /// Reads the widths of hidden layers.
-pub(super) fn hidden(widths: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
+pub(super) fn read_widths(widths: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
     let py = widths.py();
-    widths.extract().or_instead(py, |_| {
+    widths.extract().replace_refusal(py, |_| {
         let message =
-            format!("{name} is {}, expected widths of hidden layers", coerce::shown(widths));
+            format!("{name} is {}, expected widths of hidden layers", coerce::short_repr(widths));
         errors::new(py, Class::Config, message)
     })
 }
@@ -59,7 +62,7 @@ pub(super) struct Columns<'a, 'py> {
     pub(super) obs: &'a Bound<'py, PyAny>,
     pub(super) actions: &'a Bound<'py, PyAny>,
     /// Log probabilities and values of the policy that acted; None where no code reads them.
-    pub(super) before: Option<[&'a Bound<'py, PyAny>; 2]>,
+    pub(super) old_policy: Option<[&'a Bound<'py, PyAny>; 2]>,
     pub(super) advantages: &'a Bound<'py, PyAny>,
     pub(super) returns: &'a Bound<'py, PyAny>,
     pub(super) mask: Option<&'a Bound<'py, PyAny>>,
@@ -70,8 +73,8 @@ pub(super) struct Views<'py, F> {
     obs: View<'py, F>,
     obs_dim: usize,
     actions: Actions<'py, F>,
-    before: Option<[View<'py, F>; 2]>,
-    estimated: [View<'py, F>; 2],
+    old_policy: Option<[View<'py, F>; 2]>,
+    estimates: [View<'py, F>; 2],
 }
 
 enum Actions<'py, F> {
@@ -81,21 +84,24 @@ enum Actions<'py, F> {
 
 impl<'py> Columns<'_, 'py> {
     /// Reads the columns for networks of this architecture.
-    pub(super) fn read<F: Number + Plain>(&self, of: &Architecture) -> PyResult<Views<'py, F>> {
-        let obs_dim = of.obs_dim;
+    pub(super) fn read<F: Number + Plain>(
+        &self,
+        architecture: &Architecture,
+    ) -> PyResult<Views<'py, F>> {
+        let obs_dim = architecture.obs_dim;
         let obs = coerce::array(self.obs, "obs")?;
         coerce::check_ndim(&obs, "obs", &["rows", "obs_dim"])?;
         let n = obs.shape().first().copied().unwrap_or(0);
         coerce::check_shape(&obs, "obs", &[n, obs_dim], "as the networks take them")?;
         let actions = coerce::array(self.actions, "actions")?;
-        let actions = match of.kind {
-            Kind::Choices(_) => {
+        let actions = match architecture.kind {
+            ActionKind::Choices(_) => {
                 coerce::check_shape(&actions, "actions", &[n], "one for each row of obs")?;
-                let mask = self.mask.map(|given| mask(given, of, n)).transpose()?;
+                let mask = self.mask.map(|mask_arg| mask(mask_arg, architecture, n)).transpose()?;
                 Actions::Choices(coerce::elements(&actions, "actions", "iu")?, mask)
             }
-            Kind::Numbers(size) | Kind::Sde(size) => {
-                self.mask.map(|given| mask(given, of, n)).transpose()?;
+            ActionKind::Gaussian(size) | ActionKind::Sde(size) => {
+                self.mask.map(|mask_value| mask(mask_value, architecture, n)).transpose()?;
                 let why = "one row for each of obs, size numbers each";
                 coerce::check_shape(&actions, "actions", &[n, size], why)?;
                 Actions::Vectors(coerce::numbers(&actions, "actions")?)
@@ -106,22 +112,32 @@ impl<'py> Columns<'_, 'py> {
             coerce::check_shape(&array, name, &[n], "one for each row of obs")?;
             coerce::numbers(&array, name)
         };
-        let before = self.before.map(|[log_probs, values]| {
+        let old_policy = self.old_policy.map(|[log_probs, values]| {
             Ok::<_, PyErr>([column(log_probs, "log_probs")?, column(values, "values")?])
         });
-        let before = before.transpose()?;
-        let estimated = [column(self.advantages, "advantages")?, column(self.returns, "returns")?];
-        Ok(Views { obs: coerce::numbers(&obs, "obs")?, obs_dim, actions, before, estimated })
+        let old_policy_views = old_policy.transpose()?;
+        let estimates = [column(self.advantages, "advantages")?, column(self.returns, "returns")?];
+        Ok(Views {
+            obs: coerce::numbers(&obs, "obs")?,
+            obs_dim,
+            actions,
+            old_policy: old_policy_views,
+            estimates,
+        })
     }
 }
 
 /// Reads which choices are allowed in each of n rows.
-pub(super) fn mask(given: &Bound<'_, PyAny>, of: &Architecture, n: usize) -> PyResult<Vec<bool>> {
-    let Kind::Choices(size) = of.kind else {
+pub(super) fn mask(
+    value: &Bound<'_, PyAny>,
+    architecture: &Architecture,
+    n: usize,
+) -> PyResult<Vec<bool>> {
+    let ActionKind::Choices(size) = architecture.kind else {
         let message = "mask is given, but actions are numbers, which no mask bars";
-        return Err(errors::new(given.py(), Class::Config, message));
+        return Err(errors::new(value.py(), Class::Config, message));
     };
-    let mask = coerce::array(given, "mask")?;
+    let mask = coerce::array(value, "mask")?;
     coerce::check_shape(&mask, "mask", &[n, size], "one row for each of obs, one flag a choice")?;
     Ok(coerce::bools(&mask, "mask")?.slice().iter().map(|&allowed| allowed != 0).collect())
 }
@@ -131,18 +147,20 @@ where
     F: Number + Plain,
 {
     pub(super) fn rows(&self) -> Rows<'_, F> {
-        let [advantages, returns] = &self.estimated;
+        let [advantages, returns] = &self.estimates;
         // Columns that no code reads may have any values of the right length.
-        let (log_probs, values) = match &self.before {
+        let (log_probs, values) = match &self.old_policy {
             Some([log_probs, values]) => (log_probs, values),
             None => (returns, returns),
         };
         Rows {
             obs: self.obs.slice(),
             obs_dim: self.obs_dim,
-            done: match &self.actions {
-                Actions::Choices(actions, mask) => Done::Choices(actions.slice(), mask.as_deref()),
-                Actions::Vectors(actions) => Done::Vectors(actions.slice()),
+            actions: match &self.actions {
+                Actions::Choices(actions, mask) => {
+                    ActionsTaken::Choices(actions.slice(), mask.as_deref())
+                }
+                Actions::Vectors(actions) => ActionsTaken::Vectors(actions.slice()),
             },
             log_probs: log_probs.slice(),
             values: values.slice(),
@@ -160,8 +178,8 @@ pub(super) struct Order<'py> {
 }
 
 impl<'py> Order<'py> {
-    pub(super) fn read(given: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let order = coerce::array(given, "order")?;
+    pub(super) fn read(value: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let order = coerce::array(value, "order")?;
         coerce::check_ndim(&order, "order", &["passes", "n"])?;
         let (passes, n) = match *order.shape() {
             [passes, n] => (passes, n),
@@ -170,13 +188,13 @@ impl<'py> Order<'py> {
         let rows = coerce::elements::<i64>(&order, "order", "iu")?;
         if let Some(row) = rows.slice().iter().find(|&&row| row < 0) {
             let message = format!("order has row {row}, expected at least 0");
-            return Err(errors::new(given.py(), Class::Config, message));
+            return Err(errors::new(value.py(), Class::Config, message));
         }
         Ok(Self { passes, n, rows })
     }
 
     /// Returns a function that writes the rows of a pass.
-    pub(super) fn places(&self) -> impl FnMut(usize, &mut Vec<usize>) + Send {
+    pub(super) fn pass_rows(&self) -> impl FnMut(usize, &mut Vec<usize>) + Send {
         let (all, n) = (self.rows.slice(), self.n);
         move |pass, places| {
             places.clear();

@@ -8,8 +8,8 @@ use rlox_nn::cpu::{Activation, IqlEngine, IqlParameters, IqlSettings, IqlUpdate,
 use super::incoming;
 use super::precision::{Either, either, engine};
 use super::replayed::Columns;
-use super::state::Adams;
-use super::vectors::{Made, Sizes};
+use super::state::AdamState;
+use super::vectors::{NetworkArgs, Sizes};
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::detach::{LONG, writing};
@@ -44,7 +44,7 @@ use crate::memory::views::Plain;
 pub(crate) struct PyIqlEngine {
     pub(super) sizes: Sizes,
     /// Length of the value network's vector.
-    of_value: usize,
+    value_len: usize,
     pub(super) engine: Engine,
 }
 
@@ -81,7 +81,7 @@ impl PyIqlEngine {
         #[pyo3(from_py_with = arg::text::activation)] activation: &str,
         #[pyo3(from_py_with = arg::text::precision)] precision: &str,
     ) -> PyResult<Self> {
-        let made = Made {
+        let network_args = NetworkArgs {
             parameters: [actor_parameters, critic_parameters],
             obs_dim,
             sizes: [size, size],
@@ -89,15 +89,15 @@ impl PyIqlEngine {
             hidden: [actor, critic],
             activation,
         };
-        let (sizes, (actor, critics)) = made.nets(py, &["log_std"])?;
+        let (sizes, (actor, critics)) = network_args.nets(py, &["log_std"])?;
         let layout = incoming::layout(value_parameters)?;
-        let hidden = incoming::hidden(critic, "critic")?;
+        let hidden = incoming::read_widths(critic, "critic")?;
         let widths = [&[obs_dim], hidden.as_slice(), &[1]].concat();
-        let activation = Activation::named(activation).or_raise(py)?;
+        let activation = Activation::from_name(activation).or_raise(py)?;
         let value = Mlp::new(&layout, "value", &widths, activation).or_raise(py)?;
-        let of_value = layout.len();
+        let value_len = layout.len();
         let engine = engine!(py, precision, IqlEngine::new(actor, critics, (value, layout)))?;
-        Ok(Self { sizes, of_value, engine })
+        Ok(Self { sizes, value_len, engine })
     }
 
     /// Takes one step of V, the actor, the critics and their target for each of k batches
@@ -178,8 +178,9 @@ impl PyIqlEngine {
         let weights = None;
         let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
         let vectors = Vectors { actor, critic, value, target };
-        let by = (settings, adam_eps);
-        let update = either!(&self.engine, |engine| self.by(py, engine, &vectors, &columns, by))?;
+        let args = (settings, adam_eps);
+        let update =
+            either!(&self.engine, |engine| self.learn_as(py, engine, &vectors, &columns, args))?;
         let dict = PyDict::new(py);
         let IqlUpdate { critic, value, actor, q_mean, v_mean, weight, grad_norm } = update;
         for (name, number) in [
@@ -198,7 +199,7 @@ impl PyIqlEngine {
 }
 
 impl PyIqlEngine {
-    fn by<'py, F: Number + Plain>(
+    fn learn_as<'py, F: Number + Plain>(
         &self,
         py: Python<'py>,
         engine: &Shared<IqlEngine<F>>,
@@ -208,21 +209,22 @@ impl PyIqlEngine {
     ) -> PyResult<IqlUpdate> {
         let views = self.sizes.views::<F>(columns)?;
         let mut errors = coerce::output(columns.errors, "errors", &views.shape)?;
-        let [mut actor, mut critic] = self.sizes.learned::<F>(vectors.actor, vectors.critic)?;
-        let mut value = Adams::of(vectors.value, "value", self.of_value)?;
+        let [mut actor, mut critic] = self.sizes.adam_states::<F>(vectors.actor, vectors.critic)?;
+        let mut value = AdamState::read(vectors.value, "value", self.value_len)?;
         let mut target = coerce::output(vectors.target, "target", &[self.sizes.lens[1]])?;
         let (batches, errors) = (views.batches(), errors.slice_mut());
-        let mut of = IqlParameters {
-            actor: actor.learned(eps),
-            critic: critic.learned(eps),
-            value: value.learned(eps),
+        let mut parameters = IqlParameters {
+            actor: actor.for_engine(eps),
+            critic: critic.for_engine(eps),
+            value: value.for_engine(eps),
             target: target.slice_mut(),
         };
-        let update =
-            writing(py, engine, LONG, |engine| engine.learn(&mut of, batches, &settings, errors));
-        actor.count();
-        critic.count();
-        value.count();
+        let update = writing(py, engine, LONG, |engine| {
+            engine.learn(&mut parameters, batches, &settings, errors)
+        });
+        actor.write_steps();
+        critic.write_steps();
+        value.write_steps();
         update
     }
 }

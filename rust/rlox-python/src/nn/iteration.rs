@@ -7,20 +7,20 @@ use pyo3::types::PyDict;
 use rlox_core::Result;
 use rlox_core::advantage::Discount;
 use rlox_core::advantage::gae::Out;
-use rlox_core::rollout::{Ended, Key};
-use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo};
+use rlox_core::rollout::{RolloutEnds, RolloutKey};
+use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss};
 use rlox_nn::cpu::optim::{Optimizer, RmsProp};
-use rlox_nn::cpu::{A2cSettings, Iterated, Iteration, OnPolicyEngine, PpoSettings};
+use rlox_nn::cpu::{A2cSettings, Iteration, IterationResult, OnPolicyEngine, PpoSettings};
 
 use super::incoming::Order;
-use super::outgoing::{Episodes, episodes};
+use super::outgoing::{Episodes, episode_arrays};
 use super::policy::PyRolloutPolicy;
 use super::precision::Either;
 use super::rollout_out::RolloutOut;
-use super::state::{State, count, optimizer, put_loss, told};
+use super::state::{State, optimizer, ppo_update_dict, set_loss_terms, write_step_counter};
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::convert::coerce::Given;
+use crate::convert::coerce::OptionalArg;
 use crate::detach::{LONG, writing_both};
 use crate::env::PyVecEnv;
 use crate::errors::{self, Class, OrRaise};
@@ -57,13 +57,13 @@ pub(crate) struct PyIteration {
     policy: Py<PyRolloutPolicy>,
     envs: Py<PyVecEnv>,
     /// The arrays that [`RolloutOut`] takes.
-    collected: [Py<PyAny>; 10],
+    rollout_arrays: [Py<PyAny>; 10],
     /// Advantages and returns.
-    estimated: [Py<PyAny>; 2],
-    key: Key,
+    estimates: [Py<PyAny>; 2],
+    key: RolloutKey,
     discount: Discount,
     /// The ended episodes of a complete rollout.
-    ended: Mutex<Option<Ended>>,
+    ended: Mutex<Option<RolloutEnds>>,
 }
 
 #[pymethods]
@@ -98,7 +98,7 @@ impl PyIteration {
         #[pyo3(from_py_with = arg::number::lam)] lam: f64,
     ) -> PyResult<Self> {
         let discount = Discount::new(gamma, lam).or_raise(py)?;
-        let collected = [
+        let rollout_arrays = [
             obs,
             actions,
             rewards,
@@ -110,8 +110,8 @@ impl PyIteration {
             totals,
             lengths,
         ];
-        let (estimated, key) = ([advantages, returns], Key { seed, rollout });
-        Ok(Self { policy, envs, collected, estimated, key, discount, ended: Mutex::default() })
+        let (estimates, key) = ([advantages, returns], RolloutKey { seed, rollout });
+        Ok(Self { policy, envs, rollout_arrays, estimates, key, discount, ended: Mutex::default() })
     }
 
     /// Collects a rollout and learns from it with PPO, with one pass for each row of `order`.
@@ -172,7 +172,11 @@ impl PyIteration {
     ) -> PyResult<Bound<'py, PyDict>> {
         let order = Order::read(order)?;
         let settings = PpoSettings {
-            loss: Ppo { weights: ActorCriticLoss { vf_coef, ent_coef }, clip_eps, clip_vloss },
+            loss: PpoLoss {
+                coefficients: ActorCriticLoss { vf_coef, ent_coef },
+                clip_eps,
+                clip_vloss,
+            },
             learning_rate,
             n_epochs: order.passes,
             batch_size,
@@ -181,11 +185,11 @@ impl PyIteration {
             target_kl,
         };
         let state = State { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
-        let (rule, places) = (adam_rule(adam_eps), order.places());
+        let (rule, places) = (adam_rule(adam_eps), order.pass_rows());
         let iterated = self.run(py, &state, rule, |iteration, engine, parameters, adam| {
             iteration.ppo(engine, parameters, adam, &settings, places)
         })?;
-        said(told(py, &iterated.update)?, &iterated)
+        add_iteration_entries(ppo_update_dict(py, &iterated.update)?, &iterated)
     }
 
     /// Collects a rollout and learns from it with A2C: one step along the gradient of all rows.
@@ -225,7 +229,7 @@ impl PyIteration {
         py: Python<'py>,
         parameters: &Bound<'py, PyAny>,
         first: &Bound<'py, PyAny>,
-        second: Given<'_, 'py>,
+        second: OptionalArg<'_, 'py>,
         steps: &Bound<'py, PyAny>,
         #[pyo3(from_py_with = arg::number::learning_rate)] learning_rate: f64,
         #[pyo3(from_py_with = arg::number::vf_coef)] vf_coef: f64,
@@ -240,26 +244,26 @@ impl PyIteration {
         let settings = A2cSettings { loss, learning_rate, max_grad_norm, normalize_advantages };
         let state = State { parameters, first, second, steps };
         let rule = RmsProp { alpha, eps, tf_like };
-        let iterated = self.run(py, &state, rule, |iteration, engine, parameters, by| {
-            iteration.a2c(engine, parameters, by, &settings)
+        let iterated = self.run(py, &state, rule, |iteration, engine, parameters, optimizer| {
+            iteration.a2c(engine, parameters, optimizer, &settings)
         })?;
         let dict = PyDict::new(py);
-        put_loss(&dict, &iterated.update.terms)?;
+        set_loss_terms(&dict, &iterated.update.terms)?;
         dict.set_item("grad_norm", iterated.update.grad_norm)?;
-        said(dict, &iterated)
+        add_iteration_entries(dict, &iterated)
     }
 
     /// Whether the last call completed its rollout; an error after that came from learning.
     #[getter]
     fn collected(&self) -> bool {
-        self.found().is_some()
+        self.lock_ended().is_some()
     }
 
     /// The ended episodes of the last call's rollout, in the form that `RolloutPolicy.collect`
     /// returns.
     fn episodes<'py>(&self, py: Python<'py>) -> PyResult<Option<Episodes<'py>>> {
-        let ended = self.found().clone().unwrap_or_default();
-        episodes(py, ended)
+        let ended = self.lock_ended().clone().unwrap_or_default();
+        episode_arrays(py, ended)
     }
 }
 
@@ -269,7 +273,7 @@ const fn adam_rule(eps: f64) -> RmsProp {
 }
 
 impl PyIteration {
-    fn found(&self) -> MutexGuard<'_, Option<Ended>> {
+    fn lock_ended(&self) -> MutexGuard<'_, Option<RolloutEnds>> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -284,48 +288,55 @@ impl PyIteration {
             &mut OnPolicyEngine<f32>,
             &mut [f32],
             &mut Optimizer<'_, f32>,
-        ) -> Result<Iterated<U>>
+        ) -> Result<IterationResult<U>>
         + Send,
-    ) -> PyResult<Iterated<U>> {
-        *self.found() = None;
+    ) -> PyResult<IterationResult<U>> {
+        *self.lock_ended() = None;
         let policy = self.policy.get();
         let (engine, noise_kept) = (policy.engine.get(), policy.noise_kept);
-        let Either::Single(learns) = &engine.engine else {
+        let Either::Single(shared_engine) = &engine.engine else {
             let message = "the engine's precision is f64, expected f32";
             return Err(errors::new(py, Class::Config, message));
         };
         let (shared, n, _) = self.envs.get().parts();
-        let mut out = RolloutOut::of(self.collected.each_ref().map(|a| a.bind(py)), &engine.of, n)?;
+        let mut out = RolloutOut::from_arrays(
+            self.rollout_arrays.each_ref().map(|a| a.bind(py)),
+            &engine.architecture,
+            n,
+        )?;
         let rows = [out.steps(), n];
-        let [advantages, returns] = self.estimated.each_ref().map(|array| array.bind(py));
+        let [advantages, returns] = self.estimates.each_ref().map(|array| array.bind(py));
         let mut advantages: ViewMut<'_, f32> = coerce::output(advantages, "advantages", &rows)?;
         let mut returns: ViewMut<'_, f32> = coerce::output(returns, "returns", &rows)?;
         let (mut parameters, mut first, mut second) =
             state.views::<f32>(["first moments", "second moments"], engine.len)?;
-        let (mut counted, mut steps) = state.counted()?;
+        let (mut counter, mut steps) = state.step_counter()?;
         let (columns, mut running) = out.parts();
-        let estimated = Out { advantages: advantages.slice_mut(), returns: returns.slice_mut() };
+        let estimates = Out { advantages: advantages.slice_mut(), returns: returns.slice_mut() };
         let (key, discount) = (self.key, self.discount);
-        let mut iteration = Iteration { columns, estimated, key, noise_kept, discount };
+        let mut iteration = Iteration { columns, estimates, key, noise_kept, discount };
         let (parameters, first) = (parameters.slice_mut(), first.slice_mut());
         let (second, counting) = (second.as_mut().map(ViewMut::slice_mut), &mut steps);
-        let iterated = writing_both(py, shared, learns, LONG, |envs, engine| {
+        let iterated = writing_both(py, shared, shared_engine, LONG, |envs, engine| {
             let ended = iteration.collect(engine, parameters, envs, &mut running)?;
-            *self.found() = Some(ended);
-            let mut by = optimizer(rule, first, second, counting);
-            learn(&mut iteration, engine, parameters, &mut by)
+            *self.lock_ended() = Some(ended);
+            let mut optimizer_state = optimizer(rule, first, second, counting);
+            learn(&mut iteration, engine, parameters, &mut optimizer_state)
         });
         // The counters are also written after a failure or an interrupt, because completed steps
         // stay.
-        out.count();
-        count(&mut counted, steps);
+        out.write_lengths();
+        write_step_counter(&mut counter, steps);
         iterated
     }
 }
 
 /// Adds the fused update's own entries to the dict of an update.
-fn said<'py, U>(dict: Bound<'py, PyDict>, iterated: &Iterated<U>) -> PyResult<Bound<'py, PyDict>> {
+fn add_iteration_entries<'py, U>(
+    dict: Bound<'py, PyDict>,
+    iterated: &IterationResult<U>,
+) -> PyResult<Bound<'py, PyDict>> {
     dict.set_item("explained_variance", iterated.explained_variance)?;
-    dict.set_item("seconds", iterated.learning.as_secs_f64())?;
+    dict.set_item("seconds", iterated.learning_time.as_secs_f64())?;
     Ok(dict)
 }

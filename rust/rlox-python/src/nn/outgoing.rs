@@ -3,8 +3,8 @@
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use rlox_core::policy::ActionsMut;
-use rlox_core::rollout::Ended;
-use rlox_nn::cpu::Kind;
+use rlox_core::rollout::RolloutEnds;
+use rlox_nn::cpu::ActionKind;
 
 use crate::convert::coerce;
 use crate::memory::views::ViewMut;
@@ -26,11 +26,15 @@ pub(super) enum ActionsOut<'py> {
 
 impl<'py> ActionsOut<'py> {
     /// Views an array for actions of this kind, with the leading axes `rows`.
-    pub(super) fn of(given: &Bound<'py, PyAny>, kind: Kind, rows: &[usize]) -> PyResult<Self> {
+    pub(super) fn view(
+        value: &Bound<'py, PyAny>,
+        kind: ActionKind,
+        rows: &[usize],
+    ) -> PyResult<Self> {
         match kind {
-            Kind::Choices(_) => coerce::output(given, "actions", rows).map(Self::Choices),
-            Kind::Numbers(size) | Kind::Sde(size) => {
-                coerce::output(given, "actions", &[rows, &[size]].concat()).map(Self::Vectors)
+            ActionKind::Choices(_) => coerce::output(value, "actions", rows).map(Self::Choices),
+            ActionKind::Gaussian(size) | ActionKind::Sde(size) => {
+                coerce::output(value, "actions", &[rows, &[size]].concat()).map(Self::Vectors)
             }
         }
     }
@@ -44,15 +48,15 @@ impl<'py> ActionsOut<'py> {
 }
 
 /// Returns the episodes as arrays, None if there are none.
-pub(super) fn episodes(py: Python<'_>, ended: Ended) -> PyResult<Option<Episodes<'_>>> {
-    let Ended { finals, obs, episodes } = ended;
+pub(super) fn episode_arrays(py: Python<'_>, ended: RolloutEnds) -> PyResult<Option<Episodes<'_>>> {
+    let RolloutEnds { positions: finals, obs, episodes } = ended;
     if finals.is_empty() {
         return Ok(None);
     }
     let shape = [finals.len(), obs.len() / finals.len()];
-    let steps = finals.iter().map(|end| count(end.step as u64));
-    let envs = finals.iter().map(|end| count(end.env as u64));
-    let lengths = episodes.iter().map(|episode| count(episode.steps));
+    let steps = finals.iter().map(|end| to_i64(end.step as u64));
+    let envs = finals.iter().map(|end| to_i64(end.env as u64));
+    let lengths = episodes.iter().map(|episode| to_i64(episode.steps));
     let totals = episodes.iter().map(|episode| episode.total);
     Ok(Some((
         PyArray1::from_vec(py, steps.collect()),
@@ -63,6 +67,6 @@ pub(super) fn episodes(py: Python<'_>, ended: Ended) -> PyResult<Option<Episodes
     )))
 }
 
-fn count(number: u64) -> i64 {
+fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -4,17 +4,17 @@ use std::num::NonZeroUsize;
 
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use rlox_core::policy::{Acted, Policy, Seen};
-use rlox_core::rollout::{self, Ended, Key, Scratch};
-use rlox_nn::cpu::{Acting, ActorCritic, Architecture};
+use rlox_core::policy::{Policy, PolicyInput, PolicyOutput};
+use rlox_core::rollout::{self, RolloutEnds, RolloutKey, Scratch};
+use rlox_nn::cpu::{ActorCritic, ActorCriticPolicy, Architecture};
 
 use super::engine::PyOnPolicyEngine;
 use super::incoming;
-use super::outgoing::{ActionsOut, Episodes, episodes};
+use super::outgoing::{ActionsOut, Episodes, episode_arrays};
 use super::rollout_out::RolloutOut;
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::convert::coerce::Given;
+use crate::convert::coerce::OptionalArg;
 use crate::detach::{detached, writing};
 use crate::env::PyVecEnv;
 use crate::errors::{self, Class};
@@ -33,7 +33,7 @@ type Array<'py> = Bound<'py, PyUntypedArray>;
 ///     ConfigError: `noise_kept` is 0.
 #[pyclass(name = "RolloutPolicy", module = "rlox._core", frozen)]
 pub(crate) struct PyRolloutPolicy {
-    of: Architecture,
+    architecture: Architecture,
     net: ActorCritic,
     pub(super) noise_kept: NonZeroUsize,
     /// Length of the parameter vector.
@@ -51,7 +51,7 @@ impl PyRolloutPolicy {
         engine: &Bound<'_, PyOnPolicyEngine>,
         #[pyo3(from_py_with = arg::optional_integer::noise_kept)] noise_kept: Option<u64>,
     ) -> PyResult<Self> {
-        let kept = engine.clone().unbind();
+        let engine_ref = engine.clone().unbind();
         let engine = engine.get();
         let steps =
             noise_kept.map_or(usize::MAX, |steps| usize::try_from(steps).unwrap_or(usize::MAX));
@@ -59,8 +59,9 @@ impl PyRolloutPolicy {
             let message = "noise_kept is 0, expected at least 1, or None";
             return Err(errors::new(py, Class::Config, message));
         };
-        let (of, net, len) = (engine.of.clone(), engine.net.clone(), engine.len);
-        Ok(Self { of, net, noise_kept, len, engine: kept })
+        let (architecture, net, len) =
+            (engine.architecture.clone(), engine.net.clone(), engine.len);
+        Ok(Self { architecture, net, noise_kept, len, engine: engine_ref })
     }
 
     /// Samples actions for step `step` of a rollout.
@@ -95,16 +96,16 @@ impl PyRolloutPolicy {
         #[pyo3(from_py_with = arg::integer::seed)] seed: u64,
         #[pyo3(from_py_with = arg::integer::rollout)] rollout: u64,
         #[pyo3(from_py_with = arg::size::step)] step: usize,
-        mask: Given<'_, 'py>,
+        mask: OptionalArg<'_, 'py>,
     ) -> PyResult<()> {
         let parameters = self.parameters(parameters)?;
-        let (obs, n) = self.seen(obs)?;
-        let mask = mask.map(|mask| incoming::mask(mask, &self.of, n)).transpose()?;
-        let mut actions = ActionsOut::of(actions, self.of.kind, &[n])?;
+        let (obs, n) = self.read_obs(obs)?;
+        let mask = mask.map(|mask| incoming::mask(mask, &self.architecture, n)).transpose()?;
+        let mut actions = ActionsOut::view(actions, self.architecture.kind, &[n])?;
         let mut log_probs = coerce::output(log_probs, "log_probs", &[n])?;
         let mut values = coerce::output(values, "values", &[n])?;
         let acting = self.acting(&parameters);
-        let acted = Acted {
+        let outputs = PolicyOutput {
             actions: actions.slice_mut(),
             log_probs: log_probs.slice_mut(),
             values: values.slice_mut(),
@@ -112,8 +113,8 @@ impl PyRolloutPolicy {
         let obs = obs.slice();
         detached(py, self.cost(n), || {
             let mut noise = vec![0.0; n * acting.noise().dim()];
-            rollout::noise(&acting, Key { seed, rollout }, step, &mut noise);
-            acting.act_within(Seen { obs, noise: &noise }, mask.as_deref(), acted)
+            rollout::noise(&acting, RolloutKey { seed, rollout }, step, &mut noise);
+            acting.act_masked(PolicyInput { obs, noise: &noise }, mask.as_deref(), outputs)
         })
     }
 
@@ -132,7 +133,7 @@ impl PyRolloutPolicy {
         obs: &Bound<'py, PyAny>,
     ) -> PyResult<Array<'py>> {
         let parameters = self.parameters(parameters)?;
-        let (obs, n) = self.seen(obs)?;
+        let (obs, n) = self.read_obs(obs)?;
         let mut values = ViewMut::<f32>::fresh(py, &[n])?;
         let (obs, out, acting) = (obs.slice(), values.slice_mut(), self.acting(&parameters));
         detached(py, self.cost(n), || acting.values(obs, out))?;
@@ -154,8 +155,8 @@ impl PyRolloutPolicy {
         obs: &Bound<'py, PyAny>,
     ) -> PyResult<Array<'py>> {
         let parameters = self.parameters(parameters)?;
-        let (obs, n) = self.seen(obs)?;
-        let mut outputs = ViewMut::<f32>::fresh(py, &[n, self.of.kind.outputs()])?;
+        let (obs, n) = self.read_obs(obs)?;
+        let mut outputs = ViewMut::<f32>::fresh(py, &[n, self.architecture.kind.outputs()])?;
         let (obs, out, acting) = (obs.slice(), outputs.slice_mut(), self.acting(&parameters));
         detached(py, self.cost(n), || acting.outputs(obs, out))?;
         Ok(outputs.into_array())
@@ -220,7 +221,7 @@ impl PyRolloutPolicy {
     ) -> PyResult<Option<Episodes<'py>>> {
         let parameters = self.parameters(parameters)?;
         let (shared, n, nanoseconds) = envs.get().parts();
-        let given = [
+        let arrays = [
             obs,
             actions,
             rewards,
@@ -232,39 +233,44 @@ impl PyRolloutPolicy {
             totals,
             lengths,
         ];
-        let mut out = RolloutOut::of(given, &self.of, n)?;
-        let (acting, key) = (self.acting(&parameters), Key { seed, rollout });
+        let mut out = RolloutOut::from_arrays(arrays, &self.architecture, n)?;
+        let (acting, key) = (self.acting(&parameters), RolloutKey { seed, rollout });
         let cost = out.steps().saturating_mul(nanoseconds + self.cost(n));
         let (mut columns, mut running) = out.parts();
         let ended = writing(py, shared, cost, |envs| {
-            let (mut ended, mut scratch) = (Ended::default(), Scratch::default());
-            let beside = (&mut ended, &mut scratch);
-            columns.collect(envs, &acting, key, &mut running, beside)?;
+            let (mut ended, mut scratch) = (RolloutEnds::default(), Scratch::default());
+            let buffers = (&mut ended, &mut scratch);
+            columns.collect(envs, &acting, key, &mut running, buffers)?;
             Ok(ended)
         });
-        out.count();
-        episodes(py, ended?)
+        out.write_lengths();
+        episode_arrays(py, ended?)
     }
 }
 
 impl PyRolloutPolicy {
-    fn parameters<'py>(&self, given: &Bound<'py, PyAny>) -> PyResult<View<'py, f32>> {
-        let array = coerce::array(given, "parameters")?;
+    fn parameters<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<View<'py, f32>> {
+        let array = coerce::array(value, "parameters")?;
         coerce::check_shape(&array, "parameters", &[self.len], "the engine's vector")?;
         coerce::numbers(&array, "parameters")
     }
 
     /// Reads observations and returns them with their number.
-    fn seen<'py>(&self, obs: &Bound<'py, PyAny>) -> PyResult<(View<'py, f32>, usize)> {
+    fn read_obs<'py>(&self, obs: &Bound<'py, PyAny>) -> PyResult<(View<'py, f32>, usize)> {
         let obs = coerce::array(obs, "obs")?;
         coerce::check_ndim(&obs, "obs", &["n", "obs_dim"])?;
         let n = obs.shape().first().copied().unwrap_or(0);
-        coerce::check_shape(&obs, "obs", &[n, self.of.obs_dim], "as the networks take them")?;
+        coerce::check_shape(
+            &obs,
+            "obs",
+            &[n, self.architecture.obs_dim],
+            "as the networks take them",
+        )?;
         Ok((coerce::numbers(&obs, "obs")?, n))
     }
 
-    fn acting<'a>(&'a self, parameters: &'a View<'_, f32>) -> Acting<'a> {
-        Acting::new(&self.net, parameters.slice(), self.noise_kept)
+    fn acting<'a>(&'a self, parameters: &'a View<'_, f32>) -> ActorCriticPolicy<'a> {
+        ActorCriticPolicy::new(&self.net, parameters.slice(), self.noise_kept)
     }
 
     /// Estimated nanoseconds of acting for n observations, for 20 multiplications and additions per

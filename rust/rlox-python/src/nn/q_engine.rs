@@ -12,10 +12,10 @@ use rlox_nn::cpu::{
 use super::incoming;
 use super::precision::{Either, either, engine};
 use super::replayed::{Columns, numbers};
-use super::state::{State, count};
+use super::state::{State, write_step_counter};
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::convert::coerce::Given;
+use crate::convert::coerce::OptionalArg;
 use crate::detach::{LONG, writing};
 use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::{Plain, View, ViewMut};
@@ -71,10 +71,10 @@ impl PyDqnEngine {
         #[pyo3(from_py_with = arg::text::precision)] precision: &str,
     ) -> PyResult<Self> {
         let layout = incoming::layout(parameters)?;
-        let hidden = incoming::hidden(hidden, "hidden")?;
-        let activation = Activation::named(activation).or_raise(py)?;
-        let of = QArchitecture { obs_dim, choices: size, hidden, activation, dueling };
-        let net = QNetwork::new(&layout, &of).or_raise(py)?;
+        let hidden = incoming::read_widths(hidden, "hidden")?;
+        let activation = Activation::from_name(activation).or_raise(py)?;
+        let architecture = QArchitecture { obs_dim, choices: size, hidden, activation, dueling };
+        let net = QNetwork::new(&layout, &architecture).or_raise(py)?;
         let len = layout.len();
         let engine = engine!(py, precision, DqnEngine::new(net, layout))?;
         Ok(Self { obs_dim, len, engine })
@@ -133,7 +133,7 @@ impl PyDqnEngine {
         next_obs: &Bound<'py, PyAny>,
         discounts: &Bound<'py, PyAny>,
         errors: &Bound<'py, PyAny>,
-        weights: Given<'_, 'py>,
+        weights: OptionalArg<'_, 'py>,
         #[pyo3(from_py_with = arg::number::learning_rate)] learning_rate: f64,
         double: bool,
         #[pyo3(from_py_with = arg::text::loss)] loss: &str,
@@ -151,9 +151,14 @@ impl PyDqnEngine {
         let settings = DqnSettings { loss, double, learning_rate, max_grad_norm };
         let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
         let state = State { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
-        let by = (settings, adam_eps);
-        let update =
-            either!(&self.engine, |engine| self.by(py, engine, (state, target), &columns, by))?;
+        let args = (settings, adam_eps);
+        let update = either!(&self.engine, |engine| self.learn_as(
+            py,
+            engine,
+            (state, target),
+            &columns,
+            args
+        ))?;
         let dict = PyDict::new(py);
         dict.set_item("loss", update.loss)?;
         dict.set_item("q_mean", update.q_mean)?;
@@ -168,7 +173,7 @@ impl PyDqnEngine {
 }
 
 impl PyDqnEngine {
-    fn by<'py, F: Number + Plain>(
+    fn learn_as<'py, F: Number + Plain>(
         &self,
         py: Python<'py>,
         engine: &Shared<DqnEngine<F>>,
@@ -183,7 +188,7 @@ impl PyDqnEngine {
             state.views::<F>(["exp_avg", "exp_avg_sq"], self.len)?;
         let (parameters, exp_avg) = (parameters.slice_mut(), first.slice_mut());
         let exp_avg_sq = second.as_mut().map_or(&mut [][..], ViewMut::slice_mut);
-        let (mut counted, mut steps) = state.counted()?;
+        let (mut counter, mut steps) = state.step_counter()?;
         let (target, batches, errors) = (target.slice(), views.batches(), errors.slice_mut());
         let update = writing(py, engine, LONG, |engine| {
             let rule = Adam::new(adam_eps);
@@ -192,7 +197,7 @@ impl PyDqnEngine {
         });
         // The counter is also written after a failure or an interrupt, because the completed steps
         // stay.
-        count(&mut counted, steps);
+        write_step_counter(&mut counter, steps);
         update
     }
 }

@@ -7,13 +7,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rlox_core::buffer::NStep;
-use rlox_core::rollout::{Bounds, Ended};
-use rlox_nn::cpu::Exploring;
+use rlox_core::rollout::{ActionBounds, RolloutEnds};
+use rlox_nn::cpu::BoundExplorer;
 
-use super::explorer::{PyExplorer, slice_of};
-use super::outgoing::{Episodes, episodes};
-use super::stretch_out::StretchOut;
-use crate::buffer::Held;
+use super::explorer::{PyExplorer, noise_slice};
+use super::outgoing::{Episodes, episode_arrays};
+use super::stretch_out::StepsOut;
+use crate::buffer::ReplayBufferRef;
 use crate::convert::arg;
 use crate::detach::{LONG, writing};
 use crate::env::PyVecEnv;
@@ -53,21 +53,21 @@ pub(crate) struct PyReplayIteration {
     batch: Py<PyDict>,
     parameters: Py<PyAny>,
     /// The arrays into which collected steps are written.
-    collected: [Py<PyAny>; 8],
+    column_arrays: [Py<PyAny>; 8],
     noise: Option<Py<PyAny>>,
     bounds: Option<Py<PyAny>>,
     given: usize,
     n_step: NStep,
-    done: Mutex<Done>,
+    status: Mutex<CallStatus>,
 }
 
 /// The progress of the last call.
 #[derive(Default)]
-struct Done {
+struct CallStatus {
     /// The ended episodes of steps that are stored.
-    ended: Option<Ended>,
+    ended: Option<RolloutEnds>,
     /// Duration of learning in seconds.
-    learning: f64,
+    learning_seconds: f64,
 }
 
 #[pymethods]
@@ -102,20 +102,21 @@ impl PyReplayIteration {
         #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
     ) -> PyResult<Self> {
         let n_step = NStep::new(n_step, gamma).or_raise(py)?;
-        let collected = [obs, next_obs, actions, rewards, terminated, truncated, totals, lengths];
-        let done = Mutex::default();
+        let column_arrays =
+            [obs, next_obs, actions, rewards, terminated, truncated, totals, lengths];
+        let status = Mutex::default();
         Ok(Self {
             explorer,
             envs,
             buffer,
             batch,
             parameters,
-            collected,
+            column_arrays,
             noise,
             bounds,
             given,
             n_step,
-            done,
+            status,
         })
     }
 
@@ -136,69 +137,72 @@ impl PyReplayIteration {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        *self.done() = Done::default();
+        *self.lock_status() = CallStatus::default();
         let buffer = self.buffer.bind(py);
-        let held = Held::of(buffer)?;
-        let ended = self.collect(py, &held)?;
-        self.done().ended = Some(ended);
-        held.sample(self.batch.bind(py), self.n_step)?;
+        let replay = ReplayBufferRef::from_python(buffer)?;
+        let ended = self.collect(py, &replay)?;
+        self.lock_status().ended = Some(ended);
+        replay.sample(self.batch.bind(py), self.n_step)?;
         let engine = self.explorer.get().engine.bind(py);
-        let began = Instant::now();
-        let told = engine.call_method(intern!(py, "learn"), args, kwargs);
-        self.done().learning = began.elapsed().as_secs_f64();
-        told
+        let start = Instant::now();
+        let result = engine.call_method(intern!(py, "learn"), args, kwargs);
+        self.lock_status().learning_seconds = start.elapsed().as_secs_f64();
+        result
     }
 
     /// Whether the last call stored its steps; an error after that came from sampling or learning.
     #[getter]
     fn collected(&self) -> bool {
-        self.done().ended.is_some()
+        self.lock_status().ended.is_some()
     }
 
     /// Duration of learning in the last call, in seconds.
     #[getter]
     fn seconds(&self) -> f64 {
-        self.done().learning
+        self.lock_status().learning_seconds
     }
 
     /// The ended episodes of the last call's steps, in the form that `Explorer.collect` returns.
     fn episodes<'py>(&self, py: Python<'py>) -> PyResult<Option<Episodes<'py>>> {
-        let ended = self.done().ended.clone().unwrap_or_default();
-        episodes(py, ended)
+        let ended = self.lock_status().ended.clone().unwrap_or_default();
+        episode_arrays(py, ended)
     }
 }
 
 impl PyReplayIteration {
-    fn done(&self) -> MutexGuard<'_, Done> {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_status(&self) -> MutexGuard<'_, CallStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Steps the environments and stores the steps, while nobody else uses them or the buffer.
-    fn collect(&self, py: Python<'_>, held: &Held<'_>) -> PyResult<Ended> {
-        let (explores, given) = (self.explorer.get(), self.given);
-        let sizes = explores.sizes;
+    fn collect(&self, py: Python<'_>, replay: &ReplayBufferRef<'_>) -> PyResult<RolloutEnds> {
+        let (py_explorer, given) = (self.explorer.get(), self.given);
+        let sizes = py_explorer.sizes;
         let parameters = sizes.parameters(self.parameters.bind(py))?;
         let (shared, n, _) = self.envs.get().parts();
-        let mut out = StretchOut::of(self.collected.each_ref().map(|a| a.bind(py)), sizes, n)?;
-        let acted = out.steps().saturating_sub(given);
+        let mut out =
+            StepsOut::from_arrays(self.column_arrays.each_ref().map(|a| a.bind(py)), sizes, n)?;
+        let n_acted = out.steps().saturating_sub(given);
         let noise = self.noise.as_ref().map(|noise| noise.bind(py));
-        let noise = sizes.noise(py, noise, &[acted, n])?;
+        let noise = sizes.noise(py, noise, &[n_acted, n])?;
         let bounds = self.bounds.as_ref().map(|bounds| sizes.bounds(bounds.bind(py)));
         let bounds = bounds.transpose()?;
-        let bounds =
-            bounds.as_ref().map(|[low, high]| Bounds { low: low.slice(), high: high.slice() });
+        let bounds = bounds
+            .as_ref()
+            .map(|[low, high]| ActionBounds { low: low.slice(), high: high.slice() });
         let (mut columns, mut running) = out.parts();
-        let (parameters, noise) = (parameters.slice(), slice_of(noise.as_ref()));
+        let (parameters, noise) = (parameters.slice(), noise_slice(noise.as_ref()));
         let ended = writing(py, shared, LONG, |envs| {
-            explores.explorer.write(|explorer| {
-                let mut exploring = Exploring { explorer, parameters, noise, given };
+            py_explorer.explorer.write(|explorer| {
+                let mut exploring =
+                    BoundExplorer { explorer, parameters, noise, n_preset_steps: given };
                 let ended = columns.collect(envs, &mut exploring, bounds, &mut running)?;
                 columns.check_finite()?;
-                held.store(n, &columns)?;
+                replay.store(n, &columns)?;
                 Ok(ended)
             })?
         });
-        out.count();
+        out.write_lengths();
         ended
     }
 }

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use rlox_nn::cpu::{Batches, Number};
 
 use crate::convert::coerce;
-use crate::convert::coerce::Given;
+use crate::convert::coerce::OptionalArg;
 use crate::memory::views::{Plain, View};
 
 /// Columns `[k, rows, ...]`.
@@ -15,7 +15,7 @@ pub(super) struct Columns<'a, 'py> {
     pub(super) rewards: &'a Bound<'py, PyAny>,
     pub(super) next_obs: &'a Bound<'py, PyAny>,
     pub(super) discounts: &'a Bound<'py, PyAny>,
-    pub(super) weights: Given<'a, 'py>,
+    pub(super) weights: OptionalArg<'a, 'py>,
     pub(super) errors: &'a Bound<'py, PyAny>,
 }
 
@@ -25,11 +25,11 @@ pub(super) struct Views<'py, F, A> {
     pub(super) shape: [usize; 2],
     obs: [View<'py, F>; 2],
     actions: View<'py, A>,
-    paid: [View<'py, F>; 2],
+    rewards_and_discounts: [View<'py, F>; 2],
     weights: Option<View<'py, F>>,
 }
 
-const WHY: &str = "one for each of the rewards";
+const SHAPE_REASON: &str = "one for each of the rewards";
 
 impl<'py> Columns<'_, 'py> {
     /// Reads the columns with choices as actions.
@@ -39,7 +39,7 @@ impl<'py> Columns<'_, 'py> {
     ) -> PyResult<Views<'py, F, i64>> {
         self.read(obs_dim, |shape| {
             let actions = coerce::array(self.actions, "actions")?;
-            coerce::check_shape(&actions, "actions", &shape, WHY)?;
+            coerce::check_shape(&actions, "actions", &shape, SHAPE_REASON)?;
             coerce::elements(&actions, "actions", "iu")
         })
     }
@@ -64,34 +64,37 @@ impl<'py> Columns<'_, 'py> {
             [k, rows] => [k, rows],
             _ => [0, 0],
         };
-        let seen = [shape[0], shape[1], obs_dim];
+        let obs_shape = [shape[0], shape[1], obs_dim];
         Ok(Views {
             shape,
-            obs: [numbers(self.obs, "obs", &seen)?, numbers(self.next_obs, "next_obs", &seen)?],
+            obs: [
+                numbers(self.obs, "obs", &obs_shape)?,
+                numbers(self.next_obs, "next_obs", &obs_shape)?,
+            ],
             actions: actions(shape)?,
-            paid: [
+            rewards_and_discounts: [
                 numbers(self.rewards, "rewards", &shape)?,
                 numbers(self.discounts, "discounts", &shape)?,
             ],
-            weights: self.weights.map(|given| numbers(given, "weights", &shape)).transpose()?,
+            weights: self.weights.map(|array| numbers(array, "weights", &shape)).transpose()?,
         })
     }
 }
 
 /// Reads numbers of this shape.
 pub(super) fn numbers<'py, F: Plain>(
-    given: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyAny>,
     name: &str,
     shape: &[usize],
 ) -> PyResult<View<'py, F>> {
-    let array = coerce::array(given, name)?;
-    coerce::check_shape(&array, name, shape, WHY)?;
+    let array = coerce::array(value, name)?;
+    coerce::check_shape(&array, name, shape, SHAPE_REASON)?;
     coerce::numbers(&array, name)
 }
 
 impl<F: Plain, A: Plain> Views<'_, F, A> {
     pub(super) fn batches(&self) -> Batches<'_, F, A> {
-        let ([obs, next_obs], [rewards, discounts]) = (&self.obs, &self.paid);
+        let ([obs, next_obs], [rewards, discounts]) = (&self.obs, &self.rewards_and_discounts);
         Batches {
             rows: self.shape[1],
             obs: obs.slice(),

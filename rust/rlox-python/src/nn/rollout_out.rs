@@ -2,7 +2,7 @@
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
-use rlox_core::rollout::{Columns, Running};
+use rlox_core::rollout::{Columns, RunningEpisodes};
 use rlox_nn::cpu::Architecture;
 
 use super::outgoing::ActionsOut;
@@ -22,17 +22,21 @@ pub(super) struct RolloutOut<'py> {
     totals: ViewMut<'py, f64>,
     lengths: ViewMut<'py, i64>,
     /// The lengths, as the core counts them.
-    counted: Vec<u64>,
+    core_lengths: Vec<u64>,
     steps: usize,
 }
 
 /// The arrays in the order of [`RolloutOut`]'s views.
-pub(super) type Given<'a, 'py> = [&'a Bound<'py, PyAny>; 10];
+pub(super) type RolloutArrays<'a, 'py> = [&'a Bound<'py, PyAny>; 10];
 
 impl<'py> RolloutOut<'py> {
     /// Views the arrays for `n` environments with the spaces of these networks. The length of the
     /// rewards is the number of steps.
-    pub(super) fn of(given: Given<'_, 'py>, of: &Architecture, n: usize) -> PyResult<Self> {
+    pub(super) fn from_arrays(
+        arrays: RolloutArrays<'_, 'py>,
+        architecture: &Architecture,
+        n: usize,
+    ) -> PyResult<Self> {
         let [
             obs,
             actions,
@@ -44,15 +48,15 @@ impl<'py> RolloutOut<'py> {
             next_values,
             totals,
             lengths,
-        ] = given;
+        ] = arrays;
         let rows = coerce::array(rewards, "rewards")?;
         coerce::check_ndim(&rows, "rewards", &["T", "n"])?;
         let t = rows.shape().first().copied().unwrap_or(0);
         let mut lengths: ViewMut<'_, i64> = coerce::output(lengths, "lengths", &[n])?;
-        let counted = lengths.slice_mut().iter().map(|steps| steps.unsigned_abs()).collect();
+        let core_lengths = lengths.slice_mut().iter().map(|steps| steps.unsigned_abs()).collect();
         Ok(Self {
-            obs: coerce::output(obs, "obs", &[t + 1, n, of.obs_dim])?,
-            actions: ActionsOut::of(actions, of.kind, &[t, n])?,
+            obs: coerce::output(obs, "obs", &[t + 1, n, architecture.obs_dim])?,
+            actions: ActionsOut::view(actions, architecture.kind, &[t, n])?,
             rewards: coerce::output(rewards, "rewards", &[t, n])?,
             terminated: coerce::output(terminated, "terminated", &[t, n])?,
             truncated: coerce::output(truncated, "truncated", &[t, n])?,
@@ -61,7 +65,7 @@ impl<'py> RolloutOut<'py> {
             next_values: coerce::output(next_values, "next_values", &[t, n])?,
             totals: coerce::output(totals, "totals", &[n])?,
             lengths,
-            counted,
+            core_lengths,
             steps: t,
         })
     }
@@ -71,7 +75,7 @@ impl<'py> RolloutOut<'py> {
         self.steps
     }
 
-    pub(super) fn parts(&mut self) -> (Columns<'_>, Running<'_>) {
+    pub(super) fn parts(&mut self) -> (Columns<'_>, RunningEpisodes<'_>) {
         let columns = Columns {
             obs: self.obs.slice_mut(),
             actions: self.actions.slice_mut(),
@@ -82,12 +86,15 @@ impl<'py> RolloutOut<'py> {
             values: self.values.slice_mut(),
             next_values: self.next_values.slice_mut(),
         };
-        (columns, Running { totals: self.totals.slice_mut(), steps: &mut self.counted })
+        (
+            columns,
+            RunningEpisodes { totals: self.totals.slice_mut(), steps: &mut self.core_lengths },
+        )
     }
 
     /// Writes the lengths of the running episodes, also after an interrupted rollout.
-    pub(super) fn count(mut self) {
-        for (place, &steps) in self.lengths.slice_mut().iter_mut().zip(&self.counted) {
+    pub(super) fn write_lengths(mut self) {
+        for (place, &steps) in self.lengths.slice_mut().iter_mut().zip(&self.core_lengths) {
             *place = i64::try_from(steps).unwrap_or(i64::MAX);
         }
     }

@@ -7,16 +7,16 @@ use rlox_nn::cpu::{Number, SacEngine, SacParameters, SacSettings, SacUpdate, Tem
 
 use super::precision::{Either, either, engine};
 use super::replayed::Columns;
-use super::state::Adams;
-use super::vectors::{Made, Sizes};
+use super::state::AdamState;
+use super::vectors::{NetworkArgs, Sizes};
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::convert::coerce::Given;
+use crate::convert::coerce::OptionalArg;
 use crate::detach::{LONG, writing};
 use crate::memory::views::{Plain, View};
 
 /// Length of the temperature's vector: one number and its padding.
-const FILLED: usize = 16;
+const TEMPERATURE_LEN: usize = 16;
 
 /// Trains a squashed Gaussian policy and its critics without torch (Haarnoja et al. 2018).
 ///
@@ -54,18 +54,18 @@ struct Vectors<'a, 'py> {
     actor: &'a Bound<'py, PyAny>,
     critic: &'a Bound<'py, PyAny>,
     target: &'a Bound<'py, PyAny>,
-    temperature: Given<'a, 'py>,
+    temperature: OptionalArg<'a, 'py>,
     noise: &'a Bound<'py, PyAny>,
 }
 
 /// Settings that are the same in both precisions.
 #[derive(Clone, Copy)]
-struct By {
+struct LearnArgs {
     settings: SacSettings,
     first: u64,
     eps: f64,
     /// Alpha, or the target entropy if the temperature is learned.
-    goal: f64,
+    alpha_or_entropy: f64,
 }
 
 #[pymethods]
@@ -90,7 +90,7 @@ impl PySacEngine {
         #[pyo3(from_py_with = arg::text::activation)] activation: &str,
         #[pyo3(from_py_with = arg::text::precision)] precision: &str,
     ) -> PyResult<Self> {
-        let made = Made {
+        let network_args = NetworkArgs {
             parameters: [actor_parameters, critic_parameters],
             obs_dim,
             sizes: [size, size.saturating_mul(2)],
@@ -98,7 +98,7 @@ impl PySacEngine {
             hidden: [actor, critic],
             activation,
         };
-        let (sizes, (actor, critics)) = made.nets(py, &[])?;
+        let (sizes, (actor, critics)) = network_args.nets(py, &[])?;
         let engine = engine!(py, precision, SacEngine::new(actor, critics))?;
         Ok(Self { sizes, engine })
     }
@@ -161,8 +161,8 @@ impl PySacEngine {
         discounts: &Bound<'py, PyAny>,
         errors: &Bound<'py, PyAny>,
         noise: &Bound<'py, PyAny>,
-        weights: Given<'_, 'py>,
-        temperature: Given<'_, 'py>,
+        weights: OptionalArg<'_, 'py>,
+        temperature: OptionalArg<'_, 'py>,
         #[pyo3(from_py_with = arg::number::entropy_or_alpha)] entropy_or_alpha: f64,
         #[pyo3(from_py_with = arg::integer::first)] first: u64,
         #[pyo3(from_py_with = arg::number::learning_rate)] learning_rate: f64,
@@ -174,8 +174,9 @@ impl PySacEngine {
         let settings = SacSettings { learning_rate, max_grad_norm, tau, target_update_interval };
         let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
         let vectors = Vectors { actor, critic, target, temperature, noise };
-        let by = By { settings, first, eps: adam_eps, goal: entropy_or_alpha };
-        let update = either!(&self.engine, |engine| self.by(py, engine, &vectors, &columns, by))?;
+        let args = LearnArgs { settings, first, eps: adam_eps, alpha_or_entropy: entropy_or_alpha };
+        let update =
+            either!(&self.engine, |engine| self.learn_as(py, engine, &vectors, &columns, args))?;
         let dict = PyDict::new(py);
         for (name, value) in [
             ("critic", update.critic),
@@ -193,42 +194,44 @@ impl PySacEngine {
 }
 
 impl PySacEngine {
-    fn by<'py, F: Number + Plain>(
+    fn learn_as<'py, F: Number + Plain>(
         &self,
         py: Python<'py>,
         engine: &Shared<SacEngine<F>>,
         vectors: &Vectors<'_, 'py>,
         columns: &Columns<'_, 'py>,
-        by: By,
+        args: LearnArgs,
     ) -> PyResult<SacUpdate> {
         let views = self.sizes.views::<F>(columns)?;
         let [k, rows] = views.shape;
         let noise: View<'_, F> = self.sizes.noise(vectors.noise, &[k, 2, rows])?;
         let mut errors = coerce::output(columns.errors, "errors", &views.shape)?;
-        let [mut actor, mut critic] = self.sizes.learned::<F>(vectors.actor, vectors.critic)?;
+        let [mut actor, mut critic] = self.sizes.adam_states::<F>(vectors.actor, vectors.critic)?;
         let mut target = coerce::output(vectors.target, "target", &[self.sizes.lens[1]])?;
         let temperature = vectors.temperature;
-        let log = temperature.map(|given| Adams::<F>::of(given, "temperature", FILLED));
-        let mut log = log.transpose()?;
+        let log_alpha_state =
+            temperature.map(|given| AdamState::<F>::read(given, "temperature", TEMPERATURE_LEN));
+        let mut log_alpha = log_alpha_state.transpose()?;
         let (batches, errors, noise) = (views.batches(), errors.slice_mut(), noise.slice());
-        let mut of = SacParameters {
-            actor: actor.learned(by.eps),
-            critic: critic.learned(by.eps),
+        let mut parameters = SacParameters {
+            actor: actor.for_engine(args.eps),
+            critic: critic.for_engine(args.eps),
             target: target.slice_mut(),
-            temperature: match &mut log {
-                Some(log) => {
-                    Temperature::Learned { log: log.learned(by.eps), target_entropy: by.goal }
-                }
-                None => Temperature::Fixed(by.goal),
+            temperature: match &mut log_alpha {
+                Some(log) => Temperature::Learned {
+                    log_alpha: log.for_engine(args.eps),
+                    target_entropy: args.alpha_or_entropy,
+                },
+                None => Temperature::Fixed(args.alpha_or_entropy),
             },
         };
         let update = writing(py, engine, LONG, |engine| {
-            engine.learn(&mut of, batches, noise, (&by.settings, by.first), errors)
+            engine.learn(&mut parameters, batches, noise, (&args.settings, args.first), errors)
         });
-        actor.count();
-        critic.count();
-        if let Some(log) = log {
-            log.count();
+        actor.write_steps();
+        critic.write_steps();
+        if let Some(log) = log_alpha {
+            log.write_steps();
         }
         update
     }

@@ -4,18 +4,18 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_nn::cpu::losses::Terms;
 use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp};
-use rlox_nn::cpu::{Learned, Number, PpoUpdate};
+use rlox_nn::cpu::{Number, PpoUpdate, TrainState};
 
 use crate::convert::coerce;
-use crate::convert::coerce::Given;
-use crate::errors::{self, Class, OrInstead};
+use crate::convert::coerce::OptionalArg;
+use crate::errors::{self, Class, ReplaceRefusal};
 use crate::memory::views::{Plain, ViewMut};
 
 /// The vectors that an update changes.
 pub(super) struct State<'a, 'py> {
     pub(super) parameters: &'a Bound<'py, PyAny>,
     pub(super) first: &'a Bound<'py, PyAny>,
-    pub(super) second: Given<'a, 'py>,
+    pub(super) second: OptionalArg<'a, 'py>,
     pub(super) steps: &'a Bound<'py, PyAny>,
 }
 
@@ -37,29 +37,29 @@ impl<'py> State<'_, 'py> {
     }
 
     /// Returns the counter of steps, and the number in it.
-    pub(super) fn counted(&self) -> PyResult<(ViewMut<'py, i64>, u64)> {
-        counted(self.steps)
+    pub(super) fn step_counter(&self) -> PyResult<(ViewMut<'py, i64>, u64)> {
+        read_step_counter(self.steps)
     }
 }
 
 /// A parameter vector and its Adam state, as Python passes them: parameters, first and second
 /// moments, `[len]`, and the number of steps so far, int64 `[1]`.
-pub(super) struct Adams<'py, F> {
+pub(super) struct AdamState<'py, F> {
     parameters: ViewMut<'py, F>,
     moments: [ViewMut<'py, F>; 2],
-    counted: ViewMut<'py, i64>,
+    counter: ViewMut<'py, i64>,
     steps: u64,
 }
 
-impl<'py, F: Number + Plain> Adams<'py, F> {
+impl<'py, F: Number + Plain> AdamState<'py, F> {
     /// Reads the four arrays, which messages call `name`.
-    pub(super) fn of(given: &Bound<'py, PyAny>, name: &str, len: usize) -> PyResult<Self> {
-        let py = given.py();
+    pub(super) fn read(value: &Bound<'py, PyAny>, name: &str, len: usize) -> PyResult<Self> {
+        let py = value.py();
         let [parameters, first, second, steps] =
-            given.extract::<[Bound<'py, PyAny>; 4]>().or_instead(py, |_| {
+            value.extract::<[Bound<'py, PyAny>; 4]>().replace_refusal(py, |_| {
                 let message = format!(
                     "{name} is {}, expected four arrays: parameters, exp_avg, exp_avg_sq, steps",
-                    coerce::shown(given)
+                    coerce::short_repr(value)
                 );
                 errors::new(py, Class::Config, message)
             })?;
@@ -71,23 +71,23 @@ impl<'py, F: Number + Plain> Adams<'py, F> {
             vector(&second, "exp_avg_sq")?,
         );
         let [parameters, first] = vectors;
-        let (counted, steps) = counted(&steps)?;
-        Ok(Self { parameters, moments: [first, second], counted, steps })
+        let (counter, steps) = read_step_counter(&steps)?;
+        Ok(Self { parameters, moments: [first, second], counter, steps })
     }
 
     /// Returns the state for an engine, with Adam's epsilon `eps`.
-    pub(super) fn learned(&mut self, eps: f64) -> Learned<'_, F> {
+    pub(super) fn for_engine(&mut self, eps: f64) -> TrainState<'_, F> {
         let [exp_avg, exp_avg_sq] = &mut self.moments;
         let (exp_avg, exp_avg_sq) = (exp_avg.slice_mut(), exp_avg_sq.slice_mut());
         let (rule, steps) = (Adam::new(eps), &mut self.steps);
         let optimizer = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps };
-        Learned { parameters: self.parameters.slice_mut(), optimizer }
+        TrainState { parameters: self.parameters.slice_mut(), optimizer }
     }
 
     /// Writes the number of steps, also after a failure or an interrupt, because the completed
     /// steps stay.
-    pub(super) fn count(mut self) {
-        count(&mut self.counted, self.steps);
+    pub(super) fn write_steps(mut self) {
+        write_step_counter(&mut self.counter, self.steps);
     }
 }
 
@@ -108,26 +108,29 @@ pub(super) fn optimizer<'a, F>(
 }
 
 /// Returns the counter of steps, and the number in it.
-fn counted<'py>(steps: &Bound<'py, PyAny>) -> PyResult<(ViewMut<'py, i64>, u64)> {
-    let mut counted: ViewMut<'py, i64> = coerce::output(steps, "steps", &[1])?;
-    let so_far = counted.slice_mut().first().copied().unwrap_or(0);
+fn read_step_counter<'py>(steps: &Bound<'py, PyAny>) -> PyResult<(ViewMut<'py, i64>, u64)> {
+    let mut counter: ViewMut<'py, i64> = coerce::output(steps, "steps", &[1])?;
+    let so_far = counter.slice_mut().first().copied().unwrap_or(0);
     let Ok(so_far) = u64::try_from(so_far) else {
         let message = format!("steps is {so_far}, expected at least 0");
         return Err(errors::new(steps.py(), Class::Config, message));
     };
-    Ok((counted, so_far))
+    Ok((counter, so_far))
 }
 
 /// Writes the number of steps.
-pub(super) fn count(counted: &mut ViewMut<'_, i64>, steps: u64) {
-    if let [place] = counted.slice_mut() {
+pub(super) fn write_step_counter(counter: &mut ViewMut<'_, i64>, steps: u64) {
+    if let [place] = counter.slice_mut() {
         *place = i64::try_from(steps).unwrap_or(i64::MAX);
     }
 }
 
-pub(super) fn told<'py>(py: Python<'py>, update: &PpoUpdate) -> PyResult<Bound<'py, PyDict>> {
+pub(super) fn ppo_update_dict<'py>(
+    py: Python<'py>,
+    update: &PpoUpdate,
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    put_loss(&dict, &update.terms.terms)?;
+    set_loss_terms(&dict, &update.terms.terms)?;
     for (name, value) in [
         ("approx_kl", update.terms.approx_kl),
         ("clip_fraction", update.terms.clip_fraction),
@@ -143,7 +146,7 @@ pub(super) fn told<'py>(py: Python<'py>, update: &PpoUpdate) -> PyResult<Bound<'
     Ok(dict)
 }
 
-pub(super) fn put_loss(dict: &Bound<'_, PyDict>, terms: &Terms) -> PyResult<()> {
+pub(super) fn set_loss_terms(dict: &Bound<'_, PyDict>, terms: &Terms) -> PyResult<()> {
     dict.set_item("policy", terms.policy)?;
     dict.set_item("value", terms.value)?;
     dict.set_item("entropy", terms.entropy)?;

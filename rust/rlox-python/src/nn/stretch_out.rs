@@ -3,15 +3,15 @@
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use rlox_core::policy::ActionsMut;
-use rlox_core::rollout::{Running, Stretch};
+use rlox_core::rollout::{RunningEpisodes, TransitionChunk};
 
 use crate::convert::coerce;
-use crate::convert::coerce::Given;
-use crate::errors::{self, Class, OrInstead};
+use crate::convert::coerce::OptionalArg;
+use crate::errors::{self, Class, ReplaceRefusal};
 use crate::memory::views::{View, ViewMut};
 
 /// The columns of collected steps, and the running episodes.
-pub(super) struct StretchOut<'py> {
+pub(super) struct StepsOut<'py> {
     obs: ViewMut<'py, f32>,
     next_obs: ViewMut<'py, f32>,
     actions: Actions<'py>,
@@ -21,30 +21,34 @@ pub(super) struct StretchOut<'py> {
     totals: ViewMut<'py, f64>,
     lengths: ViewMut<'py, i64>,
     /// The lengths, as the core counts them.
-    counted: Vec<u64>,
+    core_lengths: Vec<u64>,
     steps: usize,
 }
 
-impl<'py> StretchOut<'py> {
+impl<'py> StepsOut<'py> {
     /// Views the arrays, in the order of the fields, for `n` environments of these sizes. The
     /// length of the rewards is the number of steps.
-    pub(super) fn of(given: [&Bound<'py, PyAny>; 8], of: Sizes, n: usize) -> PyResult<Self> {
-        let [obs, next_obs, actions, rewards, terminated, truncated, totals, lengths] = given;
+    pub(super) fn from_arrays(
+        arrays: [&Bound<'py, PyAny>; 8],
+        sizes: Sizes,
+        n: usize,
+    ) -> PyResult<Self> {
+        let [obs, next_obs, actions, rewards, terminated, truncated, totals, lengths] = arrays;
         let rows = coerce::array(rewards, "rewards")?;
         coerce::check_ndim(&rows, "rewards", &["T", "n"])?;
         let t = rows.shape().first().copied().unwrap_or(0);
         let mut lengths: ViewMut<'_, i64> = coerce::output(lengths, "lengths", &[n])?;
-        let counted = lengths.slice_mut().iter().map(|steps| steps.unsigned_abs()).collect();
+        let core_lengths = lengths.slice_mut().iter().map(|steps| steps.unsigned_abs()).collect();
         Ok(Self {
-            obs: coerce::output(obs, "obs", &[t + 1, n, of.obs_dim])?,
-            next_obs: coerce::output(next_obs, "next_obs", &[t, n, of.obs_dim])?,
-            actions: Actions::of(actions, of.size, &[t, n])?,
+            obs: coerce::output(obs, "obs", &[t + 1, n, sizes.obs_dim])?,
+            next_obs: coerce::output(next_obs, "next_obs", &[t, n, sizes.obs_dim])?,
+            actions: Actions::view(actions, sizes.size, &[t, n])?,
             rewards: coerce::output(rewards, "rewards", &[t, n])?,
             terminated: coerce::output(terminated, "terminated", &[t, n])?,
             truncated: coerce::output(truncated, "truncated", &[t, n])?,
             totals: coerce::output(totals, "totals", &[n])?,
             lengths,
-            counted,
+            core_lengths,
             steps: t,
         })
     }
@@ -54,8 +58,8 @@ impl<'py> StretchOut<'py> {
         self.steps
     }
 
-    pub(super) fn parts(&mut self) -> (Stretch<'_>, Running<'_>) {
-        let stretch = Stretch {
+    pub(super) fn parts(&mut self) -> (TransitionChunk<'_>, RunningEpisodes<'_>) {
+        let columns = TransitionChunk {
             obs: self.obs.slice_mut(),
             next_obs: self.next_obs.slice_mut(),
             actions: self.actions.slice_mut(),
@@ -63,12 +67,15 @@ impl<'py> StretchOut<'py> {
             terminated: self.terminated.slice_mut(),
             truncated: self.truncated.slice_mut(),
         };
-        (stretch, Running { totals: self.totals.slice_mut(), steps: &mut self.counted })
+        (
+            columns,
+            RunningEpisodes { totals: self.totals.slice_mut(), steps: &mut self.core_lengths },
+        )
     }
 
     /// Writes the lengths of the running episodes.
-    pub(super) fn count(mut self) {
-        for (place, &steps) in self.lengths.slice_mut().iter_mut().zip(&self.counted) {
+    pub(super) fn write_lengths(mut self) {
+        for (place, &steps) in self.lengths.slice_mut().iter_mut().zip(&self.core_lengths) {
             *place = i64::try_from(steps).unwrap_or(i64::MAX);
         }
     }
@@ -85,8 +92,8 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    pub(super) fn parameters<'py>(&self, given: &Bound<'py, PyAny>) -> PyResult<View<'py, f32>> {
-        let array = coerce::array(given, "parameters")?;
+    pub(super) fn parameters<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<View<'py, f32>> {
+        let array = coerce::array(value, "parameters")?;
         coerce::check_shape(&array, "parameters", &[self.len], "the engine's vector")?;
         coerce::numbers(&array, "parameters")
     }
@@ -95,31 +102,31 @@ impl Sizes {
     pub(super) fn noise<'py>(
         &self,
         py: Python<'py>,
-        given: Given<'_, 'py>,
+        noise_arg: OptionalArg<'_, 'py>,
         rows: &[usize],
     ) -> PyResult<Option<View<'py, f32>>> {
-        let Some(given) = given else {
+        let Some(array) = noise_arg else {
             if self.size == 0 || rows.contains(&0) {
                 return Ok(None);
             }
             let message = "noise is missing, expected standard normal numbers for these actions";
             return Err(errors::new(py, Class::Shape, message));
         };
-        let noise = coerce::array(given, "noise")?;
+        let noise = coerce::array(array, "noise")?;
         let why = "a number for each of an action's; of choices there are none";
         coerce::check_shape(&noise, "noise", &[rows, &[self.size]].concat(), why)?;
         coerce::numbers(&noise, "noise").map(Some)
     }
 
     /// Reads the bounds to which -1 and 1 are scaled.
-    pub(super) fn bounds<'py>(&self, given: &Bound<'py, PyAny>) -> PyResult<[View<'py, f32>; 2]> {
-        let py = given.py();
-        let [low, high] = given.extract::<[Bound<'py, PyAny>; 2]>().or_instead(py, |_| {
-            let message = format!("bounds is {}, expected two arrays", coerce::shown(given));
+    pub(super) fn bounds<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<[View<'py, f32>; 2]> {
+        let py = value.py();
+        let [low, high] = value.extract::<[Bound<'py, PyAny>; 2]>().replace_refusal(py, |_| {
+            let message = format!("bounds is {}, expected two arrays", coerce::short_repr(value));
             errors::new(py, Class::Config, message)
         })?;
-        let read = |given: &Bound<'py, PyAny>| {
-            let array: Bound<'py, PyUntypedArray> = coerce::array(given, "bounds")?;
+        let read = |bound: &Bound<'py, PyAny>| {
+            let array: Bound<'py, PyUntypedArray> = coerce::array(bound, "bounds")?;
             coerce::check_shape(
                 &array,
                 "bounds",
@@ -155,11 +162,11 @@ pub(super) enum Actions<'py> {
 impl<'py> Actions<'py> {
     /// Views an array of actions with the leading axes `rows`: vectors of `size` numbers, or
     /// choices.
-    pub(super) fn of(given: &Bound<'py, PyAny>, size: usize, rows: &[usize]) -> PyResult<Self> {
+    pub(super) fn view(value: &Bound<'py, PyAny>, size: usize, rows: &[usize]) -> PyResult<Self> {
         if size == 0 {
-            return coerce::output(given, "actions", rows).map(Self::Choices);
+            return coerce::output(value, "actions", rows).map(Self::Choices);
         }
-        coerce::output(given, "actions", &[rows, &[size]].concat()).map(Self::Vectors)
+        coerce::output(value, "actions", &[rows, &[size]].concat()).map(Self::Vectors)
     }
 
     pub(super) fn slice_mut(&mut self) -> ActionsMut<'_> {

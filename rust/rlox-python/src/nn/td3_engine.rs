@@ -7,10 +7,10 @@ use rlox_nn::cpu::{Number, Td3Engine, Td3Parameters, Td3Settings, Td3Update};
 
 use super::precision::{Either, either, engine};
 use super::replayed::Columns;
-use super::vectors::{Made, Sizes};
+use super::vectors::{NetworkArgs, Sizes};
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::convert::coerce::Given;
+use crate::convert::coerce::OptionalArg;
 use crate::detach::{LONG, writing};
 use crate::memory::views::{Plain, View};
 
@@ -50,7 +50,7 @@ struct Vectors<'a, 'py> {
     actor: &'a Bound<'py, PyAny>,
     critic: &'a Bound<'py, PyAny>,
     targets: [&'a Bound<'py, PyAny>; 2],
-    noise: Given<'a, 'py>,
+    noise: OptionalArg<'a, 'py>,
 }
 
 #[pymethods]
@@ -75,7 +75,7 @@ impl PyTd3Engine {
         #[pyo3(from_py_with = arg::text::activation)] activation: &str,
         #[pyo3(from_py_with = arg::text::precision)] precision: &str,
     ) -> PyResult<Self> {
-        let made = Made {
+        let network_args = NetworkArgs {
             parameters: [actor_parameters, critic_parameters],
             obs_dim,
             sizes: [size, size],
@@ -83,7 +83,7 @@ impl PyTd3Engine {
             hidden: [actor, critic],
             activation,
         };
-        let (sizes, (actor, critics)) = made.nets(py, &[])?;
+        let (sizes, (actor, critics)) = network_args.nets(py, &[])?;
         let engine = engine!(py, precision, Td3Engine::new(actor, critics))?;
         Ok(Self { sizes, engine })
     }
@@ -149,8 +149,8 @@ impl PyTd3Engine {
         next_obs: &Bound<'py, PyAny>,
         discounts: &Bound<'py, PyAny>,
         errors: &Bound<'py, PyAny>,
-        noise: Given<'_, 'py>,
-        weights: Given<'_, 'py>,
+        noise: OptionalArg<'_, 'py>,
+        weights: OptionalArg<'_, 'py>,
         #[pyo3(from_py_with = arg::integer::first)] first: u64,
         #[pyo3(from_py_with = arg::number::learning_rate)] learning_rate: f64,
         #[pyo3(from_py_with = arg::number::tau)] tau: f64,
@@ -172,8 +172,9 @@ impl PyTd3Engine {
         };
         let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
         let vectors = Vectors { actor, critic, targets: [target_actor, target_critic], noise };
-        let by = (settings, first, adam_eps);
-        let update = either!(&self.engine, |engine| self.by(py, engine, &vectors, &columns, by))?;
+        let args = (settings, first, adam_eps);
+        let update =
+            either!(&self.engine, |engine| self.learn_as(py, engine, &vectors, &columns, args))?;
         let dict = PyDict::new(py);
         dict.set_item("critic", update.critic)?;
         dict.set_item("q_mean", update.q_mean)?;
@@ -184,7 +185,7 @@ impl PyTd3Engine {
 }
 
 impl PyTd3Engine {
-    fn by<'py, F: Number + Plain>(
+    fn learn_as<'py, F: Number + Plain>(
         &self,
         py: Python<'py>,
         engine: &Shared<Td3Engine<F>>,
@@ -193,27 +194,27 @@ impl PyTd3Engine {
         (settings, first, eps): (Td3Settings, u64, f64),
     ) -> PyResult<Td3Update> {
         let views = self.sizes.views::<F>(columns)?;
-        let noise = vectors.noise.map(|given| self.sizes.noise(given, &views.shape));
+        let noise = vectors.noise.map(|noise_arg| self.sizes.noise(noise_arg, &views.shape));
         let noise: Option<View<'_, F>> = noise.transpose()?;
         let mut errors = coerce::output(columns.errors, "errors", &views.shape)?;
-        let [mut actor, mut critic] = self.sizes.learned::<F>(vectors.actor, vectors.critic)?;
+        let [mut actor, mut critic] = self.sizes.adam_states::<F>(vectors.actor, vectors.critic)?;
         let mut target_actor =
             coerce::output(vectors.targets[0], "target_actor", &[self.sizes.lens[0]])?;
         let mut target_critic =
             coerce::output(vectors.targets[1], "target_critic", &[self.sizes.lens[1]])?;
         let (batches, errors) = (views.batches(), errors.slice_mut());
         let noise = noise.as_ref().map_or(&[][..], View::slice);
-        let mut of = Td3Parameters {
-            actor: actor.learned(eps),
-            critic: critic.learned(eps),
+        let mut parameters = Td3Parameters {
+            actor: actor.for_engine(eps),
+            critic: critic.for_engine(eps),
             target_actor: target_actor.slice_mut(),
             target_critic: target_critic.slice_mut(),
         };
         let update = writing(py, engine, LONG, |engine| {
-            engine.learn(&mut of, batches, noise, (&settings, first), errors)
+            engine.learn(&mut parameters, batches, noise, (&settings, first), errors)
         });
-        actor.count();
-        critic.count();
+        actor.write_steps();
+        critic.write_steps();
         update
     }
 }

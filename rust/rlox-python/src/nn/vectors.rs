@@ -2,16 +2,16 @@
 
 use pyo3::prelude::*;
 use rlox_core::Layout;
-use rlox_nn::cpu::{Activation, Critics, CriticsArchitecture, Mlp, Number, named};
+use rlox_nn::cpu::{Activation, Critics, CriticsArchitecture, Mlp, Number, parameter_shapes};
 
 use super::incoming;
 use super::replayed::{Columns, Views, numbers};
-use super::state::Adams;
+use super::state::AdamState;
 use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::{Plain, View};
 
 /// The arguments of the constructor, as Python passes them.
-pub(super) struct Made<'a, 'py> {
+pub(super) struct NetworkArgs<'a, 'py> {
     /// Names and shapes of the actor's parameters, and of the critics'.
     pub(super) parameters: [&'a Bound<'py, PyAny>; 2],
     pub(super) obs_dim: usize,
@@ -46,52 +46,55 @@ impl Sizes {
     /// Reads noise with the leading axes `rows` and as many numbers per row as an action has.
     pub(super) fn noise<'py, F: Plain>(
         &self,
-        given: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
         rows: &[usize],
     ) -> PyResult<View<'py, F>> {
-        numbers(given, "noise", &[rows, &[self.size]].concat())
+        numbers(value, "noise", &[rows, &[self.size]].concat())
     }
 
     /// Reads the actor's and the critics' vectors with their Adam states.
-    pub(super) fn learned<'py, F: Number + Plain>(
+    pub(super) fn adam_states<'py, F: Number + Plain>(
         &self,
         actor: &Bound<'py, PyAny>,
         critic: &Bound<'py, PyAny>,
-    ) -> PyResult<[Adams<'py, F>; 2]> {
-        let [of_actor, of_critic] = self.lens;
-        Ok([Adams::of(actor, "actor", of_actor)?, Adams::of(critic, "critic", of_critic)?])
+    ) -> PyResult<[AdamState<'py, F>; 2]> {
+        let [actor_len, critic_len] = self.lens;
+        Ok([
+            AdamState::read(actor, "actor", actor_len)?,
+            AdamState::read(critic, "critic", critic_len)?,
+        ])
     }
 }
 
-impl Made<'_, '_> {
+impl NetworkArgs<'_, '_> {
     /// Makes the networks, and returns them with the sizes of their arrays. The actor's vector may
     /// also have parameters with the extra names.
-    pub(super) fn nets(&self, py: Python<'_>, besides: &[&str]) -> PyResult<(Sizes, Nets)> {
-        let [of_actor, of_critics] = self.parameters;
-        let (of_actor, of_critics) = (incoming::layout(of_actor)?, incoming::layout(of_critics)?);
-        let activation = Activation::named(self.activation).or_raise(py)?;
-        let [size, given] = self.sizes;
-        let hidden = incoming::hidden(self.hidden[0], "actor")?;
-        let sizes = [&[self.obs_dim], hidden.as_slice(), &[given]].concat();
-        let actor = Mlp::new(&of_actor, "actor", &sizes, activation).or_raise(py)?;
-        let own = named("actor", &sizes);
-        if let Some((name, ..)) = of_actor
-            .arrays()
-            .find(|(name, ..)| !besides.contains(name) && own.iter().all(|o| o.0 != *name))
-        {
+    pub(super) fn nets(&self, py: Python<'_>, extra_names: &[&str]) -> PyResult<(Sizes, Nets)> {
+        let [actor_parameters, critics_parameters] = self.parameters;
+        let (actor_layout, critics_layout) =
+            (incoming::layout(actor_parameters)?, incoming::layout(critics_parameters)?);
+        let activation = Activation::from_name(self.activation).or_raise(py)?;
+        let [size, actor_outputs] = self.sizes;
+        let hidden = incoming::read_widths(self.hidden[0], "actor")?;
+        let sizes = [&[self.obs_dim], hidden.as_slice(), &[actor_outputs]].concat();
+        let actor = Mlp::new(&actor_layout, "actor", &sizes, activation).or_raise(py)?;
+        let actor_names = parameter_shapes("actor", &sizes);
+        if let Some((name, ..)) = actor_layout.arrays().find(|(name, ..)| {
+            !extra_names.contains(name) && actor_names.iter().all(|o| o.0 != *name)
+        }) {
             let message = format!("parameter is {name}, which an actor of these widths has not");
             return Err(errors::new(py, Class::Config, message));
         }
-        let of = CriticsArchitecture {
+        let critics_architecture = CriticsArchitecture {
             members: self.members,
             obs_dim: self.obs_dim,
-            size,
-            hidden: incoming::hidden(self.hidden[1], "critic")?,
+            action_dim: size,
+            hidden: incoming::read_widths(self.hidden[1], "critic")?,
             activation,
         };
-        let critics = Critics::new(&of_critics, &of).or_raise(py)?;
-        let lens = [of_actor.len(), of_critics.len()];
+        let critics = Critics::new(&critics_layout, &critics_architecture).or_raise(py)?;
+        let lens = [actor_layout.len(), critics_layout.len()];
         let sizes = Sizes { obs_dim: self.obs_dim, size, lens };
-        Ok((sizes, ((actor, of_actor), (critics, of_critics))))
+        Ok((sizes, ((actor, actor_layout), (critics, critics_layout))))
     }
 }

@@ -6,7 +6,7 @@ use rlox_core::stats;
 
 use crate::convert::coerce;
 use crate::detach::detached;
-use crate::memory::views::{Plain, is_of};
+use crate::memory::views::{Plain, has_dtype};
 
 /// 1 - Var(R - V) / Var(R) of values V and returns R: 1 where V predicts R exactly, 0 where V
 /// predicts no better than the mean of R, and 0 where R does not vary.
@@ -28,14 +28,14 @@ pub(crate) fn explained_variance(
     let returns = coerce::array(returns, "returns")?;
     coerce::check_shape(&returns, "returns", values.shape(), "the shape of values")?;
     // float32 arrays are read without a copy; the sums are float64 in any case.
-    if is_of::<f32>(&values) && is_of::<f32>(&returns) {
-        explained::<f32>(py, &values, &returns)
+    if has_dtype::<f32>(&values) && has_dtype::<f32>(&returns) {
+        explained_variance_as::<f32>(py, &values, &returns)
     } else {
-        explained::<f64>(py, &values, &returns)
+        explained_variance_as::<f64>(py, &values, &returns)
     }
 }
 
-fn explained<'py, F: Plain + rlox_core::math::Float>(
+fn explained_variance_as<'py, F: Plain + rlox_core::math::Float>(
     py: Python<'py>,
     values: &Bound<'py, PyUntypedArray>,
     returns: &Bound<'py, PyUntypedArray>,

@@ -11,9 +11,9 @@ use rlox_core::Shared;
 use rlox_core::stats::Moments;
 
 use crate::convert::coerce;
-use crate::convert::saved::Saved;
+use crate::convert::saved::StateDict;
 use crate::detach::{detached, reading, writing};
-use crate::memory::views::{ViewMut, is_of};
+use crate::memory::views::{ViewMut, has_dtype};
 
 pub(crate) use explained::explained_variance;
 pub(crate) use scalar::PyRunningStats;
@@ -23,9 +23,9 @@ pub(crate) use vector::PyRunningStatsVec;
 const FORMAT: u32 = 1;
 
 /// Nanoseconds of work on one number.
-const SHORT: usize = 10;
+const NUMBER_NANOSECONDS: usize = 10;
 
-fn take_in(
+fn add_rows(
     py: Python<'_>,
     moments: &Shared<Moments>,
     xs: &Bound<'_, PyUntypedArray>,
@@ -37,22 +37,22 @@ fn take_in(
 
 fn merge(py: Python<'_>, moments: &Shared<Moments>, other: &Shared<Moments>) -> PyResult<()> {
     // The copy lets an object be merged with itself, and no thread holds two locks.
-    let other = copied(py, other)?;
+    let other = copy_moments(py, other)?;
     writing(py, moments, other.mean().len() * 4, |moments| moments.merge(&other))
 }
 
-fn copied(py: Python<'_>, moments: &Shared<Moments>) -> PyResult<Moments> {
-    reading(py, moments, SHORT, |moments| Ok(moments.clone()))
+fn copy_moments(py: Python<'_>, moments: &Shared<Moments>) -> PyResult<Moments> {
+    reading(py, moments, NUMBER_NANOSECONDS, |moments| Ok(moments.clone()))
 }
 
 fn reset(py: Python<'_>, moments: &Shared<Moments>) -> PyResult<()> {
-    writing(py, moments, SHORT, |moments| {
+    writing(py, moments, NUMBER_NANOSECONDS, |moments| {
         *moments = Moments::new(moments.mean().len());
         Ok(())
     })
 }
 
-fn normalized<'py>(
+fn normalize_array<'py>(
     py: Python<'py>,
     moments: &Shared<Moments>,
     xs: &Bound<'py, PyUntypedArray>,
@@ -64,7 +64,7 @@ fn normalized<'py>(
     let mut out = ViewMut::<f64>::fresh(py, xs.shape())?;
     let target = out.slice_mut();
     reading(py, moments, rows.len() * 2, |moments| moments.normalize(rows, clip, eps, target))?;
-    if !is_of::<f32>(xs) {
+    if !has_dtype::<f32>(xs) {
         return Ok(out.into_array().into_any());
     }
     let mut single = ViewMut::<f32>::fresh(py, xs.shape())?;
@@ -82,13 +82,13 @@ fn first(numbers: &[f64]) -> f64 {
     numbers.first().copied().unwrap_or(0.0)
 }
 
-fn fresh<'py>(py: Python<'py>, numbers: &[f64]) -> PyResult<Bound<'py, PyAny>> {
+fn new_array<'py>(py: Python<'py>, numbers: &[f64]) -> PyResult<Bound<'py, PyAny>> {
     let mut out = ViewMut::<f64>::fresh(py, &[numbers.len()])?;
     out.slice_mut().copy_from_slice(numbers);
     Ok(out.into_array().into_any())
 }
 
-fn saved<'py>(
+fn to_state_dict<'py>(
     py: Python<'py>,
     moments: &Moments,
     mean: impl IntoPyObject<'py>,
@@ -103,8 +103,8 @@ fn saved<'py>(
 }
 
 /// Returns a dict that should be the result of `state()`.
-const fn from_state<'a, 'py>(dict: &'a Bound<'py, PyDict>) -> Saved<'a, 'py> {
-    Saved { dict, kind: "state" }
+const fn as_state_dict<'a, 'py>(dict: &'a Bound<'py, PyDict>) -> StateDict<'a, 'py> {
+    StateDict { dict, method: "state" }
 }
 
 /// Continues from a saved state with these means and sums of squared deviations.
@@ -115,9 +115,9 @@ fn restore(
     m2: Vec<f64>,
 ) -> PyResult<()> {
     let py = state.py();
-    let saved = from_state(state);
-    saved.check_format(FORMAT)?;
-    let count = saved.scalar("count")?;
+    let state_dict = as_state_dict(state);
+    state_dict.check_format(FORMAT)?;
+    let count = state_dict.scalar("count")?;
     writing(py, moments, mean.len() * 2, |moments| {
         *moments = Moments::from_parts(count, mean, m2)?;
         Ok(())

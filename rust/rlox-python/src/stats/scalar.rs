@@ -5,11 +5,14 @@ use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::stats::Moments;
 
-use super::{SHORT, copied, first, from_state, merge, normalized, reset, restore, saved, take_in};
+use super::{
+    NUMBER_NANOSECONDS, add_rows, as_state_dict, copy_moments, first, merge, normalize_array,
+    reset, restore, to_state_dict,
+};
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::detach::{reading, writing};
-use crate::errors::{self, Class, OrInstead};
+use crate::errors::{self, Class, ReplaceRefusal};
 
 /// Running count, mean and variance of numbers, in float64.
 ///
@@ -31,7 +34,7 @@ impl PyRunningStats {
     /// Adds one number. Raises ShapeError for anything else, NonFiniteError for NaN and infinity.
     fn update(&self, py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<()> {
         let x = number(x)?;
-        writing(py, &self.moments, SHORT, |moments| moments.update(&[x]))
+        writing(py, &self.moments, NUMBER_NANOSECONDS, |moments| moments.update(&[x]))
     }
 
     /// Adds numbers `[n]`. Raises ShapeError for another shape, NonFiniteError for NaN and
@@ -39,7 +42,7 @@ impl PyRunningStats {
     fn batch_update(&self, py: Python<'_>, xs: &Bound<'_, PyAny>) -> PyResult<()> {
         let xs = coerce::array(xs, "xs")?;
         coerce::check_ndim(&xs, "xs", &["n"])?;
-        take_in(py, &self.moments, &xs)
+        add_rows(py, &self.moments, &xs)
     }
 
     /// Adds everything that was added to `other`. Raises ConfigError if that makes more than 2**53
@@ -62,7 +65,9 @@ impl PyRunningStats {
     ) -> PyResult<f64> {
         let (x, mut out) = ([number(x)?], [0.0]);
         let target = &mut out;
-        reading(py, &self.moments, SHORT, |moments| moments.normalize(&x, clip, eps, target))?;
+        reading(py, &self.moments, NUMBER_NANOSECONDS, |moments| {
+            moments.normalize(&x, clip, eps, target)
+        })?;
         let [normal] = out;
         Ok(normal)
     }
@@ -80,7 +85,7 @@ impl PyRunningStats {
     ) -> PyResult<Bound<'py, PyAny>> {
         let xs = coerce::array(xs, "xs")?;
         coerce::check_ndim(&xs, "xs", &["n"])?;
-        normalized(py, &self.moments, &xs, clip, eps)
+        normalize_array(py, &self.moments, &xs, clip, eps)
     }
 
     /// Removes all numbers.
@@ -90,8 +95,8 @@ impl PyRunningStats {
 
     /// Format, count, mean and sum of squared deviations; for `restore`.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let moments = copied(py, &self.moments)?;
-        saved(py, &moments, first(moments.mean()), first(moments.m2()))
+        let moments = copy_moments(py, &self.moments)?;
+        to_state_dict(py, &moments, first(moments.mean()), first(moments.m2()))
     }
 
     /// Continues from the result of `state()`. Raises CheckpointError for anything else.
@@ -103,19 +108,21 @@ impl PyRunningStats {
     /// Number of numbers added.
     #[getter]
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
-        reading(py, &self.moments, SHORT, |moments| Ok(moments.count()))
+        reading(py, &self.moments, NUMBER_NANOSECONDS, |moments| Ok(moments.count()))
     }
 
     /// Mean of the numbers; 0 before the first.
     #[getter]
     fn mean(&self, py: Python<'_>) -> PyResult<f64> {
-        reading(py, &self.moments, SHORT, |moments| Ok(first(moments.mean())))
+        reading(py, &self.moments, NUMBER_NANOSECONDS, |moments| Ok(first(moments.mean())))
     }
 
     /// Population variance of the numbers (divisor count); 1 before the first.
     #[getter]
     fn var(&self, py: Python<'_>) -> PyResult<f64> {
-        reading(py, &self.moments, SHORT, |moments| Ok(moments.var().next().unwrap_or(1.0)))
+        reading(py, &self.moments, NUMBER_NANOSECONDS, |moments| {
+            Ok(moments.var().next().unwrap_or(1.0))
+        })
     }
 
     /// Square root of `var`.
@@ -127,16 +134,17 @@ impl PyRunningStats {
 
 /// Reads a Python number as float64.
 fn number(x: &Bound<'_, PyAny>) -> PyResult<f64> {
-    coerce::real(x, "x").or_instead(x.py(), |_| {
-        let message = format!("x is {}, expected a number", coerce::shown(x));
+    coerce::real(x, "x").replace_refusal(x.py(), |_| {
+        let message = format!("x is {}, expected a number", coerce::short_repr(x));
         errors::new(x.py(), Class::Shape, message)
     })
 }
 
 /// Reads a number of a saved state.
 fn saved_number(state: &Bound<'_, PyDict>, name: &str) -> PyResult<f64> {
-    let saved = from_state(state);
-    let value = saved.field(name)?;
-    coerce::real(&value, name)
-        .or_instead(state.py(), |_| saved.mismatch(name, coerce::shown(&value), "a number"))
+    let state_dict = as_state_dict(state);
+    let value = state_dict.field(name)?;
+    coerce::real(&value, name).replace_refusal(state.py(), |_| {
+        state_dict.mismatch_error(name, coerce::short_repr(&value), "a number")
+    })
 }

@@ -6,14 +6,17 @@ use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::stats::Moments;
 
-use super::{SHORT, copied, fresh, from_state, merge, normalized, reset, restore, saved, take_in};
+use super::{
+    NUMBER_NANOSECONDS, add_rows, as_state_dict, copy_moments, merge, new_array, normalize_array,
+    reset, restore, to_state_dict,
+};
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::detach::{detached, reading};
 use crate::errors::{self, Class};
 
 /// Largest number of dimensions: 2 GiB of float64.
-const MOST_DIMS: u64 = 1 << 28;
+const MAX_DIMS: u64 = 1 << 28;
 
 /// Running count, mean and variance of vectors, per dimension, in float64.
 ///
@@ -37,7 +40,7 @@ impl PyRunningStatsVec {
     fn new(py: Python<'_>, dim: &Bound<'_, PyAny>) -> PyResult<Self> {
         let dim = coerce::unsigned(dim, "dim")?;
         match usize::try_from(dim) {
-            Ok(dim) if (1..MOST_DIMS).contains(&(dim as u64)) => {
+            Ok(dim) if (1..MAX_DIMS).contains(&(dim as u64)) => {
                 let moments = detached(py, dim, || Ok(Moments::new(dim)))?;
                 Ok(Self { dim, moments: Shared::new(moments) })
             }
@@ -52,14 +55,14 @@ impl PyRunningStatsVec {
     /// infinity.
     fn update(&self, py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<()> {
         let x = self.vector(x)?;
-        take_in(py, &self.moments, &x)
+        add_rows(py, &self.moments, &x)
     }
 
     /// Adds vectors `[n, dim]`. Raises ShapeError for another shape, NonFiniteError for NaN and
     /// infinity.
     fn batch_update(&self, py: Python<'_>, xs: &Bound<'_, PyAny>) -> PyResult<()> {
         let xs = self.vectors(xs)?;
-        take_in(py, &self.moments, &xs)
+        add_rows(py, &self.moments, &xs)
     }
 
     /// Adds everything that was added to `other`. Raises ShapeError for another dimension, and
@@ -81,7 +84,7 @@ impl PyRunningStatsVec {
         #[pyo3(from_py_with = arg::optional_number::clip)] clip: Option<f64>,
         #[pyo3(from_py_with = arg::number::eps)] eps: f64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        normalized(py, &self.moments, &self.vector(x)?, clip, eps)
+        normalize_array(py, &self.moments, &self.vector(x)?, clip, eps)
     }
 
     /// `normalize` of vectors `[n, dim]`.
@@ -95,7 +98,7 @@ impl PyRunningStatsVec {
         #[pyo3(from_py_with = arg::optional_number::clip)] clip: Option<f64>,
         #[pyo3(from_py_with = arg::number::eps)] eps: f64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        normalized(py, &self.moments, &self.vectors(xs)?, clip, eps)
+        normalize_array(py, &self.moments, &self.vectors(xs)?, clip, eps)
     }
 
     /// Removes all vectors.
@@ -105,19 +108,19 @@ impl PyRunningStatsVec {
 
     /// Format, count, means and sums of squared deviations; for `restore`.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let moments = copied(py, &self.moments)?;
-        let (mean, m2) = (fresh(py, moments.mean())?, fresh(py, moments.m2())?);
-        saved(py, &moments, mean, m2)
+        let moments = copy_moments(py, &self.moments)?;
+        let (mean, m2) = (new_array(py, moments.mean())?, new_array(py, moments.m2())?);
+        to_state_dict(py, &moments, mean, m2)
     }
 
     /// Continues from the result of `state()`. Raises CheckpointError for anything else.
     fn restore(&self, state: &Bound<'_, PyDict>) -> PyResult<()> {
-        let saved = from_state(state);
+        let state_dict = as_state_dict(state);
         let numbers = |name| -> PyResult<Vec<f64>> {
-            let array = coerce::array(&saved.field(name)?, name)?;
+            let array = coerce::array(&state_dict.field(name)?, name)?;
             if array.shape() != [self.dim] {
                 let got = format!("of shape {:?}", array.shape());
-                return Err(saved.mismatch(name, got, format!("[{}]", self.dim)));
+                return Err(state_dict.mismatch_error(name, got, format!("[{}]", self.dim)));
             }
             Ok(coerce::numbers::<f64>(&array, name)?.slice().to_vec())
         };
@@ -134,25 +137,25 @@ impl PyRunningStatsVec {
     /// Number of vectors added.
     #[getter]
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
-        reading(py, &self.moments, SHORT, |moments| Ok(moments.count()))
+        reading(py, &self.moments, NUMBER_NANOSECONDS, |moments| Ok(moments.count()))
     }
 
     /// Mean of the vectors, `[dim]`; 0 before the first.
     #[getter]
     fn mean<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        fresh(py, copied(py, &self.moments)?.mean())
+        new_array(py, copy_moments(py, &self.moments)?.mean())
     }
 
     /// Population variance of the vectors (divisor count), `[dim]`; 1 before the first.
     #[getter]
     fn var<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        fresh(py, &copied(py, &self.moments)?.var().collect::<Vec<f64>>())
+        new_array(py, &copy_moments(py, &self.moments)?.var().collect::<Vec<f64>>())
     }
 
     /// Square root of `var`, `[dim]`.
     #[getter]
     fn std<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        fresh(py, &copied(py, &self.moments)?.var().map(f64::sqrt).collect::<Vec<f64>>())
+        new_array(py, &copy_moments(py, &self.moments)?.var().map(f64::sqrt).collect::<Vec<f64>>())
     }
 }
 

@@ -3,28 +3,28 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::reopen::{Reopened, reopen};
+use super::reopen::{ReopenedRows, reopen};
 use crate::buffer::batch::Batch;
-use crate::buffer::persist::{Archive, NEWEST, entries};
+use crate::buffer::persist::{Archive, NEWEST, archive_entries};
 use crate::buffer::rows::{
     DiskRows, EnvIndex, EnvRing, MAX_CAPACITY, MemoryRows, NStep, RowRef, Rows, TieredRows,
-    Transitions, check_frames,
+    Transitions, check_frame_numbers,
 };
-use crate::buffer::sampling::{Drawn, Request, SamplerState, Uniform};
+use crate::buffer::sampling::{Draws, SampleRequest, SamplerState, Uniform};
 use crate::buffer::schema::Schema;
 use crate::error::{Error, Result};
-use crate::interrupt::Pace;
+use crate::interrupt::CheckPace;
 use crate::store::{Folder, Fs, Manifest, RealFs};
 
 /// The rows of an environment are sealed in about this many segments.
-const SEGMENTS: usize = 256;
+const SEGMENTS_PER_ENV: usize = 256;
 
 /// Minimum size of a segment: a smaller one is not worth a write.
-const SEGMENT_BYTES: usize = 1 << 20;
+const MIN_SEGMENT_BYTES: usize = 1 << 20;
 
 /// Capacities and folder of an [`MmapReplayBuffer`].
 #[derive(Debug, Clone)]
-pub struct Tiers<'a> {
+pub struct TierConfig<'a> {
     /// Minimum number of rows in memory.
     pub hot_capacity: usize,
     /// Maximum number of rows in memory and on disk together.
@@ -45,18 +45,18 @@ pub struct Tiers<'a> {
 #[derive(Debug)]
 pub struct MmapReplayBuffer {
     pub(super) rows: TieredRows,
-    pub(super) state: SamplerState,
+    pub(super) sampler_state: SamplerState,
     pub(super) archive: Archive,
     /// None after `close`.
     pub(super) folder: Option<Arc<Folder>>,
     /// Rows per environment that are sealed at a time.
-    pub(super) chunk: u64,
+    pub(super) segment_rows: u64,
     /// Position of each environment below which a reopened buffer finds its rows, `[envs]`.
-    pub(super) durable: Vec<u64>,
+    pub(super) durable_ends: Vec<u64>,
     /// Position of each environment below which rows are being sealed. None if no seal is running.
-    pub(super) sealing: Option<Vec<u64>>,
+    pub(super) sealing_ends: Option<Vec<u64>>,
     /// Whether the buffer is being closed. No row can be stored then.
-    pub(super) closing: bool,
+    pub(super) is_closing: bool,
 }
 
 impl MmapReplayBuffer {
@@ -68,22 +68,28 @@ impl MmapReplayBuffer {
     /// - [`Error::Storage`] if the disk fails, if another buffer uses the folder, or if it has rows
     ///   and `reopen` is false.
     /// - [`Error::Damaged`] or [`Error::Snapshot`] for rows that do not fit.
-    pub fn new(schema: Schema, tiers: &Tiers<'_>, n_envs: usize, seed: u64) -> Result<Self> {
-        Self::on(Arc::new(RealFs), schema, tiers, n_envs, seed)
+    pub fn new(
+        schema: Schema,
+        tier_config: &TierConfig<'_>,
+        n_envs: usize,
+        seed: u64,
+    ) -> Result<Self> {
+        Self::with_fs(Arc::new(RealFs), schema, tier_config, n_envs, seed)
     }
 
     /// Same as [`MmapReplayBuffer::new`], on another file system.
     ///
     /// # Errors
     /// Same as [`MmapReplayBuffer::new`].
-    pub fn on(
+    pub fn with_fs(
         fs: Arc<dyn Fs>,
         schema: Schema,
-        tiers: &Tiers<'_>,
+        tier_config: &TierConfig<'_>,
         n_envs: usize,
         seed: u64,
     ) -> Result<Self> {
-        let Tiers { hot_capacity: hot, total_capacity: total, path, reopen: anew } = *tiers;
+        let TierConfig { hot_capacity: hot, total_capacity: total, path, reopen: may_reopen } =
+            *tier_config;
         if !(n_envs..=MAX_CAPACITY).contains(&total) {
             let expected = format!("at least n_envs ({n_envs}) and at most {MAX_CAPACITY}");
             return Err(Error::config("total_capacity", total, expected));
@@ -92,50 +98,52 @@ impl MmapReplayBuffer {
             let expected = format!("1 to total_capacity ({total})");
             return Err(Error::config("hot_capacity", hot, expected));
         }
-        let each = total / n_envs.max(1);
+        let env_capacity = total / n_envs.max(1);
         // 1 MiB a segment saves disk operations. A third of the hot rows is the limit, because they
         // are in memory anyway.
-        let few = (SEGMENT_BYTES / row_bytes(&schema)).min(hot / n_envs.max(1) / 3);
-        let chunk = each.div_ceil(SEGMENTS).max(few).max(1);
+        let min_rows = (MIN_SEGMENT_BYTES / row_bytes(&schema)).min(hot / n_envs.max(1) / 3);
+        let segment_rows = env_capacity.div_ceil(SEGMENTS_PER_ENV).max(min_rows).max(1);
         // Two blocks wait in memory while the disk is slow. The ring has one more row because the
         // newest row is not durable until its next observation is known.
-        let ring = (hot / n_envs.max(1)).max(2 * chunk + 2).saturating_mul(n_envs.max(1));
-        check_frames("total_capacity", &schema, total, each)?;
-        let memory = MemoryRows::new(schema, ring, n_envs)?;
+        let memory_capacity =
+            (hot / n_envs.max(1)).max(2 * segment_rows + 2).saturating_mul(n_envs.max(1));
+        check_frame_numbers("total_capacity", &schema, total, env_capacity)?;
+        let memory = MemoryRows::new(schema, memory_capacity, n_envs)?;
         let folder = Arc::new(Folder::open(path, Arc::clone(&fs))?);
         let mut buffer = Self {
-            rows: TieredRows::new(memory, DiskRows::new(path, Vec::new()), each),
-            state: SamplerState::new(seed),
-            archive: Archive::on(fs),
+            rows: TieredRows::new(memory, DiskRows::new(path, Vec::new()), env_capacity),
+            sampler_state: SamplerState::new(seed),
+            archive: Archive::with_fs(fs),
             folder: Some(Arc::clone(&folder)),
-            chunk: chunk as u64,
-            durable: vec![0; n_envs],
-            sealing: None,
-            closing: false,
+            segment_rows: segment_rows as u64,
+            durable_ends: vec![0; n_envs],
+            sealing_ends: None,
+            is_closing: false,
         };
-        folder.check_relied_on()?;
+        folder.check_required_manifest()?;
         if folder.has_manifest(NEWEST)? && !folder.manifest(NEWEST)?.segments.is_empty() {
-            if !anew {
+            if !may_reopen {
                 let cause =
                     "an earlier buffer left rows there; pass reopen=True to go on with them";
                 return Err(Error::storage("start anew in", path, cause));
             }
             let reopened = reopen(buffer.rows.empty_copy()?, &folder, &*buffer.archive.fs, NEWEST)?;
             buffer.adopt(reopened);
-            buffer.durable = buffer.rows.memory.rings().rings.iter().map(whole).collect();
+            buffer.durable_ends =
+                buffer.rows.memory.rings().rings.iter().map(complete_end).collect();
         } else {
             folder.publish(NEWEST, &Manifest::default())?;
         }
-        folder.rely_on(NEWEST)?;
+        folder.set_required_manifest(NEWEST)?;
         Ok(buffer)
     }
 
     /// Replaces the rows by the reopened ones and returns the saved sampler state.
-    pub(super) fn adopt(&mut self, reopened: Reopened) -> SamplerState {
-        let Reopened { rows, header } = reopened;
+    pub(super) fn adopt(&mut self, reopened: ReopenedRows) -> SamplerState {
+        let ReopenedRows { rows, header } = reopened;
         let ends =
             crate::buffer::rows::sources(&rows.memory).iter().map(|source| source.end).collect();
-        self.archive.follow(entries(rows.disk.segments()), ends);
+        self.archive.continue_from(archive_entries(rows.disk.segments()), ends);
         self.rows = rows;
         header.sampler_state()
     }
@@ -155,17 +163,17 @@ impl MmapReplayBuffer {
     /// Returns the state of the random draws.
     #[must_use]
     pub const fn sampler_state(&self) -> &SamplerState {
-        &self.state
+        &self.sampler_state
     }
 
     /// Returns the number of rows that are lost if the process dies now.
     #[must_use]
-    pub fn unsealed(&self) -> u64 {
+    pub fn n_unsealed(&self) -> u64 {
         if self.folder.is_none() {
             return 0;
         }
-        let rings = self.rows.memory.rings().rings.iter().zip(&self.durable);
-        rings.map(|(ring, &durable)| ring.pushed.saturating_sub(durable)).sum()
+        let rings = self.rows.memory.rings().rings.iter().zip(&self.durable_ends);
+        rings.map(|(ring, &durable_end)| ring.n_pushed.saturating_sub(durable_end)).sum()
     }
 
     /// Returns the size of the sealed segments in bytes.
@@ -175,27 +183,31 @@ impl MmapReplayBuffer {
     }
 
     /// Returns the position below which the rows of an environment are sealed or being sealed.
-    fn sealed(&self, env: usize) -> u64 {
-        let sealing = self.sealing.as_ref().and_then(|ends| ends.get(env));
-        sealing.copied().unwrap_or_else(|| self.archive.sealed_rows(self.durable.len(), env))
+    fn sealed_end(&self, env: usize) -> u64 {
+        let sealing_end = self.sealing_ends.as_ref().and_then(|ends| ends.get(env));
+        sealing_end
+            .copied()
+            .unwrap_or_else(|| self.archive.sealed_rows(self.durable_ends.len(), env))
     }
 
     /// Whether memory has room for one more block beside all rows that are not durable yet.
     pub(super) fn has_room(&self) -> bool {
         let rings = self.rows.memory.rings();
-        let each = rings.rings.iter().zip(&self.durable);
-        let most = each.map(|(ring, &durable)| ring.pushed.saturating_sub(durable)).max();
-        most.unwrap_or(0) + self.chunk < rings.capacity as u64
+        let waiting_rows = rings.rings.iter().zip(&self.durable_ends);
+        let max_waiting = waiting_rows
+            .map(|(ring, &durable_end)| ring.n_pushed.saturating_sub(durable_end))
+            .max();
+        max_waiting.unwrap_or(0) + self.segment_rows < rings.capacity as u64
     }
 
     /// Returns the largest number of rows of an environment that are in no segment yet.
-    pub(super) fn waiting(&self) -> u64 {
-        let n = self.durable.len();
+    pub(super) fn max_unsealed_rows(&self) -> u64 {
+        let n = self.durable_ends.len();
         let rings = self.rows.memory.rings().rings.iter().enumerate();
-        let each = rings.map(|(env, ring)| {
-            ring.pushed.saturating_sub(self.archive.sealed_rows(n, env).min(ring.pushed))
+        let unsealed_rows = rings.map(|(env, ring)| {
+            ring.n_pushed.saturating_sub(self.archive.sealed_rows(n, env).min(ring.n_pushed))
         });
-        each.max().unwrap_or(0)
+        unsealed_rows.max().unwrap_or(0)
     }
 
     /// Stores one range of rows, unless so many rows wait that they have to be sealed first.
@@ -204,18 +216,20 @@ impl MmapReplayBuffer {
     /// whether the rows are stored.
     pub(super) fn try_push(
         &mut self,
-        to: EnvIndex<'_>,
+        env_index: EnvIndex<'_>,
         rows: &Transitions<'_>,
         part: std::ops::Range<usize>,
-        in_need: bool,
+        without_seal: bool,
     ) -> Result<bool> {
-        self.writable()?;
-        let wanted = !in_need && self.sealing.is_none() && self.waiting() >= self.chunk;
-        if wanted || !self.has_room() {
+        self.check_writable()?;
+        let should_seal = !without_seal
+            && self.sealing_ends.is_none()
+            && self.max_unsealed_rows() >= self.segment_rows;
+        if should_seal || !self.has_room() {
             return Ok(false);
         }
-        self.rows.memory.push_part(to, rows, part, &mut |_, _| {});
-        self.rows.follow();
+        self.rows.memory.push_part(env_index, rows, part, &mut |_, _| {});
+        self.rows.sync_with_memory();
         Ok(true)
     }
 
@@ -225,9 +239,9 @@ impl MmapReplayBuffer {
     ///
     /// # Errors
     /// [`Error::Config`] if the buffer is empty or closed or the request is out of range.
-    pub fn sample(&self, request: Request) -> Result<Drawn> {
-        self.open()?;
-        request.draw(&Uniform, &self.rows.rings, &self.state, |_, _, _| Ok(()))
+    pub fn sample(&self, request: SampleRequest) -> Result<Draws> {
+        self.open_folder()?;
+        request.draw(&Uniform, &self.rows.rings, &self.sampler_state, |_, _, _| Ok(()))
     }
 
     /// Returns the row with an index.
@@ -235,7 +249,7 @@ impl MmapReplayBuffer {
     /// # Errors
     /// Same as [`Rings::find`](crate::buffer::Rings::find), and [`Error::Config`] after `close`.
     pub fn find(&self, index: u64) -> Result<RowRef> {
-        self.open()?;
+        self.open_folder()?;
         self.rows.rings.find(index)
     }
 
@@ -252,7 +266,7 @@ impl MmapReplayBuffer {
         n_step: Option<NStep>,
         out: &mut Batch<'_, '_>,
     ) -> Result<()> {
-        self.open()?;
+        self.open_folder()?;
         match n_step {
             Some(n_step) => n_step.gather(&self.rows, rows, out),
             None => self.rows.gather(rows, rows, out),
@@ -270,22 +284,22 @@ impl MmapReplayBuffer {
     /// - [`Error::StaleIndex`] if a row was never written.
     /// - [`Error::Shape`] if the number of values differs from the number of indices.
     pub fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64> {
-        self.writable()?;
-        let mut pace = Pace::default();
+        self.check_writable()?;
+        let mut pace = CheckPace::default();
         for &index in indices {
             pace.spend(1)?;
-            let row = self.rows.rings.to_change(index)?;
-            if row.is_some_and(|row| row.position < self.sealed(row.env as usize)) {
+            let row = self.rows.rings.find_for_update(index)?;
+            if row.is_some_and(|row| row.position < self.sealed_end(row.env as usize)) {
                 let expected = "indices of rows that are not sealed on disk yet: segments never \
                                 change, so that what is written there stays (ReplayBuffer holds \
                                 rows that can be updated at any time)";
                 return Err(Error::config("indices", index, expected));
             }
         }
-        let stale = self.rows.memory.update(column, indices, values)?;
+        let n_stale = self.rows.memory.update(column, indices, values)?;
         // Only rows that are in no segment were changed, so every sealed row is still up to date.
         self.rows.memory.updates = 0;
-        Ok(stale)
+        Ok(n_stale)
     }
 
     /// Reads and checks every sealed row.
@@ -293,7 +307,7 @@ impl MmapReplayBuffer {
     /// # Errors
     /// Same as [`MmapReplayBuffer::gather`].
     pub fn verify(&self) -> Result<()> {
-        self.open()?.check_present(&self.rows.disk.references())?;
+        self.open_folder()?.check_present(&self.rows.disk.references())?;
         self.rows.disk.verify()
     }
 
@@ -302,28 +316,30 @@ impl MmapReplayBuffer {
     /// # Errors
     /// Same as [`MemoryRows::cut_episode`], and [`Error::Config`] after `close`.
     pub fn cut_episode(&mut self, env: usize) -> Result<()> {
-        self.writable()?;
+        self.check_writable()?;
         self.rows.repeat_newest(env)?;
         self.rows.memory.cut_episode(env)?;
-        self.rows.follow();
+        self.rows.sync_with_memory();
         let ring = self.rows.rings.rings.get_mut(env);
-        if let Some(ring) = ring.filter(|r| r.episodes.back().is_none_or(|&cut| cut < r.pushed)) {
-            ring.episodes.push_back(ring.pushed);
+        if let Some(ring) =
+            ring.filter(|r| r.episode_starts.back().is_none_or(|&cut| cut < r.n_pushed))
+        {
+            ring.episode_starts.push_back(ring.n_pushed);
         }
         Ok(())
     }
 
-    pub(super) fn open(&self) -> Result<&Arc<Folder>> {
-        self.folder.as_ref().ok_or_else(closed)
+    pub(super) fn open_folder(&self) -> Result<&Arc<Folder>> {
+        self.folder.as_ref().ok_or_else(closed_error)
     }
 
     /// Returns an error if the buffer is closed or being closed.
-    fn writable(&self) -> Result<()> {
-        if self.closing || self.folder.is_none() { Err(closed()) } else { Ok(()) }
+    fn check_writable(&self) -> Result<()> {
+        if self.is_closing || self.folder.is_none() { Err(closed_error()) } else { Ok(()) }
     }
 }
 
-fn closed() -> Error {
+fn closed_error() -> Error {
     Error::config("buffer", "closed", "an open one; make another to go on")
 }
 
@@ -337,6 +353,6 @@ fn row_bytes(schema: &Schema) -> usize {
 ///
 /// The newest row is incomplete without its next observation, and rows that are pushed after the
 /// buffer was reopened do not continue its episode.
-pub(super) fn whole(ring: &EnvRing) -> u64 {
-    ring.pushed - u64::from(ring.open)
+pub(super) fn complete_end(ring: &EnvRing) -> u64 {
+    ring.n_pushed - u64::from(ring.awaits_next_obs)
 }

@@ -6,7 +6,7 @@ mod reopen;
 mod schedules;
 mod steps;
 
-pub use buffer::{MmapReplayBuffer, Tiers};
+pub use buffer::{MmapReplayBuffer, TierConfig};
 
 use self::steps::{close, flush, push, restore, save, seal};
 use super::rows::{EnvIndex, Transitions};
@@ -24,8 +24,8 @@ impl MmapReplayBuffer {
     /// - The errors of [`MemoryRows::push`](super::MemoryRows::push). Nothing is stored then.
     /// - The errors of [`MmapReplayBuffer::flush`] if memory is full of rows that the disk does not
     ///   accept. The blocks before that are stored.
-    pub fn push(&mut self, to: EnvIndex<'_>, rows: Transitions<'_>) -> Result<()> {
-        push(&mut Direct(self), to, rows, seal)
+    pub fn push(&mut self, env_index: EnvIndex<'_>, rows: Transitions<'_>) -> Result<()> {
+        push(&mut Direct(self), env_index, rows, seal)
     }
 
     /// Seals the rows that are only in memory, so that they survive the process.
@@ -69,8 +69,8 @@ impl MmapReplayBuffer {
     /// The buffer stays open if there is an error.
     /// - The errors of [`MmapReplayBuffer::flush`].
     /// - [`Error::Damaged`] if the segments that a save needs are not known.
-    pub fn close(&mut self, keep: bool) -> Result<()> {
-        close(&mut Direct(self), keep)
+    pub fn close(&mut self, keep_files: bool) -> Result<()> {
+        close(&mut Direct(self), keep_files)
     }
 }
 
@@ -81,12 +81,13 @@ impl Shared<MmapReplayBuffer> {
     ///
     /// # Errors
     /// Same as [`MmapReplayBuffer::push`].
-    pub fn push(&self, to: EnvIndex<'_>, rows: Transitions<'_>) -> Result<()> {
-        push(&mut &*self, to, rows, |buffer| {
-            let _alone = buffer.alone()?;
+    pub fn push(&self, env_index: EnvIndex<'_>, rows: Transitions<'_>) -> Result<()> {
+        push(&mut &*self, env_index, rows, |buffer| {
+            let _alone = buffer.lock_for_steps()?;
             // Another thread may have sealed rows in the meantime.
-            let done = buffer.read(|b| b.has_room() && b.waiting() < b.chunk)?;
-            if done { Ok(()) } else { seal(buffer) }
+            let is_sealed =
+                buffer.read(|b| b.has_room() && b.max_unsealed_rows() < b.segment_rows)?;
+            if is_sealed { Ok(()) } else { seal(buffer) }
         })
     }
 
@@ -95,7 +96,7 @@ impl Shared<MmapReplayBuffer> {
     /// # Errors
     /// Same as [`MmapReplayBuffer::flush`].
     pub fn flush(&self) -> Result<()> {
-        let _alone = self.alone()?;
+        let _alone = self.lock_for_steps()?;
         flush(&mut &*self)
     }
 
@@ -104,7 +105,7 @@ impl Shared<MmapReplayBuffer> {
     /// # Errors
     /// Same as [`MmapReplayBuffer::save`].
     pub fn save(&self, name: &str) -> Result<()> {
-        let _alone = self.alone()?;
+        let _alone = self.lock_for_steps()?;
         save(&mut &*self, name)
     }
 
@@ -113,7 +114,7 @@ impl Shared<MmapReplayBuffer> {
     /// # Errors
     /// Same as [`MmapReplayBuffer::restore`].
     pub fn restore(&self, name: &str) -> Result<()> {
-        let _alone = self.alone()?;
+        let _alone = self.lock_for_steps()?;
         restore(&mut &*self, name)
     }
 
@@ -121,8 +122,8 @@ impl Shared<MmapReplayBuffer> {
     ///
     /// # Errors
     /// Same as [`MmapReplayBuffer::close`].
-    pub fn close(&self, keep: bool) -> Result<()> {
-        let _alone = self.alone()?;
-        close(&mut &*self, keep)
+    pub fn close(&self, keep_files: bool) -> Result<()> {
+        let _alone = self.lock_for_steps()?;
+        close(&mut &*self, keep_files)
     }
 }

@@ -3,15 +3,18 @@
 // Numbers in files are untrusted, so arithmetic that could overflow is denied.
 #![deny(clippy::arithmetic_side_effects)]
 
-use crate::buffer::persist::{Checker, Header, StackChecker, check_meta, items, open_all, pieces};
+use crate::buffer::persist::{
+    Header, RecordChecker, StackChecker, check_layout, for_each_piece, item_ranges, open_segments,
+};
 use crate::buffer::rows::{
-    DiskRows, EnvRing, Rings, TieredRows, layout_of, own_sources, queues_mut, sources_of_each,
+    DiskRows, EnvRing, Rings, TieredRows, describe_columns, env_sources, queues_mut,
+    sources_per_env,
 };
 use crate::error::Result;
 use crate::store::{Folder, Fs};
 
 /// The rows of a manifest and its segments, with the header.
-pub(super) struct Reopened {
+pub(super) struct ReopenedRows {
     pub rows: TieredRows,
     pub header: Header,
 }
@@ -25,67 +28,73 @@ pub(super) fn reopen(
     folder: &Folder,
     fs: &dyn Fs,
     name: &str,
-) -> Result<Reopened> {
+) -> Result<ReopenedRows> {
     let TieredRows { mut memory, rings: Rings { capacity, .. }, .. } = empty;
     let manifest = folder.manifest(name)?;
-    check_meta(&manifest.meta, &layout_of(&memory))?;
-    let disk = DiskRows::new(folder.path(), open_all(fs, folder.path(), &manifest, &memory)?);
+    check_layout(&manifest.meta, &describe_columns(&memory))?;
+    let disk = DiskRows::new(folder.path(), open_segments(fs, folder.path(), &manifest, &memory)?);
     let column = |name| Ok(manifest.column(name)?.to_vec());
     let header = Header::parse(&memory, u64::MAX, &column)?;
-    let each = sources_of_each(&memory, header.rings.len());
+    let n_sources = sources_per_env(&memory, header.rings.len());
     for (env, ring) in header.rings.iter().enumerate() {
-        let own = own_sources(env, each);
-        let ranges = header.ranges.get(own.clone()).unwrap_or_default();
-        check(&memory, &disk, ring, (own.start, ranges))?;
+        let source_range = env_sources(env, n_sources);
+        let ranges = header.ranges.get(source_range.clone()).unwrap_or_default();
+        check_rows(&memory, &disk, ring, (source_range.start, ranges))?;
         for (queue, range) in queues_mut(&mut memory, env).zip(ranges.iter().skip(1)) {
             queue.restart(range.1);
         }
         if let Some(slot) = memory.rings.rings.get_mut(env) {
-            let (open, begins) = (ring.open, ring.begins);
-            *slot = EnvRing { open, begins, ..EnvRing::empty_at(ring.pushed) };
+            let (open, begins) = (ring.awaits_next_obs, ring.begins_episode);
+            *slot = EnvRing {
+                awaits_next_obs: open,
+                begins_episode: begins,
+                ..EnvRing::empty_at(ring.n_pushed)
+            };
         }
     }
     let mut rows = TieredRows::new(memory, disk, capacity);
-    rows.begin(&header.rings);
-    Ok(Reopened { rows, header })
+    rows.start_from_disk(&header.rings);
+    Ok(ReopenedRows { rows, header })
 }
 
 /// Checks the rows of an environment whose sources begin at number `first`.
-fn check(
-    like: &crate::buffer::rows::MemoryRows,
+fn check_rows(
+    template: &crate::buffer::rows::MemoryRows,
     disk: &DiskRows,
     ring: &EnvRing,
     (first, ranges): (usize, &[(u64, u64)]),
 ) -> Result<()> {
-    if ring.start == ring.pushed {
+    if ring.start == ring.n_pushed {
         return Ok(());
     }
-    let items = items(like, ranges).into_iter().map(|(_, end)| (0, end)).collect();
-    let mut checker = Checker::new(ring, like.layout.flags, items, false);
-    pieces(ring.start..ring.pushed, like.layout.stride, |numbers, bytes| {
+    let items = item_ranges(template, ranges).into_iter().map(|(_, end)| (0, end)).collect();
+    let mut checker = RecordChecker::new(ring, template.layout.flags_offset, items, false);
+    for_each_piece(ring.start..ring.n_pushed, template.layout.stride, |numbers, bytes| {
         disk.read(first, numbers.clone(), bytes)?;
-        let records = bytes.chunks_exact(like.layout.stride);
-        numbers.zip(records).try_for_each(|(position, record)| checker.record(position, record))
+        let records = bytes.chunks_exact(template.layout.stride);
+        numbers
+            .zip(records)
+            .try_for_each(|(position, record)| checker.check_record(position, record))
     })?;
-    checker.finish()?;
-    let mut at = 1; // after the records
-    for (envs, oldest) in like.obs.iter().zip(checker.oldest()) {
-        let source = first.saturating_add(at);
-        let end = ranges.get(at).map_or(0, |range| range.1);
-        at = at.saturating_add(1);
+    checker.check_end()?;
+    let mut source_index = 1; // after the records
+    for (envs, oldest) in template.obs.iter().zip(checker.oldest()) {
+        let source = first.saturating_add(source_index);
+        let end = ranges.get(source_index).map_or(0, |range| range.1);
+        source_index = source_index.saturating_add(1);
         let Some(stacks) = envs.first().and_then(|observations| observations.stacks()) else {
-            disk.covers(source, oldest..end)?;
+            disk.check_covers(source, oldest..end)?;
             continue;
         };
-        let frames = ranges.get(at).map_or(0, |range| range.1);
-        at = at.saturating_add(1);
+        let frames = ranges.get(source_index).map_or(0, |range| range.1);
+        source_index = source_index.saturating_add(1);
         let mut checker = StackChecker::new((0, frames));
         let width = stacks.items().width();
-        pieces(oldest..end, width, |numbers, bytes| {
+        for_each_piece(oldest..end, width, |numbers, bytes| {
             disk.read(source, numbers, bytes)?;
-            bytes.chunks_exact(width).try_for_each(|stack| checker.stack(stack))
+            bytes.chunks_exact(width).try_for_each(|stack| checker.check_stack(stack))
         })?;
-        disk.covers(source.saturating_add(1), checker.oldest()..frames)?;
+        disk.check_covers(source.saturating_add(1), checker.oldest()..frames)?;
     }
     Ok(())
 }

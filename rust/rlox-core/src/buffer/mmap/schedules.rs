@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::steps::{close, restore, save, seal};
-use super::{MmapReplayBuffer, Tiers};
-use crate::buffer::batch::{Arrays, Kind, Part};
+use super::{MmapReplayBuffer, TierConfig};
+use crate::buffer::batch::{BatchKind, BatchPart, OwnedBatch};
 use crate::buffer::rows::{EnvIndex, Rows, Transitions};
-use crate::buffer::sampling::Request;
+use crate::buffer::sampling::SampleRequest;
 use crate::buffer::schema::{ObsField, Schema};
 use crate::seed::Stream;
 use crate::shared::{Access, Direct};
@@ -41,30 +41,30 @@ fn schema() -> Schema {
 }
 
 fn open(path: &Path) -> MmapReplayBuffer {
-    let tiers = Tiers { hot_capacity: 36, total_capacity: TOTAL, path, reopen: true };
+    let tiers = TierConfig { hot_capacity: 36, total_capacity: TOTAL, path, reopen: true };
     MmapReplayBuffer::new(schema(), &tiers, ENVS, 3).unwrap()
 }
 
 /// Stands for the other threads, and remembers the reward of every row.
-struct Others {
-    chance: Stream,
+struct OtherThreads {
+    rng: Stream,
     /// Reward of each row ever pushed, by index.
     rewards: HashMap<u64, f32>,
     steps: u64,
 }
 
-impl Others {
+impl OtherThreads {
     fn new(seed: u64) -> Self {
-        Self { chance: Stream::new(seed, "schedules", 0), rewards: HashMap::new(), steps: 0 }
+        Self { rng: Stream::new(seed, "schedules", 0), rewards: HashMap::new(), steps: 0 }
     }
 
     /// Does a random number of operations that wait for no other thread.
-    fn act(&mut self, buffer: &mut MmapReplayBuffer) {
-        for _ in 0..self.chance.next_u64() % 4 {
-            match self.chance.next_u64() % 3 {
+    fn run_some(&mut self, buffer: &mut MmapReplayBuffer) {
+        for _ in 0..self.rng.next_u64() % 4 {
+            match self.rng.next_u64() % 3 {
                 0 => self.push(buffer),
                 1 => self.update(buffer),
-                _ => self.look(buffer, 16),
+                _ => self.check_rows(buffer, 16),
             }
         }
     }
@@ -72,8 +72,8 @@ impl Others {
     /// Pushes one row for each environment if there is room. The observation of a row is its
     /// position.
     fn push(&mut self, buffer: &mut MmapReplayBuffer) {
-        let position = buffer.rows.memory.rings().pushed() / ENVS as u64;
-        let reward = self.chance.next_u64() as u16;
+        let position = buffer.rows.memory.rings().n_pushed() / ENVS as u64;
+        let reward = self.rng.next_u64() as u16;
         let both = |value: f32| [value; ENVS].map(f32::to_ne_bytes).concat();
         let rows = Transitions {
             n: ENVS,
@@ -85,7 +85,7 @@ impl Others {
         };
         let stored = buffer.try_push(EnvIndex::Each, &rows, 0..ENVS, true);
         if let Err(error) = &stored {
-            assert!(buffer.closing && matches!(error, Error::Config { .. }), "{error}");
+            assert!(buffer.is_closing && matches!(error, Error::Config { .. }), "{error}");
         }
         if stored.is_ok_and(|stored| stored) {
             let indices = position * ENVS as u64..(position + 1) * ENVS as u64;
@@ -95,9 +95,9 @@ impl Others {
 
     /// Changes the reward of a row unless it is sealed.
     fn update(&mut self, buffer: &mut MmapReplayBuffer) {
-        let pushed = buffer.rows.memory.rings().pushed();
-        let index = pushed.saturating_sub(1 + self.chance.next_u64() % 24);
-        let reward = f32::from(self.chance.next_u64() as u16);
+        let pushed = buffer.rows.memory.rings().n_pushed();
+        let index = pushed.saturating_sub(1 + self.rng.next_u64() % 24);
+        let reward = f32::from(self.rng.next_u64() as u16);
         match buffer.update(REWARDS, &[index], &reward.to_ne_bytes()) {
             Ok(0) => drop(self.rewards.insert(index, reward)),
             Ok(_) => {}
@@ -106,38 +106,39 @@ impl Others {
     }
 
     /// Draws rows and compares each with the values that were pushed.
-    fn look(&mut self, buffer: &MmapReplayBuffer, batch_size: usize) {
+    fn check_rows(&mut self, buffer: &MmapReplayBuffer, batch_size: usize) {
         if buffer.rows().rings().is_empty() {
             return;
         }
-        let seed = Some(self.chance.next_u64());
-        let drawn = buffer.sample(Request { batch_size, n_batches: 1, len: 1, seed }).unwrap();
-        let mut arrays = Arrays::new(&schema(), Kind::Transitions, batch_size);
+        let seed = Some(self.rng.next_u64());
+        let drawn =
+            buffer.sample(SampleRequest { batch_size, n_batches: 1, len: 1, seed }).unwrap();
+        let mut arrays = OwnedBatch::new(&schema(), BatchKind::Transitions, batch_size);
         arrays.fill(|batch| buffer.gather(&drawn.rows, None, batch)).unwrap();
-        let (obs, next) = (arrays.f32(Part::Obs(0)), arrays.f32(Part::NextObs(0)));
-        let rewards = arrays.f32(Part::Column(REWARDS));
-        for (at, row) in drawn.rows.iter().enumerate() {
+        let (obs, next) = (arrays.f32(BatchPart::Obs(0)), arrays.f32(BatchPart::NextObs(0)));
+        let rewards = arrays.f32(BatchPart::Column(REWARDS));
+        for (i, row) in drawn.rows.iter().enumerate() {
             let index = row.position * ENVS as u64 + u64::from(row.env);
             let position = row.position as f32;
-            let got = (obs[at], next[at], rewards[at]);
+            let got = (obs[i], next[i], rewards[i]);
             assert_eq!(got, (position, position + 1.0, self.rewards[&index]), "row {index}");
         }
     }
 }
 
 /// Runs operations of other threads before each step on the buffer.
-struct Scheduled<'a> {
+struct InterleavedAccess<'a> {
     buffer: &'a mut MmapReplayBuffer,
-    others: &'a mut Others,
+    others: &'a mut OtherThreads,
 }
 
-impl Access<MmapReplayBuffer> for Scheduled<'_> {
+impl Access<MmapReplayBuffer> for InterleavedAccess<'_> {
     fn read<T>(&mut self, look: impl FnOnce(&MmapReplayBuffer) -> T) -> Result<T> {
         self.write(|buffer| look(buffer))
     }
 
     fn write<T>(&mut self, change: impl FnOnce(&mut MmapReplayBuffer) -> T) -> Result<T> {
-        self.others.act(self.buffer);
+        self.others.run_some(self.buffer);
         // Stands for a collector that pushes all the time.
         self.others.push(self.buffer);
         self.others.steps += 1;
@@ -151,20 +152,21 @@ fn rows_are_whole_in_every_order_of_seals_pushes_updates_and_samples() {
     let (mut steps, folder) = (0, scratch("seals"));
     for seed in 0..4 {
         let path = folder.0.join(seed.to_string());
-        let (mut buffer, mut others) = (open(&path), Others::new(seed));
+        let (mut buffer, mut others) = (open(&path), OtherThreads::new(seed));
         for _ in 0..12 {
             (0..12).for_each(|_| others.push(&mut buffer));
-            seal(&mut Scheduled { buffer: &mut buffer, others: &mut others }).unwrap();
-            others.look(&buffer, 64);
+            seal(&mut InterleavedAccess { buffer: &mut buffer, others: &mut others }).unwrap();
+            others.check_rows(&buffer, 64);
         }
         buffer.verify().unwrap();
-        let durable = buffer.durable.clone();
+        let durable = buffer.durable_ends.clone();
         drop(buffer);
         // The sealed rows have the values that were read before.
-        let again = open(&path);
-        let ends: Vec<u64> = again.rows.rings.rings.iter().map(|ring| ring.pushed).collect();
+        let reopened_buffer = open(&path);
+        let ends: Vec<u64> =
+            reopened_buffer.rows.rings.rings.iter().map(|ring| ring.n_pushed).collect();
         assert_eq!(ends, durable);
-        others.look(&again, 256);
+        others.check_rows(&reopened_buffer, 256);
         steps += others.steps;
     }
     assert!(steps > 250, "{steps}");
@@ -175,19 +177,20 @@ fn a_save_is_of_one_moment_whatever_others_do_meanwhile() {
     let folder = scratch("saves");
     for seed in 0..4 {
         let path = folder.0.join(seed.to_string());
-        let (mut buffer, mut others) = (open(&path), Others::new(seed));
+        let (mut buffer, mut others) = (open(&path), OtherThreads::new(seed));
         (0..20).for_each(|_| others.push(&mut buffer));
-        let before = buffer.rows.memory.rings().pushed();
-        save(&mut Scheduled { buffer: &mut buffer, others: &mut others }, "one").unwrap();
-        let after = buffer.rows.memory.rings().pushed();
+        let before = buffer.rows.memory.rings().n_pushed();
+        save(&mut InterleavedAccess { buffer: &mut buffer, others: &mut others }, "one").unwrap();
+        let after = buffer.rows.memory.rings().n_pushed();
         (0..6).for_each(|_| others.push(&mut buffer));
         // Rows that are pushed during the restore are dropped with those since the save.
-        restore(&mut Scheduled { buffer: &mut buffer, others: &mut others }, "one").unwrap();
-        others.look(&buffer, 64);
+        restore(&mut InterleavedAccess { buffer: &mut buffer, others: &mut others }, "one")
+            .unwrap();
+        others.check_rows(&buffer, 64);
         drop(buffer);
-        let mut again = open(&path);
-        restore(&mut Direct(&mut again), "one").unwrap();
-        let restored = again.rows.memory.rings().pushed();
+        let mut reopened_buffer = open(&path);
+        restore(&mut Direct(&mut reopened_buffer), "one").unwrap();
+        let restored = reopened_buffer.rows.memory.rings().n_pushed();
         assert!((before..=after).contains(&restored), "{before} {restored} {after}");
     }
 }
@@ -197,13 +200,13 @@ fn every_row_whose_push_returned_before_a_closing_is_kept_by_it() {
     let folder = scratch("closings");
     for seed in 0..12 {
         let path = folder.0.join(seed.to_string());
-        let (mut buffer, mut others) = (open(&path), Others::new(seed));
+        let (mut buffer, mut others) = (open(&path), OtherThreads::new(seed));
         (0..10).for_each(|_| others.push(&mut buffer));
-        close(&mut Scheduled { buffer: &mut buffer, others: &mut others }, true).unwrap();
+        close(&mut InterleavedAccess { buffer: &mut buffer, others: &mut others }, true).unwrap();
         drop(buffer);
-        let again = open(&path);
-        let pushed = again.rows.rings.rings.iter().map(|ring| ring.pushed).sum::<u64>();
+        let reopened_buffer = open(&path);
+        let pushed = reopened_buffer.rows.rings.rings.iter().map(|ring| ring.n_pushed).sum::<u64>();
         assert_eq!(pushed, others.rewards.len() as u64);
-        others.look(&again, 64);
+        others.check_rows(&reopened_buffer, 64);
     }
 }

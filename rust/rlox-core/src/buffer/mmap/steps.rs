@@ -3,51 +3,51 @@
 
 use std::sync::Arc;
 
-use super::buffer::{MmapReplayBuffer, whole};
+use super::buffer::{MmapReplayBuffer, complete_end};
 use super::reopen::reopen;
-use crate::buffer::persist::{Header, NEWEST, Sealing, check_name};
-use crate::buffer::rows::{EnvIndex, EnvRing, Transitions, layout_of};
+use crate::buffer::persist::{Header, NEWEST, PendingSegment, check_name};
+use crate::buffer::rows::{EnvIndex, EnvRing, Transitions, describe_columns};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::shared::Access;
 use crate::store::{Folder, Manifest};
 
 /// A seal that has begun.
-struct Begun {
+struct SealPlan {
     folder: Arc<Folder>,
     /// The segment, and whether it replaces the newest one. None if every row is sealed.
-    sealing: Option<(Sealing, bool)>,
+    pending: Option<(PendingSegment, bool)>,
     /// The header of the newest manifest after the seal: it has the complete rows.
     header: Header,
     /// The header of a save: the exact state at the beginning of the seal.
-    exact: Header,
+    exact_header: Header,
 }
 
 /// Stores rows in blocks, and calls `seal` when too many rows are not sealed.
 pub(super) fn push<A: Access<MmapReplayBuffer>>(
     buffer: &mut A,
-    to: EnvIndex<'_>,
+    env_index: EnvIndex<'_>,
     rows: Transitions<'_>,
     seal: impl Fn(&mut A) -> Result<()>,
 ) -> Result<()> {
     let block = buffer.read(|b| {
-        b.open()?;
-        b.rows.memory.check(to, &rows)?;
-        Ok(usize::try_from(b.chunk).unwrap_or(usize::MAX))
+        b.open_folder()?;
+        b.rows.memory.check(env_index, &rows)?;
+        Ok(usize::try_from(b.segment_rows).unwrap_or(usize::MAX))
     })??;
-    let each = matches!(to, EnvIndex::Each);
+    let one_per_env = matches!(env_index, EnvIndex::Each);
     let mut next = 0;
     while next < rows.n {
-        let part = next..if each { rows.n } else { rows.n.min(next + block) };
-        if !buffer.write(|b| b.try_push(to, &rows, part.clone(), false))?? {
-            let sealed = seal(buffer);
-            if matches!(sealed, Err(Error::Interrupted)) {
-                return sealed;
+        let part = next..if one_per_env { rows.n } else { rows.n.min(next + block) };
+        if !buffer.write(|b| b.try_push(env_index, &rows, part.clone(), false))?? {
+            let seal_result = seal(buffer);
+            if matches!(seal_result, Err(Error::Interrupted)) {
+                return seal_result;
             }
-            if !buffer.write(|b| b.try_push(to, &rows, part.clone(), true))?? {
+            if !buffer.write(|b| b.try_push(env_index, &rows, part.clone(), true))?? {
                 // Other threads may have filled the room that the seal made. If the seal failed,
                 // the disk has refused.
-                sealed?;
+                seal_result?;
                 continue;
             }
         }
@@ -58,67 +58,77 @@ pub(super) fn push<A: Access<MmapReplayBuffer>>(
 
 /// Seals every row and lists it in the newest manifest.
 pub(super) fn seal(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<()> {
-    sealed(buffer).map(drop)
+    seal_all(buffer).map(drop)
 }
 
 /// Same as [`seal`]. Returns the state at the beginning of the seal, all of which is sealed now.
-fn sealed(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<(Arc<Folder>, Header)> {
-    let Begun { folder, sealing, header, exact } = buffer.write(begin)??;
-    let done = sealing.map_or(Ok(()), |(sealing, again)| write(buffer, &folder, sealing, again));
+fn seal_all(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<(Arc<Folder>, Header)> {
+    let SealPlan { folder, pending, header, exact_header } = buffer.write(plan_seal)??;
+    let write_result = pending.map_or(Ok(()), |(sealing, replaces_newest)| {
+        write_segment(buffer, &folder, sealing, replaces_newest)
+    });
     // Runs also if this thread is being interrupted.
-    interrupt::uninterrupted(|| buffer.write(|b| b.sealing = None))?;
-    done?;
+    interrupt::uninterruptible(|| buffer.write(|b| b.sealing_ends = None))?;
+    write_result?;
     let starts: Vec<u64> = header.rings.iter().map(|ring| ring.start).collect();
-    let needed = buffer.read(|b| b.rows.needed(&starts))??;
+    let needed = buffer.read(|b| b.rows.oldest_needed(&starts))??;
     buffer.write(|b| {
-        b.archive.retire(needed.iter().copied());
+        b.archive.remove_before(needed.iter().copied());
         let MmapReplayBuffer { rows, archive, .. } = b;
-        let listed = &archive.entries;
-        rows.disk.retain(|known| listed.iter().any(|entry| entry.reference == *known));
+        let entries = &archive.entries;
+        rows.disk.retain(|open_reference| {
+            entries.iter().any(|entry| entry.reference == *open_reference)
+        });
     })?;
-    let manifest = buffer.read(|b| manifest(b, &header))?;
+    let manifest = buffer.read(|b| make_manifest(b, &header))?;
     folder.publish(NEWEST, &manifest)?;
-    buffer.write(|b| b.durable = header.rings.iter().map(|ring| ring.pushed).collect())?;
+    buffer.write(|b| b.durable_ends = header.rings.iter().map(|ring| ring.n_pushed).collect())?;
     // Leftover files cost space but do no harm, and the next seal tries again.
-    drop(folder.sweep());
-    Ok((folder, exact))
+    drop(folder.remove_unused());
+    Ok((folder, exact_header))
 }
 
-fn begin(b: &mut MmapReplayBuffer) -> Result<Begun> {
-    let folder = Arc::clone(b.open()?);
+fn plan_seal(b: &mut MmapReplayBuffer) -> Result<SealPlan> {
+    let folder = Arc::clone(b.open_folder()?);
     let rings = b.rows.memory.rings().rings.iter().enumerate().map(|(env, ring)| {
-        let (start, end) = (b.rows.start_of(env, whole(ring)), whole(ring));
-        EnvRing { start, episodes: b.rows.cuts(env, start + 1, end), ..EnvRing::empty_at(end) }
+        let (start, end) = (b.rows.start_of(env, complete_end(ring)), complete_end(ring));
+        EnvRing {
+            start,
+            episode_starts: b.rows.cuts(env, start + 1, end),
+            ..EnvRing::empty_at(end)
+        }
     });
-    let now = Header::of(&b.rows.memory, &b.state);
-    let header = Header { rings: rings.collect(), ..now.clone() };
-    let rings = now.rings.iter().enumerate().map(|(env, ring)| {
-        let start = b.rows.start_of(env, ring.pushed);
-        let episodes = b.rows.cuts(env, start, ring.pushed);
-        EnvRing { start, head: 0, episodes, ..ring.clone() }
+    let current = Header::from_rows(&b.rows.memory, &b.sampler_state);
+    let header = Header { rings: rings.collect(), ..current.clone() };
+    let rings = current.rings.iter().enumerate().map(|(env, ring)| {
+        let start = b.rows.start_of(env, ring.n_pushed);
+        let episodes = b.rows.cuts(env, start, ring.n_pushed);
+        EnvRing { start, head: 0, episode_starts: episodes, ..ring.clone() }
     });
-    let exact = Header { rings: rings.collect(), ..now };
-    let sealing = Sealing::begin_again(&mut b.archive, &mut b.rows.memory, &folder, b.chunk)?;
-    if sealing.is_some() {
-        b.sealing = Some(b.rows.memory.rings().rings.iter().map(|ring| ring.pushed).collect());
+    let exact_header = Header { rings: rings.collect(), ..current };
+    let pending =
+        PendingSegment::begin_merged(&mut b.archive, &mut b.rows.memory, &folder, b.segment_rows)?;
+    if pending.is_some() {
+        b.sealing_ends =
+            Some(b.rows.memory.rings().rings.iter().map(|ring| ring.n_pushed).collect());
     }
-    Ok(Begun { folder, sealing, header, exact })
+    Ok(SealPlan { folder, pending, header, exact_header })
 }
 
 /// Writes a segment while others use the buffer, opens it for reading and lists it.
-fn write(
+fn write_segment(
     buffer: &mut impl Access<MmapReplayBuffer>,
     folder: &Folder,
-    sealing: Sealing,
-    again: bool,
+    pending: PendingSegment,
+    replaces_newest: bool,
 ) -> Result<()> {
-    let written = sealing.write(|sealing| buffer.read(|b| sealing.copy(&b.rows.memory)));
-    let written = written.and_then(|done| Ok((folder.segment(done.reference)?, done)));
-    interrupt::uninterrupted(|| {
+    let write_result = pending.write(|sealing| buffer.read(|b| sealing.copy(&b.rows.memory)));
+    let segment_result = write_result.and_then(|done| Ok((folder.segment(done.reference)?, done)));
+    interrupt::uninterruptible(|| {
         buffer.write(|b| {
-            b.rows.memory.let_go();
-            let (segment, finished) = written?;
-            let reference = finished.list(&mut b.archive, again);
+            b.rows.memory.end_snapshot();
+            let (segment, sealed_segment) = segment_result?;
+            let reference = sealed_segment.add_to(&mut b.archive, replaces_newest);
             b.rows.disk.push(reference, segment);
             Ok(())
         })
@@ -126,20 +136,20 @@ fn write(
 }
 
 /// Returns the manifest of the header's rows in the segments that are open.
-fn manifest(b: &MmapReplayBuffer, header: &Header) -> Manifest {
-    let meta = layout_of(&b.rows.memory).into_bytes();
+fn make_manifest(b: &MmapReplayBuffer, header: &Header) -> Manifest {
+    let meta = describe_columns(&b.rows.memory).into_bytes();
     Manifest { segments: b.rows.disk.references(), columns: header.columns(), meta }
 }
 
 pub(super) fn flush(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<()> {
-    let (folder, durable, listed) = buffer.read(|b| {
-        let rings = b.rows.memory.rings().rings.iter().zip(&b.durable);
-        let durable = rings.into_iter().all(|(ring, &durable)| whole(ring) == durable);
-        Ok((Arc::clone(b.open()?), durable, b.rows.disk.references()))
+    let (folder, is_durable, references) = buffer.read(|b| {
+        let rings = b.rows.memory.rings().rings.iter().zip(&b.durable_ends);
+        let all_durable = rings.into_iter().all(|(ring, &durable)| complete_end(ring) == durable);
+        Ok((Arc::clone(b.open_folder()?), all_durable, b.rows.disk.references()))
     })??;
     // If the list of segments was removed or truncated, the seal below writes it again.
-    if durable && folder.manifest(NEWEST).is_ok() {
-        return folder.check_present(&listed);
+    if is_durable && folder.manifest(NEWEST).is_ok() {
+        return folder.check_present(&references);
     }
     seal(buffer)
 }
@@ -147,42 +157,43 @@ pub(super) fn flush(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<()> {
 pub(super) fn save(buffer: &mut impl Access<MmapReplayBuffer>, name: &str) -> Result<()> {
     check_name(name)?;
     // Others may push in the meantime. The save has the state at its beginning.
-    let (folder, exact) = sealed(buffer)?;
-    let manifest = buffer.read(|b| manifest(b, &exact))?;
+    let (folder, exact_header) = seal_all(buffer)?;
+    let manifest = buffer.read(|b| make_manifest(b, &exact_header))?;
     folder.publish(name, &manifest)
 }
 
 pub(super) fn restore(buffer: &mut impl Access<MmapReplayBuffer>, name: &str) -> Result<()> {
-    let (folder, fs, empty) = buffer
-        .read(|b| Ok((Arc::clone(b.open()?), Arc::clone(&b.archive.fs), b.rows.empty_copy()?)))??;
+    let (folder, fs, empty) = buffer.read(|b| {
+        Ok((Arc::clone(b.open_folder()?), Arc::clone(&b.archive.fs), b.rows.empty_copy()?))
+    })??;
     let reopened = reopen(empty, &folder, &*fs, name)?;
-    buffer.write(|b| b.state = b.adopt(reopened))?;
+    buffer.write(|b| b.sampler_state = b.adopt(reopened))?;
     // Until this seal succeeds, now or later, a reopened buffer would find the rows that were
     // sealed since the save.
     drop(seal(buffer));
     Ok(())
 }
 
-pub(super) fn close(buffer: &mut impl Access<MmapReplayBuffer>, keep: bool) -> Result<()> {
-    let begun = buffer.write(|b| {
+pub(super) fn close(buffer: &mut impl Access<MmapReplayBuffer>, keep_files: bool) -> Result<()> {
+    let open_folder = buffer.write(|b| {
         // From here on, no row is stored that the flush would miss.
-        b.closing = b.folder.is_some();
+        b.is_closing = b.folder.is_some();
         b.folder.clone()
     })?;
-    let Some(folder) = begun else { return Ok(()) };
-    let done = if keep {
+    let Some(folder) = open_folder else { return Ok(()) };
+    let result = if keep_files {
         flush(buffer)
-    } else if folder.is_own() && folder.path().exists() {
+    } else if folder.is_owner() && folder.path().exists() {
         folder.delete(NEWEST)
     } else {
         // A forked child does not own the files. Without the folder there are no files.
         Ok(())
     };
     drop(folder);
-    interrupt::uninterrupted(|| {
+    interrupt::uninterruptible(|| {
         buffer.write(|b| {
-            b.closing = false;
-            done?;
+            b.is_closing = false;
+            result?;
             b.folder = None;
             b.rows.close();
             Ok(())

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::buffer::rows::{MemoryRows, Source, own_sources, sources};
+use crate::buffer::rows::{MemoryRows, Source, env_sources, sources};
 use crate::error::{Error, Result};
 use crate::store::{Folder, Fs, Manifest, RealFs, Segment, SegmentRef, open_segment};
 
@@ -16,7 +16,7 @@ const MAX_SEGMENTS: usize = 128;
 
 /// The result of a save.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Saved {
+pub struct SaveReport {
     /// Number of segments of the saved buffer.
     pub segments: usize,
     /// Size in bytes of the segment that this save wrote; 0 if no row was new.
@@ -58,7 +58,7 @@ pub fn prune(path: &Path, keep: &[&str]) -> Result<usize> {
 
 /// A segment and the numbers of its rows, `[sources]`: the first and the one after the last.
 #[derive(Debug, Clone)]
-pub(in crate::buffer) struct Entry {
+pub(in crate::buffer) struct ArchiveEntry {
     pub reference: SegmentRef,
     pub ranges: Vec<(u64, u64)>,
 }
@@ -68,9 +68,9 @@ pub(in crate::buffer) struct Entry {
 pub(in crate::buffer) struct Archive {
     pub fs: Arc<dyn Fs>,
     folder: Option<PathBuf>,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ArchiveEntry>,
     /// Rows below this number are sealed, `[sources]`.
-    sealed: Vec<u64>,
+    sealed_ends: Vec<u64>,
     /// Number of updates of the rows at the last seal. Records that were updated since are sealed
     /// again.
     updates: u64,
@@ -78,44 +78,44 @@ pub(in crate::buffer) struct Archive {
 
 impl Default for Archive {
     fn default() -> Self {
-        Self::on(Arc::new(RealFs))
+        Self::with_fs(Arc::new(RealFs))
     }
 }
 
 impl Archive {
     /// Makes an archive without sealed rows.
-    pub(in crate::buffer) fn on(fs: Arc<dyn Fs>) -> Self {
-        Self { fs, folder: None, entries: Vec::new(), sealed: Vec::new(), updates: 0 }
+    pub(in crate::buffer) fn with_fs(fs: Arc<dyn Fs>) -> Self {
+        Self { fs, folder: None, entries: Vec::new(), sealed_ends: Vec::new(), updates: 0 }
     }
 
     /// Makes the archive of a buffer whose rows are all in `entries` of `folder`.
-    pub(in crate::buffer) fn resumed(
+    pub(in crate::buffer) fn from_entries(
         fs: Arc<dyn Fs>,
         folder: &Path,
-        entries: Vec<Entry>,
+        entries: Vec<ArchiveEntry>,
         rows: &MemoryRows,
     ) -> Result<Self> {
-        let folder = canonical(folder)?;
+        let folder = canonical_path(folder)?;
         let sealed = sources(rows).iter().map(|source| source.end).collect();
-        Ok(Self { fs, folder: Some(folder), entries, sealed, updates: rows.updates })
+        Ok(Self { fs, folder: Some(folder), entries, sealed_ends: sealed, updates: rows.updates })
     }
 
     /// Continues with `entries`, which have the rows below `ends`, `[sources]`.
-    pub(in crate::buffer) fn follow(&mut self, entries: Vec<Entry>, ends: Vec<u64>) {
-        (self.entries, self.sealed) = (entries, ends);
+    pub(in crate::buffer) fn continue_from(&mut self, entries: Vec<ArchiveEntry>, ends: Vec<u64>) {
+        (self.entries, self.sealed_ends) = (entries, ends);
     }
 
     /// Returns the position below which the records of `env` are sealed.
     pub(in crate::buffer) fn sealed_rows(&self, n_envs: usize, env: usize) -> u64 {
-        let each = self.sealed.len().checked_div(n_envs).unwrap_or(0);
-        self.sealed.get(own_sources(env, each).start).copied().unwrap_or(0)
+        let n_sources = self.sealed_ends.len().checked_div(n_envs).unwrap_or(0);
+        self.sealed_ends.get(env_sources(env, n_sources).start).copied().unwrap_or(0)
     }
 
     /// Returns whether a save into `folder` can share the sealed segments.
-    pub(super) fn is_of(&self, folder: &Folder) -> Result<bool> {
-        let same = self.folder.as_ref() == Some(&canonical(folder.path())?);
-        let missing = |entry: &Entry| folder.segment(entry.reference).is_err();
-        Ok(same && !self.entries.iter().any(missing))
+    pub(super) fn can_share(&self, folder: &Folder) -> Result<bool> {
+        let is_same_folder = self.folder.as_ref() == Some(&canonical_path(folder.path())?);
+        let missing = |entry: &ArchiveEntry| folder.segment(entry.reference).is_err();
+        Ok(is_same_folder && !self.entries.iter().any(missing))
     }
 
     /// Prepares a save of `rows`: removes the segments from the list that the save cannot use.
@@ -123,54 +123,58 @@ impl Archive {
         &mut self,
         rows: &MemoryRows,
         folder: &Folder,
-        shared: bool,
+        is_shared: bool,
     ) -> Result<()> {
-        self.folder = Some(canonical(folder.path())?);
-        self.retire(sources(rows).iter().map(|source| source.start));
-        if !shared || self.entries.is_empty() || self.entries.len() >= MAX_SEGMENTS {
+        self.folder = Some(canonical_path(folder.path())?);
+        self.remove_before(sources(rows).iter().map(|source| source.start));
+        if !is_shared || self.entries.is_empty() || self.entries.len() >= MAX_SEGMENTS {
             self.entries.clear();
-            self.sealed.clear();
+            self.sealed_ends.clear();
         }
         Ok(())
     }
 
     /// Returns the number of the first row to seal of each source. None if every row is sealed.
-    pub(super) fn unsealed(&mut self, rows: &MemoryRows, all: &[Source]) -> Option<Vec<u64>> {
-        self.sealed.resize(all.len(), 0);
-        let again = self.updates != rows.updates;
-        let from = all.iter().zip(&self.sealed).map(|(source, &sealed)| {
-            if again && source.is_records() {
+    pub(super) fn first_unsealed(
+        &mut self,
+        rows: &MemoryRows,
+        sources: &[Source],
+    ) -> Option<Vec<u64>> {
+        self.sealed_ends.resize(sources.len(), 0);
+        let has_updates = self.updates != rows.updates;
+        let start_numbers = sources.iter().zip(&self.sealed_ends).map(|(source, &sealed)| {
+            if has_updates && source.is_records() {
                 source.start
             } else {
                 sealed.clamp(source.start, source.end)
             }
         });
-        let from: Vec<u64> = from.collect();
-        all.iter().zip(&from).any(|(source, &from)| from < source.end).then_some(from)
+        let starts: Vec<u64> = start_numbers.collect();
+        sources.iter().zip(&starts).any(|(source, &from)| from < source.end).then_some(starts)
     }
 
     /// Lists a new segment, which has the rows of each source from a first number on. The last
     /// argument is the number of updates before it was written.
-    pub(super) fn sealed(
+    pub(super) fn add_segment(
         &mut self,
         reference: SegmentRef,
-        all: &[Source],
-        from: &[u64],
+        sources: &[Source],
+        starts: &[u64],
         updates: u64,
     ) {
         if self.updates != updates {
             // The new segment has all records.
-            for (at, _) in all.iter().enumerate().filter(|(_, source)| source.is_records()) {
+            for (index, _) in sources.iter().enumerate().filter(|(_, source)| source.is_records()) {
                 for entry in &mut self.entries {
-                    if let Some(range) = entry.ranges.get_mut(at) {
+                    if let Some(range) = entry.ranges.get_mut(index) {
                         *range = (0, 0);
                     }
                 }
             }
         }
-        let ranges = from.iter().zip(all).map(|(&from, source)| (from, source.end)).collect();
-        self.entries.push(Entry { reference, ranges });
-        self.sealed = all.iter().map(|source| source.end).collect();
+        let ranges = starts.iter().zip(sources).map(|(&from, source)| (from, source.end)).collect();
+        self.entries.push(ArchiveEntry { reference, ranges });
+        self.sealed_ends = sources.iter().map(|source| source.end).collect();
         self.updates = updates;
     }
 
@@ -179,12 +183,12 @@ impl Archive {
     ///
     /// It is rewritten, together with newer rows, if all its rows are still in memory and it has
     /// fewer rows of each environment than the limit.
-    pub(super) fn reopened(&self, all: &[Source], rows: u64) -> Option<Vec<u64>> {
+    pub(super) fn rewritable_starts(&self, sources: &[Source], max_rows: u64) -> Option<Vec<u64>> {
         let entry = self.entries.last()?;
-        let small = entry.ranges.iter().zip(all).all(|(&(first, end), source)| {
-            first >= source.start && (end.saturating_sub(first) < rows || !source.is_records())
+        let is_small = entry.ranges.iter().zip(sources).all(|(&(first, end), source)| {
+            first >= source.start && (end.saturating_sub(first) < max_rows || !source.is_records())
         });
-        small.then(|| entry.ranges.iter().map(|&(first, _)| first).collect())
+        is_small.then(|| entry.ranges.iter().map(|&(first, _)| first).collect())
     }
 
     /// Removes the newest segment from the list.
@@ -193,8 +197,8 @@ impl Archive {
     }
 
     /// Removes the segments from the list that have no row at or after `starts`, `[sources]`.
-    pub(in crate::buffer) fn retire(&mut self, starts: impl Iterator<Item = u64> + Clone) {
-        let alive = |entry: &Entry| {
+    pub(in crate::buffer) fn remove_before(&mut self, starts: impl Iterator<Item = u64> + Clone) {
+        let alive = |entry: &ArchiveEntry| {
             let mut rows = entry.ranges.iter().zip(starts.clone());
             rows.any(|(&(first, end), start)| first < end && end > start)
         };
@@ -202,14 +206,14 @@ impl Archive {
     }
 }
 
-fn canonical(folder: &Path) -> Result<PathBuf> {
+fn canonical_path(folder: &Path) -> Result<PathBuf> {
     folder.canonicalize().map_err(|cause| Error::storage("open", folder, cause))
 }
 
 /// Returns the segments with the numbers of their rows.
-pub(in crate::buffer) fn entries(segments: &[(SegmentRef, Segment)]) -> Vec<Entry> {
+pub(in crate::buffer) fn archive_entries(segments: &[(SegmentRef, Segment)]) -> Vec<ArchiveEntry> {
     let ranges = |segment: &Segment| segment.columns().iter().map(|c| (c.first, c.end())).collect();
-    let entry = |(reference, segment): &(SegmentRef, Segment)| Entry {
+    let entry = |(reference, segment): &(SegmentRef, Segment)| ArchiveEntry {
         reference: *reference,
         ranges: ranges(segment),
     };
@@ -217,23 +221,23 @@ pub(in crate::buffer) fn entries(segments: &[(SegmentRef, Segment)]) -> Vec<Entr
 }
 
 /// Opens the segments of a manifest, whose columns have to fit `rows`.
-pub(in crate::buffer) fn open_all(
+pub(in crate::buffer) fn open_segments(
     fs: &dyn Fs,
     folder: &Path,
     manifest: &Manifest,
     rows: &MemoryRows,
 ) -> Result<Vec<(SegmentRef, Segment)>> {
-    let all = sources(rows);
-    let segments = manifest.segments.iter().map(|&which| {
-        let segment = open_segment(fs, folder, which)?;
+    let source_list = sources(rows);
+    let segments = manifest.segments.iter().map(|&reference| {
+        let segment = open_segment(fs, folder, reference)?;
         let columns = segment.columns();
-        let fits = columns.len() == all.len()
+        let is_match = columns.len() == source_list.len()
             && columns
                 .iter()
-                .zip(&all)
+                .zip(&source_list)
                 .all(|(c, source)| c.name == source.name && c.row_bytes == source.row_bytes);
-        if fits {
-            Ok((which, segment))
+        if is_match {
+            Ok((reference, segment))
         } else {
             Err(Error::damaged(segment.path(), 0, "columns of another buffer"))
         }

@@ -11,39 +11,47 @@ use crate::error::{Error, Result};
 /// - Every observation and frame that a record refers to exists.
 /// - After a row that ends an episode comes a row that begins one.
 #[derive(Debug)]
-pub(in crate::buffer) struct Checker<'a> {
+pub(in crate::buffer) struct RecordChecker<'a> {
     ring: &'a EnvRing,
     /// Offset of the flags in a record.
-    flags: usize,
+    flags_offset: usize,
     /// Range of the numbers of each observation column's queue.
-    items: Vec<(u64, u64)>,
+    item_ranges: Vec<(u64, u64)>,
     /// Number of the newest row's observation in each column.
     newest: Vec<Option<u64>>,
     /// Number of the oldest row's observation in each column.
     oldest: Vec<u64>,
-    ended: bool,
+    has_ended: bool,
     /// Whether no earlier row has left the queues, so that the first row has the first observation.
-    whole: bool,
+    is_complete: bool,
 }
 
-impl<'a> Checker<'a> {
+impl<'a> RecordChecker<'a> {
     /// Makes a checker of the rows of `ring`. The last argument says whether no row that left the
     /// buffer shares the queues.
     pub(in crate::buffer) fn new(
         ring: &'a EnvRing,
         flags: usize,
         items: Vec<(u64, u64)>,
-        whole: bool,
+        is_complete: bool,
     ) -> Self {
         let newest = vec![None; items.len()];
         let oldest = vec![0; items.len()];
-        Self { ring, flags, items, newest, oldest, ended: false, whole }
+        Self {
+            ring,
+            flags_offset: flags,
+            item_ranges: items,
+            newest,
+            oldest,
+            has_ended: false,
+            is_complete,
+        }
     }
 
     /// Checks the next record, which is that of the row at `position`.
-    pub(in crate::buffer) fn record(&mut self, position: u64, record: &[u8]) -> Result<()> {
-        let begins = self.ring.is_first(position);
-        if self.whole && self.ended && !begins {
+    pub(in crate::buffer) fn check_record(&mut self, position: u64, record: &[u8]) -> Result<()> {
+        let begins_episode = self.ring.is_first(position);
+        if self.is_complete && self.has_ended && !begins_episode {
             return Err(Error::snapshot(
                 "episodes",
                 format!("none at {position}"),
@@ -51,19 +59,22 @@ impl<'a> Checker<'a> {
             ));
         }
         let numbers = self.newest.iter_mut().zip(&mut self.oldest);
-        for (column, (range, (newest, oldest))) in self.items.iter().zip(numbers).enumerate() {
+        for (column, (range, (newest, oldest))) in self.item_ranges.iter().zip(numbers).enumerate()
+        {
             let &(start, end) = range;
-            let number = full(end, number_at(record, column.saturating_mul(4)));
+            let number = full_number(end, number_at(record, column.saturating_mul(4)));
             // Each time a buffer was reopened at this position, a newest row may have been left
             // out.
-            let reopened = begins && !self.whole;
-            let fits = match *newest {
-                Some(before) if reopened => number > before,
-                Some(before) => number.checked_sub(before).is_some_and(|by| by == 1 || by == 2),
-                None if self.whole => number.checked_sub(start).is_some_and(|by| by <= 1),
+            let may_skip = begins_episode && !self.is_complete;
+            let is_next = match *newest {
+                Some(previous) if may_skip => number > previous,
+                Some(previous_number) => {
+                    number.checked_sub(previous_number).is_some_and(|by| by == 1 || by == 2)
+                }
+                None if self.is_complete => number.checked_sub(start).is_some_and(|by| by <= 1),
                 None => number >= start,
             };
-            if !fits || number >= end {
+            if !is_next || number >= end {
                 let expected = format!("one that follows, of {start} to {end}");
                 let got = format!("{number} at row {position}");
                 return Err(Error::snapshot("observation number", got, expected));
@@ -72,8 +83,8 @@ impl<'a> Checker<'a> {
                 *oldest = number;
             }
         }
-        self.ended = record.get(self.flags) != Some(&0);
-        if record.get(self.flags).is_none_or(|&flags| flags > 3) {
+        self.has_ended = record.get(self.flags_offset) != Some(&0);
+        if record.get(self.flags_offset).is_none_or(|&flags| flags > 3) {
             return Err(Error::snapshot("flags", format!("others at row {position}"), "0 to 3"));
         }
         Ok(())
@@ -85,27 +96,33 @@ impl<'a> Checker<'a> {
     }
 
     /// Checks the end state after the last record.
-    pub(in crate::buffer) fn finish(&self) -> Result<()> {
-        let (ring, rows) = (self.ring, self.newest.first().is_some_and(Option::is_some));
-        if self.ended && (ring.open || !ring.begins) {
+    pub(in crate::buffer) fn check_end(&self) -> Result<()> {
+        let (ring, has_rows) = (self.ring, self.newest.first().is_some_and(Option::is_some));
+        if self.has_ended && (ring.awaits_next_obs || !ring.begins_episode) {
             return Err(Error::snapshot(
                 "streams",
                 "an episode that goes on",
                 "one that has ended",
             ));
         }
-        let covered = ring.episodes.front().is_some_and(|&first| first <= ring.start);
-        if self.whole && rows && !covered {
+        let is_covered = ring.episode_starts.front().is_some_and(|&first| first <= ring.start);
+        if self.is_complete && has_rows && !is_covered {
             let expected = "increasing positions that cover the rows held";
-            return Err(Error::snapshot("episodes", format!("{:?}", ring.episodes), expected));
+            return Err(Error::snapshot(
+                "episodes",
+                format!("{:?}", ring.episode_starts),
+                expected,
+            ));
         }
-        let next = if ring.open { 1 } else { 2 };
-        for (&(_, end), newest) in self.items.iter().zip(&self.newest) {
-            let fits = |&newest: &u64| {
-                let behind = end.checked_sub(newest);
-                behind.is_some_and(|by| if self.whole { by == next } else { by >= next })
+        let expected_distance = if ring.awaits_next_obs { 1 } else { 2 };
+        for (&(_, end), newest) in self.item_ranges.iter().zip(&self.newest) {
+            let is_valid = |&newest: &u64| {
+                let distance = end.checked_sub(newest);
+                distance.is_some_and(|by| {
+                    if self.is_complete { by == expected_distance } else { by >= expected_distance }
+                })
             };
-            if !newest.as_ref().is_none_or(fits) {
+            if !newest.as_ref().is_none_or(is_valid) {
                 return Err(Error::snapshot("queues", end, "the newest row's observations"));
             }
         }
@@ -118,10 +135,10 @@ impl<'a> Checker<'a> {
 /// [`ChunkQueue`] computes the number in the same way.
 ///
 /// [`ChunkQueue`]: crate::buffer::rows::ChunkQueue
-const fn full(end: u64, lower: u32) -> u64 {
+const fn full_number(end: u64, lower: u32) -> u64 {
     #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
-    let behind = (end as u32).wrapping_sub(lower);
-    end.wrapping_sub(behind as u64)
+    let distance = (end as u32).wrapping_sub(lower);
+    end.wrapping_sub(distance as u64)
 }
 
 /// Checks the frames of stacks in order.
@@ -131,9 +148,9 @@ const fn full(end: u64, lower: u32) -> u64 {
 #[derive(Debug)]
 pub(in crate::buffer) struct StackChecker {
     range: (u64, u64),
-    before: Vec<u64>,
+    previous: Vec<u64>,
     /// Number of the next new frame. None until a new frame was checked.
-    next: Option<u64>,
+    next_new: Option<u64>,
     /// Number of the oldest frame of the first stack.
     oldest: u64,
 }
@@ -141,7 +158,7 @@ pub(in crate::buffer) struct StackChecker {
 impl StackChecker {
     /// Makes a checker of stacks whose frames have numbers in this range.
     pub(in crate::buffer) const fn new(range: (u64, u64)) -> Self {
-        Self { range, before: Vec::new(), next: None, oldest: range.0 }
+        Self { range, previous: Vec::new(), next_new: None, oldest: range.0 }
     }
 
     /// Returns the oldest frame that a stack refers to. It belongs to the first stack, because
@@ -151,33 +168,33 @@ impl StackChecker {
     }
 
     /// Checks the next stack, which consists of the lower halves of its frames' numbers.
-    pub(in crate::buffer) fn stack(&mut self, lower_halves: &[u8]) -> Result<()> {
+    pub(in crate::buffer) fn check_stack(&mut self, lower_halves: &[u8]) -> Result<()> {
         let (start, end) = self.range;
         let halves = lower_halves.as_chunks().0.iter().map(|half| u32::from_ne_bytes(*half));
-        let numbers: Vec<u64> = halves.map(|half| full(end, half)).collect();
+        let numbers: Vec<u64> = halves.map(|half| full_number(end, half)).collect();
         let mut neighbour = None;
         for (place, &number) in numbers.iter().enumerate() {
-            let shared =
-                [self.before.get(place.saturating_add(1)), neighbour, self.before.get(place)];
-            let known = shared.into_iter().flatten().any(|&shared| shared == number);
-            let new = match self.next {
+            let candidates =
+                [self.previous.get(place.saturating_add(1)), neighbour, self.previous.get(place)];
+            let is_shared = candidates.into_iter().flatten().any(|&shared| shared == number);
+            let is_new = match self.next_new {
                 Some(next) => number == next,
-                None => self.before.iter().chain(neighbour).all(|&other| other < number),
+                None => self.previous.iter().chain(neighbour).all(|&other| other < number),
             };
-            let first = self.before.is_empty();
-            if !(start..end).contains(&number) || !(known || new || first) {
+            let is_first_stack = self.previous.is_empty();
+            if !(start..end).contains(&number) || !(is_shared || is_new || is_first_stack) {
                 let expected = format!("one that follows, of {start} to {end}");
                 return Err(Error::snapshot("frame number", number, expected));
             }
-            if !known && !first {
-                self.next = Some(number.saturating_add(1));
+            if !is_shared && !is_first_stack {
+                self.next_new = Some(number.saturating_add(1));
             }
             neighbour = numbers.get(place);
         }
-        if self.before.is_empty() {
+        if self.previous.is_empty() {
             self.oldest = numbers.iter().copied().min().unwrap_or(start);
         }
-        self.before = numbers;
+        self.previous = numbers;
         Ok(())
     }
 }

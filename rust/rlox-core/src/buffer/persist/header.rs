@@ -10,7 +10,7 @@ const RING_NUMBERS: usize = 6;
 const MAX_NUMBER: u64 = 1 << 62;
 
 /// A column to save: name, bytes of an element, bytes.
-pub(in crate::buffer) type Column = (String, usize, Vec<u8>);
+pub(in crate::buffer) type SavedColumn = (String, usize, Vec<u8>);
 
 /// The saved state of rings, queues and random draws.
 #[derive(Debug, Clone)]
@@ -20,35 +20,35 @@ pub(in crate::buffer) struct Header {
     /// The first number and the one after the last, for each source.
     pub ranges: Vec<(u64, u64)>,
     pub seed: u64,
-    pub drawn: u64,
+    pub batches_drawn: u64,
 }
 
 impl Header {
     /// Makes the header of the current rows and draws.
-    pub(in crate::buffer) fn of(rows: &MemoryRows, state: &SamplerState) -> Self {
+    pub(in crate::buffer) fn from_rows(rows: &MemoryRows, state: &SamplerState) -> Self {
         let ranges = sources(rows).iter().map(|source| (source.start, source.end)).collect();
         let rings = rows.rings().rings.clone();
-        Self { rings, ranges, seed: state.seed(), drawn: state.drawn() }
+        Self { rings, ranges, seed: state.seed(), batches_drawn: state.batches_drawn() }
     }
 
     /// Returns the state of the random draws.
     pub(in crate::buffer) const fn sampler_state(&self) -> SamplerState {
-        SamplerState::at(self.seed, self.drawn)
+        SamplerState::at_batch(self.seed, self.batches_drawn)
     }
 
     /// Returns the header as columns of little-endian numbers.
-    pub(in crate::buffer) fn columns(&self) -> Vec<Column> {
+    pub(in crate::buffer) fn columns(&self) -> Vec<SavedColumn> {
         let rings = self.rings.iter().flat_map(|ring| {
             [
                 ring.start,
-                ring.pushed,
+                ring.n_pushed,
                 ring.head as u64,
-                u64::from(ring.open),
-                u64::from(ring.begins),
-                ring.episodes.len() as u64,
+                u64::from(ring.awaits_next_obs),
+                u64::from(ring.begins_episode),
+                ring.episode_starts.len() as u64,
             ]
         });
-        let episodes = self.rings.iter().flat_map(|ring| ring.episodes.iter().copied());
+        let episodes = self.rings.iter().flat_map(|ring| ring.episode_starts.iter().copied());
         let ranges = self.ranges.iter().flat_map(|&(start, end)| [start, end]);
         let column = |name: &str, width: usize, numbers: &mut dyn Iterator<Item = u64>| {
             (name.to_owned(), width.saturating_mul(8), numbers.flat_map(u64::to_le_bytes).collect())
@@ -57,7 +57,7 @@ impl Header {
             column("streams", RING_NUMBERS, &mut { rings }),
             column("episodes", 1, &mut { episodes }),
             column("queues", 2, &mut { ranges }),
-            column("draws", 2, &mut [self.seed, self.drawn].into_iter()),
+            column("draws", 2, &mut [self.seed, self.batches_drawn].into_iter()),
         ]
     }
 
@@ -66,11 +66,11 @@ impl Header {
     /// A ring with more rows than the limit is refused. `column` returns the bytes of a column.
     pub(in crate::buffer) fn parse(
         rows: &MemoryRows,
-        most: u64,
+        max_rows: u64,
         column: &dyn Fn(&'static str) -> Result<Vec<u8>>,
     ) -> Result<Self> {
-        let numbers = |name| numbers(name, &column(name)?);
-        let &[seed, drawn] = numbers("draws")?.as_slice() else {
+        let numbers = |name| parse_numbers(name, &column(name)?);
+        let &[seed, batches_drawn] = numbers("draws")?.as_slice() else {
             return Err(Error::snapshot("draws", "of another length", "2 numbers"));
         };
         let (states, episodes) = (numbers("streams")?, numbers("episodes")?);
@@ -81,7 +81,7 @@ impl Header {
         }
         let mut episodes = episodes.into_iter();
         let ring = |state: &[u64; RING_NUMBERS]| {
-            ring(state, &mut episodes, most, rows.rings().capacity).ok_or_else(|| {
+            parse_ring(state, &mut episodes, max_rows, rows.rings().capacity).ok_or_else(|| {
                 Error::snapshot(
                     "streams",
                     format!("{state:?}"),
@@ -100,19 +100,24 @@ impl Header {
         let ranges = numbers("queues")?;
         let (pairs, rest) = ranges.as_chunks::<2>();
         let expected = sources(rows).len();
-        let sound = pairs.iter().all(|[start, end]| start <= end && *end <= MAX_NUMBER);
-        if pairs.len() != expected || !rest.is_empty() || !sound {
+        let is_valid = pairs.iter().all(|[start, end]| start <= end && *end <= MAX_NUMBER);
+        if pairs.len() != expected || !rest.is_empty() || !is_valid {
             return Err(Error::snapshot(
                 "queues",
                 format!("{ranges:?}"),
                 format!("{expected} ranges"),
             ));
         }
-        Ok(Self { rings, ranges: pairs.iter().map(|&[a, b]| (a, b)).collect(), seed, drawn })
+        Ok(Self {
+            rings,
+            ranges: pairs.iter().map(|&[a, b]| (a, b)).collect(),
+            seed,
+            batches_drawn,
+        })
     }
 }
 
-fn numbers(name: &'static str, bytes: &[u8]) -> Result<Vec<u64>> {
+fn parse_numbers(name: &'static str, bytes: &[u8]) -> Result<Vec<u64>> {
     let (numbers, rest) = bytes.as_chunks();
     if rest.is_empty() {
         return Ok(numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect());
@@ -122,26 +127,34 @@ fn numbers(name: &'static str, bytes: &[u8]) -> Result<Vec<u64>> {
 
 /// Makes a ring from these numbers and takes its episodes from `episodes`. None if no ring can have
 /// them.
-fn ring(
+fn parse_ring(
     &[start, pushed, head, open, begins, count]: &[u64; RING_NUMBERS],
     episodes: &mut impl Iterator<Item = u64>,
-    most: u64,
+    max_rows: u64,
     capacity: usize,
 ) -> Option<EnvRing> {
     let rows = pushed.checked_sub(start)?;
     let (head, count) = (usize::try_from(head).ok()?, usize::try_from(count).ok()?);
-    let flag = |number| (number <= 1).then_some(number == 1);
-    let (open, begins) = (flag(open)?, flag(begins)?);
+    let parse_flag = |number| (number <= 1).then_some(number == 1);
+    let (open, begins) = (parse_flag(open)?, parse_flag(begins)?);
     let episodes: std::collections::VecDeque<u64> = episodes.take(count).collect();
-    let rising = episodes.iter().zip(episodes.iter().skip(1)).all(|(a, b)| a < b);
-    let within = episodes.back().is_none_or(|&last| last < pushed);
-    let sound = rows <= most && pushed <= MAX_NUMBER && head < capacity && rising && within;
-    let whole = episodes.len() == count && !(open && begins);
-    (sound && whole).then_some(EnvRing { start, pushed, head, open, episodes, begins })
+    let is_increasing = episodes.iter().zip(episodes.iter().skip(1)).all(|(a, b)| a < b);
+    let is_within = episodes.back().is_none_or(|&last| last < pushed);
+    let is_valid =
+        rows <= max_rows && pushed <= MAX_NUMBER && head < capacity && is_increasing && is_within;
+    let is_complete = episodes.len() == count && !(open && begins);
+    (is_valid && is_complete).then_some(EnvRing {
+        start,
+        n_pushed: pushed,
+        head,
+        awaits_next_obs: open,
+        episode_starts: episodes,
+        begins_episode: begins,
+    })
 }
 
 /// Checks that a save is one of a buffer whose layout is `expected`.
-pub(in crate::buffer) fn check_meta(got: &[u8], expected: &str) -> Result<()> {
+pub(in crate::buffer) fn check_layout(got: &[u8], expected: &str) -> Result<()> {
     if got == expected.as_bytes() {
         return Ok(());
     }

@@ -30,16 +30,16 @@ pub(super) enum Block {
 impl Block {
     /// Makes a block of `size` bytes.
     pub(super) fn zeroed(size: usize) -> Self {
-        let whole = size - size % HUGE_PAGE;
+        let huge_bytes = size - size % HUGE_PAGE;
         // Systems align a mapping to huge pages if its length is a multiple of one.
-        let length = if whole > 0 { size.next_multiple_of(HUGE_PAGE) } else { size };
+        let length = if huge_bytes > 0 { size.next_multiple_of(HUGE_PAGE) } else { size };
         if size >= MAPPED_FROM
             && let Ok(pages) = MmapMut::map_anon(length)
         {
             // The system may ignore this advice. The last part has small pages, because a huge page
             // would be allocated as a whole.
             #[cfg(target_os = "linux")]
-            drop(pages.advise_range(memmap2::Advice::HugePage, 0, whole));
+            drop(pages.advise_range(memmap2::Advice::HugePage, 0, huge_bytes));
             return Self::Mapped(pages, size);
         }
         Self::Heap(vec![0; size].into_boxed_slice())

@@ -17,7 +17,7 @@ const MIN_CHUNKS: usize = 32;
 /// A queue of rows of one size, of which fewer than 2^32 are live.
 #[derive(Debug, Clone, Default)]
 pub(in crate::buffer) struct ChunkQueue {
-    row: usize,
+    row_bytes: usize,
     /// Each chunk has `1 << shift` rows.
     shift: u32,
     /// The chunks, at a power of two of places. Chunk c is at place c modulo the number of places,
@@ -25,21 +25,21 @@ pub(in crate::buffer) struct ChunkQueue {
     /// empty.
     chunks: Vec<Block>,
     /// Number of places that are not empty.
-    filled: usize,
+    n_filled: usize,
     start: u64,
     end: u64,
     spare: Option<Block>,
-    /// Set by [`ChunkQueue::hold`]: the end at that time, and the chunks released since, by number.
-    held: Option<(u64, BTreeMap<u64, Block>)>,
+    /// Set by [`ChunkQueue::begin_snapshot`]: the end at that time, and the chunks released since, by number.
+    snapshot: Option<(u64, BTreeMap<u64, Block>)>,
 }
 
 impl ChunkQueue {
     /// Makes an empty queue. The arguments are the size of a row in bytes and the approximate
     /// number of live rows.
-    pub(super) fn new(row: usize, expected: usize) -> Self {
-        let rows = (CHUNK_BYTES / row.max(1)).min(expected / MIN_CHUNKS).max(1);
+    pub(super) fn new(row_bytes: usize, expected_rows: usize) -> Self {
+        let rows = (CHUNK_BYTES / row_bytes.max(1)).min(expected_rows / MIN_CHUNKS).max(1);
         let chunks = vec![Block::default()];
-        Self { row, shift: rows.ilog2(), chunks, ..Self::default() }
+        Self { row_bytes, shift: rows.ilog2(), chunks, ..Self::default() }
     }
 
     /// Returns the number of the oldest live row.
@@ -54,12 +54,12 @@ impl ChunkQueue {
 
     /// Returns the size of a row in bytes.
     pub(in crate::buffer) const fn width(&self) -> usize {
-        self.row
+        self.row_bytes
     }
 
     /// Returns the allocated memory in bytes.
     pub(super) fn nbytes(&self) -> usize {
-        (self.filled + usize::from(self.spare.is_some())) * (self.row << self.shift)
+        (self.n_filled + usize::from(self.spare.is_some())) * (self.row_bytes << self.shift)
     }
 
     /// Returns row `number`, or None if it is not live.
@@ -68,15 +68,15 @@ impl ChunkQueue {
         if number < self.start || number >= self.end {
             return None;
         }
-        let (chunk, at) = self.place(lower(number), self.row);
-        self.chunks.get(chunk)?.get(at..at + self.row)
+        let (chunk, offset) = self.place(lower_half(number), self.row_bytes);
+        self.chunks.get(chunk)?.get(offset..offset + self.row_bytes)
     }
 
     /// Returns the live row whose number has this lower half, in a queue of rows of `N` bytes.
     #[inline]
-    pub(super) fn fixed<const N: usize>(&self, number: u32) -> Option<&[u8; N]> {
-        let (chunk, at) = self.place(number, N);
-        self.chunks.get(chunk)?.get(at..)?.first_chunk()
+    pub(super) fn get_fixed<const N: usize>(&self, number: u32) -> Option<&[u8; N]> {
+        let (chunk, offset) = self.place(number, N);
+        self.chunks.get(chunk)?.get(offset..)?.first_chunk()
     }
 
     /// Returns a reader for many rows of `N` bytes each.
@@ -88,8 +88,11 @@ impl ChunkQueue {
     /// Appends one row.
     #[inline]
     pub(in crate::buffer) fn push(&mut self, row: &[u8]) {
-        let (chunk, at) = self.next_place(self.row);
-        let slot = self.chunks.get_mut(chunk).and_then(|chunk| chunk.get_mut(at..at + self.row));
+        let (chunk, offset) = self.next_place(self.row_bytes);
+        let slot = self
+            .chunks
+            .get_mut(chunk)
+            .and_then(|chunk| chunk.get_mut(offset..offset + self.row_bytes));
         slot.unwrap_or_default().copy_from_slice(row);
         self.end += 1;
     }
@@ -97,8 +100,8 @@ impl ChunkQueue {
     /// Same as [`ChunkQueue::push`], for a row of `N` bytes.
     #[inline]
     pub(super) fn push_fixed<const N: usize>(&mut self, row: &[u8; N]) {
-        let (chunk, at) = self.next_place(N);
-        let slot = self.chunks.get_mut(chunk).and_then(|chunk| chunk.get_mut(at..at + N));
+        let (chunk, offset) = self.next_place(N);
+        let slot = self.chunks.get_mut(chunk).and_then(|chunk| chunk.get_mut(offset..offset + N));
         slot.unwrap_or_default().copy_from_slice(row);
         self.end += 1;
     }
@@ -107,56 +110,59 @@ impl ChunkQueue {
     #[inline]
     pub(super) fn release_before(&mut self, number: u64) {
         let number = number.min(self.end);
-        let (first, kept) = (self.start >> self.shift, number >> self.shift);
+        let (first, end_chunk) = (self.start >> self.shift, number >> self.shift);
         self.start = self.start.max(number);
-        if first < kept {
-            self.release_chunks(first, kept);
+        if first < end_chunk {
+            self.release_chunks(first, end_chunk);
         }
     }
 
     /// Returns the number with the lower half `lower`, which is that of a live row or of the next
     /// row.
     #[inline]
-    pub(super) const fn full(&self, lower: u32) -> u64 {
-        let behind = self::lower(self.end).wrapping_sub(lower);
-        self.end.wrapping_sub(behind as u64)
+    pub(super) const fn full_number(&self, lower: u32) -> u64 {
+        let distance = self::lower_half(self.end).wrapping_sub(lower);
+        self.end.wrapping_sub(distance as u64)
     }
 
-    /// Keeps the present rows readable by [`ChunkQueue::part`] until [`ChunkQueue::let_go`].
-    pub(in crate::buffer) fn hold(&mut self) {
-        self.held = Some((self.end, BTreeMap::new()));
+    /// Keeps the present rows readable by [`ChunkQueue::contiguous_rows`] until [`ChunkQueue::end_snapshot`].
+    pub(in crate::buffer) fn begin_snapshot(&mut self) {
+        self.snapshot = Some((self.end, BTreeMap::new()));
     }
 
-    /// Ends [`ChunkQueue::hold`].
-    pub(in crate::buffer) fn let_go(&mut self) {
-        self.held = None;
+    /// Ends [`ChunkQueue::begin_snapshot`].
+    pub(in crate::buffer) fn end_snapshot(&mut self) {
+        self.snapshot = None;
     }
 
     /// Returns the rows from `number` to the end of its chunk or to `end`; empty if there are none.
-    pub(in crate::buffer) fn part(&self, number: u64, end: u64) -> &[u8] {
+    pub(in crate::buffer) fn contiguous_rows(&self, number: u64, end: u64) -> &[u8] {
         let chunk = number >> self.shift;
-        let until = (chunk + 1).saturating_mul(1 << self.shift).min(end.min(self.end));
-        let held = self.held.as_ref().and_then(|(_, held)| held.get(&chunk));
-        let (place, at) = self.place(lower(number), self.row);
-        let bytes = if self.start >> self.shift <= chunk { self.chunks.get(place) } else { held };
-        let rows = usize::try_from(until.saturating_sub(number)).unwrap_or(0);
-        bytes.and_then(|bytes| bytes.get(at..at + rows * self.row)).unwrap_or_default()
+        let chunk_end = (chunk + 1).saturating_mul(1 << self.shift).min(end.min(self.end));
+        let snapshot_chunk = self.snapshot.as_ref().and_then(|(_, held)| held.get(&chunk));
+        let (place, offset) = self.place(lower_half(number), self.row_bytes);
+        let bytes =
+            if self.start >> self.shift <= chunk { self.chunks.get(place) } else { snapshot_chunk };
+        let rows = usize::try_from(chunk_end.saturating_sub(number)).unwrap_or(0);
+        bytes
+            .and_then(|bytes| bytes.get(offset..offset + rows * self.row_bytes))
+            .unwrap_or_default()
     }
 
     /// Removes the newest rows, from `number` on.
     pub(super) fn truncate(&mut self, number: u64) {
         let number = number.max(self.start).min(self.end);
         let rows = 1_u64 << self.shift;
-        let (kept, chunks) = (number.div_ceil(rows), self.end.div_ceil(rows));
-        self.release_chunks(kept.max(self.start >> self.shift), chunks);
+        let (first_removed, chunks) = (number.div_ceil(rows), self.end.div_ceil(rows));
+        self.release_chunks(first_removed.max(self.start >> self.shift), chunks);
         self.end = number;
     }
 
     /// Restarts an empty queue at row `number`.
     pub(in crate::buffer) fn restart(&mut self, number: u64) {
         self.chunks = vec![Block::default()];
-        (self.filled, self.start, self.end) = (0, number, number);
-        self.held = None;
+        (self.n_filled, self.start, self.end) = (0, number, number);
+        self.snapshot = None;
     }
 
     /// Returns the place of the chunk of a live row of `width` bytes, and the row's byte offset in
@@ -170,27 +176,27 @@ impl ChunkQueue {
     /// Same as [`ChunkQueue::place`] for the next row. Adds a chunk if there is none.
     #[inline]
     fn next_place(&mut self, width: usize) -> (usize, usize) {
-        let (chunk, at) = self.place(lower(self.end), width);
-        if at == 0 || self.filled == 0 {
+        let (chunk, offset) = self.place(lower_half(self.end), width);
+        if offset == 0 || self.n_filled == 0 {
             return self.begin_chunk(width);
         }
-        (chunk, at)
+        (chunk, offset)
     }
 
     /// Adds a chunk at the place of the next row.
     #[cold]
     fn begin_chunk(&mut self, width: usize) -> (usize, usize) {
-        if self.filled == self.chunks.len() {
+        if self.n_filled == self.chunks.len() {
             self.double();
         }
-        let (chunk, at) = self.place(lower(self.end), width);
-        let size = self.row << self.shift;
-        let fresh = self.spare.take().unwrap_or_else(|| Block::zeroed(size));
+        let (chunk, offset) = self.place(lower_half(self.end), width);
+        let size = self.row_bytes << self.shift;
+        let new_chunk = self.spare.take().unwrap_or_else(|| Block::zeroed(size));
         if let Some(place) = self.chunks.get_mut(chunk) {
-            *place = fresh;
+            *place = new_chunk;
         }
-        self.filled += 1;
-        (chunk, at)
+        self.n_filled += 1;
+        (chunk, offset)
     }
 
     /// Doubles the number of places and moves every chunk to its new place.
@@ -198,7 +204,7 @@ impl ChunkQueue {
         let old = std::mem::take(&mut self.chunks);
         let mask = old.len() - 1;
         self.chunks = vec![Block::default(); 2 * old.len()];
-        let first = lower(self.start >> self.shift) as usize;
+        let first = lower_half(self.start >> self.shift) as usize;
         let new_mask = self.chunks.len() - 1;
         for (place, chunk) in old.into_iter().enumerate() {
             // The number of the chunk in `place`: it is the first such number at or after the
@@ -212,17 +218,17 @@ impl ChunkQueue {
 
     /// Empties the places of the chunks in this range. The last chunk is kept for reuse.
     #[cold]
-    fn release_chunks(&mut self, first: u64, kept: u64) {
+    fn release_chunks(&mut self, first: u64, end_chunk: u64) {
         let mask = self.chunks.len() - 1;
-        for chunk in first..kept {
-            if let Some(place) = self.chunks.get_mut(lower(chunk) as usize & mask)
+        for chunk in first..end_chunk {
+            if let Some(place) = self.chunks.get_mut(lower_half(chunk) as usize & mask)
                 && !place.is_empty()
             {
                 let block = std::mem::take(place);
-                self.filled -= 1;
-                match &mut self.held {
-                    Some((end, held)) if chunk << self.shift < *end => {
-                        held.insert(chunk, block);
+                self.n_filled -= 1;
+                match &mut self.snapshot {
+                    Some((end, chunks)) if chunk << self.shift < *end => {
+                        chunks.insert(chunk, block);
                     }
                     _ => self.spare = Some(block),
                 }
@@ -244,24 +250,32 @@ impl<const N: usize> Reader<'_, N> {
     /// Copies the live row whose number has this lower half into `row`.
     #[inline]
     pub(super) fn copy(&self, number: u32, row: &mut [u8; N]) {
-        let at = (number & self.row_mask) as usize * N;
+        let offset = (number & self.row_mask) as usize * N;
         let chunk = self.chunks.get((number >> self.shift) as usize & self.mask);
-        row.copy_from_slice(chunk.and_then(|chunk| chunk.get(at..at + N)).unwrap_or_default());
+        row.copy_from_slice(
+            chunk.and_then(|chunk| chunk.get(offset..offset + N)).unwrap_or_default(),
+        );
     }
 
     /// Copies a row and the row after it. The newest row has none after it and is copied twice.
     #[inline]
-    pub(super) fn copy_pair(&self, number: u32, last: bool, now: &mut [u8; N], next: &mut [u8; N]) {
-        let at = (number & self.row_mask) as usize * N;
+    pub(super) fn copy_pair(
+        &self,
+        number: u32,
+        is_newest: bool,
+        now: &mut [u8; N],
+        next: &mut [u8; N],
+    ) {
+        let offset = (number & self.row_mask) as usize * N;
         let chunk = self.chunks.get((number >> self.shift) as usize & self.mask);
-        let here = chunk.and_then(|chunk| chunk.get(at..));
-        let Some((first, behind)) = here.and_then(<[u8]>::split_first_chunk) else {
+        let tail = chunk.and_then(|chunk| chunk.get(offset..));
+        let Some((first, after_row)) = tail.and_then(<[u8]>::split_first_chunk) else {
             return self.copy(number, now);
         };
         *now = *first;
-        match behind.first_chunk() {
-            Some(second) if !last => *next = *second,
-            _ => self.copy(if last { number } else { number.wrapping_add(1) }, next),
+        match after_row.first_chunk() {
+            Some(second) if !is_newest => *next = *second,
+            _ => self.copy(if is_newest { number } else { number.wrapping_add(1) }, next),
         }
     }
 }
@@ -269,7 +283,7 @@ impl<const N: usize> Reader<'_, N> {
 /// Returns the lower half of a number.
 #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
 #[inline]
-pub(super) const fn lower(number: u64) -> u32 {
+pub(super) const fn lower_half(number: u64) -> u32 {
     number as u32
 }
 
@@ -290,7 +304,7 @@ mod tests {
                 queue.release_before(number.saturating_sub(70));
                 for live in [queue.start(), u64::midpoint(queue.start(), number), number] {
                     assert_eq!(queue.get(live), Some(row(live).as_slice()));
-                    assert_eq!(queue.fixed::<8>(lower(live)), Some(&row(live)));
+                    assert_eq!(queue.get_fixed::<8>(lower_half(live)), Some(&row(live)));
                 }
                 assert_eq!(queue.get(number + 1), None);
                 assert!(queue.start() == 0 || queue.get(queue.start() - 1).is_none());
@@ -328,34 +342,34 @@ mod tests {
         for expected in [1, 64, 1_000] {
             let mut queue = ChunkQueue::new(8, expected);
             (0..500).for_each(|number| queue.push(&row(number)));
-            queue.hold();
+            queue.begin_snapshot();
             for number in 500..9_000 {
                 queue.push(&row(number));
                 queue.release_before(number - 100);
             }
-            let held = queue.held.as_ref().map_or(0, |(_, held)| held.len()) << queue.shift;
+            let held = queue.snapshot.as_ref().map_or(0, |(_, held)| held.len()) << queue.shift;
             assert!((500..500 + 64).contains(&held), "{held} rows are kept");
             let (mut next, mut bytes) = (0, Vec::new());
             while next < 500 {
-                let part = queue.part(next, 500);
+                let part = queue.contiguous_rows(next, 500);
                 bytes.extend_from_slice(part);
                 next += part.len() as u64 / 8;
             }
             assert_eq!(bytes, (0..500).flat_map(row).collect::<Vec<u8>>());
-            queue.let_go();
-            assert_eq!(queue.part(0, 500), [0; 0].as_slice());
+            queue.end_snapshot();
+            assert_eq!(queue.contiguous_rows(0, 500), [0; 0].as_slice());
         }
     }
 
     #[test]
     fn a_truncated_queue_goes_on_as_if_the_rows_had_never_been_pushed() {
         for expected in [1, 64, 1_000] {
-            for kept in [0, 1, 63, 64, 65, 100, 399] {
+            for n_kept in [0, 1, 63, 64, 65, 100, 399] {
                 let mut queue = ChunkQueue::new(8, expected);
                 (0..400).for_each(|number| queue.push(&row(number)));
                 queue.release_before(30);
-                queue.truncate(kept);
-                assert_eq!((queue.start(), queue.end()), (30, kept.max(30)));
+                queue.truncate(n_kept);
+                assert_eq!((queue.start(), queue.end()), (30, n_kept.max(30)));
                 for number in queue.end()..1_000 {
                     queue.push(&row(number));
                     queue.release_before(number.saturating_sub(90));

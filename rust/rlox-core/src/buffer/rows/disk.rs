@@ -57,13 +57,13 @@ impl DiskRows {
     ) -> Result<()> {
         let (mut scratch, mut next, mut rest) = (Vec::new(), numbers.start, out);
         while next < numbers.end {
-            let (segment, until) = self.find(source, next..numbers.end)?;
+            let (segment, segment_end) = self.find(source, next..numbers.end)?;
             let width =
                 rest.len() / usize::try_from(numbers.end - next).unwrap_or(usize::MAX).max(1);
-            let bytes = usize::try_from(until - next).unwrap_or(usize::MAX) * width;
-            let (now, later) = rest.split_at_mut(bytes);
-            segment.read_rows(source, next..until, now, &mut scratch)?;
-            (rest, next) = (later, until);
+            let bytes = usize::try_from(segment_end - next).unwrap_or(usize::MAX) * width;
+            let (part, tail) = rest.split_at_mut(bytes);
+            segment.read_rows(source, next..segment_end, part, &mut scratch)?;
+            (rest, next) = (tail, segment_end);
         }
         Ok(())
     }
@@ -72,7 +72,7 @@ impl DiskRows {
     ///
     /// # Errors
     /// [`Error::Damaged`] if a row is missing.
-    pub(in crate::buffer) fn covers(&self, source: usize, numbers: Range<u64>) -> Result<()> {
+    pub(in crate::buffer) fn check_covers(&self, source: usize, numbers: Range<u64>) -> Result<()> {
         let mut next = numbers.start;
         while next < numbers.end {
             next = self.find(source, next..numbers.end)?.1;
@@ -83,19 +83,19 @@ impl DiskRows {
     /// Returns the segment that has the first of `numbers`, and the number at which it ends or
     /// another segment takes over.
     fn find(&self, source: usize, numbers: Range<u64>) -> Result<(&Segment, u64)> {
-        let mut until = numbers.end;
+        let mut limit = numbers.end;
         for (_, segment) in self.segments.iter().rev() {
             let Some(rows) = segment.columns().get(source) else { continue };
             let (first, end) = (rows.first, rows.first + rows.rows);
             if (first..end).contains(&numbers.start) {
-                return Ok((segment, until.min(end)));
+                return Ok((segment, limit.min(end)));
             }
             if first > numbers.start && first < end {
-                until = until.min(first);
+                limit = limit.min(first);
             }
         }
-        let what = format!("no segment has row {} of source {source}", numbers.start);
-        Err(Error::damaged(&self.folder, 0, what))
+        let message = format!("no segment has row {} of source {source}", numbers.start);
+        Err(Error::damaged(&self.folder, 0, message))
     }
 
     /// Reads and checks every byte.

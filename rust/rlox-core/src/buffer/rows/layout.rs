@@ -13,11 +13,11 @@ pub(in crate::buffer) struct Layout {
     /// Size of a record in bytes: numbers of the observations (u32 each), flags, columns.
     pub stride: usize,
     /// Offset of the flags.
-    pub flags: usize,
+    pub flags_offset: usize,
     /// Offset and size in bytes of each column.
     pub columns: Vec<(usize, usize)>,
     /// Size in bytes of each observation column. Observations are stored outside the records.
-    pub obs: Vec<usize>,
+    pub obs_bytes: Vec<usize>,
 }
 
 impl Layout {
@@ -32,7 +32,7 @@ impl Layout {
         });
         let columns = columns.collect();
         let obs = schema.obs().iter().map(|column| column.field.row_bytes()).collect();
-        Self { stride, flags, columns, obs }
+        Self { stride, flags_offset: flags, columns, obs_bytes: obs }
     }
 
     /// Returns the reward and the flags of a record.
@@ -40,7 +40,7 @@ impl Layout {
         let (offset, width) = self.columns.get(Schema::REWARDS).copied().unwrap_or_default();
         let reward = match record.get(offset..offset + width).unwrap_or_default() {
             &[a, b, c, d] => f64::from(f32::from_ne_bytes([a, b, c, d])),
-            bytes => f64::from_ne_bytes(copied(bytes, 0)),
+            bytes => f64::from_ne_bytes(read_array(bytes, 0)),
         };
         (reward, self.flags(record))
     }
@@ -48,21 +48,21 @@ impl Layout {
     /// Returns the flags of a record.
     #[inline]
     pub(super) fn flags(&self, record: &[u8]) -> u8 {
-        let [flags] = copied(record, self.flags);
+        let [flags] = read_array(record, self.flags_offset);
         flags
     }
 }
 
 /// Returns the record at a byte offset.
 #[inline]
-pub(super) fn record(records: &[u8], at: usize, stride: usize) -> &[u8] {
-    records.get(at..at + stride).unwrap_or_default()
+pub(super) fn record(records: &[u8], offset: usize, stride: usize) -> &[u8] {
+    records.get(offset..offset + stride).unwrap_or_default()
 }
 
 /// Writes the lower half of an observation's number into a record.
 #[inline]
-pub(super) fn put_number(records: &mut [u8], at: usize, lower: u32) {
-    records.get_mut(at..at + 4).unwrap_or_default().copy_from_slice(&lower.to_ne_bytes());
+pub(super) fn put_number(records: &mut [u8], offset: usize, lower: u32) {
+    records.get_mut(offset..offset + 4).unwrap_or_default().copy_from_slice(&lower.to_ne_bytes());
 }
 
 /// Writes the flags into a record.
@@ -77,8 +77,8 @@ pub(super) fn put_flags(records: &mut [u8], at: usize, flags: u8) {
 
 /// Reads the lower half of an observation's number from a record.
 #[inline]
-pub(in crate::buffer) fn number_at(records: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes(copied(records, at))
+pub(in crate::buffer) fn number_at(records: &[u8], offset: usize) -> u32 {
+    u32::from_ne_bytes(read_array(records, offset))
 }
 
 /// Reads `N` bytes from an offset on.
@@ -86,8 +86,8 @@ pub(in crate::buffer) fn number_at(records: &[u8], at: usize) -> u32 {
 /// # Panics
 /// Panics if there are fewer bytes, so that they never become zeros.
 #[inline]
-pub(super) fn copied<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+pub(super) fn read_array<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     let mut array = [0; N];
-    array.copy_from_slice(bytes.get(at..at + N).unwrap_or_default());
+    array.copy_from_slice(bytes.get(offset..offset + N).unwrap_or_default());
     array
 }

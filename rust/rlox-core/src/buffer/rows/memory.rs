@@ -8,7 +8,7 @@ use super::obs::Observations;
 use super::rings::{EnvRing, Rings, no_such_env};
 use crate::buffer::schema::Schema;
 use crate::error::{Error, Result, check_len};
-use crate::interrupt::Pace;
+use crate::interrupt::CheckPace;
 
 /// The largest number of transitions of one buffer. Four times this number fits into 32 bits.
 pub const MAX_CAPACITY: usize = (1 << 30) - 1;
@@ -19,7 +19,7 @@ pub const MAX_ENVS: usize = 1 << 20;
 const BLOCK_BYTES: usize = 1 << 16;
 
 /// Copies of blocks of records from before the first write to them, by block number.
-pub(super) type Blocks = BTreeMap<usize, Vec<u8>>;
+pub(super) type BlockCopies = BTreeMap<usize, Vec<u8>>;
 
 /// Typed rows of several environments. New rows overwrite the oldest.
 #[derive(Debug, Clone)]
@@ -35,9 +35,9 @@ pub struct MemoryRows {
     /// call are outdated.
     pub(in crate::buffer) updates: u64,
     /// While a save copies rows: copies of the blocks that were written to since it began.
-    pub(super) held: Option<Blocks>,
+    pub(super) snapshot: Option<BlockCopies>,
     /// While a long push runs that may be rolled back: copies of the blocks that it wrote to.
-    pub(super) undo: Option<Blocks>,
+    pub(super) undo: Option<BlockCopies>,
 }
 
 impl MemoryRows {
@@ -55,22 +55,22 @@ impl MemoryRows {
             let expected = format!("at least n_envs ({n_envs}) and at most {MAX_CAPACITY}");
             return Err(Error::config("capacity", capacity, expected));
         }
-        let (layout, each) = (Layout::new(&schema), capacity / n_envs);
-        check_frames("capacity", &schema, capacity, each)?;
-        let bytes = (each * n_envs).checked_mul(layout.stride);
+        let (layout, env_capacity) = (Layout::new(&schema), capacity / n_envs);
+        check_frame_numbers("capacity", &schema, capacity, env_capacity)?;
+        let bytes = (env_capacity * n_envs).checked_mul(layout.stride);
         let records = bytes.and_then(zeroed).ok_or_else(|| {
             let expected = format!("records of {} bytes that fit into memory", layout.stride);
             Error::config("capacity", capacity, expected)
         })?;
-        let column = |field| (0..n_envs).map(|_| Observations::new(field, each)).collect();
+        let column = |field| (0..n_envs).map(|_| Observations::new(field, env_capacity)).collect();
         Ok(Self {
             obs: schema.obs().iter().map(column).collect(),
             schema,
             layout,
-            rings: Rings::new(n_envs, each),
+            rings: Rings::new(n_envs, env_capacity),
             records,
             updates: 0,
-            held: None,
+            snapshot: None,
             undo: None,
         })
     }
@@ -104,7 +104,7 @@ impl MemoryRows {
     /// Removes every row. The count of indices continues, so that old indices are still recognised.
     pub fn clear(&mut self) {
         for ring in &mut self.rings.rings {
-            *ring = EnvRing::empty_at(ring.pushed);
+            *ring = EnvRing::empty_at(ring.n_pushed);
         }
         for observations in self.obs.iter_mut().flatten() {
             observations.release_before(u64::MAX);
@@ -121,8 +121,8 @@ impl MemoryRows {
     pub fn cut_episode(&mut self, env: usize) -> Result<()> {
         let n = self.rings.n_envs();
         let ring = self.rings.rings.get_mut(env).ok_or_else(|| no_such_env(env, n))?;
-        ring.begins = true;
-        if std::mem::take(&mut ring.open) {
+        ring.begins_episode = true;
+        if std::mem::take(&mut ring.awaits_next_obs) {
             for observations in &mut self.obs {
                 if let Some(observations) = observations.get_mut(env) {
                     observations.repeat_newest();
@@ -149,47 +149,47 @@ impl MemoryRows {
         };
         let expected = indices.len() * width;
         check_len("values", values.len(), expected, "bytes, one row per index")?;
-        let (mut slots, mut pace) = (Vec::with_capacity(indices.len()), Pace::default());
+        let (mut slots, mut pace) = (Vec::with_capacity(indices.len()), CheckPace::default());
         for &index in indices {
             pace.spend(1)?;
-            slots.push(self.rings.to_change(index)?.map(|row| row.slot as usize));
+            slots.push(self.rings.find_for_update(index)?.map(|row| row.slot as usize));
         }
-        let mut stale = 0;
+        let mut n_stale = 0;
         for (slot, value) in slots.into_iter().zip(values.chunks_exact(width)) {
             let Some(slot) = slot else {
-                stale += 1;
+                n_stale += 1;
                 continue;
             };
-            self.keep(slot, 1);
+            self.copy_on_write(slot, 1);
             let at = slot * self.layout.stride + offset;
             self.records.get_mut(at..at + width).unwrap_or_default().copy_from_slice(value);
         }
         self.updates += 1;
-        Ok(stale)
+        Ok(n_stale)
     }
 
-    /// Keeps the present rows readable by [`MemoryRows::held_records`] and by the queues' parts
-    /// until [`MemoryRows::let_go`], whatever is pushed or updated in the meantime.
-    pub(in crate::buffer) fn hold(&mut self) {
-        self.held = Some(Blocks::new());
+    /// Keeps the present rows readable by [`MemoryRows::snapshot_records`] and by the queues' parts
+    /// until [`MemoryRows::end_snapshot`], whatever is pushed or updated in the meantime.
+    pub(in crate::buffer) fn begin_snapshot(&mut self) {
+        self.snapshot = Some(BlockCopies::new());
         let observations = self.obs.iter_mut().flatten();
-        observations.flat_map(Observations::queues_mut).for_each(ChunkQueue::hold);
+        observations.flat_map(Observations::queues_mut).for_each(ChunkQueue::begin_snapshot);
     }
 
-    /// Ends [`MemoryRows::hold`].
-    pub(in crate::buffer) fn let_go(&mut self) {
-        self.held = None;
+    /// Ends [`MemoryRows::begin_snapshot`].
+    pub(in crate::buffer) fn end_snapshot(&mut self) {
+        self.snapshot = None;
         let observations = self.obs.iter_mut().flatten();
-        observations.flat_map(Observations::queues_mut).for_each(ChunkQueue::let_go);
+        observations.flat_map(Observations::queues_mut).for_each(ChunkQueue::end_snapshot);
     }
 
     /// Returns at most `count` records from `slot` on, as they were at the start of the snapshot.
     /// There is at least one.
-    pub(in crate::buffer) fn held_records(&self, slot: usize, count: usize) -> &[u8] {
-        let (stride, each) = (self.layout.stride, block_rows(self.layout.stride));
-        let (block, first) = (slot / each, slot % each);
-        let count = count.min(each - first);
-        let copy = self.held.as_ref().and_then(|held| held.get(&block));
+    pub(in crate::buffer) fn snapshot_records(&self, slot: usize, count: usize) -> &[u8] {
+        let (stride, rows_per_block) = (self.layout.stride, block_rows(self.layout.stride));
+        let (block, first) = (slot / rows_per_block, slot % rows_per_block);
+        let count = count.min(rows_per_block - first);
+        let copy = self.snapshot.as_ref().and_then(|held| held.get(&block));
         let part =
             |bytes: &'_ [u8], at: usize| at * stride..((at + count) * stride).min(bytes.len());
         match copy {
@@ -206,14 +206,14 @@ pub(super) fn block_rows(stride: usize) -> usize {
 }
 
 /// Refuses a capacity with which the numbers of frames would not be unique.
-pub(in crate::buffer) fn check_frames(
+pub(in crate::buffer) fn check_frame_numbers(
     name: &'static str,
     schema: &Schema,
     capacity: usize,
-    each: usize,
+    env_capacity: usize,
 ) -> Result<()> {
     let frames = schema.obs().iter().filter_map(|column| column.stack).map(|s| s.size).max();
-    if each.saturating_mul(2 * frames.unwrap_or(1) + 2) > u32::MAX as usize {
+    if env_capacity.saturating_mul(2 * frames.unwrap_or(1) + 2) > u32::MAX as usize {
         return Err(Error::config(name, capacity, "fewer than 2**32 frames per env"));
     }
     Ok(())

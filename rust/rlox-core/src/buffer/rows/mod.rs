@@ -20,16 +20,16 @@ mod width;
 pub(super) use chunks::ChunkQueue;
 pub(super) use disk::DiskRows;
 pub(super) use layout::number_at;
-pub(super) use memory::check_frames;
+pub(super) use memory::check_frame_numbers;
 pub use memory::{MAX_CAPACITY, MAX_ENVS, MemoryRows};
 pub use n_step::NStep;
-pub use obs::ObsOf;
+pub use obs::ObsKind;
 pub(super) use obs::Observations;
 pub use push::{EnvIndex, Transitions};
 pub(super) use rings::EnvRing;
 pub use rings::{PADDING, Rings};
 pub(super) use source::{
-    Source, describe, layout_of, own_sources, queues_mut, sources, sources_of_each,
+    Source, describe_buffer, describe_columns, env_sources, queues_mut, sources, sources_per_env,
 };
 pub(super) use tiered::TieredRows;
 
@@ -77,6 +77,6 @@ pub trait Rows {
         &self,
         first: RowRef,
         end: u64,
-        each: &mut dyn FnMut(RowRef, f64, u8) -> bool,
+        visit: &mut dyn FnMut(RowRef, f64, u8) -> bool,
     ) -> Result<()>;
 }

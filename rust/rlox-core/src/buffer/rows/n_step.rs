@@ -2,10 +2,10 @@
 
 use super::layout::TERMINATED;
 use super::{RowRef, Rows};
-use crate::buffer::batch::{Batch, put_real};
+use crate::buffer::batch::{Batch, write_floats};
 use crate::buffer::schema::Schema;
 use crate::error::{Error, Result};
-use crate::interrupt::Pace;
+use crate::interrupt::CheckPace;
 
 /// Length and discount factor of n-step returns.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,7 +18,7 @@ pub struct NStep {
 struct Window {
     last: RowRef,
     /// Discounted sum of the rewards.
-    total: f64,
+    discounted_sum: f64,
     /// Discount of the value after the last row; 0 after a terminal state.
     discount: f64,
 }
@@ -49,32 +49,41 @@ impl NStep {
     ///
     /// # Errors
     /// Same as [`Rows::gather`].
-    pub fn gather(self, from: &impl Rows, rows: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()> {
-        let (mut windows, mut pace) = (Vec::with_capacity(rows.len()), Pace::default());
+    pub fn gather(
+        self,
+        all_rows: &impl Rows,
+        rows: &[RowRef],
+        out: &mut Batch<'_, '_>,
+    ) -> Result<()> {
+        let (mut windows, mut pace) = (Vec::with_capacity(rows.len()), CheckPace::default());
         for &row in rows {
             pace.spend(self.n)?;
-            windows.push(self.window(from, row)?);
+            windows.push(self.window(all_rows, row)?);
         }
         let last: Vec<RowRef> = windows.iter().map(|window| window.last).collect();
-        from.gather(rows, &last, out)?;
+        all_rows.gather(rows, &last, out)?;
         if let Some(rewards) = out.columns.get_mut(Schema::REWARDS) {
-            put_real(rewards, windows.iter().map(|window| window.total));
+            write_floats(rewards, windows.iter().map(|window| window.discounted_sum));
         }
-        put_real(out.discounts, windows.iter().map(|window| window.discount));
+        write_floats(out.discounts, windows.iter().map(|window| window.discount));
         Ok(())
     }
 
-    fn window(self, from: &impl Rows, row: RowRef) -> Result<Window> {
-        let end = from.rings().ring(row)?.episode(row.position).1;
-        let mut window = Window { last: row, total: 0.0, discount: 0.0 };
+    fn window(self, all_rows: &impl Rows, row: RowRef) -> Result<Window> {
+        let end = all_rows.rings().ring(row)?.episode(row.position).1;
+        let mut window = Window { last: row, discounted_sum: 0.0, discount: 0.0 };
         let mut factor = 1.0;
-        from.rewards(row, end.min(row.position + self.n as u64), &mut |row, reward, flags| {
-            window.total += factor * reward;
-            factor *= self.gamma;
-            window.last = row;
-            window.discount = if flags & TERMINATED == 0 { factor } else { 0.0 };
-            flags == 0
-        })?;
+        all_rows.rewards(
+            row,
+            end.min(row.position + self.n as u64),
+            &mut |row, reward, flags| {
+                window.discounted_sum += factor * reward;
+                factor *= self.gamma;
+                window.last = row;
+                window.discount = if flags & TERMINATED == 0 { factor } else { 0.0 };
+                flags == 0
+            },
+        )?;
         Ok(window)
     }
 }

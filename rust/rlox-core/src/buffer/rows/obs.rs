@@ -1,6 +1,6 @@
 //! Observations of one column and environment, each stored once.
 
-use super::chunks::{ChunkQueue, Reader, lower};
+use super::chunks::{ChunkQueue, Reader, lower_half};
 use super::stacks::Stacks;
 use super::width::with_width;
 use crate::buffer::schema::ObsField;
@@ -24,7 +24,7 @@ pub(in crate::buffer) enum Observations {
 
 /// One of the two observations of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ObsOf {
+pub enum ObsKind {
     /// The observation before the action.
     Obs,
     /// The observation after the action.
@@ -33,7 +33,7 @@ pub enum ObsOf {
 
 /// The observations of a block of pushed rows, in rows of `width` bytes each.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pushed<'a> {
+pub(super) struct ObsBlock<'a> {
     /// Observations, `[n]` rows.
     pub obs: &'a [u8],
     /// Next observations, `[n]` rows. Without them, the `obs` of the next row is used.
@@ -41,7 +41,7 @@ pub(super) struct Pushed<'a> {
     /// Bytes per row.
     pub width: usize,
     /// Whether the newest stored row still needs the next `obs` as its `next_obs`.
-    pub open: bool,
+    pub awaits_next_obs: bool,
 }
 
 impl Observations {
@@ -68,25 +68,25 @@ impl Observations {
     /// the number of its `obs`. Returns whether the newest row still needs the next `obs`.
     pub(super) fn push(
         &mut self,
-        pushed: Pushed<'_>,
-        ended: impl Fn(usize) -> bool,
-        mut number: impl FnMut(usize, u32),
+        block: ObsBlock<'_>,
+        ends_episode: impl Fn(usize) -> bool,
+        mut set_number: impl FnMut(usize, u32),
     ) -> bool {
         if let Self::Plain(rows) = self {
-            with_width!(pushed.width, N => {
-                return push_fixed::<N>(rows, pushed, ended, number);
+            with_width!(block.width, N => {
+                return push_fixed::<N>(rows, block, ends_episode, set_number);
             }, else ());
         }
-        let Pushed { obs, next_obs, width, mut open } = pushed;
+        let ObsBlock { obs, next_obs, width, awaits_next_obs: mut open } = block;
         let mut next_rows = next_obs.map(|rows| rows.chunks_exact(width));
         for (row, obs) in obs.chunks_exact(width).enumerate() {
-            if open || !self.newest_is(obs) {
+            if open || !self.newest_equals(obs) {
                 self.append(obs);
             }
-            number(row, lower(self.items().end() - 1));
+            set_number(row, lower_half(self.items().end() - 1));
             let next = next_rows.as_mut().and_then(Iterator::next);
             // A row that ends an episode never takes the observation after the reset.
-            let next = next.or_else(|| ended(row).then_some(obs));
+            let next = next.or_else(|| ends_episode(row).then_some(obs));
             open = next.is_none();
             if let Some(next) = next {
                 self.append(next);
@@ -104,7 +104,7 @@ impl Observations {
     }
 
     /// Appends `row` after the newest observation.
-    pub(super) fn follow(&mut self, row: &[u8]) {
+    pub(super) fn push_next(&mut self, row: &[u8]) {
         self.append(row);
     }
 
@@ -123,7 +123,7 @@ impl Observations {
         match self {
             Self::Plain(rows) => {
                 // Panics if there is no such observation, so that `out` never keeps its old bytes.
-                copy.row(rows.get(number).unwrap_or_default(), out);
+                copy.copy_row(rows.get(number).unwrap_or_default(), out);
             }
             Self::Stacked(stacks) => stacks.copy(number, out, copy),
         }
@@ -183,12 +183,12 @@ impl Observations {
     }
 
     #[inline]
-    fn newest_is(&mut self, obs: &[u8]) -> bool {
+    fn newest_equals(&mut self, obs: &[u8]) -> bool {
         match self {
             Self::Plain(rows) => {
                 rows.end().checked_sub(1).and_then(|newest| rows.get(newest)) == Some(obs)
             }
-            Self::Stacked(stacks) => stacks.newest_is(obs),
+            Self::Stacked(stacks) => stacks.newest_equals(obs),
         }
     }
 }
@@ -196,21 +196,21 @@ impl Observations {
 /// Same as [`Observations::push`], for rows of `N` bytes.
 fn push_fixed<const N: usize>(
     rows: &mut ChunkQueue,
-    pushed: Pushed<'_>,
-    ended: impl Fn(usize) -> bool,
-    mut number: impl FnMut(usize, u32),
+    block: ObsBlock<'_>,
+    ends_episode: impl Fn(usize) -> bool,
+    mut set_number: impl FnMut(usize, u32),
 ) -> bool {
-    let mut open = pushed.open;
-    let mut next_rows = pushed.next_obs.map(|rows| rows.as_chunks::<N>().0.iter());
-    for (row, obs) in pushed.obs.as_chunks::<N>().0.iter().enumerate() {
-        let newest = lower(rows.end()).wrapping_sub(1);
-        let same = rows.end() > rows.start() && rows.fixed(newest) == Some(obs);
-        if open || !same {
+    let mut open = block.awaits_next_obs;
+    let mut next_rows = block.next_obs.map(|rows| rows.as_chunks::<N>().0.iter());
+    for (row, obs) in block.obs.as_chunks::<N>().0.iter().enumerate() {
+        let newest = lower_half(rows.end()).wrapping_sub(1);
+        let equals_newest = rows.end() > rows.start() && rows.get_fixed(newest) == Some(obs);
+        if open || !equals_newest {
             rows.push_fixed(obs);
         }
-        number(row, lower(rows.end()).wrapping_sub(1));
+        set_number(row, lower_half(rows.end()).wrapping_sub(1));
         let next = next_rows.as_mut().and_then(Iterator::next);
-        let next = next.or_else(|| ended(row).then_some(obs));
+        let next = next.or_else(|| ends_episode(row).then_some(obs));
         open = next.is_none();
         if let Some(next) = next {
             rows.push_fixed(next);
@@ -224,22 +224,22 @@ pub(super) type Item = (usize, u32);
 
 /// Copies each item into its row of `out`.
 pub(super) fn gather(
-    streams: &[Observations],
+    envs: &[Observations],
     items: impl Iterator<Item = Item>,
     width: usize,
     out: &mut [u8],
 ) {
     with_width!(width, N => {
         let out = out.as_chunks_mut::<N>().0;
-        if let [Observations::Plain(rows)] = streams {
+        if let [Observations::Plain(rows)] = envs {
             return gather_fixed(&rows.reader::<N>(), items, out);
         }
         for (item, row) in items.zip(out) {
-            copy_fixed(streams, item, row);
+            copy_fixed(envs, item, row);
         }
     }, else {
         let items: Vec<_> = items.map(|item| [item]).collect();
-        Wide::new(streams, width, out.len()).gather(&items, [out]);
+        WideCopy::new(envs, width, out.len()).gather(&items, [out]);
     });
 }
 
@@ -256,7 +256,7 @@ pub(super) fn gather_neighbours(
 ) -> bool {
     with_width!(width, N => {
         let out = (now.as_chunks_mut::<N>().0, next.as_chunks_mut::<N>().0);
-        neighbours_fixed(&rows.reader::<N>(), numbers, newest, out);
+        gather_neighbours_fixed(&rows.reader::<N>(), numbers, newest, out);
         true
     }, else false)
 }
@@ -275,7 +275,7 @@ fn gather_fixed<const N: usize>(
 }
 
 #[inline(never)]
-fn neighbours_fixed<const N: usize>(
+fn gather_neighbours_fixed<const N: usize>(
     rows: &Reader<'_, N>,
     numbers: &[u32],
     newest: u32,
@@ -288,7 +288,7 @@ fn neighbours_fixed<const N: usize>(
 
 /// Same as [`gather`], for two items per row. The second is mostly next to the first.
 pub(super) fn gather_pairs(
-    streams: &[Observations],
+    envs: &[Observations],
     items: impl Iterator<Item = (Item, Item)>,
     width: usize,
     now: &mut [u8],
@@ -297,35 +297,35 @@ pub(super) fn gather_pairs(
     with_width!(width, N => {
         let out = now.as_chunks_mut::<N>().0.iter_mut().zip(next.as_chunks_mut::<N>().0);
         for ((first, second), (now, next)) in items.zip(out) {
-            copy_fixed(streams, first, now);
-            copy_fixed(streams, second, next);
+            copy_fixed(envs, first, now);
+            copy_fixed(envs, second, next);
         }
     }, else {
         let items: Vec<_> = items.map(|(first, second)| [first, second]).collect();
-        Wide::new(streams, width, now.len() + next.len()).gather(&items, [now, next]);
+        WideCopy::new(envs, width, now.len() + next.len()).gather(&items, [now, next]);
     });
 }
 
 /// Copies observations that are longer than a few loads and stores.
 #[derive(Debug, Clone, Copy)]
-struct Wide<'a> {
-    streams: &'a [Observations],
+struct WideCopy<'a> {
+    envs: &'a [Observations],
     width: usize,
     copy: RowCopy,
-    threads: bool,
+    is_parallel: bool,
 }
 
-impl<'a> Wide<'a> {
+impl<'a> WideCopy<'a> {
     /// Makes the copier of a call that copies this number of bytes in total.
-    fn new(streams: &'a [Observations], width: usize, bytes: usize) -> Self {
+    fn new(envs: &'a [Observations], width: usize, bytes: usize) -> Self {
         let threads = bytes >= PARALLEL_FROM && threads::count() > 1;
-        Self { streams, width, copy: RowCopy::of(bytes), threads }
+        Self { envs, width, copy: RowCopy::for_size(bytes), is_parallel: threads }
     }
 
     /// Copies the i-th items into row i of each array.
     fn gather<const M: usize>(self, items: &[[Item; M]], mut out: [&mut [u8]; M]) {
         let half = items.len() / 2;
-        if self.threads && half * self.width * M >= PARALLEL_FROM / 2 {
+        if self.is_parallel && half * self.width * M >= PARALLEL_FROM / 2 {
             let (first, rest) = items.split_at(half);
             let mut parts = out.map(|rows| rows.split_at_mut(half * self.width));
             let left = parts.each_mut().map(|part| std::mem::take(&mut part.0));
@@ -336,23 +336,23 @@ impl<'a> Wide<'a> {
         for (row, items) in items.iter().enumerate() {
             for (&item, out) in items.iter().zip(&mut out) {
                 let rows = out.get_mut(row * self.width..(row + 1) * self.width);
-                copy_any(self.streams, item, rows.unwrap_or_default(), self.copy);
+                copy_obs(self.envs, item, rows.unwrap_or_default(), self.copy);
             }
         }
     }
 }
 
 #[inline]
-fn copy_fixed<const N: usize>(streams: &[Observations], item: Item, row: &mut [u8; N]) {
-    if let Some(Observations::Plain(rows)) = streams.get(item.0) {
-        row.copy_from_slice(rows.fixed::<N>(item.1).map_or(&[], <[u8; N]>::as_slice));
+fn copy_fixed<const N: usize>(envs: &[Observations], item: Item, row: &mut [u8; N]) {
+    if let Some(Observations::Plain(rows)) = envs.get(item.0) {
+        row.copy_from_slice(rows.get_fixed::<N>(item.1).map_or(&[], <[u8; N]>::as_slice));
     } else {
-        copy_any(streams, item, row, RowCopy::Cached);
+        copy_obs(envs, item, row, RowCopy::Cached);
     }
 }
 
-fn copy_any(streams: &[Observations], (stream, number): Item, row: &mut [u8], copy: RowCopy) {
-    if let Some(observations) = streams.get(stream) {
-        observations.copy(observations.items().full(number), row, copy);
+fn copy_obs(envs: &[Observations], (env, number): Item, row: &mut [u8], copy: RowCopy) {
+    if let Some(observations) = envs.get(env) {
+        observations.copy(observations.items().full_number(number), row, copy);
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::layout::{TERMINATED, TRUNCATED, number_at, put_flags, put_number};
 use super::memory::MemoryRows;
-use super::obs::Pushed;
+use super::obs::ObsBlock;
 use super::rings::no_such_env;
 use super::{RowRef, width};
 use crate::error::{Result, check_len};
@@ -59,53 +59,53 @@ impl MemoryRows {
     /// - [`Error::Interrupted`](crate::Error::Interrupted).
     pub fn push(
         &mut self,
-        to: EnvIndex<'_>,
+        env_index: EnvIndex<'_>,
         rows: Transitions<'_>,
-        mut stored: impl FnMut(usize, RowRef),
+        mut on_stored: impl FnMut(usize, RowRef),
     ) -> Result<()> {
-        self.check(to, &rows)?;
-        if let (EnvIndex::One(env), 1) = (to, rows.n) {
-            self.push_row(env, &rows, 0, &mut stored);
+        self.check(env_index, &rows)?;
+        if let (EnvIndex::One(env), 1) = (env_index, rows.n) {
+            self.push_row(env, &rows, 0, &mut on_stored);
             return Ok(());
         }
-        let long = self.is_long(to, rows.n);
-        self.all_or_nothing(long, |held| held.push_checked(to, &rows, &mut stored))
+        let is_long = self.is_long(env_index, rows.n);
+        self.all_or_nothing(is_long, |memory| memory.push_checked(env_index, &rows, &mut on_stored))
     }
 
     /// Returns whether a push of `n` rows takes so long that it has to be interruptible.
-    pub(in crate::buffer) fn is_long(&self, to: EnvIndex<'_>, n: usize) -> bool {
-        let row = self.layout.stride + self.layout.obs.iter().sum::<usize>();
+    pub(in crate::buffer) fn is_long(&self, env_index: EnvIndex<'_>, n: usize) -> bool {
+        let row_bytes = self.layout.stride + self.layout.obs_bytes.iter().sum::<usize>();
         // With one row for each of many environments, the push is short, but a copy of all rings is
         // not.
-        let many = n >= LONG_ROWS && !matches!(to, EnvIndex::Each);
-        many || n.saturating_mul(row) >= LONG_BYTES
+        let has_many_rows = n >= LONG_ROWS && !matches!(env_index, EnvIndex::Each);
+        has_many_rows || n.saturating_mul(row_bytes) >= LONG_BYTES
     }
 
     /// Same as [`MemoryRows::push`], for rows that were checked. If it is interrupted, some are
     /// stored.
     pub(in crate::buffer) fn push_checked(
         &mut self,
-        to: EnvIndex<'_>,
+        env_index: EnvIndex<'_>,
         rows: &Transitions<'_>,
-        stored: &mut impl FnMut(usize, RowRef),
+        on_stored: &mut impl FnMut(usize, RowRef),
     ) -> Result<()> {
-        let (capacity, long) = (self.rings.capacity, self.undo.is_some());
-        if let (EnvIndex::Ids(ids), true) = (to, long) {
-            return self.push_newest(ids, rows, stored);
+        let (capacity, is_long) = (self.rings.capacity, self.undo.is_some());
+        if let (EnvIndex::Ids(ids), true) = (env_index, is_long) {
+            return self.push_newest(ids, rows, on_stored);
         }
         let mut start = 0;
-        if let EnvIndex::One(env) = to {
+        if let EnvIndex::One(env) = env_index {
             start = rows.n.saturating_sub(capacity);
             if start > 0 {
                 self.skip(env, rows, 0..start);
             }
         }
         while start < rows.n {
-            if long {
+            if is_long {
                 interrupt::check()?;
             }
             let end = rows.n.min(start + capacity.min(BLOCK));
-            self.push_part(to, rows, start..end, stored);
+            self.push_part(env_index, rows, start..end, on_stored);
             start = end;
         }
         Ok(())
@@ -116,24 +116,26 @@ impl MemoryRows {
         &mut self,
         ids: &[usize],
         rows: &Transitions<'_>,
-        stored: &mut impl FnMut(usize, RowRef),
+        on_stored: &mut impl FnMut(usize, RowRef),
     ) -> Result<()> {
         // Number of rows of each environment that are not stored yet.
-        let mut ahead = vec![0; self.rings.n_envs()];
+        let mut remaining = vec![0; self.rings.n_envs()];
         for &env in ids {
-            if let Some(count) = ahead.get_mut(env) {
+            if let Some(count) = remaining.get_mut(env) {
                 *count += 1;
             }
         }
-        for (at, &env) in ids.iter().enumerate() {
-            if at % BLOCK == 0 {
+        for (index, &env) in ids.iter().enumerate() {
+            if index % BLOCK == 0 {
                 interrupt::check()?;
             }
-            if let Some(count) = ahead.get_mut(env).filter(|count| **count > self.rings.capacity) {
+            if let Some(count) =
+                remaining.get_mut(env).filter(|count| **count > self.rings.capacity)
+            {
                 *count -= 1;
-                self.skip(env, rows, at..at + 1);
+                self.skip(env, rows, index..index + 1);
             } else {
-                self.push_row(env, rows, at, stored);
+                self.push_row(env, rows, index, on_stored);
             }
         }
         Ok(())
@@ -142,7 +144,7 @@ impl MemoryRows {
     /// Counts one range of rows as pushed, without storing them: later rows would overwrite them.
     fn skip(&mut self, env: usize, rows: &Transitions<'_>, part: Range<usize>) {
         if let Some(ring) = self.rings.rings.get_mut(env) {
-            let flags = |flags| sub(flags, part.start, part.len());
+            let flags = |flags| subslice(flags, part.start, part.len());
             ring.skip(flags(rows.terminated), flags(rows.truncated));
         }
         if self.undo.is_none() {
@@ -151,9 +153,13 @@ impl MemoryRows {
     }
 
     /// Checks that rows fit the schema and the environments.
-    pub(in crate::buffer) fn check(&self, to: EnvIndex<'_>, rows: &Transitions<'_>) -> Result<()> {
+    pub(in crate::buffer) fn check(
+        &self,
+        env_index: EnvIndex<'_>,
+        rows: &Transitions<'_>,
+    ) -> Result<()> {
         let n = self.rings.n_envs();
-        let wrong = match to {
+        let unknown_env = match env_index {
             EnvIndex::One(env) => Some(env).filter(|&env| env >= n),
             EnvIndex::Each => {
                 check_len("rows", rows.n, n, "one per environment")?;
@@ -164,12 +170,12 @@ impl MemoryRows {
                 ids.iter().copied().find(|&id| id >= n)
             }
         };
-        if let Some(env) = wrong {
+        if let Some(env) = unknown_env {
             return Err(no_such_env(env, n));
         }
-        for given in std::iter::once(rows.obs).chain(rows.next_obs) {
-            check_len("observation columns", given.len(), self.obs.len(), "the schema's")?;
-            for (bytes, width) in given.iter().zip(&self.layout.obs) {
+        for obs_columns in std::iter::once(rows.obs).chain(rows.next_obs) {
+            check_len("observation columns", obs_columns.len(), self.obs.len(), "the schema's")?;
+            for (bytes, width) in obs_columns.iter().zip(&self.layout.obs_bytes) {
                 check_len("obs", bytes.len(), rows.n * width, "bytes")?;
             }
         }
@@ -185,17 +191,17 @@ impl MemoryRows {
     /// most as many as its capacity.
     pub(in crate::buffer) fn push_part(
         &mut self,
-        to: EnvIndex<'_>,
+        env_index: EnvIndex<'_>,
         rows: &Transitions<'_>,
         part: Range<usize>,
-        stored: &mut impl FnMut(usize, RowRef),
+        on_stored: &mut impl FnMut(usize, RowRef),
     ) {
-        match to {
-            EnvIndex::One(env) => self.push_block(env, rows, part, stored),
-            EnvIndex::Each => part.for_each(|at| self.push_row(at, rows, at, stored)),
+        match env_index {
+            EnvIndex::One(env) => self.push_block(env, rows, part, on_stored),
+            EnvIndex::Each => part.for_each(|i| self.push_row(i, rows, i, on_stored)),
             EnvIndex::Ids(ids) => {
                 let ids = ids.iter().enumerate().skip(part.start).take(part.len());
-                ids.for_each(|(at, &env)| self.push_row(env, rows, at, stored));
+                ids.for_each(|(index, &env)| self.push_row(env, rows, index, on_stored));
             }
         }
     }
@@ -204,7 +210,7 @@ impl MemoryRows {
     fn advance(&mut self, env: usize, count: usize, open: bool) {
         let capacity = self.rings.capacity;
         if let Some(ring) = self.rings.rings.get_mut(env) {
-            ring.open = open;
+            ring.awaits_next_obs = open;
             ring.advance(count, capacity);
         }
     }
@@ -216,31 +222,33 @@ impl MemoryRows {
         env: usize,
         rows: &Transitions<'_>,
         part: Range<usize>,
-        stored: &mut impl FnMut(usize, RowRef),
+        on_stored: &mut impl FnMut(usize, RowRef),
     ) {
         let Some(ring) = self.rings.rings.get(env) else { return };
-        let (capacity, head, pushed) = (self.rings.capacity, ring.head, ring.pushed);
+        let (capacity, head, pushed) = (self.rings.capacity, ring.head, ring.n_pushed);
         let (count, first) = (part.len(), env * capacity);
-        let wrapped = (head + count).saturating_sub(capacity);
-        self.keep(first + head, count - wrapped);
-        self.keep(first, wrapped);
+        let n_wrapped = (head + count).saturating_sub(capacity);
+        self.copy_on_write(first + head, count - n_wrapped);
+        self.copy_on_write(first, n_wrapped);
         let stride = self.layout.stride;
         let slot = |row: usize| slot(env, capacity, head + row);
         for (bytes, &(offset, width)) in rows.columns.iter().zip(&self.layout.columns) {
             let places = (0..count).map(|row| slot(row) * stride);
-            let bytes = sub(bytes, part.start * width, count * width);
+            let bytes = subslice(bytes, part.start * width, count * width);
             width::scatter(&mut self.records, places, offset, width, bytes);
         }
-        let flags_at = self.layout.flags;
+        let flags_at = self.layout.flags_offset;
         let Some(ring) = self.rings.rings.get_mut(env) else { return };
-        let (terminated, truncated) =
-            (sub(rows.terminated, part.start, count), sub(rows.truncated, part.start, count));
+        let (terminated, truncated) = (
+            subslice(rows.terminated, part.start, count),
+            subslice(rows.truncated, part.start, count),
+        );
         for (row, (&terminal, &cut)) in terminated.iter().zip(truncated).enumerate() {
             let (flags, slot, position) = (flags(terminal, cut), slot(row), pushed + row as u64);
             put_flags(&mut self.records, slot * stride + flags_at, flags);
-            ring.mark(position, flags != 0);
+            ring.mark_episode(position, flags != 0);
             #[expect(clippy::cast_possible_truncation, reason = "capacities stay below 2^31")]
-            stored(part.start + row, RowRef { position, slot: slot as u32, env: env as u32 });
+            on_stored(part.start + row, RowRef { position, slot: slot as u32, env: env as u32 });
         }
     }
 
@@ -250,23 +258,24 @@ impl MemoryRows {
         env: usize,
         rows: &Transitions<'_>,
         part: Range<usize>,
-        stored: &mut impl FnMut(usize, RowRef),
+        on_stored: &mut impl FnMut(usize, RowRef),
     ) {
         if part.len() == 1 {
-            return self.push_row(env, rows, part.start, stored);
+            return self.push_row(env, rows, part.start, on_stored);
         }
         self.make_room(env, part.len());
-        self.push_records(env, rows, part.clone(), stored);
+        self.push_records(env, rows, part.clone(), on_stored);
         let Some(ring) = self.rings.rings.get(env) else { return };
         let (capacity, head, stride) = (self.rings.capacity, ring.head, self.layout.stride);
         let place = |row: usize| slot(env, capacity, head + row) * stride;
-        let (records, was_open, mut open) = (&mut self.records, ring.open, false);
-        for (column, (&width, envs)) in self.layout.obs.iter().zip(&mut self.obs).enumerate() {
+        let (records, was_open, mut open) = (&mut self.records, ring.awaits_next_obs, false);
+        for (column, (&width, envs)) in self.layout.obs_bytes.iter().zip(&mut self.obs).enumerate()
+        {
             let Some(observations) = envs.get_mut(env) else { continue };
-            let ended = |row: usize| rows.ended(part.start + row);
+            let ends_episode = |row: usize| rows.ends_episode(part.start + row);
             open = observations.push(
-                rows.obs_of(column, &part, width, was_open),
-                ended,
+                rows.obs_block(column, &part, width, was_open),
+                ends_episode,
                 |row, lower| {
                     put_number(records, place(row) + 4 * column, lower);
                 },
@@ -280,30 +289,31 @@ impl MemoryRows {
         &mut self,
         env: usize,
         rows: &Transitions<'_>,
-        at: usize,
-        stored: &mut impl FnMut(usize, RowRef),
+        index: usize,
+        on_stored: &mut impl FnMut(usize, RowRef),
     ) {
         self.make_room(env, 1);
         let Some(ring) = self.rings.rings.get(env) else { return };
         let (slot, capacity) = (env * self.rings.capacity + ring.head, self.rings.capacity);
-        self.keep(slot, 1);
+        self.copy_on_write(slot, 1);
         let stride = self.layout.stride;
         let record = self.records.get_mut(slot * stride..(slot + 1) * stride).unwrap_or_default();
         for (bytes, &(offset, width)) in rows.columns.iter().zip(&self.layout.columns) {
-            width::copy(sub(bytes, at * width, width), record, offset);
+            width::copy(subslice(bytes, index * width, width), record, offset);
         }
-        let flags = rows.flags(at);
-        put_flags(record, self.layout.flags, flags);
+        let flags = rows.flags(index);
+        put_flags(record, self.layout.flags_offset, flags);
         let Some(ring) = self.rings.rings.get_mut(env) else { return };
-        ring.mark(ring.pushed, flags != 0);
+        ring.mark_episode(ring.n_pushed, flags != 0);
         #[expect(clippy::cast_possible_truncation, reason = "capacities stay below 2^31")]
-        stored(at, RowRef { position: ring.pushed, slot: slot as u32, env: env as u32 });
-        let (was_open, part) = (ring.open, at..at + 1);
-        for (column, (&width, envs)) in self.layout.obs.iter().zip(&mut self.obs).enumerate() {
+        on_stored(index, RowRef { position: ring.n_pushed, slot: slot as u32, env: env as u32 });
+        let (was_open, part) = (ring.awaits_next_obs, index..index + 1);
+        for (column, (&width, envs)) in self.layout.obs_bytes.iter().zip(&mut self.obs).enumerate()
+        {
             let Some(observations) = envs.get_mut(env) else { break };
-            let pushed = rows.obs_of(column, &part, width, was_open);
+            let pushed = rows.obs_block(column, &part, width, was_open);
             let number = |_, lower| put_number(record, 4 * column, lower);
-            ring.open = observations.push(pushed, |_| flags != 0, number);
+            ring.awaits_next_obs = observations.push(pushed, |_| flags != 0, number);
         }
         ring.advance(1, capacity);
     }
@@ -312,9 +322,9 @@ impl MemoryRows {
     fn make_room(&mut self, env: usize, count: usize) {
         let capacity = self.rings.capacity;
         let Some(ring) = self.rings.rings.get_mut(env) else { return };
-        let over = (ring.len() + count).saturating_sub(capacity);
-        if over > 0 {
-            ring.evict_before(ring.start + over as u64);
+        let excess = (ring.len() + count).saturating_sub(capacity);
+        if excess > 0 {
+            ring.evict_before(ring.start + excess as u64);
             if self.undo.is_none() {
                 self.release(env);
             }
@@ -333,7 +343,7 @@ impl MemoryRows {
             let oldest = if ring.len() == 0 {
                 items.end().saturating_sub(1)
             } else {
-                items.full(number_at(&self.records, record + 4 * column))
+                items.full_number(number_at(&self.records, record + 4 * column))
             };
             observations.release_before(oldest);
         }
@@ -343,32 +353,43 @@ impl MemoryRows {
 impl<'a> Transitions<'a> {
     /// Returns the flags of a row.
     #[inline]
-    fn flags(&self, at: usize) -> u8 {
-        let flag = |flags: &[u8]| flags.get(at).copied().unwrap_or(1);
+    fn flags(&self, index: usize) -> u8 {
+        let flag = |flags: &[u8]| flags.get(index).copied().unwrap_or(1);
         flags(flag(self.terminated), flag(self.truncated))
     }
 
     #[inline]
-    fn ended(&self, at: usize) -> bool {
-        self.flags(at) != 0
+    fn ends_episode(&self, index: usize) -> bool {
+        self.flags(index) != 0
     }
 
     /// Returns the observations of one range of rows, for a column of `width` bytes.
     #[inline]
-    fn obs_of(&self, column: usize, part: &Range<usize>, width: usize, open: bool) -> Pushed<'a> {
+    fn obs_block(
+        &self,
+        column: usize,
+        part: &Range<usize>,
+        width: usize,
+        open: bool,
+    ) -> ObsBlock<'a> {
         let rows = |columns: &[&'a [u8]]| {
             let bytes = columns.get(column).copied().unwrap_or_default();
-            sub(bytes, part.start * width, part.len() * width)
+            subslice(bytes, part.start * width, part.len() * width)
         };
-        Pushed { obs: rows(self.obs), next_obs: self.next_obs.map(rows), width, open }
+        ObsBlock {
+            obs: rows(self.obs),
+            next_obs: self.next_obs.map(rows),
+            width,
+            awaits_next_obs: open,
+        }
     }
 }
 
 /// Returns the slot of an environment's ring with this index, which may be up to one capacity too
 /// large.
 #[inline]
-const fn slot(env: usize, capacity: usize, at: usize) -> usize {
-    env * capacity + if at < capacity { at } else { at - capacity }
+const fn slot(env: usize, capacity: usize, index: usize) -> usize {
+    env * capacity + if index < capacity { index } else { index - capacity }
 }
 
 /// Returns the flags of a record.
@@ -379,6 +400,6 @@ fn flags(terminated: u8, truncated: u8) -> u8 {
 
 /// Returns `len` values from an index on, of a slice whose length was checked.
 #[inline]
-fn sub<T>(values: &[T], from: usize, len: usize) -> &[T] {
-    values.get(from..from + len).unwrap_or_default()
+fn subslice<T>(values: &[T], start: usize, len: usize) -> &[T] {
+    values.get(start..start + len).unwrap_or_default()
 }

@@ -14,52 +14,52 @@ pub(in crate::buffer) struct EnvRing {
     /// Position of the oldest row.
     pub start: u64,
     /// Position of the next row, which is the number of rows pushed so far.
-    pub pushed: u64,
+    pub n_pushed: u64,
     /// Slot of the next row.
     pub head: usize,
     /// True if the newest row still needs the next `obs` as its `next_obs`.
-    pub open: bool,
+    pub awaits_next_obs: bool,
     /// Positions at which the episodes of the ring's rows begin, oldest first. The first may be
     /// before `start`.
-    pub episodes: VecDeque<u64>,
+    pub episode_starts: VecDeque<u64>,
     /// True if the next row begins an episode.
-    pub begins: bool,
+    pub begins_episode: bool,
 }
 
 impl EnvRing {
     /// Makes a ring without rows, whose first row gets position `position`.
     pub(in crate::buffer) fn empty_at(position: u64) -> Self {
-        Self { start: position, pushed: position, begins: true, ..Self::default() }
+        Self { start: position, n_pushed: position, begins_episode: true, ..Self::default() }
     }
 
     /// Returns the number of rows.
     #[expect(clippy::cast_possible_truncation, reason = "rows held are in memory")]
     #[inline]
     pub(in crate::buffer) const fn len(&self) -> usize {
-        (self.pushed - self.start) as usize
+        (self.n_pushed - self.start) as usize
     }
 
     /// Returns the slot of a live row in a ring of `capacity` rows.
     #[expect(clippy::cast_possible_truncation, reason = "rows held are in memory")]
     #[inline]
     pub(in crate::buffer) const fn slot(&self, position: u64, capacity: usize) -> usize {
-        let back = (self.pushed - position) as usize;
+        let back = (self.n_pushed - position) as usize;
         if back <= self.head { self.head - back } else { self.head + capacity - back }
     }
 
     /// Updates the episodes by one row, in order: its position, and whether it ends an episode.
     #[inline]
-    pub(in crate::buffer) fn mark(&mut self, position: u64, ended: bool) {
-        if self.begins {
-            self.episodes.push_back(position);
+    pub(in crate::buffer) fn mark_episode(&mut self, position: u64, ends_episode: bool) {
+        if self.begins_episode {
+            self.episode_starts.push_back(position);
         }
-        self.begins = ended;
+        self.begins_episode = ends_episode;
     }
 
     /// Counts `count` rows, at most `capacity`, as pushed.
     #[inline]
     pub(in crate::buffer) const fn advance(&mut self, count: usize, capacity: usize) {
-        self.pushed += count as u64;
+        self.n_pushed += count as u64;
         let head = self.head + count;
         self.head = if head < capacity { head } else { head - capacity };
     }
@@ -70,32 +70,32 @@ impl EnvRing {
             return;
         }
         for (&terminal, &cut) in terminated.iter().zip(truncated) {
-            self.mark(self.pushed, (terminal | cut) != 0);
-            self.pushed += 1;
+            self.mark_episode(self.n_pushed, (terminal | cut) != 0);
+            self.n_pushed += 1;
         }
-        self.open = false;
-        self.evict_before(self.pushed);
+        self.awaits_next_obs = false;
+        self.evict_before(self.n_pushed);
     }
 
     /// Drops the rows before `start` and the episodes that have no other rows.
     pub(in crate::buffer) fn evict_before(&mut self, start: u64) {
         self.start = self.start.max(start);
-        while self.episodes.get(1).is_some_and(|&second| second <= self.start) {
-            self.episodes.pop_front();
+        while self.episode_starts.get(1).is_some_and(|&second| second <= self.start) {
+            self.episode_starts.pop_front();
         }
     }
 
     /// Returns the live rows of the episode of `position`: the first and the one after the last.
     pub(in crate::buffer) fn episode(&self, position: u64) -> (u64, u64) {
-        let later = self.episodes.partition_point(|&start| start <= position);
-        let first = later.checked_sub(1).and_then(|at| self.episodes.get(at));
+        let next_index = self.episode_starts.partition_point(|&start| start <= position);
+        let first = next_index.checked_sub(1).and_then(|at| self.episode_starts.get(at));
         let start = first.copied().unwrap_or(self.start).max(self.start);
-        (start, self.episodes.get(later).copied().unwrap_or(self.pushed))
+        (start, self.episode_starts.get(next_index).copied().unwrap_or(self.n_pushed))
     }
 
     /// Returns whether an episode begins at `position`.
     pub(in crate::buffer) fn is_first(&self, position: u64) -> bool {
-        self.episodes.binary_search(&position).is_ok()
+        self.episode_starts.binary_search(&position).is_ok()
     }
 }
 
@@ -138,8 +138,8 @@ impl Rings {
 
     /// Returns the number of rows pushed so far, including overwritten ones.
     #[must_use]
-    pub fn pushed(&self) -> u64 {
-        self.rings.iter().map(|ring| ring.pushed).sum()
+    pub fn n_pushed(&self) -> u64 {
+        self.rings.iter().map(|ring| ring.n_pushed).sum()
     }
 
     /// Returns the index of a row: its position times the number of environments plus its
@@ -158,7 +158,7 @@ impl Rings {
     /// # Errors
     /// [`Error::StaleIndex`] if it was overwritten or never written.
     pub fn find(&self, index: u64) -> Result<RowRef> {
-        self.to_change(index)?.ok_or_else(|| self.stale(index))
+        self.find_for_update(index)?.ok_or_else(|| self.stale_error(index))
     }
 
     /// Returns the row with an index, for a write. None if the row was overwritten or is the
@@ -167,28 +167,29 @@ impl Rings {
     /// # Errors
     /// [`Error::StaleIndex`] if it was never written.
     #[expect(clippy::cast_possible_truncation, reason = "at most MAX_ENVS")]
-    pub fn to_change(&self, index: u64) -> Result<Option<RowRef>> {
+    pub fn find_for_update(&self, index: u64) -> Result<Option<RowRef>> {
         let n = self.rings.len().max(1) as u64;
         let (position, env) = (index / n, (index % n) as usize);
         match self.rings.get(env) {
-            Some(ring) if position < ring.pushed => {
+            Some(ring) if position < ring.n_pushed => {
                 Ok((position >= ring.start).then(|| self.row(env, position)))
             }
             _ if index == PADDING => Ok(None),
-            _ => Err(self.stale(index)),
+            _ => Err(self.stale_error(index)),
         }
     }
 
     #[cold]
-    fn stale(&self, index: u64) -> Error {
-        Error::StaleIndex { index, held: self.held_range() }
+    fn stale_error(&self, index: u64) -> Error {
+        Error::StaleIndex { index, held: self.index_range() }
     }
 
     /// Returns the lowest and the highest index as text.
-    fn held_range(&self) -> String {
+    fn index_range(&self) -> String {
         let n = self.rings.len() as u64;
-        let filled = self.rings.iter().zip(0..).filter(|(ring, _)| ring.len() > 0);
-        let ends = filled.map(|(ring, env)| (ring.start * n + env, (ring.pushed - 1) * n + env));
+        let nonempty_rings = self.rings.iter().zip(0..).filter(|(ring, _)| ring.len() > 0);
+        let ends =
+            nonempty_rings.map(|(ring, env)| (ring.start * n + env, (ring.n_pushed - 1) * n + env));
         ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
             .map_or("no rows".to_owned(), |(low, high)| format!("rows {low} to {high}"))
     }
@@ -197,7 +198,7 @@ impl Rings {
     pub fn rows(&self) -> impl Iterator<Item = RowRef> + '_ {
         let rings = self.rings.iter().enumerate();
         rings.flat_map(move |(env, ring)| {
-            (ring.start..ring.pushed).map(move |position| self.row(env, position))
+            (ring.start..ring.n_pushed).map(move |position| self.row(env, position))
         })
     }
 
@@ -219,7 +220,7 @@ impl Rings {
     ///
     /// # Errors
     /// [`Error::Config`] if there is none.
-    pub fn check_filled(&self) -> Result<()> {
+    pub fn check_not_empty(&self) -> Result<()> {
         if self.is_empty() {
             return Err(Error::config("buffer", "empty", "at least one row; push before sampling"));
         }
@@ -241,7 +242,7 @@ mod tests {
             for pushed in 0..20_u64 {
                 let start = pushed - pushed.min(capacity as u64);
                 let head = usize::try_from(pushed).unwrap() % capacity;
-                let ring = EnvRing { start, pushed, head, ..EnvRing::default() };
+                let ring = EnvRing { start, n_pushed: pushed, head, ..EnvRing::default() };
                 for position in ring.start..pushed {
                     let slot = ring.slot(position, capacity);
                     assert_eq!(slot, usize::try_from(position).unwrap() % capacity);
@@ -252,12 +253,13 @@ mod tests {
 
     #[test]
     fn an_episode_is_cut_at_the_oldest_row_and_at_the_head() {
-        let mut ring = EnvRing { pushed: 9, episodes: [0, 4, 7].into(), ..EnvRing::default() };
+        let mut ring =
+            EnvRing { n_pushed: 9, episode_starts: [0, 4, 7].into(), ..EnvRing::default() };
         ring.evict_before(2);
         assert_eq!([2, 3].map(|p| ring.episode(p)), [(2, 4); 2]);
         assert_eq!([4, 6, 7, 8].map(|p| ring.episode(p)), [(4, 7), (4, 7), (7, 9), (7, 9)]);
         ring.evict_before(4);
-        assert_eq!(ring.episodes, [4, 7]);
+        assert_eq!(ring.episode_starts, [4, 7]);
         assert!(ring.is_first(4) && !ring.is_first(5));
     }
 }

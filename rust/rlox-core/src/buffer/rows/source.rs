@@ -17,11 +17,11 @@ pub(in crate::buffer) struct Source {
     /// Number of the next row.
     pub end: u64,
     env: usize,
-    rows: Held,
+    kind: SourceKind,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Held {
+enum SourceKind {
     /// Records. The next one goes to this slot of the ring.
     Records { head: usize },
     /// The queue with this number among the environment's queues.
@@ -31,20 +31,20 @@ enum Held {
 impl Source {
     /// Returns whether rows may change after they were pushed.
     pub(in crate::buffer) const fn is_records(&self) -> bool {
-        matches!(self.rows, Held::Records { .. })
+        matches!(self.kind, SourceKind::Records { .. })
     }
 }
 
 /// Returns the number of sources per environment.
-pub(in crate::buffer) fn sources_of_each(rows: &MemoryRows, n_envs: usize) -> usize {
+pub(in crate::buffer) fn sources_per_env(rows: &MemoryRows, n_envs: usize) -> usize {
     sources(rows).len().checked_div(n_envs).unwrap_or(0)
 }
 
 /// Returns the numbers of the sources of an environment, if every environment has the same number
 /// of sources.
-pub(in crate::buffer) const fn own_sources(env: usize, each: usize) -> Range<usize> {
-    let first = env.saturating_mul(each);
-    first..first.saturating_add(each)
+pub(in crate::buffer) const fn env_sources(env: usize, n_sources: usize) -> Range<usize> {
+    let first = env.saturating_mul(n_sources);
+    first..first.saturating_add(n_sources)
 }
 
 /// Returns all sources of the rows, one environment after the other.
@@ -58,9 +58,9 @@ pub(in crate::buffer) fn sources(rows: &MemoryRows) -> Vec<Source> {
             name: format!("records/{env}"),
             row_bytes: rows.layout.stride,
             start: ring.start,
-            end: ring.pushed,
+            end: ring.n_pushed,
             env,
-            rows: Held::Records { head: ring.head },
+            kind: SourceKind::Records { head: ring.head },
         });
         let mut number = 0;
         for (column, envs) in rows.obs.iter().enumerate() {
@@ -76,7 +76,7 @@ pub(in crate::buffer) fn sources(rows: &MemoryRows) -> Vec<Source> {
                     start: queue.start(),
                     end: queue.end(),
                     env,
-                    rows: Held::Queue(number),
+                    kind: SourceKind::Queue(number),
                 });
                 number += 1;
             }
@@ -88,20 +88,20 @@ pub(in crate::buffer) fn sources(rows: &MemoryRows) -> Vec<Source> {
 impl MemoryRows {
     /// Returns the bytes of the rows of a source from `number` on. There is at least one row.
     ///
-    /// Between [`MemoryRows::hold`] and [`MemoryRows::let_go`], the bytes are those at the time of
+    /// Between [`MemoryRows::begin_snapshot`] and [`MemoryRows::end_snapshot`], the bytes are those at the time of
     /// the first of these calls.
-    pub(in crate::buffer) fn part(&self, source: &Source, number: u64) -> &[u8] {
-        match source.rows {
-            Held::Queue(at) => {
+    pub(in crate::buffer) fn source_rows(&self, source: &Source, number: u64) -> &[u8] {
+        match source.kind {
+            SourceKind::Queue(index) => {
                 let envs = self.obs.iter().filter_map(|envs| envs.get(source.env));
-                let queue = envs.flat_map(Observations::queues).nth(at);
-                queue.map_or(&[], |queue| queue.part(number, source.end))
+                let queue = envs.flat_map(Observations::queues).nth(index);
+                queue.map_or(&[], |queue| queue.contiguous_rows(number, source.end))
             }
-            Held::Records { head } => {
+            SourceKind::Records { head } => {
                 let capacity = self.rings.capacity;
                 let back = usize::try_from(source.end - number).unwrap_or(usize::MAX);
                 let slot = if back <= head { head - back } else { head + capacity - back };
-                self.held_records(source.env * capacity + slot, back.min(capacity - slot))
+                self.snapshot_records(source.env * capacity + slot, back.min(capacity - slot))
             }
         }
     }
@@ -117,11 +117,11 @@ pub(in crate::buffer) fn queues_mut(
 }
 
 /// Describes the columns and environments of rows as text, to recognise saves of other rows.
-pub(in crate::buffer) fn layout_of(rows: &MemoryRows) -> String {
+pub(in crate::buffer) fn describe_columns(rows: &MemoryRows) -> String {
     format!("rlox buffer 1\nenvs {}\n{}", rows.rings.n_envs(), rows.schema.describe())
 }
 
-/// Same as [`layout_of`], with the capacity.
-pub(in crate::buffer) fn describe(rows: &MemoryRows) -> String {
-    format!("{}\ncapacity {}", layout_of(rows), rows.rings.capacity())
+/// Same as [`describe_columns`], with the capacity.
+pub(in crate::buffer) fn describe_buffer(rows: &MemoryRows) -> String {
+    format!("{}\ncapacity {}", describe_columns(rows), rows.rings.capacity())
 }

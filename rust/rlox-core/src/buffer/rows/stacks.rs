@@ -13,35 +13,35 @@ use crate::row_copy::RowCopy;
 ///
 /// An older frame is stored again, so that a frame that never changes does not keep all later
 /// frames alive.
-const REACH: u64 = 4;
+const MAX_STACKS_BACK: u64 = 4;
 
 /// The stacks of one environment.
 #[derive(Debug, Clone)]
 pub(in crate::buffer) struct Stacks {
     stack: FrameStack,
     /// Size in bytes of the contiguous part of a pixel in one frame, for [`StackAxis::Last`].
-    piece: usize,
+    pixel_bytes: usize,
     frame_bytes: usize,
     /// Frame numbers modulo 2^32, `[size]` u32 per stack.
     numbers: ChunkQueue,
     frames: ChunkQueue,
     /// The stack that is compared, as frames `[size, frame_bytes]`. Only for [`StackAxis::Last`].
-    planes: Vec<u8>,
+    frame_scratch: Vec<u8>,
 }
 
 impl Stacks {
     /// Makes an empty store. The last argument is the approximate number of live stacks.
-    pub(super) fn new(column: &ObsField, stack: FrameStack, expected: usize) -> Self {
+    pub(super) fn new(column: &ObsField, stack: FrameStack, expected_stacks: usize) -> Self {
         let bytes = column.field.row_bytes();
         let last = column.field.shape.last().copied().unwrap_or(1);
         let frame_bytes = bytes / stack.size;
         Self {
             stack,
-            piece: last / stack.size * column.field.dtype.size(),
+            pixel_bytes: last / stack.size * column.field.dtype.size(),
             frame_bytes,
-            numbers: ChunkQueue::new(4 * stack.size, expected),
-            frames: ChunkQueue::new(frame_bytes, expected),
-            planes: if stack.axis == StackAxis::Last { vec![0; bytes] } else { Vec::new() },
+            numbers: ChunkQueue::new(4 * stack.size, expected_stacks),
+            frames: ChunkQueue::new(frame_bytes, expected_stacks),
+            frame_scratch: if stack.axis == StackAxis::Last { vec![0; bytes] } else { Vec::new() },
         }
     }
 
@@ -61,15 +61,21 @@ impl Stacks {
     }
 
     /// Returns whether the newest stack has the bytes `row`.
-    pub(super) fn newest_is(&mut self, row: &[u8]) -> bool {
+    pub(super) fn newest_equals(&mut self, row: &[u8]) -> bool {
         let Some(newest) = self.numbers.end().checked_sub(1).and_then(|n| self.numbers.get(n))
         else {
             return false;
         };
-        let frames = planes(&mut self.planes, row, self.stack, self.piece, self.frame_bytes);
+        let frames = split_frames(
+            &mut self.frame_scratch,
+            row,
+            self.stack,
+            self.pixel_bytes,
+            self.frame_bytes,
+        );
         newest.as_chunks().0.iter().zip(frames.chunks_exact(self.frame_bytes)).all(
             |(&number, frame)| {
-                self.frames.get(self.frames.full(u32::from_ne_bytes(number))) == Some(frame)
+                self.frames.get(self.frames.full_number(u32::from_ne_bytes(number))) == Some(frame)
             },
         )
     }
@@ -77,17 +83,25 @@ impl Stacks {
     /// Appends a stack.
     pub(super) fn push(&mut self, row: &[u8]) {
         let newest = self.numbers.end().checked_sub(1).and_then(|n| self.numbers.get(n));
-        let before: Vec<u64> = newest.map(|ids| absolute(&self.frames, ids)).unwrap_or_default();
-        let frames = planes(&mut self.planes, row, self.stack, self.piece, self.frame_bytes);
+        let previous: Vec<u64> =
+            newest.map(|ids| frame_numbers(&self.frames, ids)).unwrap_or_default();
+        let frames = split_frames(
+            &mut self.frame_scratch,
+            row,
+            self.stack,
+            self.pixel_bytes,
+            self.frame_bytes,
+        );
         let mut numbers = Vec::with_capacity(4 * self.stack.size);
         let mut neighbour = None;
-        let oldest = self.frames.end().saturating_sub(REACH * self.stack.size as u64);
+        let oldest = self.frames.end().saturating_sub(MAX_STACKS_BACK * self.stack.size as u64);
         for (place, frame) in frames.chunks_exact(self.frame_bytes).enumerate() {
-            let known = [before.get(place + 1).copied(), neighbour, before.get(place).copied()]
-                .into_iter()
-                .flatten()
-                .find(|&number| number >= oldest && self.frames.get(number) == Some(frame));
-            let number = known.unwrap_or_else(|| {
+            let shared_number =
+                [previous.get(place + 1).copied(), neighbour, previous.get(place).copied()]
+                    .into_iter()
+                    .flatten()
+                    .find(|&number| number >= oldest && self.frames.get(number) == Some(frame));
+            let number = shared_number.unwrap_or_else(|| {
                 self.frames.push(frame);
                 self.frames.end() - 1
             });
@@ -103,7 +117,7 @@ impl Stacks {
         self.numbers.release_before(number);
         let oldest = self.numbers.get(self.numbers.start());
         // A stack shares frames only with the one before it, so later stacks have no older frame.
-        let frame = oldest.and_then(|ids| absolute(&self.frames, ids).into_iter().min());
+        let frame = oldest.and_then(|ids| frame_numbers(&self.frames, ids).into_iter().min());
         self.frames.release_before(frame.unwrap_or(self.frames.end()));
     }
 
@@ -112,11 +126,11 @@ impl Stacks {
         let ids = self.numbers.get(number).unwrap_or_default();
         if ids.is_empty() {
             // Panics, as it does for observations that are not stacked.
-            return copy.row(ids, out);
+            return copy.copy_row(ids, out);
         }
         for (place, &id) in ids.as_chunks().0.iter().enumerate() {
-            let frame = self.frames.get(self.frames.full(u32::from_ne_bytes(id)));
-            self.put(frame.unwrap_or_default(), place, out, copy);
+            let frame = self.frames.get(self.frames.full_number(u32::from_ne_bytes(id)));
+            self.write_frame(frame.unwrap_or_default(), place, out, copy);
         }
     }
 
@@ -127,17 +141,20 @@ impl Stacks {
 
     /// Returns the number of a frame from its lower half.
     pub(in crate::buffer) const fn frame_number(&self, lower: u32) -> u64 {
-        self.frames.full(lower)
+        self.frames.full_number(lower)
     }
 
     /// Writes a frame to its place in the stack `out`.
-    pub(super) fn put(&self, frame: &[u8], place: usize, out: &mut [u8], copy: RowCopy) {
+    pub(super) fn write_frame(&self, frame: &[u8], place: usize, out: &mut [u8], copy: RowCopy) {
         match self.stack.axis {
             StackAxis::First => {
                 let start = place * self.frame_bytes;
-                copy.row(frame, out.get_mut(start..start + self.frame_bytes).unwrap_or_default());
+                copy.copy_row(
+                    frame,
+                    out.get_mut(start..start + self.frame_bytes).unwrap_or_default(),
+                );
             }
-            StackAxis::Last => interleave(frame, self.piece, self.stack.size, place, out),
+            StackAxis::Last => interleave(frame, self.pixel_bytes, self.stack.size, place, out),
         }
     }
 
@@ -148,51 +165,51 @@ impl Stacks {
 
     /// Returns the allocated memory in bytes.
     pub(super) fn nbytes(&self) -> usize {
-        self.numbers.nbytes() + self.frames.nbytes() + self.planes.len()
+        self.numbers.nbytes() + self.frames.nbytes() + self.frame_scratch.len()
     }
 }
 
 /// Returns the frame numbers of a stack.
-fn absolute(frames: &ChunkQueue, ids: &[u8]) -> Vec<u64> {
-    ids.as_chunks().0.iter().map(|&id| frames.full(u32::from_ne_bytes(id))).collect()
+fn frame_numbers(frames: &ChunkQueue, ids: &[u8]) -> Vec<u64> {
+    ids.as_chunks().0.iter().map(|&id| frames.full_number(u32::from_ne_bytes(id))).collect()
 }
 
 /// Returns `row` as `[size, frame_bytes]`.
-fn planes<'a>(
+fn split_frames<'a>(
     scratch: &'a mut [u8],
     row: &'a [u8],
     stack: FrameStack,
-    piece: usize,
+    pixel_bytes: usize,
     frame_bytes: usize,
 ) -> &'a [u8] {
     if stack.axis == StackAxis::First {
         return row;
     }
     for (place, frame) in scratch.chunks_exact_mut(frame_bytes).enumerate() {
-        split(row, piece, stack.size, place, frame);
+        extract_frame(row, pixel_bytes, stack.size, place, frame);
     }
     scratch
 }
 
 /// Extracts frame `place` of an interleaved stack.
-fn split(row: &[u8], piece: usize, size: usize, place: usize, frame: &mut [u8]) {
-    if piece == 1 && size == 4 {
+fn extract_frame(row: &[u8], pixel_bytes: usize, size: usize, place: usize, frame: &mut [u8]) {
+    if pixel_bytes == 1 && size == 4 {
         for (pixel, four) in frame.iter_mut().zip(row.as_chunks::<4>().0) {
             *pixel = four.get(place).copied().unwrap_or_default();
         }
         return;
     }
-    let pixels = row.chunks_exact(piece * size);
-    for (slot, pixel) in frame.chunks_exact_mut(piece).zip(pixels) {
-        if let Some(part) = pixel.get(place * piece..(place + 1) * piece) {
+    let pixels = row.chunks_exact(pixel_bytes * size);
+    for (slot, pixel) in frame.chunks_exact_mut(pixel_bytes).zip(pixels) {
+        if let Some(part) = pixel.get(place * pixel_bytes..(place + 1) * pixel_bytes) {
             slot.copy_from_slice(part);
         }
     }
 }
 
-/// The inverse of [`split`].
-fn interleave(frame: &[u8], piece: usize, size: usize, place: usize, out: &mut [u8]) {
-    if piece == 1 && size == 4 {
+/// The inverse of [`extract_frame`].
+fn interleave(frame: &[u8], pixel_bytes: usize, size: usize, place: usize, out: &mut [u8]) {
+    if pixel_bytes == 1 && size == 4 {
         for (&pixel, four) in frame.iter().zip(out.as_chunks_mut::<4>().0) {
             if let Some(slot) = four.get_mut(place) {
                 *slot = pixel;
@@ -200,9 +217,9 @@ fn interleave(frame: &[u8], piece: usize, size: usize, place: usize, out: &mut [
         }
         return;
     }
-    let pixels = out.chunks_exact_mut(piece * size);
-    for (part, pixel) in frame.chunks_exact(piece).zip(pixels) {
-        if let Some(slot) = pixel.get_mut(place * piece..(place + 1) * piece) {
+    let pixels = out.chunks_exact_mut(pixel_bytes * size);
+    for (part, pixel) in frame.chunks_exact(pixel_bytes).zip(pixels) {
+        if let Some(slot) = pixel.get_mut(place * pixel_bytes..(place + 1) * pixel_bytes) {
             slot.copy_from_slice(part);
         }
     }

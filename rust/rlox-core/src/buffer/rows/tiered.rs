@@ -22,11 +22,11 @@ pub(in crate::buffer) struct TieredRows {
     /// them.
     pub rings: Rings,
     /// Position of the oldest row that each environment ever had, `[envs]`.
-    floors: Vec<u64>,
+    first_positions: Vec<u64>,
     /// Number of sources of one environment.
-    each: usize,
+    n_sources: usize,
     /// Index of the source of each observation column's items among an environment's sources.
-    items: Vec<usize>,
+    item_sources: Vec<usize>,
 }
 
 /// Reusable memory for reads.
@@ -40,16 +40,16 @@ struct Scratch {
 impl TieredRows {
     /// Makes rows of which each environment has at most `capacity`.
     pub(in crate::buffer) fn new(memory: MemoryRows, disk: DiskRows, capacity: usize) -> Self {
-        let mut each = 1;
+        let mut n_sources = 1;
         let items = memory.obs.iter().map(|envs| {
-            let own = each;
-            each += envs.first().map_or(1, |observations| observations.queues().count());
-            own
+            let first_source = n_sources;
+            n_sources += envs.first().map_or(1, |observations| observations.queues().count());
+            first_source
         });
         let items = items.collect();
         let rings = Rings::new(memory.rings.n_envs(), capacity);
         let floors = vec![0; memory.rings.n_envs()];
-        Self { memory, disk, rings, floors, each, items }
+        Self { memory, disk, rings, first_positions: floors, n_sources, item_sources: items }
     }
 
     /// Makes empty rows of the same columns, environments and sizes.
@@ -62,28 +62,28 @@ impl TieredRows {
     }
 
     /// Starts with rows on disk whose state is `rings`, and no rows in memory.
-    pub(in crate::buffer) fn begin(&mut self, rings: &[EnvRing]) {
-        self.floors = rings.iter().map(|ring| ring.start).collect();
+    pub(in crate::buffer) fn start_from_disk(&mut self, rings: &[EnvRing]) {
+        self.first_positions = rings.iter().map(|ring| ring.start).collect();
         self.rings.rings = rings.iter().map(|ring| EnvRing { head: 0, ..ring.clone() }).collect();
         for ring in &mut self.rings.rings {
-            if ring.begins && ring.pushed > ring.start {
-                ring.episodes.push_back(ring.pushed);
+            if ring.begins_episode && ring.n_pushed > ring.start {
+                ring.episode_starts.push_back(ring.n_pushed);
             }
         }
-        self.follow();
+        self.sync_with_memory();
     }
 
     /// Removes every row and closes the segments.
     pub(in crate::buffer) fn close(&mut self) {
         self.memory.clear();
         self.disk.retain(|_| false);
-        self.rings.rings.iter_mut().for_each(|ring| ring.evict_before(ring.pushed));
+        self.rings.rings.iter_mut().for_each(|ring| ring.evict_before(ring.n_pushed));
     }
 
     /// Returns the position of an environment's oldest row at the time when `pushed` rows were
     /// pushed.
     pub(in crate::buffer) fn start_of(&self, env: usize, pushed: u64) -> u64 {
-        let floor = self.floors.get(env).copied().unwrap_or(0);
+        let floor = self.first_positions.get(env).copied().unwrap_or(0);
         floor.max(pushed.saturating_sub(self.rings.capacity as u64))
     }
 
@@ -91,7 +91,7 @@ impl TieredRows {
     /// `end`.
     pub(in crate::buffer) fn cuts(&self, env: usize, start: u64, end: u64) -> VecDeque<u64> {
         let ring = self.rings.rings.get(env).into_iter();
-        let cuts = ring.flat_map(|ring| ring.episodes.iter().copied());
+        let cuts = ring.flat_map(|ring| ring.episode_starts.iter().copied());
         cuts.filter(|cut| (start..end).contains(cut)).collect()
     }
 
@@ -99,59 +99,65 @@ impl TieredRows {
     /// observation and is only on disk.
     pub(in crate::buffer) fn repeat_newest(&mut self, env: usize) -> Result<()> {
         let ring = self.memory.rings.rings.get(env);
-        let Some(ring) = ring.filter(|ring| ring.open && ring.len() == 0) else { return Ok(()) };
-        let newest = self.rings.row(env, ring.pushed.saturating_sub(1));
+        let Some(ring) = ring.filter(|ring| ring.awaits_next_obs && ring.len() == 0) else {
+            return Ok(());
+        };
+        let newest = self.rings.row(env, ring.n_pushed.saturating_sub(1));
         let mut scratch = Scratch::default();
-        let record = self.record(newest, &mut scratch.record)?.to_vec();
+        let record = self.read_record(newest, &mut scratch.record)?.to_vec();
         let mut rows = Vec::with_capacity(self.memory.obs.len());
-        for (column, &width) in self.memory.layout.obs.iter().enumerate() {
+        for (column, &width) in self.memory.layout.obs_bytes.iter().enumerate() {
             let mut row = vec![0; width];
             let lower = number_at(&record, 4 * column);
-            self.obs((env, column, lower, 0), &mut row, (&mut scratch.ids, &mut scratch.frame))?;
+            self.read_obs(
+                (env, column, lower, 0),
+                &mut row,
+                (&mut scratch.ids, &mut scratch.frame),
+            )?;
             rows.push(row);
         }
         for (envs, row) in self.memory.obs.iter_mut().zip(rows) {
             if let Some(observations) = envs.get_mut(env) {
-                observations.follow(&row);
+                observations.push_next(&row);
             }
         }
         if let Some(ring) = self.memory.rings.rings.get_mut(env) {
-            ring.open = false;
+            ring.awaits_next_obs = false;
         }
         Ok(())
     }
 
     /// Counts the rows that were pushed to memory since the last call.
-    pub(in crate::buffer) fn follow(&mut self) {
-        for (all, ring) in self.rings.rings.iter_mut().zip(&self.memory.rings.rings) {
-            all.pushed = ring.pushed;
-            all.open = ring.open;
-            all.evict_before(ring.pushed.saturating_sub(self.rings.capacity as u64));
+    pub(in crate::buffer) fn sync_with_memory(&mut self) {
+        for (tiered_ring, ring) in self.rings.rings.iter_mut().zip(&self.memory.rings.rings) {
+            tiered_ring.n_pushed = ring.n_pushed;
+            tiered_ring.awaits_next_obs = ring.awaits_next_obs;
+            tiered_ring.evict_before(ring.n_pushed.saturating_sub(self.rings.capacity as u64));
         }
     }
 
     /// Returns the row in memory. None if it is only on disk.
-    fn in_memory(&self, row: RowRef) -> Option<RowRef> {
+    fn find_in_memory(&self, row: RowRef) -> Option<RowRef> {
         let ring = self.memory.rings.rings.get(row.env as usize)?;
-        let held = (ring.start..ring.pushed).contains(&row.position);
-        held.then(|| self.memory.rings.row(row.env as usize, row.position))
+        let is_in_memory = (ring.start..ring.n_pushed).contains(&row.position);
+        is_in_memory.then(|| self.memory.rings.row(row.env as usize, row.position))
     }
 
     /// Returns the record of a row. A record on disk is read into `scratch`.
-    fn record<'s>(&'s self, row: RowRef, scratch: &'s mut Vec<u8>) -> Result<&'s [u8]> {
-        if let Some(row) = self.in_memory(row) {
+    fn read_record<'s>(&'s self, row: RowRef, scratch: &'s mut Vec<u8>) -> Result<&'s [u8]> {
+        if let Some(row) = self.find_in_memory(row) {
             return Ok(self.memory.record(row));
         }
         scratch.resize(self.memory.layout.stride, 0);
-        let source = row.env as usize * self.each;
+        let source = row.env as usize * self.n_sources;
         self.disk.read(source, row.position..row.position + 1, scratch)?;
         Ok(scratch)
     }
 
     /// Reads the `obs` of the row with this record, or the observation some places after it.
-    fn obs(
+    fn read_obs(
         &self,
-        (env, column, lower, ahead): (usize, usize, u32, u64),
+        (env, column, lower, offset): (usize, usize, u32, u64),
         out: &mut [u8],
         (ids, frame): (&mut Vec<u8>, &mut Vec<u8>),
     ) -> Result<()> {
@@ -159,12 +165,13 @@ impl TieredRows {
         let observations = observations.ok_or_else(|| Error::internal("no such column"))?;
         let items = observations.items();
         // The newest row may not have its next observation yet. Its own observation replaces it.
-        let number = (items.full(lower) + ahead).min(items.end().wrapping_sub(1));
+        let number = (items.full_number(lower) + offset).min(items.end().wrapping_sub(1));
         if number >= items.start() {
             observations.copy(number, out, RowCopy::Cached);
             return Ok(());
         }
-        let source = env * self.each + self.items.get(column).copied().unwrap_or_default();
+        let source =
+            env * self.n_sources + self.item_sources.get(column).copied().unwrap_or_default();
         let Some(stacks) = observations.stacks() else {
             return self.disk.read(source, number..number + 1, out);
         };
@@ -174,7 +181,7 @@ impl TieredRows {
         for (place, &id) in ids.as_chunks().0.iter().enumerate() {
             let number = stacks.frame_number(u32::from_ne_bytes(id));
             if let Some(frame) = stacks.frames().get(number) {
-                stacks.put(frame, place, out, RowCopy::Cached);
+                stacks.write_frame(frame, place, out, RowCopy::Cached);
             } else if stacks.axis() == StackAxis::First {
                 let bytes = out.len() / places;
                 let slot = out.get_mut(place * bytes..(place + 1) * bytes).unwrap_or_default();
@@ -182,7 +189,7 @@ impl TieredRows {
             } else {
                 frame.resize(stacks.frames().width(), 0);
                 self.disk.read(source + 1, number..number + 1, frame)?;
-                stacks.put(frame, place, out, RowCopy::Cached);
+                stacks.write_frame(frame, place, out, RowCopy::Cached);
             }
         }
         Ok(())
@@ -191,7 +198,7 @@ impl TieredRows {
     /// Copies one row of a batch.
     fn gather_row(
         &self,
-        at: usize,
+        index: usize,
         (row, end): (RowRef, RowRef),
         out: &mut Batch<'_, '_>,
         scratch: &mut Scratch,
@@ -199,48 +206,49 @@ impl TieredRows {
         let Scratch { record, ids, frame } = scratch;
         let n = out.n;
         let (layout, env) = (&self.memory.layout, row.env as usize);
-        let bytes = self.record(row, record)?;
+        let bytes = self.read_record(row, record)?;
         let lower: Vec<u32> = (0..out.obs.len()).map(|c| number_at(bytes, 4 * c)).collect();
         for (&(offset, width), out) in layout.columns.iter().zip(out.columns.iter_mut()) {
             let column = bytes.get(offset..offset + width).unwrap_or_default();
-            place(out, at, n).copy_from_slice(column);
+            batch_row(out, index, n).copy_from_slice(column);
         }
-        place(out.indices, at, n).copy_from_slice(&self.rings.index(row).to_ne_bytes());
+        batch_row(out.indices, index, n).copy_from_slice(&self.rings.index(row).to_ne_bytes());
         for ((column, out), &lower) in out.obs.iter_mut().enumerate().zip(&lower) {
-            self.obs((env, column, lower, 0), place(out, at, n), (ids, frame))?;
+            self.read_obs((env, column, lower, 0), batch_row(out, index, n), (ids, frame))?;
         }
-        let bytes = self.record(end, record)?;
+        let bytes = self.read_record(end, record)?;
         let flags = layout.flags(bytes);
         let lower: Vec<u32> = (0..out.obs.len()).map(|c| number_at(bytes, 4 * c)).collect();
-        place(out.terminated, at, n).fill(u8::from(flags & TERMINATED != 0));
-        place(out.truncated, at, n).fill(u8::from(flags & TRUNCATED != 0));
+        batch_row(out.terminated, index, n).fill(u8::from(flags & TERMINATED != 0));
+        batch_row(out.truncated, index, n).fill(u8::from(flags & TRUNCATED != 0));
         for ((column, out), lower) in out.next_obs.iter_mut().enumerate().zip(lower) {
-            self.obs((env, column, lower, 1), place(out, at, n), (ids, frame))?;
+            self.read_obs((env, column, lower, 1), batch_row(out, index, n), (ids, frame))?;
         }
         Ok(())
     }
 
     /// Returns the number of the oldest row needed of each source, if `starts` are the positions of
     /// the environments' oldest rows.
-    pub(in crate::buffer) fn needed(&self, starts: &[u64]) -> Result<Vec<u64>> {
+    pub(in crate::buffer) fn oldest_needed(&self, starts: &[u64]) -> Result<Vec<u64>> {
         let mut needed = Vec::new();
         let (mut record, mut ids) = (Vec::new(), Vec::new());
         for (env, (&start, ring)) in starts.iter().zip(&self.memory.rings.rings).enumerate() {
             let row =
                 RowRef { position: start, slot: 0, env: u32::try_from(env).unwrap_or(u32::MAX) };
             needed.push(start);
-            let record = (start < ring.start).then(|| self.record(row, &mut record)).transpose()?;
+            let record =
+                (start < ring.start).then(|| self.read_record(row, &mut record)).transpose()?;
             for (column, envs) in self.memory.obs.iter().enumerate() {
                 let Some(observations) = envs.get(env) else { continue };
                 let Some(record) = record else {
                     needed.extend(observations.queues().map(super::ChunkQueue::start));
                     continue;
                 };
-                let number = observations.items().full(number_at(record, 4 * column));
+                let number = observations.items().full_number(number_at(record, 4 * column));
                 needed.push(number);
                 if let Some(stacks) = observations.stacks() {
-                    let source =
-                        env * self.each + self.items.get(column).copied().unwrap_or_default();
+                    let source = env * self.n_sources
+                        + self.item_sources.get(column).copied().unwrap_or_default();
                     ids.resize(stacks.items().width(), 0);
                     self.disk.read(source, number..number + 1, &mut ids)?;
                     let frames = ids.as_chunks().0.iter();
@@ -264,9 +272,9 @@ impl Rows for TieredRows {
 
     fn gather(&self, rows: &[RowRef], ends: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()> {
         let mut scratch = Scratch::default();
-        for (at, (&row, &end)) in rows.iter().zip(ends).enumerate() {
+        for (index, (&row, &end)) in rows.iter().zip(ends).enumerate() {
             interrupt::check()?;
-            self.gather_row(at, (row, end), out, &mut scratch)?;
+            self.gather_row(index, (row, end), out, &mut scratch)?;
         }
         Ok(())
     }
@@ -275,14 +283,14 @@ impl Rows for TieredRows {
         &self,
         first: RowRef,
         end: u64,
-        each: &mut dyn FnMut(RowRef, f64, u8) -> bool,
+        visit: &mut dyn FnMut(RowRef, f64, u8) -> bool,
     ) -> Result<()> {
         let mut scratch = Vec::new();
         for position in first.position..end {
             let row = RowRef { position, ..first };
-            let record = self.record(row, &mut scratch)?;
+            let record = self.read_record(row, &mut scratch)?;
             let (reward, flags) = self.memory.layout.reward_and_flags(record);
-            if !each(row, reward, flags) {
+            if !visit(row, reward, flags) {
                 break;
             }
         }
@@ -291,7 +299,7 @@ impl Rows for TieredRows {
 }
 
 /// Returns one row of `[n, ...]` bytes.
-fn place(out: &mut [u8], at: usize, n: usize) -> &mut [u8] {
+fn batch_row(out: &mut [u8], index: usize, n: usize) -> &mut [u8] {
     let width = out.len().checked_div(n).unwrap_or(0);
-    out.get_mut(at * width..(at + 1) * width).unwrap_or_default()
+    out.get_mut(index * width..(index + 1) * width).unwrap_or_default()
 }

@@ -1,13 +1,13 @@
 //! Rolls back long pushes that fail.
 
 use super::chunks::ChunkQueue;
-use super::memory::{Blocks, MemoryRows, block_rows};
+use super::memory::{BlockCopies, MemoryRows, block_rows};
 use super::obs::Observations;
 use super::rings::EnvRing;
 use crate::error::Result;
 
 /// The state to which rows are rolled back.
-struct Before {
+struct UndoState {
     rings: Vec<EnvRing>,
     /// The number after the newest item and frame of each column and environment.
     ends: Vec<u64>,
@@ -22,54 +22,58 @@ impl MemoryRows {
     /// The errors of `work`. Unless it is a long push, it must not write before it fails.
     pub(in crate::buffer) fn all_or_nothing<T>(
         &mut self,
-        long: bool,
+        is_long: bool,
         work: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        if !long {
+        if !is_long {
             return work(self);
         }
         let queues = self.obs.iter().flatten().flat_map(Observations::queues);
         let ends = queues.map(ChunkQueue::end).collect();
-        let before = Before { rings: self.rings.rings.clone(), ends };
-        self.undo = Some(Blocks::new());
-        let done = work(self);
-        let old = self.undo.take().unwrap_or_default();
-        if done.is_err() {
-            self.take_back(before, &old);
+        let undo_state = UndoState { rings: self.rings.rings.clone(), ends };
+        self.undo = Some(BlockCopies::new());
+        let result = work(self);
+        let copies = self.undo.take().unwrap_or_default();
+        if result.is_err() {
+            self.roll_back(undo_state, &copies);
         } else {
             (0..self.rings.n_envs()).for_each(|env| self.release(env));
         }
-        done
+        result
     }
 
-    fn take_back(&mut self, before: Before, old: &Blocks) {
-        let each = block_rows(self.layout.stride) * self.layout.stride;
-        for (block, bytes) in old {
-            let records = self.records.get_mut(block * each..block * each + bytes.len());
+    fn roll_back(&mut self, undo_state: UndoState, copies: &BlockCopies) {
+        let block_bytes = block_rows(self.layout.stride) * self.layout.stride;
+        for (block, bytes) in copies {
+            let records =
+                self.records.get_mut(block * block_bytes..block * block_bytes + bytes.len());
             records.unwrap_or_default().copy_from_slice(bytes);
         }
         let queues = self.obs.iter_mut().flatten().flat_map(Observations::queues_mut);
-        queues.zip(before.ends).for_each(|(queue, end)| queue.truncate(end));
-        self.rings.rings = before.rings;
+        queues.zip(undo_state.ends).for_each(|(queue, end)| queue.truncate(end));
+        self.rings.rings = undo_state.rings;
     }
 
     /// Called before a write to `count` slots from `slot` on. Copies their blocks if a save in
     /// progress or a change that may be rolled back needs them.
     #[inline]
-    pub(super) fn keep(&mut self, slot: usize, count: usize) {
-        if self.held.is_some() || self.undo.is_some() {
-            self.copy_kept(slot, count);
+    pub(super) fn copy_on_write(&mut self, slot: usize, count: usize) {
+        if self.snapshot.is_some() || self.undo.is_some() {
+            self.copy_blocks(slot, count);
         }
     }
 
     #[cold]
-    fn copy_kept(&mut self, slot: usize, count: usize) {
-        let (stride, each) = (self.layout.stride, block_rows(self.layout.stride));
-        for kept in [&mut self.held, &mut self.undo].into_iter().flatten() {
-            for block in slot / each..(slot + count).div_ceil(each) {
-                kept.entry(block).or_insert_with(|| {
-                    let end = ((block + 1) * each * stride).min(self.records.len());
-                    self.records.get(block * each * stride..end).unwrap_or_default().to_vec()
+    fn copy_blocks(&mut self, slot: usize, count: usize) {
+        let (stride, rows_per_block) = (self.layout.stride, block_rows(self.layout.stride));
+        for copies in [&mut self.snapshot, &mut self.undo].into_iter().flatten() {
+            for block in slot / rows_per_block..(slot + count).div_ceil(rows_per_block) {
+                copies.entry(block).or_insert_with(|| {
+                    let end = ((block + 1) * rows_per_block * stride).min(self.records.len());
+                    self.records
+                        .get(block * rows_per_block * stride..end)
+                        .unwrap_or_default()
+                        .to_vec()
                 });
             }
         }

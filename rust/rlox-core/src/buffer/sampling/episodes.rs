@@ -1,7 +1,7 @@
 //! Draws every episode with the same probability, whatever its length.
 
 use super::rng::SampleRng;
-use super::rule::{Drawn, Sampler, Want};
+use super::rule::{BatchShape, Draws, Sampler};
 use crate::buffer::rows::{EnvRing, Rings};
 use crate::error::Result;
 use crate::interrupt;
@@ -18,9 +18,9 @@ impl Sampler for EpisodeBalanced {
     fn draw(
         &self,
         rings: &Rings,
-        want: Want,
+        shape: BatchShape,
         rng: &mut SampleRng,
-        drawn: &mut Drawn,
+        draws: &mut Draws,
     ) -> Result<()> {
         let mut episodes = 0;
         // Number of episodes of all environments up to and including each.
@@ -28,27 +28,27 @@ impl Sampler for EpisodeBalanced {
             .rings
             .iter()
             .map(|ring| {
-                episodes += held(ring);
+                episodes += n_episodes(ring);
                 episodes
             })
             .collect();
-        for _ in 0..want.size {
+        for _ in 0..shape.size {
             interrupt::check()?;
             let number = rng.below(episodes);
             let env = ends.partition_point(|&end| end <= number);
             let Some(state) = rings.rings.get(env) else { break };
-            let at = number + held(state) - ends.get(env).copied().unwrap_or(0);
-            let begin = state.episodes.get(at).copied().unwrap_or(state.start);
-            let (start, end) = state.episode(begin.max(state.start));
+            let index = number + n_episodes(state) - ends.get(env).copied().unwrap_or(0);
+            let episode_start = state.episode_starts.get(index).copied().unwrap_or(state.start);
+            let (start, end) = state.episode(episode_start.max(state.start));
             #[expect(clippy::cast_possible_truncation, reason = "rows held are in memory")]
-            let ahead = rng.below((end - start) as usize) as u64;
-            drawn.rows.push(rings.row(env, start + ahead));
+            let offset = rng.below((end - start) as usize) as u64;
+            draws.rows.push(rings.row(env, start + offset));
         }
         Ok(())
     }
 }
 
 /// Returns the number of episodes that have rows in a ring.
-fn held(ring: &EnvRing) -> usize {
-    if ring.len() == 0 { 0 } else { ring.episodes.len() }
+fn n_episodes(ring: &EnvRing) -> usize {
+    if ring.len() == 0 { 0 } else { ring.episode_starts.len() }
 }

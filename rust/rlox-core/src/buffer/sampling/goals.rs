@@ -3,10 +3,10 @@
 //! Andrychowicz et al. 2017, "Hindsight Experience Replay", section 4.5.
 
 use super::rng::SampleRng;
-use super::rule::{Drawn, Relabel};
+use super::rule::{Draws, Relabel};
 use crate::buffer::rows::{Rings, RowRef};
 use crate::error::{Error, Result};
-use crate::interrupt::Pace;
+use crate::interrupt::CheckPace;
 
 /// Selects the row whose achieved goal becomes the new goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +29,8 @@ impl GoalStrategy {
     /// # Errors
     /// [`Error::UnknownName`], with the known strategies.
     pub fn parse(name: &str) -> Result<Self> {
-        let found = Self::NAMES.iter().find(|(_, known)| *known == name);
-        found.map(|(strategy, _)| *strategy).ok_or_else(|| {
+        let entry = Self::NAMES.iter().find(|(_, candidate)| *candidate == name);
+        entry.map(|(strategy, _)| *strategy).ok_or_else(|| {
             let names = Self::NAMES.map(|(_, known)| known);
             Error::unknown_name("hindsight strategy", name, &names)
         })
@@ -84,15 +84,15 @@ impl Hindsight {
         self,
         rings: &Rings,
         rng: &mut SampleRng,
-        place: usize,
-        drawn: &mut Drawn,
+        batch_start: usize,
+        draws: &mut Draws,
     ) -> Result<()> {
-        let mut looks = Pace::default();
-        for (place, row) in drawn.rows.iter().enumerate().skip(place) {
-            looks.spend(1)?;
+        let mut pace = CheckPace::default();
+        for (index, row) in draws.rows.iter().enumerate().skip(batch_start) {
+            pace.spend(1)?;
             if rng.uniform() < self.ratio {
                 let goal = self.goal(rings, rng, *row);
-                drawn.relabels.push(Relabel { place, goal });
+                draws.relabels.push(Relabel { index, goal });
             }
         }
         Ok(())
@@ -101,8 +101,8 @@ impl Hindsight {
     /// Draws the row whose achieved goal becomes the goal of `row`.
     #[expect(clippy::cast_possible_truncation, reason = "rows held are in memory")]
     fn goal(self, rings: &Rings, rng: &mut SampleRng, row: RowRef) -> RowRef {
-        let Ok(state) = rings.ring(row) else { return row };
-        let (start, end) = state.episode(row.position);
+        let Ok(env_ring) = rings.ring(row) else { return row };
+        let (start, end) = env_ring.episode(row.position);
         let position = match self.strategy {
             GoalStrategy::Final => end - 1,
             GoalStrategy::Future => row.position + rng.below((end - row.position) as usize) as u64,

@@ -19,7 +19,7 @@ pub use priorities::Priorities;
 pub(super) use priorities::check_all as check_priorities;
 pub use prioritized::Prioritized;
 pub use rng::{STREAM, SampleRng};
-pub use rule::{Drawn, MAX_BATCH, Relabel, Request, Sampler, SamplerState, Want};
+pub use rule::{BatchShape, Draws, MAX_BATCH, Relabel, SampleRequest, Sampler, SamplerState};
 pub use sequences::Sequences;
 pub use sum_tree::SumTree;
 pub use trajectories::Trajectories;
@@ -28,18 +28,18 @@ pub use uniform::Uniform;
 use crate::error::{Error, Result};
 
 /// The samplers of transitions that need no settings, by name.
-const NAMES: [(&str, Make); 2] =
+const NAMES: [(&str, MakeSampler); 2] =
     [("uniform", || Box::new(Uniform)), ("episode_balanced", || Box::new(EpisodeBalanced))];
 
-type Make = fn() -> Box<dyn Sampler>;
+type MakeSampler = fn() -> Box<dyn Sampler>;
 
 /// Returns the sampler called `name`.
 ///
 /// # Errors
 /// [`Error::UnknownName`], with the known samplers.
-pub fn named(name: &str) -> Result<Box<dyn Sampler>> {
-    let found = NAMES.iter().find(|(known, _)| *known == name);
-    found
+pub fn sampler_by_name(name: &str) -> Result<Box<dyn Sampler>> {
+    let entry = NAMES.iter().find(|(candidate, _)| *candidate == name);
+    entry
         .map(|(_, make)| make())
         .ok_or_else(|| Error::unknown_name("sampler", name, &NAMES.map(|(known, _)| known)))
 }

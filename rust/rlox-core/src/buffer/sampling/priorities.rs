@@ -4,7 +4,7 @@
 use super::rng::SampleRng;
 use super::sum_tree::SumTree;
 use crate::error::{Error, Result};
-use crate::interrupt::{self, Pace};
+use crate::interrupt::{self, CheckPace};
 
 /// Rows that are drawn between two checks for interruption.
 const PIECE: usize = 1 << 14;
@@ -89,17 +89,17 @@ impl Priorities {
         mut rows: impl ExactSizeIterator<Item = (usize, usize)>,
         priorities: Option<&[f64]>,
     ) -> Result<()> {
-        let all = priorities.unwrap_or_default();
-        check_all(all)?;
+        let values = priorities.unwrap_or_default();
+        check_all(values)?;
         let max = self.max;
-        let priority = |at: usize| all.get(at).copied().unwrap_or(max);
+        let priority = |at: usize| values.get(at).copied().unwrap_or(max);
         if rows.len() == 1 {
             let set = |(at, slot)| self.tree.set(slot, priority(at).powf(self.alpha));
             rows.next().map_or(Ok(()), set)?;
         } else {
             self.set_all(rows.map(|(at, slot)| (Ok(Some(slot)), priority(at))))?;
         }
-        self.max = all.iter().copied().fold(max, f64::max);
+        self.max = values.iter().copied().fold(max, f64::max);
         Ok(())
     }
 
@@ -139,20 +139,20 @@ impl Priorities {
     ) -> Result<usize> {
         let count = rows.size_hint().0;
         let (mut slots, mut weights) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let (mut most, mut gone, mut pace) = (self.max, 0, Pace::default());
+        let (mut max_priority, mut n_skipped, mut pace) = (self.max, 0, CheckPace::default());
         for (slot, priority) in rows {
             pace.spend(1)?;
             let Some(slot) = slot? else {
-                gone += 1;
+                n_skipped += 1;
                 continue;
             };
             slots.push(slot);
             weights.push(self.weight(priority));
-            most = most.max(priority);
+            max_priority = max_priority.max(priority);
         }
         self.tree.set_many(&slots, &weights)?;
-        self.max = most;
-        Ok(gone)
+        self.max = max_priority;
+        Ok(n_skipped)
     }
 
     /// Draws `weights.len()` slots with replacement and writes their importance weights.
@@ -168,7 +168,7 @@ impl Priorities {
         rng: &mut SampleRng,
         weights: &mut [f64],
     ) -> Result<Vec<usize>> {
-        let (total, least) = (self.tree.total(), self.tree.min());
+        let (total, min_weight) = (self.tree.total(), self.tree.min());
         if total <= 0.0 {
             return Err(Error::config(
                 "buffer",
@@ -178,23 +178,23 @@ impl Priorities {
         }
         #[expect(clippy::cast_precision_loss, reason = "batches are far smaller than 2^53")]
         let size = weights.len() as f64;
-        let (mut part, mut all) = (0.0, Vec::with_capacity(weights.len()));
+        let (mut n_drawn, mut all_slots) = (0.0, Vec::with_capacity(weights.len()));
         let (mut points, mut slots) = (Vec::new(), Vec::new());
         for weights in weights.chunks_mut(PIECE) {
             interrupt::check()?;
             points.clear();
             points.extend(weights.iter().map(|_| {
                 let unit = rng.uniform();
-                part += 1.0;
-                if stratified { (part - 1.0 + unit) / size * total } else { unit * total }
+                n_drawn += 1.0;
+                if stratified { (n_drawn - 1.0 + unit) / size * total } else { unit * total }
             }));
             self.tree.find_many(&mut points, &mut slots);
             for (weight, &slot) in weights.iter_mut().zip(&slots) {
-                *weight = importance(least, self.tree.get(slot), self.beta);
+                *weight = importance(min_weight, self.tree.get(slot), self.beta);
             }
-            all.append(&mut slots);
+            all_slots.append(&mut slots);
         }
-        Ok(all)
+        Ok(all_slots)
     }
 
     /// Returns priority^alpha.
@@ -214,19 +214,19 @@ impl Priorities {
     /// Nothing is changed if there is an error.
     /// - [`Error::Shape`] if the capacity differs.
     /// - [`Error::Config`] or [`Error::NonFinite`] for numbers that no state can have.
-    pub fn restore(&mut self, weights: &[f64], most: f64) -> Result<()> {
+    pub fn restore(&mut self, weights: &[f64], max_priority: f64) -> Result<()> {
         crate::error::check_len("priorities", weights.len(), self.tree.len(), "the capacity")?;
-        check_priority(0, most)?;
+        check_priority(0, max_priority)?;
         let slots: Vec<usize> = (0..weights.len()).collect();
         self.tree.set_many(&slots, weights)?;
-        self.max = most;
+        self.max = max_priority;
         Ok(())
     }
 }
 
 /// Returns the importance weight of a slot, which is 1 for the least likely slot.
-fn importance(least: f64, p: f64, beta: f64) -> f64 {
-    if p > 0.0 { (least / p).powf(beta) } else { 0.0 }
+fn importance(min_weight: f64, p: f64, beta: f64) -> f64 {
+    if p > 0.0 { (min_weight / p).powf(beta) } else { 0.0 }
 }
 
 fn check_exponent(name: &'static str, value: f64) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use super::priorities::Priorities;
 use super::rng::SampleRng;
-use super::rule::{Drawn, Sampler, Want};
+use super::rule::{BatchShape, Draws, Sampler};
 use crate::buffer::rows::{Rings, RowRef};
 use crate::error::{Error, Result};
 
@@ -36,46 +36,52 @@ impl Sampler for Prioritized {
     fn draw(
         &self,
         rings: &Rings,
-        want: Want,
+        shape: BatchShape,
         rng: &mut SampleRng,
-        drawn: &mut Drawn,
+        draws: &mut Draws,
     ) -> Result<()> {
-        let first = drawn.weights.len();
-        drawn.weights.resize(first + want.size, 0.0);
-        let weights = drawn.weights.get_mut(first..).unwrap_or_default();
+        let first = draws.weights.len();
+        draws.weights.resize(first + shape.size, 0.0);
+        let weights = draws.weights.get_mut(first..).unwrap_or_default();
         for leaf in self.priorities.sample(self.stratified, rng, weights)? {
             let missing = || Error::internal(format!("priority {leaf} has no row"));
-            drawn.rows.push(row(rings, leaf).ok_or_else(missing)?);
+            draws.rows.push(row_of(rings, leaf).ok_or_else(missing)?);
         }
         Ok(())
     }
 
-    fn follows(&self) -> bool {
+    fn tracks_rows(&self) -> bool {
         true
     }
 
-    fn pushed(
+    fn on_push(
         &mut self,
         rings: &Rings,
         rows: &[(usize, RowRef)],
         priorities: Option<&[f64]>,
     ) -> Result<()> {
-        self.priorities.insert(rows.iter().map(|&(at, row)| (at, leaf(rings, row))), priorities)
+        self.priorities
+            .insert(rows.iter().map(|&(index, row)| (index, leaf_of(rings, row))), priorities)
     }
 
-    fn updated(&mut self, rings: &Rings, indices: &[u64], priorities: &[f64]) -> Result<usize> {
-        let slot_of = |index| Ok(rings.to_change(index)?.map(|row| leaf(rings, row)));
+    fn update_priorities(
+        &mut self,
+        rings: &Rings,
+        indices: &[u64],
+        priorities: &[f64],
+    ) -> Result<usize> {
+        let slot_of = |index| Ok(rings.find_for_update(index)?.map(|row| leaf_of(rings, row)));
         self.priorities.update(indices, priorities, slot_of)
     }
 
-    fn cleared(&mut self) {
+    fn on_clear(&mut self) {
         self.priorities.clear();
     }
 
-    fn saved(&self) -> Vec<(&'static str, usize, Vec<u8>)> {
-        let (tree, most) = self.priorities.state();
-        let exponents = [self.priorities.alpha(), self.priorities.beta(), most];
-        let bytes = |all: &[f64]| all.iter().flat_map(|x| x.to_le_bytes()).collect();
+    fn saved_columns(&self) -> Vec<(&'static str, usize, Vec<u8>)> {
+        let (tree, max_priority) = self.priorities.state();
+        let exponents = [self.priorities.alpha(), self.priorities.beta(), max_priority];
+        let bytes = |values: &[f64]| values.iter().flat_map(|x| x.to_le_bytes()).collect();
         vec![("tree", 8, bytes(&tree)), ("exponents", 8, bytes(&exponents))]
     }
 
@@ -92,17 +98,19 @@ impl Sampler for Prioritized {
             let bytes = column(name)?;
             Ok(bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
         };
-        let [alpha, beta, most] = floats("exponents")?.try_into().map_err(|all: Vec<f64>| {
-            Error::snapshot("exponents", format!("{} numbers", all.len()), "3")
-        })?;
+        let [alpha, beta, max_priority] =
+            floats("exponents")?.try_into().map_err(|all: Vec<f64>| {
+                Error::snapshot("exponents", format!("{} numbers", all.len()), "3")
+            })?;
         if alpha.to_bits() != self.priorities.alpha().to_bits() {
             return Err(Error::snapshot("alpha", alpha, self.priorities.alpha()));
         }
         let tree = floats("tree")?;
         let mut priorities = Priorities::new(rings.capacity(), alpha, beta)?;
-        priorities.restore(&tree, most)?;
-        let stray = |&(leaf, &weight): &(usize, &f64)| weight > 0.0 && row(rings, leaf).is_none();
-        if let Some((leaf, _)) = tree.iter().enumerate().find(stray) {
+        priorities.restore(&tree, max_priority)?;
+        let is_stray =
+            |&(leaf, &weight): &(usize, &f64)| weight > 0.0 && row_of(rings, leaf).is_none();
+        if let Some((leaf, _)) = tree.iter().enumerate().find(is_stray) {
             return Err(Error::snapshot("tree", format!("place {leaf} without a row"), "a row"));
         }
         self.priorities = priorities;
@@ -113,19 +121,19 @@ impl Sampler for Prioritized {
 /// Returns the leaf of a row in the tree of priorities. It depends only on the row's index, so that
 /// a restored buffer draws the same rows.
 #[expect(clippy::cast_possible_truncation, reason = "less than the capacity")]
-fn leaf(rings: &Rings, row: RowRef) -> usize {
-    let ahead = row.position.checked_rem(rings.capacity as u64).unwrap_or(0);
-    row.env as usize * rings.capacity + ahead as usize
+fn leaf_of(rings: &Rings, row: RowRef) -> usize {
+    let offset = row.position.checked_rem(rings.capacity as u64).unwrap_or(0);
+    row.env as usize * rings.capacity + offset as usize
 }
 
 /// Returns the row of a leaf. None if the leaf is empty.
-fn row(rings: &Rings, leaf: usize) -> Option<RowRef> {
+fn row_of(rings: &Rings, leaf: usize) -> Option<RowRef> {
     let capacity = rings.capacity;
     // Divisions are a large part of a draw's cost and rarely needed.
-    let (env, ahead) =
+    let (env, offset) =
         if leaf < capacity { (0, leaf) } else { (leaf.checked_div(capacity)?, leaf % capacity) };
     let ring = rings.rings.get(env)?;
-    let first = ring.start - ring.start.checked_rem(capacity as u64)? + ahead as u64;
+    let first = ring.start - ring.start.checked_rem(capacity as u64)? + offset as u64;
     let position = if first < ring.start { first + capacity as u64 } else { first };
-    (position < ring.pushed).then(|| rings.row(env, position))
+    (position < ring.n_pushed).then(|| rings.row(env, position))
 }

@@ -20,11 +20,16 @@ pub trait Sampler: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`Error::Config`] if the sampler finds no row, and [`Error::Interrupted`].
-    fn draw(&self, rings: &Rings, want: Want, rng: &mut SampleRng, drawn: &mut Drawn)
-    -> Result<()>;
+    fn draw(
+        &self,
+        rings: &Rings,
+        shape: BatchShape,
+        rng: &mut SampleRng,
+        draws: &mut Draws,
+    ) -> Result<()>;
 
-    /// Whether the buffer has to call [`Sampler::pushed`].
-    fn follows(&self) -> bool {
+    /// Whether the buffer has to call [`Sampler::on_push`].
+    fn tracks_rows(&self) -> bool {
         false
     }
 
@@ -37,7 +42,7 @@ pub trait Sampler: Debug + Send + Sync {
     /// # Errors
     /// [`Error::Interrupted`] in a long push. The push is rolled back then, and nothing is changed.
     /// Any other error leaves rows that the sampler does not know.
-    fn pushed(
+    fn on_push(
         &mut self,
         _rings: &Rings,
         _rows: &[(usize, RowRef)],
@@ -53,19 +58,24 @@ pub trait Sampler: Debug + Send + Sync {
     /// - [`Error::Config`] if the sampler has no priorities.
     /// - [`Error::StaleIndex`] if a row was never written.
     /// - [`Error::Interrupted`].
-    fn updated(&mut self, _rings: &Rings, _indices: &[u64], _priorities: &[f64]) -> Result<usize> {
+    fn update_priorities(
+        &mut self,
+        _rings: &Rings,
+        _indices: &[u64],
+        _priorities: &[f64],
+    ) -> Result<usize> {
         Err(Error::config("sampler", "without priorities", "a PrioritizedReplayBuffer"))
     }
 
     /// Called after every row was removed.
-    fn cleared(&mut self) {}
+    fn on_clear(&mut self) {}
 
     /// Returns the columns to save: name, bytes of an element, bytes.
-    fn saved(&self) -> Vec<(&'static str, usize, Vec<u8>)> {
+    fn saved_columns(&self) -> Vec<(&'static str, usize, Vec<u8>)> {
         Vec::new()
     }
 
-    /// Restores the columns that [`Sampler::saved`] returned, for the rows of the rings. The last
+    /// Restores the columns that [`Sampler::saved_columns`] returned, for the rows of the rings. The last
     /// argument returns the bytes of a column by name.
     ///
     /// # Errors
@@ -81,7 +91,7 @@ pub trait Sampler: Debug + Send + Sync {
 
 /// The size of one batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Want {
+pub struct BatchShape {
     /// Number of rows or windows.
     pub size: usize,
     /// Rows per window; 1 if there are no windows.
@@ -90,13 +100,13 @@ pub struct Want {
 
 /// The rows that were drawn, one batch after the other.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Drawn {
+pub struct Draws {
     /// The rows. A padding row of a window repeats its last row.
     pub rows: Vec<RowRef>,
     /// Importance weight of each row, for samplers that have weights.
     pub weights: Vec<f64>,
     /// Number of rows of each window that are not padding, for samplers that draw windows.
-    pub filled: Vec<usize>,
+    pub window_lens: Vec<usize>,
     /// Rows whose goals are to be replaced.
     pub relabels: Vec<Relabel>,
 }
@@ -105,14 +115,14 @@ pub struct Drawn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Relabel {
     /// Index of the row in the batch.
-    pub place: usize,
+    pub index: usize,
     /// The row that achieved the new goal.
     pub goal: RowRef,
 }
 
 /// The size of a sampling call and its random stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
+pub struct SampleRequest {
     /// Rows or windows per batch.
     pub batch_size: usize,
     /// Number of batches. They equal the batches of as many single calls.
@@ -124,7 +134,7 @@ pub struct Request {
     pub seed: Option<u64>,
 }
 
-impl Request {
+impl SampleRequest {
     /// Returns the number of rows of all batches, including padding.
     ///
     /// # Errors
@@ -155,27 +165,27 @@ impl Request {
     /// random numbers, the index of the batch's first row, and all rows drawn so far.
     ///
     /// # Errors
-    /// - The errors of [`Request::rows`], of the sampler and of the last argument.
+    /// - The errors of [`SampleRequest::rows`], of the sampler and of the last argument.
     /// - [`Error::Config`] if the buffer is empty.
     pub(in crate::buffer) fn draw(
         self,
-        rule: &(impl Sampler + ?Sized),
+        sampler: &(impl Sampler + ?Sized),
         rings: &Rings,
         state: &SamplerState,
-        mut more: impl FnMut(&mut SampleRng, usize, &mut Drawn) -> Result<()>,
-    ) -> Result<Drawn> {
-        let mut drawn = Drawn { rows: Vec::with_capacity(self.rows()?), ..Drawn::default() };
-        rings.check_filled()?;
-        let (seed, first) = state.take(self.seed, self.n_batches);
-        let want = Want { size: self.batch_size, len: self.len };
+        mut after_batch: impl FnMut(&mut SampleRng, usize, &mut Draws) -> Result<()>,
+    ) -> Result<Draws> {
+        let mut draws = Draws { rows: Vec::with_capacity(self.rows()?), ..Draws::default() };
+        rings.check_not_empty()?;
+        let (seed, first) = state.take_batches(self.seed, self.n_batches);
+        let shape = BatchShape { size: self.batch_size, len: self.len };
         for batch in 0..self.n_batches as u64 {
             interrupt::check()?;
             let mut rng = SampleRng::new(seed, first.wrapping_add(batch));
-            let place = drawn.rows.len();
-            rule.draw(rings, want, &mut rng, &mut drawn)?;
-            more(&mut rng, place, &mut drawn)?;
+            let batch_start = draws.rows.len();
+            sampler.draw(rings, shape, &mut rng, &mut draws)?;
+            after_batch(&mut rng, batch_start, &mut draws)?;
         }
-        Ok(drawn)
+        Ok(draws)
     }
 }
 
@@ -183,20 +193,20 @@ impl Request {
 #[derive(Debug)]
 pub struct SamplerState {
     seed: u64,
-    drawn: AtomicU64,
+    batches_drawn: AtomicU64,
 }
 
 impl SamplerState {
     /// Starts at batch 0 of `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self::at(seed, 0)
+        Self::at_batch(seed, 0)
     }
 
     /// Starts at this batch number.
     #[must_use]
-    pub const fn at(seed: u64, drawn: u64) -> Self {
-        Self { seed, drawn: AtomicU64::new(drawn) }
+    pub const fn at_batch(seed: u64, batches_drawn: u64) -> Self {
+        Self { seed, batches_drawn: AtomicU64::new(batches_drawn) }
     }
 
     /// Returns the buffer's seed.
@@ -207,16 +217,16 @@ impl SamplerState {
 
     /// Returns the number of batches drawn so far without a seed in the request.
     #[must_use]
-    pub fn drawn(&self) -> u64 {
-        self.drawn.load(Ordering::Relaxed)
+    pub fn batches_drawn(&self) -> u64 {
+        self.batches_drawn.load(Ordering::Relaxed)
     }
 
     /// Returns the seed and the number of the first of `batches` batches. Without a `seed`, these
     /// are the buffer's next batches, and they are counted as drawn.
-    fn take(&self, seed: Option<u64>, batches: usize) -> (u64, u64) {
+    fn take_batches(&self, seed: Option<u64>, batches: usize) -> (u64, u64) {
         match seed {
             Some(seed) => (seed, 0),
-            None => (self.seed, self.drawn.fetch_add(batches as u64, Ordering::Relaxed)),
+            None => (self.seed, self.batches_drawn.fetch_add(batches as u64, Ordering::Relaxed)),
         }
     }
 }

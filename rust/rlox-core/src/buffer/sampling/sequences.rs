@@ -1,7 +1,7 @@
 //! Draws windows of consecutive rows, for recurrent and model-based learners.
 
 use super::rng::SampleRng;
-use super::rule::{Drawn, Sampler, Want};
+use super::rule::{BatchShape, Draws, Sampler};
 use super::uniform;
 use crate::buffer::batch::Batch;
 use crate::buffer::rows::{MemoryRows, Rings, RowRef, Rows};
@@ -42,27 +42,27 @@ impl Sampler for Sequences {
     fn draw(
         &self,
         rings: &Rings,
-        want: Want,
+        shape: BatchShape,
         rng: &mut SampleRng,
-        drawn: &mut Drawn,
+        draws: &mut Draws,
     ) -> Result<()> {
-        Self::check(want.len)?;
+        Self::check(shape.len)?;
         let mut row = Vec::with_capacity(1);
-        for _ in 0..want.size {
+        for _ in 0..shape.size {
             // Repeats until a window can begin at the drawn row. Few rows may allow that.
             loop {
                 interrupt::check()?;
                 row.clear();
-                uniform::rows(rings, rng, 1, &mut row);
+                uniform::draw_rows(rings, rng, 1, &mut row);
                 let Some(&first) = row.first() else { break };
-                let state = rings.ring(first)?;
+                let env_ring = rings.ring(first)?;
                 let (start, end) = if self.cross_episodes {
-                    (state.start, state.pushed)
+                    (env_ring.start, env_ring.n_pushed)
                 } else {
-                    state.episode(first.position)
+                    env_ring.episode(first.position)
                 };
-                if first.position + want.len as u64 <= end || first.position == start {
-                    push_window(rings, first, end, want.len, drawn);
+                if first.position + shape.len as u64 <= end || first.position == start {
+                    push_window(rings, first, end, shape.len, draws);
                     break;
                 }
             }
@@ -72,12 +72,12 @@ impl Sampler for Sequences {
 }
 
 /// Appends the rows from `first` on, before position `end`, as a window of `len` rows.
-pub(super) fn push_window(rings: &Rings, first: RowRef, end: u64, len: usize, drawn: &mut Drawn) {
+pub(super) fn push_window(rings: &Rings, first: RowRef, end: u64, len: usize, draws: &mut Draws) {
     let last = end.min(first.position + len as u64) - 1;
     let places = (0..len as u64).map(|k| last.min(first.position + k));
-    drawn.rows.extend(places.map(|position| rings.row(first.env as usize, position)));
+    draws.rows.extend(places.map(|position| rings.row(first.env as usize, position)));
     #[expect(clippy::cast_possible_truncation, reason = "at most `len`")]
-    drawn.filled.push((last + 1 - first.position) as usize);
+    draws.window_lens.push((last + 1 - first.position) as usize);
 }
 
 impl MemoryRows {
@@ -88,22 +88,22 @@ impl MemoryRows {
     ///
     /// # Errors
     /// Same as [`Rows::gather`].
-    pub fn gather_windows(&self, drawn: &Drawn, len: usize, out: &mut Batch<'_, '_>) -> Result<()> {
-        self.gather(&drawn.rows, &drawn.rows, out)?;
-        for (row, first) in drawn.rows.iter().zip(out.is_first.iter_mut()) {
-            *first = u8::from(self.rings().ring(*row)?.is_first(row.position));
+    pub fn gather_windows(&self, draws: &Draws, len: usize, out: &mut Batch<'_, '_>) -> Result<()> {
+        self.gather(&draws.rows, &draws.rows, out)?;
+        for (row, flag) in draws.rows.iter().zip(out.is_first.iter_mut()) {
+            *flag = u8::from(self.rings().ring(*row)?.is_first(row.position));
         }
         out.mask.fill(1);
         let indices = out.indices.as_ptr();
         for array in out.arrays() {
             let padding = if array.as_ptr() == indices { u8::MAX } else { 0 };
-            let width = array.len().checked_div(drawn.rows.len()).unwrap_or(0);
+            let width = array.len().checked_div(draws.rows.len()).unwrap_or(0);
             let windows = array.chunks_exact_mut((width * len).max(1));
-            for (at, (window, &filled)) in windows.zip(&drawn.filled).enumerate() {
-                if at % PIECE == 0 {
+            for (index, (window, &window_len)) in windows.zip(&draws.window_lens).enumerate() {
+                if index % PIECE == 0 {
                     interrupt::check()?;
                 }
-                window.iter_mut().skip(filled * width).for_each(|byte| *byte = padding);
+                window.iter_mut().skip(window_len * width).for_each(|byte| *byte = padding);
             }
         }
         Ok(())

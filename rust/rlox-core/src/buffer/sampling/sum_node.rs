@@ -33,11 +33,13 @@ pub(super) fn sum(node: &Node) -> f64 {
 
 /// Returns the smallest of a node's minima.
 pub(super) fn min(node: &Node) -> f64 {
-    node.0.iter().fold(f64::INFINITY, |least, &value| if value < least { value } else { least })
+    node.0
+        .iter()
+        .fold(f64::INFINITY, |smallest, &value| if value < smallest { value } else { smallest })
 }
 
 /// Returns the sum and the smallest positive number of a node of leaves.
-pub(super) fn of_leaves(leaves: &[Node], index: usize) -> (f64, f64) {
+pub(super) fn leaf_totals(leaves: &[Node], index: usize) -> (f64, f64) {
     leaves.get(index).map_or((0.0, f64::INFINITY), |node| {
         let positive = node.0.map(|value| if value > 0.0 { value } else { f64::INFINITY });
         (sum(node), min(&Node(positive)))
@@ -45,7 +47,7 @@ pub(super) fn of_leaves(leaves: &[Node], index: usize) -> (f64, f64) {
 }
 
 /// Returns the sum and the minimum of a node above the leaves.
-pub(super) fn of_nodes(sums: &[Node], mins: &[Node], index: usize) -> (f64, f64) {
+pub(super) fn node_totals(sums: &[Node], mins: &[Node], index: usize) -> (f64, f64) {
     let pair = sums.get(index).zip(mins.get(index));
     pair.map_or((0.0, f64::INFINITY), |(sums, mins)| (sum(sums), min(mins)))
 }
@@ -59,9 +61,9 @@ pub(super) fn descend(nodes: &[Node], index: usize, point: &mut f64) -> usize {
     let (mut passed, mut start, mut running) = (0, 0.0, 0.0);
     for value in node.0 {
         running += value;
-        let beyond = running <= *point;
-        passed += usize::from(beyond);
-        start = if beyond { running } else { start };
+        let is_passed = running <= *point;
+        passed += usize::from(is_passed);
+        start = if is_passed { running } else { start };
     }
     if passed == FAN {
         return index * FAN + last_filled(node);

@@ -21,8 +21,8 @@ impl Level {
     /// the lowest level.
     fn refresh(&mut self, index: usize, leaves: &[Node], below: Option<&Self>) {
         let (sum, min) = below.map_or_else(
-            || sum_node::of_leaves(leaves, index),
-            |below| sum_node::of_nodes(&below.sums, &below.mins, index),
+            || sum_node::leaf_totals(leaves, index),
+            |below| sum_node::node_totals(&below.sums, &below.mins, index),
         );
         sum_node::set_child(&mut self.sums, index, sum);
         sum_node::set_child(&mut self.mins, index, min);
@@ -52,12 +52,14 @@ impl SumTree {
             return Err(Error::config("capacity", len, "at least 1"));
         }
         let mut nodes = len.div_ceil(FAN);
-        let leaves = nodes_of(nodes, 0.0)?;
+        let leaves = make_nodes(nodes, 0.0)?;
         let mut levels = Vec::new();
         loop {
             nodes = nodes.div_ceil(FAN);
-            levels
-                .push(Level { sums: nodes_of(nodes, 0.0)?, mins: nodes_of(nodes, f64::INFINITY)? });
+            levels.push(Level {
+                sums: make_nodes(nodes, 0.0)?,
+                mins: make_nodes(nodes, f64::INFINITY)?,
+            });
             if nodes == 1 {
                 return Ok(Self { len, leaves, levels });
             }
@@ -100,7 +102,7 @@ impl SumTree {
     /// # Errors
     /// Same as [`SumTree::set_many`]. Nothing is changed then.
     pub fn set(&mut self, leaf: usize, weight: f64) -> Result<()> {
-        check(leaf, weight, self.len)?;
+        check_leaf(leaf, weight, self.len)?;
         sum_node::set_child(&mut self.leaves, leaf, weight);
         let mut node = leaf / FAN;
         let mut below: Option<&Level> = None;
@@ -124,14 +126,14 @@ impl SumTree {
     pub fn set_many(&mut self, leaves: &[usize], weights: &[f64]) -> Result<()> {
         crate::error::check_len("weights", weights.len(), leaves.len(), "one for each leaf")?;
         for (&leaf, &weight) in leaves.iter().zip(weights) {
-            check(leaf, weight, self.len)?;
+            check_leaf(leaf, weight, self.len)?;
         }
         for (&leaf, &weight) in leaves.iter().zip(weights) {
             sum_node::set_child(&mut self.leaves, leaf, weight);
         }
-        let mut touched: Vec<usize> = Vec::with_capacity(leaves.len());
-        parents(leaves, &mut touched);
-        self.refresh(&mut touched);
+        let mut parent_nodes: Vec<usize> = Vec::with_capacity(leaves.len());
+        parents(leaves, &mut parent_nodes);
+        self.refresh(&mut parent_nodes);
         Ok(())
     }
 
@@ -145,22 +147,22 @@ impl SumTree {
     }
 
     /// Computes the ancestors of these leaf nodes again.
-    fn refresh(&mut self, touched: &mut Vec<usize>) {
+    fn refresh(&mut self, dirty_nodes: &mut Vec<usize>) {
         let mut below: Option<&Level> = None;
-        let mut above = Vec::with_capacity(touched.len());
+        let mut above = Vec::with_capacity(dirty_nodes.len());
         for level in &mut self.levels {
-            let all = level.sums.len() * FAN;
-            if touched.len() > all {
+            let n_children = level.sums.len() * FAN;
+            if dirty_nodes.len() > n_children {
                 // There are duplicates. Computes each node once.
-                touched.clear();
-                touched.extend(0..all);
+                dirty_nodes.clear();
+                dirty_nodes.extend(0..n_children);
             }
-            for &node in touched.iter() {
+            for &node in dirty_nodes.iter() {
                 level.refresh(node, &self.leaves, below);
             }
             above.clear();
-            parents(touched, &mut above);
-            std::mem::swap(touched, &mut above);
+            parents(dirty_nodes, &mut above);
+            std::mem::swap(dirty_nodes, &mut above);
             below = Some(level);
         }
     }
@@ -192,7 +194,7 @@ impl SumTree {
     }
 }
 
-fn check(leaf: usize, weight: f64, len: usize) -> Result<()> {
+fn check_leaf(leaf: usize, weight: f64, len: usize) -> Result<()> {
     if leaf >= len {
         return Err(Error::config("leaf", leaf, format!("less than {len}")));
     }
@@ -208,7 +210,7 @@ fn parents(nodes: &[usize], out: &mut Vec<usize>) {
     out.dedup();
 }
 
-fn nodes_of(count: usize, fill: f64) -> Result<Vec<Node>> {
+fn make_nodes(count: usize, fill: f64) -> Result<Vec<Node>> {
     let mut nodes = Vec::new();
     nodes.try_reserve_exact(count).map_err(|_| {
         Error::config(

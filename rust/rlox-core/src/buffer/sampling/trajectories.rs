@@ -1,7 +1,7 @@
 //! Draws windows of episodes, as the Decision Transformer trains on.
 
 use super::rng::SampleRng;
-use super::rule::{Drawn, Sampler, Want};
+use super::rule::{BatchShape, Draws, Sampler};
 use super::sequences::push_window;
 use super::uniform;
 use crate::buffer::rows::Rings;
@@ -17,18 +17,18 @@ impl Sampler for Trajectories {
     fn draw(
         &self,
         rings: &Rings,
-        want: Want,
+        shape: BatchShape,
         rng: &mut SampleRng,
-        drawn: &mut Drawn,
+        draws: &mut Draws,
     ) -> Result<()> {
         let mut row = Vec::with_capacity(1);
-        for _ in 0..want.size {
+        for _ in 0..shape.size {
             interrupt::check()?;
             row.clear();
-            uniform::rows(rings, rng, 1, &mut row);
+            uniform::draw_rows(rings, rng, 1, &mut row);
             if let Some(&first) = row.first() {
                 let end = rings.ring(first)?.episode(first.position).1;
-                push_window(rings, first, end, want.len, drawn);
+                push_window(rings, first, end, shape.len, draws);
             }
         }
         Ok(())

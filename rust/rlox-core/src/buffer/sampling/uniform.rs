@@ -1,7 +1,7 @@
 //! Draws every row with the same probability.
 
 use super::rng::SampleRng;
-use super::rule::{Drawn, Sampler, Want};
+use super::rule::{BatchShape, Draws, Sampler};
 use crate::buffer::rows::{EnvRing, Rings, RowRef};
 use crate::error::Result;
 use crate::interrupt;
@@ -17,37 +17,37 @@ impl Sampler for Uniform {
     fn draw(
         &self,
         rings: &Rings,
-        want: Want,
+        shape: BatchShape,
         rng: &mut SampleRng,
-        drawn: &mut Drawn,
+        draws: &mut Draws,
     ) -> Result<()> {
-        for start in (0..want.size).step_by(PIECE) {
+        for start in (0..shape.size).step_by(PIECE) {
             interrupt::check()?;
-            rows(rings, rng, PIECE.min(want.size - start), &mut drawn.rows);
+            draw_rows(rings, rng, PIECE.min(shape.size - start), &mut draws.rows);
         }
         Ok(())
     }
 }
 
 /// Draws `count` live rows, each uniform and independent, with replacement.
-pub(super) fn rows(rings: &Rings, rng: &mut SampleRng, count: usize, rows: &mut Vec<RowRef>) {
-    let all = &rings.rings;
-    if let [ring] = all.as_slice() {
-        return rows_of(ring, rings.capacity, rng, count, rows);
+pub(super) fn draw_rows(rings: &Rings, rng: &mut SampleRng, count: usize, rows: &mut Vec<RowRef>) {
+    let env_rings = &rings.rings;
+    if let [ring] = env_rings.as_slice() {
+        return draw_rows_of_one(ring, rings.capacity, rng, count, rows);
     }
-    let (len, n) = (rings.len(), all.len());
-    let start = |env: usize| all.get(env).map_or(0, |ring| ring.start);
-    let equal = all.first().map_or(0, EnvRing::len);
-    if all.iter().all(|ring| ring.len() == equal) {
+    let (len, n) = (rings.len(), env_rings.len());
+    let start = |env: usize| env_rings.get(env).map_or(0, |ring| ring.start);
+    let first_len = env_rings.first().map_or(0, EnvRing::len);
+    if env_rings.iter().all(|ring| ring.len() == first_len) {
         rows.extend((0..count).map(|_| {
             let draw = rng.below(len);
-            let (env, ahead) = (draw % n, draw / n);
-            rings.row(env, start(env) + ahead as u64)
+            let (env, offset) = (draw % n, draw / n);
+            rings.row(env, start(env) + offset as u64)
         }));
         return;
     }
     let mut ends = Vec::with_capacity(n);
-    all.iter().fold(0, |before, ring| {
+    env_rings.iter().fold(0, |before, ring| {
         ends.push(before + ring.len());
         before + ring.len()
     });
@@ -59,14 +59,20 @@ pub(super) fn rows(rings: &Rings, rng: &mut SampleRng, count: usize, rows: &mut 
     }));
 }
 
-/// Same as [`rows`], for a single environment.
-fn rows_of(only: &EnvRing, end: usize, rng: &mut SampleRng, count: usize, rows: &mut Vec<RowRef>) {
-    let (len, oldest) = (only.len(), only.slot(only.start, end));
+/// Same as [`draw_rows`], for a single environment.
+fn draw_rows_of_one(
+    env_ring: &EnvRing,
+    capacity: usize,
+    rng: &mut SampleRng,
+    count: usize,
+    rows: &mut Vec<RowRef>,
+) {
+    let (len, oldest) = (env_ring.len(), env_ring.slot(env_ring.start, capacity));
     rows.extend((0..count).map(|_| {
-        let ahead = rng.below(len);
-        let slot = oldest + ahead;
-        let slot = if slot < end { slot } else { slot - end };
+        let offset = rng.below(len);
+        let slot = oldest + offset;
+        let slot = if slot < capacity { slot } else { slot - capacity };
         #[expect(clippy::cast_possible_truncation, reason = "capacities stay below 2^31")]
-        RowRef { position: only.start + ahead as u64, slot: slot as u32, env: 0 }
+        RowRef { position: env_ring.start + offset as u64, slot: slot as u32, env: 0 }
     }));
 }

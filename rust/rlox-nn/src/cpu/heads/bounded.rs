@@ -15,7 +15,7 @@ pub(in super::super) struct BoundedMemory<F> {
     pub(in super::super) log_probs: Vec<F>,
     entropy: Vec<F>,
     /// (a - mean) / std, `[n, dim]`.
-    far: Vec<F>,
+    z_scores: Vec<F>,
 }
 
 /// Computes log-densities of `actions`. `means` are outputs of tanh.
@@ -29,42 +29,48 @@ pub(in super::super) fn score<F: Number>(
     memory.log_probs.resize(n, F::ZERO);
     memory.entropy.resize(n, F::ZERO);
     let out = Scores { log_probs: &mut memory.log_probs, entropy: &mut memory.entropy };
-    gaussian::score(means, &cut(log_std), actions, &mut memory.far, out)
+    gaussian::score(means, &clip_log_std(log_std), actions, &mut memory.z_scores, out)
 }
 
 /// Computes the gradient of the network's outputs before tanh. Adds the gradient of `log_std` where
 /// it is not clipped.
-pub(in super::super) fn back<F: Number>(
+pub(in super::super) fn backward<F: Number>(
     means: &[F],
     log_std: &[F],
     memory: &BoundedMemory<F>,
     to_log_probs: &[F],
-    (to_said, to_log_std): (&mut [F], &mut [F]),
+    (to_outputs, to_log_std): (&mut [F], &mut [F]),
 ) {
-    let to = ToScores { log_probs: to_log_probs, entropy: F::ZERO };
-    let mut spread = vec![F::ZERO; log_std.len()];
-    gaussian::back(&memory.far, &cut(log_std), to, to_said, &mut spread);
-    for (slope, &mean) in to_said.iter_mut().zip(means) {
+    let to_scores = ToScores { log_probs: to_log_probs, entropy: F::ZERO };
+    let mut log_std_gradient = vec![F::ZERO; log_std.len()];
+    gaussian::backward(
+        &memory.z_scores,
+        &clip_log_std(log_std),
+        to_scores,
+        to_outputs,
+        &mut log_std_gradient,
+    );
+    for (slope, &mean) in to_outputs.iter_mut().zip(means) {
         *slope = *slope * (F::ONE - mean * mean);
     }
-    let (least, most) = (F::from_f64(LOG_STD.0), F::from_f64(LOG_STD.1));
-    for ((place, slope), &log_std) in to_log_std.iter_mut().zip(spread).zip(log_std) {
-        if log_std >= least && log_std <= most {
-            *place += slope;
+    let (low, high) = (F::from_f64(LOG_STD.0), F::from_f64(LOG_STD.1));
+    for ((sum, slope), &log_std) in to_log_std.iter_mut().zip(log_std_gradient).zip(log_std) {
+        if log_std >= low && log_std <= high {
+            *sum += slope;
         }
     }
 }
 
-fn cut<F: Number>(log_std: &[F]) -> Vec<F> {
-    let (least, most) = (F::from_f64(LOG_STD.0), F::from_f64(LOG_STD.1));
-    let cut = |&of: &F| {
-        if of < least {
-            least
-        } else if of > most {
-            most
+fn clip_log_std<F: Number>(log_std: &[F]) -> Vec<F> {
+    let (low, high) = (F::from_f64(LOG_STD.0), F::from_f64(LOG_STD.1));
+    let clip = |&value: &F| {
+        if value < low {
+            low
+        } else if value > high {
+            high
         } else {
-            of
+            value
         }
     };
-    log_std.iter().map(cut).collect()
+    log_std.iter().map(clip).collect()
 }

@@ -9,7 +9,7 @@ use super::{Scores, ToScores};
 /// The logit of an action that the mask forbids. Its probability is exactly 0, and so is the
 /// probability times its logarithm times any slope; with the lowest float32 that product would not
 /// be 0.
-const NEVER: f64 = -1e30;
+const MASKED_LOGIT: f64 = -1e30;
 
 /// Replaces logits by log-probabilities of all choices. Writes the log-probabilities of `actions`
 /// and the entropies.
@@ -17,21 +17,21 @@ pub(super) fn score<F: Number>(
     logits: &mut [F],
     n: usize,
     actions: &[i64],
-    allowed: Option<&[bool]>,
+    action_mask: Option<&[bool]>,
     out: Scores<'_, F>,
 ) -> Result<()> {
     check_len("actions", actions.len(), out.log_probs.len(), "one for each observation")?;
-    bar(logits, n, allowed)?;
+    mask_logits(logits, n, action_mask)?;
     in_place::log_softmax(logits, n)?;
     let rows = logits.chunks_exact(n).zip(actions);
-    let places = out.log_probs.iter_mut().zip(out.entropy);
-    for (row, ((log_p, &action), (log_prob, entropy))) in rows.zip(places).enumerate() {
+    let out_rows = out.log_probs.iter_mut().zip(out.entropy);
+    for (row, ((log_p, &action), (log_prob, entropy))) in rows.zip(out_rows).enumerate() {
         let chosen = usize::try_from(action).ok().and_then(|action| log_p.get(action));
         let Some(&chosen) = chosen else {
             let expected = format!("a choice from 0 to {}", n - 1);
             return Err(Error::config(format!("action of row {row}"), action, expected));
         };
-        if chosen < F::from_f64(0.5 * NEVER) && allowed.is_some() {
+        if chosen < F::from_f64(0.5 * MASKED_LOGIT) && action_mask.is_some() {
             let name = format!("action of row {row}");
             return Err(Error::config(name, action, "a choice that the row's mask allows"));
         }
@@ -42,15 +42,20 @@ pub(super) fn score<F: Number>(
 }
 
 /// Sets the logits of actions that the mask forbids, so that these actions never happen.
-pub(super) fn bar<F: Number>(logits: &mut [F], n: usize, allowed: Option<&[bool]>) -> Result<()> {
-    let Some(allowed) = allowed else { return Ok(()) };
-    check_len("mask", allowed.len(), logits.len(), "one for each choice")?;
-    let never = F::from_f64(NEVER);
-    for (logit, &allowed) in logits.iter_mut().zip(allowed) {
-        *logit = if allowed { *logit } else { never };
+pub(super) fn mask_logits<F: Number>(
+    logits: &mut [F],
+    n: usize,
+    action_mask: Option<&[bool]>,
+) -> Result<()> {
+    let Some(checked_mask) = action_mask else { return Ok(()) };
+    check_len("mask", checked_mask.len(), logits.len(), "one for each choice")?;
+    let masked_logit = F::from_f64(MASKED_LOGIT);
+    for (logit, &allowed) in logits.iter_mut().zip(checked_mask) {
+        *logit = if allowed { *logit } else { masked_logit };
     }
-    let barred = allowed.chunks_exact(n).position(|row| row.iter().all(|&allowed| !allowed));
-    barred.map_or(Ok(()), |row| {
+    let empty_row =
+        checked_mask.chunks_exact(n).position(|row| row.iter().all(|&allowed| !allowed));
+    empty_row.map_or(Ok(()), |row| {
         let name = format!("mask of row {row}");
         Err(Error::config(name, "false for every choice", "one that is allowed"))
     })
@@ -67,16 +72,16 @@ pub(super) fn act<F: Number>(
     log_probs: &mut [F],
 ) -> Result<()> {
     in_place::log_softmax(logits, n)?;
-    let places = actions.iter_mut().zip(log_probs);
-    for ((log_p, &noise), (action, log_prob)) in logits.chunks_exact(n).zip(noise).zip(places) {
-        let mut left = noise;
-        for (choice, &of_choice) in (0..).zip(log_p) {
-            if of_choice < F::from_f64(0.5 * NEVER) {
+    let out_rows = actions.iter_mut().zip(log_probs);
+    for ((log_p, &noise), (action, log_prob)) in logits.chunks_exact(n).zip(noise).zip(out_rows) {
+        let mut remaining = noise;
+        for (choice, &choice_log_p) in (0..).zip(log_p) {
+            if choice_log_p < F::from_f64(0.5 * MASKED_LOGIT) {
                 continue;
             }
-            (*action, *log_prob) = (choice, of_choice);
-            left = left - of_choice.exp();
-            if left < F::ZERO {
+            (*action, *log_prob) = (choice, choice_log_p);
+            remaining = remaining - choice_log_p.exp();
+            if remaining < F::ZERO {
                 break;
             }
         }
@@ -86,18 +91,18 @@ pub(super) fn act<F: Number>(
 
 /// Computes the gradient of the logits, where d log p_a / d logit = 1\[a\] - p and dH / d logit =
 /// -p (log p + H).
-pub(super) fn back<F: Number>(
+pub(super) fn backward<F: Number>(
     log_p: &[F],
     n: usize,
     actions: &[i64],
-    (entropy, to): (&[F], ToScores<'_, F>),
+    (entropy, to_scores): (&[F], ToScores<'_, F>),
     to_logits: &mut [F],
 ) {
     let rows = log_p.chunks_exact(n).zip(to_logits.chunks_exact_mut(n));
-    let of_rows = actions.iter().zip(entropy).zip(to.log_probs);
-    for ((log_p, to_logits), ((&action, &entropy), &slope)) in rows.zip(of_rows) {
+    let row_values = actions.iter().zip(entropy).zip(to_scores.log_probs);
+    for ((log_p, to_logits), ((&action, &entropy), &slope)) in rows.zip(row_values) {
         for (to_logit, &log_p) in to_logits.iter_mut().zip(log_p) {
-            *to_logit = -log_p.exp() * (slope + to.entropy * (log_p + entropy));
+            *to_logit = -log_p.exp() * (slope + to_scores.entropy * (log_p + entropy));
         }
         let chosen = usize::try_from(action).ok().and_then(|action| to_logits.get_mut(action));
         if let Some(to_logit) = chosen {

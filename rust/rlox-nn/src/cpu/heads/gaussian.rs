@@ -26,23 +26,24 @@ pub(super) fn score<F: Number>(
     means: &[F],
     log_std: &[F],
     actions: &[F],
-    far: &mut Vec<F>,
+    z_scores: &mut Vec<F>,
     out: Scores<'_, F>,
 ) -> Result<()> {
     check_len("actions", actions.len(), means.len(), "one for each observation")?;
     let (half, dim) = (F::from_f64(0.5), log_std.len());
-    let constant = log_std.iter().fold(F::ZERO, |sum, &of| sum + of + F::from_f64(LOG_ROOT_TAU));
+    let constant =
+        log_std.iter().fold(F::ZERO, |sum, &value| sum + value + F::from_f64(LOG_ROOT_TAU));
     let per_std: Vec<F> = log_std.iter().map(|&log_std| (-log_std).exp()).collect();
-    far.resize(means.len(), F::ZERO);
+    z_scores.resize(means.len(), F::ZERO);
     let rows = means.chunks_exact(dim).zip(actions.chunks_exact(dim));
-    for (((means, actions), far), log_prob) in
-        rows.zip(far.chunks_exact_mut(dim)).zip(out.log_probs)
+    for (((means, actions), row_z), log_prob) in
+        rows.zip(z_scores.chunks_exact_mut(dim)).zip(out.log_probs)
     {
         let mut squares = F::ZERO;
-        for (((&mean, &action), far), &per_std) in means.iter().zip(actions).zip(far).zip(&per_std)
+        for (((&mean, &action), z), &per_std) in means.iter().zip(actions).zip(row_z).zip(&per_std)
         {
-            *far = (action - mean) * per_std;
-            squares += *far * *far;
+            *z = (action - mean) * per_std;
+            squares += *z * *z;
         }
         *log_prob = -half * squares - constant;
     }
@@ -54,21 +55,21 @@ pub(super) fn score<F: Number>(
 /// Computes the gradient of the means, and adds that of `log_std` to `to_log_std`. With the z-score
 /// z = (a - mean) / std: d log p / d mean = z / std, d log p / d `log_std` = z^2 - 1, dH / d
 /// `log_std` = 1.
-pub(super) fn back<F: Number>(
-    far: &[F],
+pub(super) fn backward<F: Number>(
+    z_scores: &[F],
     log_std: &[F],
-    to: ToScores<'_, F>,
+    to_scores: ToScores<'_, F>,
     to_means: &mut [F],
     to_log_std: &mut [F],
 ) {
     let dim = log_std.len();
     let per_std: Vec<F> = log_std.iter().map(|&log_std| (-log_std).exp()).collect();
-    let rows = far.chunks_exact(dim).zip(to_means.chunks_exact_mut(dim));
-    for ((far, to_means), &slope) in rows.zip(to.log_probs) {
-        let numbers = far.iter().zip(to_means).zip(to_log_std.iter_mut()).zip(&per_std);
-        for (((&far, to_mean), to_log_std), &per_std) in numbers {
-            *to_mean = slope * far * per_std;
-            *to_log_std += slope * (far * far - F::ONE) + to.entropy;
+    let rows = z_scores.chunks_exact(dim).zip(to_means.chunks_exact_mut(dim));
+    for ((row_z, to_means), &slope) in rows.zip(to_scores.log_probs) {
+        let numbers = row_z.iter().zip(to_means).zip(to_log_std.iter_mut()).zip(&per_std);
+        for (((&z, to_mean), to_log_std), &per_std) in numbers {
+            *to_mean = slope * z * per_std;
+            *to_log_std += slope * (z * z - F::ONE) + to_scores.entropy;
         }
     }
 }

@@ -19,7 +19,7 @@ use super::mlp::Memory;
 
 /// The actions to score.
 #[derive(Debug, Clone, Copy)]
-pub enum Done<'a, F> {
+pub enum ActionsTaken<'a, F> {
     /// Choices, `[n]`, and the action mask, `[n, choices]`, unless all choices are allowed.
     Choices(&'a [i64], Option<&'a [bool]>),
     /// Vectors, `[n, dim]`.
@@ -100,7 +100,7 @@ impl Head {
         &self,
         parameters: &[f32],
         actor: &Memory<f32>,
-        (noise, allowed): (&[f32], Option<&[bool]>),
+        (noise, action_mask): (&[f32], Option<&[bool]>),
         memory: &mut HeadMemory<f32>,
         (actions, log_probs): (ActionsMut<'_>, &mut [f32]),
     ) -> Result<()> {
@@ -109,36 +109,46 @@ impl Head {
             return Ok(());
         }
         check_len("noise", noise.len(), n * self.noise().dim(), "as the policy asks for")?;
-        let own = |range: &Range<usize>| parameters.get(range.clone()).unwrap_or_default();
-        if allowed.is_some() && !matches!(self, Self::Categorical { .. }) {
-            return Err(other("vectors, which no mask bars,", "choices where there is a mask"));
+        let head_parameters =
+            |range: &Range<usize>| parameters.get(range.clone()).unwrap_or_default();
+        if action_mask.is_some() && !matches!(self, Self::Categorical { .. }) {
+            return Err(wrong_action_kind(
+                "vectors, which no mask bars,",
+                "choices where there is a mask",
+            ));
         }
         let vectors = match (self, actions) {
             (Self::Categorical { n }, ActionsMut::Discrete(actions)) => {
                 check_len("actions", actions.len(), log_probs.len(), "one for each observation")?;
                 memory.first.clear();
-                memory.first.extend_from_slice(actor.given());
-                categorical::bar(&mut memory.first, *n, allowed)?;
+                memory.first.extend_from_slice(actor.last_outputs());
+                categorical::mask_logits(&mut memory.first, *n, action_mask)?;
                 return categorical::act(&mut memory.first, *n, noise, actions, log_probs);
             }
             (Self::Gaussian { log_std, .. }, ActionsMut::Box(actions)) => {
-                check_len("actions", actions.len(), actor.given().len(), "as the means")?;
-                gaussian::act(actor.given(), own(log_std), noise, actions);
+                check_len("actions", actions.len(), actor.last_outputs().len(), "as the means")?;
+                gaussian::act(actor.last_outputs(), head_parameters(log_std), noise, actions);
                 actions
             }
             (Self::Sde { log_std, .. }, ActionsMut::Box(actions)) => {
-                check_len("actions", actions.len(), actor.given().len(), "as the means")?;
-                sde::act(actor.given(), actor.features(), own(log_std), noise, actions);
+                check_len("actions", actions.len(), actor.last_outputs().len(), "as the means")?;
+                sde::act(
+                    actor.last_outputs(),
+                    actor.features(),
+                    head_parameters(log_std),
+                    noise,
+                    actions,
+                );
                 actions
             }
             (Self::Categorical { .. }, ActionsMut::Box(_)) => {
-                return Err(other("vectors", "choices"));
+                return Err(wrong_action_kind("vectors", "choices"));
             }
-            (_, ActionsMut::Discrete(_)) => return Err(other("choices", "vectors")),
+            (_, ActionsMut::Discrete(_)) => return Err(wrong_action_kind("choices", "vectors")),
         };
         let mut entropy = vec![0.0; n];
         let out = Scores { log_probs, entropy: &mut entropy };
-        self.score(parameters, actor, Done::Vectors(vectors), memory, out)
+        self.score(parameters, actor, ActionsTaken::Vectors(vectors), memory, out)
     }
 
     /// Scores actions by the outputs of the actor's last pass.
@@ -146,60 +156,70 @@ impl Head {
         &self,
         parameters: &[F],
         actor: &Memory<F>,
-        done: Done<'_, F>,
+        actions_taken: ActionsTaken<'_, F>,
         memory: &mut HeadMemory<F>,
         out: Scores<'_, F>,
     ) -> Result<()> {
-        match (self, done) {
-            (Self::Categorical { n }, Done::Choices(actions, allowed)) => {
+        match (self, actions_taken) {
+            (Self::Categorical { n }, ActionsTaken::Choices(actions, action_mask)) => {
                 memory.first.clear();
-                memory.first.extend_from_slice(actor.given());
-                categorical::score(&mut memory.first, *n, actions, allowed, out)
+                memory.first.extend_from_slice(actor.last_outputs());
+                categorical::score(&mut memory.first, *n, actions, action_mask, out)
             }
-            (Self::Gaussian { log_std, .. }, Done::Vectors(actions)) => {
+            (Self::Gaussian { log_std, .. }, ActionsTaken::Vectors(actions)) => {
                 let log_std = parameters.get(log_std.clone()).unwrap_or_default();
-                gaussian::score(actor.given(), log_std, actions, &mut memory.first, out)
+                gaussian::score(actor.last_outputs(), log_std, actions, &mut memory.first, out)
             }
-            (Self::Sde { log_std, .. }, Done::Vectors(actions)) => {
+            (Self::Sde { log_std, .. }, ActionsTaken::Vectors(actions)) => {
                 let log_std = parameters.get(log_std.clone()).unwrap_or_default();
-                sde::score(actor.given(), actor.features(), log_std, actions, memory, out)
+                sde::score(actor.last_outputs(), actor.features(), log_std, actions, memory, out)
             }
-            (Self::Categorical { .. }, Done::Vectors(_)) => Err(other("vectors", "choices")),
-            (_, Done::Choices(..)) => Err(other("choices", "vectors")),
+            (Self::Categorical { .. }, ActionsTaken::Vectors(_)) => {
+                Err(wrong_action_kind("vectors", "choices"))
+            }
+            (_, ActionsTaken::Choices(..)) => Err(wrong_action_kind("choices", "vectors")),
         }
     }
 
     /// Runs backward from the last [`Head::score`]: computes the gradient of the network's outputs,
     /// and adds that of the head's own parameters to `gradient`.
-    pub(super) fn back<F: Number>(
+    pub(super) fn backward<F: Number>(
         &self,
         parameters: &[F],
-        done: Done<'_, F>,
+        actions_taken: ActionsTaken<'_, F>,
         memory: &mut HeadMemory<F>,
         scores: (&[F], ToScores<'_, F>),
         (to_outputs, gradient): (&mut [F], &mut [F]),
     ) -> Result<()> {
         let (entropy, to_scores) = scores;
-        match (self, done) {
-            (Self::Categorical { n }, Done::Choices(actions, _)) => {
-                categorical::back(&memory.first, *n, actions, (entropy, to_scores), to_outputs);
+        match (self, actions_taken) {
+            (Self::Categorical { n }, ActionsTaken::Choices(actions, _)) => {
+                categorical::backward(&memory.first, *n, actions, (entropy, to_scores), to_outputs);
                 Ok(())
             }
             (Self::Gaussian { log_std, .. }, _) => {
-                let own = parameters.get(log_std.clone()).unwrap_or_default();
+                let log_std_values = parameters.get(log_std.clone()).unwrap_or_default();
                 let to_log_std = gradient.get_mut(log_std.clone()).unwrap_or_default();
-                gaussian::back(&memory.first, own, to_scores, to_outputs, to_log_std);
+                gaussian::backward(
+                    &memory.first,
+                    log_std_values,
+                    to_scores,
+                    to_outputs,
+                    to_log_std,
+                );
                 Ok(())
             }
             (Self::Sde { log_std, features, .. }, _) => {
                 let to_log_std = gradient.get_mut(log_std.clone()).unwrap_or_default();
-                sde::back(memory, *features, to_scores, to_outputs, to_log_std)
+                sde::backward(memory, *features, to_scores, to_outputs, to_log_std)
             }
-            (Self::Categorical { .. }, Done::Vectors(_)) => Err(other("vectors", "choices")),
+            (Self::Categorical { .. }, ActionsTaken::Vectors(_)) => {
+                Err(wrong_action_kind("vectors", "choices"))
+            }
         }
     }
 }
 
-fn other(got: &str, expected: &str) -> Error {
+fn wrong_action_kind(got: &str, expected: &str) -> Error {
     Error::config("actions", got, format!("{expected}, which this policy gives"))
 }

@@ -7,7 +7,7 @@ use super::gaussian::LOG_ROOT_TAU;
 use super::{HeadMemory, Scores, ToScores};
 
 /// A constant that is added to the variance.
-const LEAST: f64 = 1e-6;
+const VARIANCE_EPS: f64 = 1e-6;
 
 /// Computes mean + theta E, where E is std times the row's own noise matrix `[features, dim]`.
 pub(super) fn act<F: Number>(
@@ -45,7 +45,7 @@ pub(super) fn score<F: Number>(
     check_len("actions", actions.len(), means.len(), "one for each observation")?;
     let n = out.log_probs.len();
     let (dim, width) = (means.len() / n.max(1), features.len() / n.max(1));
-    let HeadMemory { first: far, second: deviations, squares: [theta, matrix, _] } = memory;
+    let HeadMemory { first: z_scores, second: deviations, squares: [theta, matrix, _] } = memory;
     theta.clear();
     theta.extend(features.iter().map(|&x| x * x));
     matrix.clear();
@@ -53,20 +53,22 @@ pub(super) fn score<F: Number>(
     deviations.resize(means.len(), F::ZERO);
     let product = (Matrix::new(theta, n, width), Matrix::new(matrix, width, dim));
     F::multiply(product.0, product.1, false, deviations)?;
-    far.resize(means.len(), F::ZERO);
+    z_scores.resize(means.len(), F::ZERO);
     let (half, constant) = (F::from_f64(0.5), F::from_f64(LOG_ROOT_TAU));
     let rows = means.chunks_exact(dim).zip(actions.chunks_exact(dim));
-    let kept = far.chunks_exact_mut(dim).zip(deviations.chunks_exact_mut(dim));
-    let places = out.log_probs.iter_mut().zip(out.entropy);
-    for (((means, actions), (far, deviations)), (log_prob, entropy)) in rows.zip(kept).zip(places) {
+    let memory_rows = z_scores.chunks_exact_mut(dim).zip(deviations.chunks_exact_mut(dim));
+    let out_rows = out.log_probs.iter_mut().zip(out.entropy);
+    for (((means, actions), (row_z, deviations)), (log_prob, entropy)) in
+        rows.zip(memory_rows).zip(out_rows)
+    {
         (*log_prob, *entropy) = (F::ZERO, F::ZERO);
-        let numbers = means.iter().zip(actions).zip(far).zip(deviations);
-        for (((&mean, &action), far), deviation) in numbers {
-            let variance = *deviation + F::from_f64(LEAST);
+        let numbers = means.iter().zip(actions).zip(row_z).zip(deviations);
+        for (((&mean, &action), z), deviation) in numbers {
+            let variance = *deviation + F::from_f64(VARIANCE_EPS);
             let log_std = half * F::from_f64(variance.to_f64().ln());
             *deviation = variance.sqrt();
-            *far = (action - mean) / *deviation;
-            *log_prob = *log_prob - half * *far * *far - log_std - constant;
+            *z = (action - mean) / *deviation;
+            *log_prob = *log_prob - half * *z * *z - log_std - constant;
             *entropy += log_std + half + constant;
         }
     }
@@ -77,31 +79,33 @@ pub(super) fn score<F: Number>(
 ///
 /// For s, a row's log std, and z = (a - mean) / std: d log p / ds = z^2 - 1, dH / ds = 1, ds / d
 /// variance = 1 / (2 variance), d variance / d `log_std_ij` = 2 theta_i^2 std_ij^2.
-pub(super) fn back<F: Number>(
+pub(super) fn backward<F: Number>(
     memory: &mut HeadMemory<F>,
     features: usize,
-    to: ToScores<'_, F>,
+    to_scores: ToScores<'_, F>,
     to_means: &mut [F],
     to_log_std: &mut [F],
 ) -> Result<()> {
-    let HeadMemory { first: far, second: deviations, squares: [theta, matrix, slopes] } = memory;
-    let n = to.log_probs.len();
-    let dim = far.len() / n.max(1);
-    let rows = far.chunks_exact_mut(dim).zip(deviations.chunks_exact(dim));
-    for (((far, deviations), to_means), &slope) in
-        rows.zip(to_means.chunks_exact_mut(dim)).zip(to.log_probs)
+    let HeadMemory { first: z_scores, second: deviations, squares: [theta, matrix, slopes] } =
+        memory;
+    let n = to_scores.log_probs.len();
+    let dim = z_scores.len() / n.max(1);
+    let rows = z_scores.chunks_exact_mut(dim).zip(deviations.chunks_exact(dim));
+    for (((row_z, deviations), to_means), &slope) in
+        rows.zip(to_means.chunks_exact_mut(dim)).zip(to_scores.log_probs)
     {
-        for ((far, &deviation), to_mean) in far.iter_mut().zip(deviations).zip(to_means) {
-            *to_mean = slope * *far / deviation;
+        for ((slot, &deviation), to_mean) in row_z.iter_mut().zip(deviations).zip(to_means) {
+            *to_mean = slope * *slot / deviation;
             // From here on the slot holds twice the derivative with respect to the variance.
-            *far = (slope * (*far * *far - F::ONE) + to.entropy) / (deviation * deviation);
+            *slot =
+                (slope * (*slot * *slot - F::ONE) + to_scores.entropy) / (deviation * deviation);
         }
     }
     slopes.resize(matrix.len(), F::ZERO);
     let theta = Matrix::new(theta, n, features).transposed();
-    F::multiply(theta, Matrix::new(far, n, dim), false, slopes)?;
-    for ((to, &slope), &square) in to_log_std.iter_mut().zip(slopes.iter()).zip(matrix.iter()) {
-        *to += slope * square;
+    F::multiply(theta, Matrix::new(z_scores, n, dim), false, slopes)?;
+    for ((sum, &slope), &square) in to_log_std.iter_mut().zip(slopes.iter()).zip(matrix.iter()) {
+        *sum += slope * square;
     }
     Ok(())
 }

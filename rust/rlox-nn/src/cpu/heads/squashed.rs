@@ -11,38 +11,40 @@ const CONSTANT: f64 = 2.0 * std::f64::consts::LN_2 + 0.918_938_533_204_672_8;
 
 /// Sampled actions, with the values that the backward pass needs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Drawn<F> {
+pub(crate) struct SquashedSample<F> {
     /// tanh u, `[n, dim]`.
     pub(crate) actions: Vec<F>,
     /// Their log-densities, `[n]`.
     pub(crate) log_probs: Vec<F>,
     /// u - mean, `[n, dim]`.
-    far: Vec<F>,
+    offsets: Vec<F>,
 }
 
-impl<F: Number> Drawn<F> {
+impl<F: Number> SquashedSample<F> {
     /// Computes u = mean + std * noise and tanh u from a network's outputs `[n, 2 dim]`, means and
     /// then log deviations, with standard normal `noise` `[n, dim]`.
     ///
     /// log p = sum_i \[log N(u_i; mean_i, std_i) - log(1 - tanh^2 u_i)\] (equation 26). The second
     /// term is computed as 2 (ln 2 - u - softplus(-2 u)), which is finite for any u.
-    pub(crate) fn draw(&mut self, said: &[F], noise: &[F], dim: usize) {
-        let Self { actions, log_probs, far } = self;
-        far.clear();
-        for row in said.chunks_exact(2 * dim) {
-            far.extend(row.iter().skip(dim).map(|&log_std| limited(log_std)));
+    pub(crate) fn draw(&mut self, outputs: &[F], noise: &[F], dim: usize) {
+        let Self { actions, log_probs, offsets } = self;
+        offsets.clear();
+        for row in outputs.chunks_exact(2 * dim) {
+            offsets.extend(row.iter().skip(dim).map(|&log_std| clip_log_std(log_std)));
         }
         actions.clear();
-        actions.extend_from_slice(far); // log deviations for now
-        in_place::exp(far);
+        actions.extend_from_slice(offsets); // log deviations for now
+        in_place::exp(offsets);
         log_probs.clear();
-        let rows = said.chunks_exact(2 * dim).zip(noise.chunks_exact(dim));
-        let places = far.chunks_exact_mut(dim).zip(actions.chunks_exact_mut(dim));
-        for ((said, noise), (far, actions)) in rows.zip(places) {
+        let rows = outputs.chunks_exact(2 * dim).zip(noise.chunks_exact(dim));
+        let buffers = offsets.chunks_exact_mut(dim).zip(actions.chunks_exact_mut(dim));
+        for ((row_outputs, noise), (row_offsets, actions)) in rows.zip(buffers) {
             let mut log_prob = F::ZERO;
-            for (((&mean, &noise), far), action) in said.iter().zip(noise).zip(far).zip(actions) {
-                *far = *far * noise;
-                let (log_std, u) = (*action, mean + *far);
+            for (((&mean, &noise), offset), action) in
+                row_outputs.iter().zip(noise).zip(row_offsets).zip(actions)
+            {
+                *offset = *offset * noise;
+                let (log_std, u) = (*action, mean + *offset);
                 let half = F::from_f64(0.5);
                 log_prob += F::from_f64(2.0) * (softplus(-(u + u)) + u)
                     - log_std
@@ -61,33 +63,34 @@ impl<F: Number> Drawn<F> {
     ///
     /// du = da (1 - a^2) + 2 a dlog p. The gradient of the mean is du. The gradient of the log
     /// deviation is du std noise - dlog p where it is not clipped, else 0.
-    pub(crate) fn back(
+    pub(crate) fn backward(
         &self,
-        said: &[F],
+        outputs: &[F],
         (to_actions, to_log_prob): (&[F], F),
         dim: usize,
-        to_said: &mut [F],
+        to_outputs: &mut [F],
     ) {
-        let rows = said.chunks_exact(2 * dim).zip(self.actions.chunks_exact(dim));
-        let rows = rows.zip(self.far.chunks_exact(dim)).zip(to_actions.chunks_exact(dim));
-        for ((((said, actions), far), to_actions), to) in
-            rows.zip(to_said.chunks_exact_mut(2 * dim))
+        let rows = outputs.chunks_exact(2 * dim).zip(self.actions.chunks_exact(dim));
+        let rows = rows.zip(self.offsets.chunks_exact(dim)).zip(to_actions.chunks_exact(dim));
+        for ((((row_outputs, actions), row_offsets), to_actions), to_row) in
+            rows.zip(to_outputs.chunks_exact_mut(2 * dim))
         {
-            let (to_mean, to_log_std) = to.split_at_mut(dim);
-            let numbers = actions.iter().zip(far).zip(to_actions).zip(said.iter().skip(dim));
-            for ((((&a, &far), &to_a), &log_std), (to_mean, to_log_std)) in
+            let (to_mean, to_log_std) = to_row.split_at_mut(dim);
+            let numbers =
+                actions.iter().zip(row_offsets).zip(to_actions).zip(row_outputs.iter().skip(dim));
+            for ((((&a, &offset), &to_a), &log_std), (to_mean, to_log_std)) in
                 numbers.zip(to_mean.iter_mut().zip(to_log_std))
             {
                 let to_u = to_a * (F::ONE - a * a) + (a + a) * to_log_prob;
                 *to_mean = to_u;
-                let inside = limited(log_std) == log_std;
-                *to_log_std = if inside { to_u * far - to_log_prob } else { F::ZERO };
+                let is_unclipped = clip_log_std(log_std) == log_std;
+                *to_log_std = if is_unclipped { to_u * offset - to_log_prob } else { F::ZERO };
             }
         }
     }
 }
 
-fn limited<F: Number>(log_std: F) -> F {
+fn clip_log_std<F: Number>(log_std: F) -> F {
     let (low, high) = (F::from_f64(LOG_STD.0), F::from_f64(LOG_STD.1));
     if log_std < low {
         low
@@ -100,6 +103,6 @@ fn limited<F: Number>(log_std: F) -> F {
 
 /// Returns ln(1 + e^x), or x if x is above 20, as in torch.
 fn softplus<F: Number>(x: F) -> F {
-    let wide = x.to_f64();
-    F::from_f64(if wide > 20.0 { wide } else { wide.exp().ln_1p() })
+    let x_f64 = x.to_f64();
+    F::from_f64(if x_f64 > 20.0 { x_f64 } else { x_f64.exp().ln_1p() })
 }

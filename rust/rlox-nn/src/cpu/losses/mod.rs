@@ -4,8 +4,8 @@ mod ppo;
 mod td;
 mod value;
 
-pub use ppo::{Ppo, PpoTerms};
-pub use td::{Goals, TdLoss};
+pub use ppo::{PpoLoss, PpoTerms};
+pub use td::{TdLoss, TdTargets};
 
 use rlox_core::Result;
 use rlox_core::error::check_len;
@@ -14,7 +14,7 @@ use super::gemm::Number;
 
 /// Log-probabilities, entropies and values of a minibatch under the present networks, `[n]` each.
 #[derive(Debug, Clone, Copy)]
-pub struct Said<'a, F> {
+pub struct Evaluation<'a, F> {
     /// log pi(a | o).
     pub log_probs: &'a [F],
     /// The entropy of pi(. | o).
@@ -26,7 +26,7 @@ pub struct Said<'a, F> {
 /// Log-probabilities and values from the time of collection, with the estimated advantages and
 /// returns, `[n]` each.
 #[derive(Debug, Clone, Copy)]
-pub struct Collected<'a, F> {
+pub struct RolloutColumns<'a, F> {
     /// log pi(a | o) of the policy that acted.
     pub log_probs: &'a [F],
     /// V(o) when it acted.
@@ -77,20 +77,21 @@ impl ActorCriticLoss {
     /// [`rlox_core::Error::Shape`] for slices of different lengths.
     pub fn gradient<F: Number>(
         &self,
-        said: Said<'_, F>,
-        batch: Collected<'_, F>,
-        to: Slopes<'_, F>,
+        evaluation: Evaluation<'_, F>,
+        batch: RolloutColumns<'_, F>,
+        slopes: Slopes<'_, F>,
     ) -> Result<(Terms, F)> {
-        let n = said.check(&batch, &to)?;
+        let n = evaluation.check(&batch, &slopes)?;
         let share = F::from_f64(-1.0 / n);
-        let rows = said.log_probs.iter().zip(batch.advantages).zip(to.log_probs);
+        let rows = evaluation.log_probs.iter().zip(batch.advantages).zip(slopes.log_probs);
         let mut policy = 0.0;
-        for ((&log_prob, &advantage), to) in rows {
+        for ((&log_prob, &advantage), slope) in rows {
             policy -= (log_prob * advantage).to_f64();
-            *to = share * advantage;
+            *slope = share * advantage;
         }
-        let value = value::plain(said.values, batch.returns, self.vf_coef / n, to.values);
-        let parts = (policy / n, value / n, mean(said.entropy));
+        let value =
+            value::squared_error(evaluation.values, batch.returns, self.vf_coef / n, slopes.values);
+        let parts = (policy / n, value / n, mean(evaluation.entropy));
         Ok((self.terms(parts), F::from_f64(-self.ent_coef / n)))
     }
 
@@ -101,12 +102,12 @@ impl ActorCriticLoss {
     }
 }
 
-impl<F: Number> Said<'_, F> {
+impl<F: Number> Evaluation<'_, F> {
     /// Returns the number of rows.
     ///
     /// # Errors
     /// [`rlox_core::Error::Shape`] for slices of different lengths.
-    fn check(&self, batch: &Collected<'_, F>, to: &Slopes<'_, F>) -> Result<f64> {
+    fn check(&self, batch: &RolloutColumns<'_, F>, slopes: &Slopes<'_, F>) -> Result<f64> {
         let n = self.log_probs.len();
         for (name, len) in [
             ("entropy", self.entropy.len()),
@@ -115,8 +116,8 @@ impl<F: Number> Said<'_, F> {
             ("collected values", batch.values.len()),
             ("advantages", batch.advantages.len()),
             ("returns", batch.returns.len()),
-            ("gradient of log_probs", to.log_probs.len()),
-            ("gradient of values", to.values.len()),
+            ("gradient of log_probs", slopes.log_probs.len()),
+            ("gradient of values", slopes.values.len()),
         ] {
             check_len(name, len, n, "as log_probs")?;
         }

@@ -3,15 +3,15 @@
 use rlox_core::Result;
 use rlox_core::math::in_place;
 
-use super::{ActorCriticLoss, Collected, Said, Slopes, Terms, mean, value};
+use super::{ActorCriticLoss, Evaluation, RolloutColumns, Slopes, Terms, mean, value};
 use crate::cpu::gemm::Number;
 
 /// PPO's loss: E\[-min(r A, clip(r, 1 - e, 1 + e) A)\] + `vf_coef` E\[(V - R)^2\] - `ent_coef`
 /// E\[H\] (equation 9), with r = pi(a | o) / `pi_old`(a | o).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ppo {
+pub struct PpoLoss {
     /// The weights of the value loss and of the entropy bonus.
-    pub weights: ActorCriticLoss,
+    pub coefficients: ActorCriticLoss,
     /// e: the largest distance of the ratio from 1 that is learned from.
     pub clip_eps: f64,
     /// Whether a value is learned only within `clip_eps` of its value at collection.
@@ -29,7 +29,7 @@ pub struct PpoTerms {
     pub clip_fraction: f64,
 }
 
-impl Ppo {
+impl PpoLoss {
     /// Computes the loss and its gradient. Returns the loss with its parts, and the derivative with
     /// respect to each row's entropy.
     ///
@@ -39,14 +39,15 @@ impl Ppo {
     /// [`rlox_core::Error::Shape`] for slices of different lengths.
     pub fn gradient<F: Number>(
         &self,
-        said: Said<'_, F>,
-        batch: Collected<'_, F>,
-        to: Slopes<'_, F>,
+        evaluation: Evaluation<'_, F>,
+        batch: RolloutColumns<'_, F>,
+        slopes: Slopes<'_, F>,
     ) -> Result<(PpoTerms, F)> {
-        let n = said.check(&batch, &to)?;
-        let Slopes { log_probs: ratios, values: to_values } = to;
-        let (mut policy, mut kl, mut outside) = (0.0, 0.0, 0.0);
-        let log_ratios = said.log_probs.iter().zip(batch.log_probs).map(|(&new, &old)| new - old);
+        let n = evaluation.check(&batch, &slopes)?;
+        let Slopes { log_probs: ratios, values: to_values } = slopes;
+        let (mut policy, mut kl, mut n_outside) = (0.0, 0.0, 0.0);
+        let log_ratios =
+            evaluation.log_probs.iter().zip(batch.log_probs).map(|(&new, &old)| new - old);
         for (ratio, log_ratio) in ratios.iter_mut().zip(log_ratios.clone()) {
             *ratio = log_ratio;
         }
@@ -58,20 +59,26 @@ impl Ppo {
             let clipped = ratio.within(F::ONE - clip_eps, F::ONE + clip_eps);
             let (surrogate, bound) = (*ratio * advantage, clipped * advantage);
             policy -= if surrogate <= bound { surrogate } else { bound }.to_f64();
-            let moved = *ratio - F::ONE;
-            kl += (moved - log_ratio).to_f64();
-            outside += f64::from(moved.abs() > clip_eps);
+            let ratio_change = *ratio - F::ONE;
+            kl += (ratio_change - log_ratio).to_f64();
+            n_outside += f64::from(ratio_change.abs() > clip_eps);
             *ratio = if surrogate <= bound { share * surrogate } else { F::ZERO };
         }
-        let weight = self.weights.vf_coef / n;
+        let weight = self.coefficients.vf_coef / n;
         let value = if self.clip_vloss {
-            let goal = (batch.values, batch.returns);
-            value::clipped(said.values, goal, clip_eps, weight, to_values)
+            let old_values_and_returns = (batch.values, batch.returns);
+            value::clipped_squared_error(
+                evaluation.values,
+                old_values_and_returns,
+                clip_eps,
+                weight,
+                to_values,
+            )
         } else {
-            value::plain(said.values, batch.returns, weight, to_values)
+            value::squared_error(evaluation.values, batch.returns, weight, to_values)
         };
-        let terms = self.weights.terms((policy / n, value / n, mean(said.entropy)));
-        let terms = PpoTerms { terms, approx_kl: kl / n, clip_fraction: outside / n };
-        Ok((terms, F::from_f64(-self.weights.ent_coef / n)))
+        let terms = self.coefficients.terms((policy / n, value / n, mean(evaluation.entropy)));
+        let terms = PpoTerms { terms, approx_kl: kl / n, clip_fraction: n_outside / n };
+        Ok((terms, F::from_f64(-self.coefficients.ent_coef / n)))
     }
 }

@@ -16,9 +16,9 @@ pub enum TdLoss {
 
 /// The targets of Q-values, and the rows' weights.
 #[derive(Debug, Clone, Copy)]
-pub struct Goals<'a, F> {
+pub struct TdTargets<'a, F> {
     /// `[n]`.
-    pub goals: &'a [F],
+    pub values: &'a [F],
     /// The weight of each row, `[n]`; None: all are 1.
     pub weights: Option<&'a [F]>,
 }
@@ -32,13 +32,13 @@ impl TdLoss {
     pub fn gradient<F: Number>(
         self,
         q: &[F],
-        to: Goals<'_, F>,
+        targets: TdTargets<'_, F>,
         (errors, slopes): (&mut [F], &mut [F]),
     ) -> Result<f64> {
         let n = q.len();
-        let weights = to.weights.map_or(n, <[F]>::len);
+        let weights = targets.weights.map_or(n, <[F]>::len);
         for (name, len) in [
-            ("goals", to.goals.len()),
+            ("goals", targets.values.len()),
             ("weights", weights),
             ("errors", errors.len()),
             ("gradient of values", slopes.len()),
@@ -48,19 +48,19 @@ impl TdLoss {
         #[expect(clippy::cast_precision_loss, reason = "rows of a batch")]
         let share = F::from_f64(1.0 / n as f64);
         let mut total = 0.0;
-        let rows = q.iter().zip(to.goals).zip(errors.iter_mut().zip(slopes)).enumerate();
-        for (row, ((&q, &goal), (error, slope))) in rows {
-            *error = q - goal;
-            let weight = to.weights.and_then(|all| all.get(row)).copied().unwrap_or(F::ONE);
-            let (cost, bend) = self.of(*error);
+        let rows = q.iter().zip(targets.values).zip(errors.iter_mut().zip(slopes)).enumerate();
+        for (row, ((&q, &target), (error, slope))) in rows {
+            *error = q - target;
+            let weight = targets.weights.and_then(|all| all.get(row)).copied().unwrap_or(F::ONE);
+            let (cost, derivative) = self.loss_and_derivative(*error);
             total += (weight * cost).to_f64();
-            *slope = weight * bend * share;
+            *slope = weight * derivative * share;
         }
         Ok(total * share.to_f64())
     }
 
     /// Returns the loss of an error and its derivative.
-    fn of<F: Number>(self, error: F) -> (F, F) {
+    fn loss_and_derivative<F: Number>(self, error: F) -> (F, F) {
         let half = F::from_f64(0.5);
         let (one, size) = (F::ONE, if error < F::ZERO { F::ZERO - error } else { error });
         match self {
