@@ -3,7 +3,7 @@
     python tests/rename.py apply TABLE.tsv [--package rlox/envs] [--dry-run] [--report FILE]
     python tests/rename.py prove BEFORE_COMMIT TABLE.tsv
     python tests/rename.py prove-rust BEFORE_COMMIT RUST_TABLE.tsv
-    python tests/rename.py page TABLE.tsv > docs/renamed.md
+    python tests/rename.py page TABLE.tsv RUST_TABLE.tsv > docs/renamed.md
     python tests/rename.py draw identifiers|messages|help|docstrings [COMMIT] [--seed 1] [--count 20]
 
 The table has the columns kind, path, scope, old, new, why. `apply` edits the files in place at exact
@@ -52,7 +52,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     rust_proof = commands.add_parser("prove-rust", help="compare Rust files with a commit")
     rust_proof.add_argument("before")
     rust_proof.add_argument("table", type=Path)
-    commands.add_parser("page", help="the table in Markdown").add_argument("table", type=Path)
+    markdown = commands.add_parser("page", help="the tables in Markdown")
+    markdown.add_argument("table", type=Path)
+    markdown.add_argument("rust_table", type=Path)
     sample = commands.add_parser("draw", help="names or sentences, drawn by a seed")
     sample.add_argument("kind", choices=sorted(KINDS))
     sample.add_argument("commit", nargs="?", help="default: the working tree")
@@ -108,7 +110,8 @@ def main(arguments: Sequence[str]) -> int:
     options.root = options.root.resolve()
     cache = (options.cache or options.root / ".cache" / "rename").resolve()
     if options.command == "page":
-        print(page(read_table(options.table), options.table.as_posix()))
+        rows = [*read_table(options.table), *read_rust_table(options.rust_table)]
+        print(page(rows, [options.table.as_posix(), options.rust_table.as_posix()]))
         return 0
     if options.command == "draw":
         for path, line, text in draw(options.root, options.kind, options.commit, options.seed, options.count):

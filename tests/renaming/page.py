@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from renaming.table import MODULE_KINDS, Row
@@ -10,20 +10,21 @@ from renaming.table import MODULE_KINDS, Row
 HEAD = """# Names that changed
 
 Notes, issues and commit messages of before 2026-11-30 use older names. This page has those of modules,
-classes, functions, methods, attributes and constants; `{table}` has those of parameters and
-local variables too, with the reason of each. The page goes with the first release.
+classes, types, functions, methods, attributes, fields and constants. {tables} have those of parameters
+and local variables too, with the reason of each. The page goes with the first release. It is written by
 
-`python tests/rename.py page {table} > docs/renamed.md` wrote it.
+    python tests/rename.py page {arguments} > docs/renamed.md
 """
 LEFT_OUT = ("parameter", "local")
 
 
-def page(rows: Iterable[Row], table: str) -> str:
+def page(rows: Iterable[Row], tables: Sequence[str]) -> str:
     """Markdown: a table for each file, and one of the files that moved."""
     rows = [row for row in rows if row.kind not in LEFT_OUT]
     moved = [row for row in rows if row.kind in MODULE_KINDS]
     named = sorted((row for row in rows if row.kind not in MODULE_KINDS), key=lambda row: row.path)
-    text = [HEAD.format(table=table), "## Files", "", "| old | new |", "|---|---|"]
+    head = HEAD.format(tables="\nand ".join(f"`{table}`" for table in tables), arguments=" ".join(tables))
+    text = [head, "## Files", "", "| old | new |", "|---|---|"]
     text += sorted(f"| `{row.path}` | `{row.new_path}` |" for row in moved)
     for path, of_file in groupby(named, key=lambda row: row.path):
         text += ["", f"## {path}", "", "| old | new |", "|---|---|"]
