@@ -1,4 +1,4 @@
-"""What every test runs under: selection by marks, budgets, one torch thread, reproducible properties."""
+"""Sets up every test: selection by marks, CPU budgets, one torch thread, reproducible properties."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 import signal
 from pathlib import Path
 
-# Before torch is imported, and inherited by child processes.
+# Set before torch is imported; child processes inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
-os.environ.setdefault("RLOX_CACHE", "")  # nothing in the user's own
+os.environ.setdefault("RLOX_CACHE", "")  # tests leave the user's cache alone
 
 import pytest
 import torch
@@ -20,16 +20,16 @@ from hypothesis import settings
 
 pytest_plugins = ["helpers.fixtures"]
 torch.set_num_threads(1)
-# A hook of git, in which the tests may run, names the checkout that every git here would write to.
+# Tests may run in a git hook. Its variables name the user's checkout, to which every git here would write.
 for name in [name for name in os.environ if name.startswith("GIT_")]:
     del os.environ[name]
-# Commits of tests are neither signed nor hooked as the user's own are.
+# Commits of tests use none of the user's signatures and hooks.
 os.environ |= {
     "GIT_CONFIG_COUNT": "2",
     "GIT_CONFIG_KEY_0": "commit.gpgsign", "GIT_CONFIG_VALUE_0": "false",
     "GIT_CONFIG_KEY_1": "core.hooksPath", "GIT_CONFIG_VALUE_1": os.devnull,
 }  # fmt: skip
-# under nohup it would be ignored, here and in child processes
+# Under nohup this process and its children would ignore SIGHUP.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
@@ -43,5 +43,5 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Seed what layers of torch begin with, so that no test depends on those that ran before it."""
+    """Seed the initial weights of torch layers, so that no test depends on earlier tests."""
     torch.default_generator.manual_seed(0)

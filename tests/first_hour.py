@@ -1,4 +1,4 @@
-"""Runs the tests that hold what new users stumbled over: `python tests/first_hour.py [pytest's options]`.
+"""Runs the tests of problems that new users met: `python tests/first_hour.py [pytest's options]`.
 
 The list is `tests/meta/first_hour.toml`.
 """
@@ -15,13 +15,13 @@ LIST = ROOT / "tests" / "meta" / "first_hour.toml"
 
 
 def read_list() -> dict[str, list[str]]:
-    """The tests of each sentence."""
+    """Return the tests of each sentence."""
     parts = tomllib.loads(LIST.read_text(encoding="utf-8"))
     return {sentence: tests for part in parts.values() for sentence, tests in part.items()}
 
 
 def main(options: list[str]) -> int:
-    """Run each of them once; pytest's exit code."""
+    """Run each test once and return pytest's exit code."""
     tests = dict.fromkeys(test for tests in read_list().values() for test in tests)
     line = [sys.executable, "-m", "pytest", *tests, *options]
     return subprocess.run(line, cwd=ROOT, check=False).returncode

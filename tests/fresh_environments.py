@@ -1,10 +1,10 @@
-"""Tests in an environment that is made for them: other Pythons, lowest versions, packages that CI lacks.
+"""Runs tests in fresh environments: other Pythons, lowest versions, packages that CI lacks.
 
     python tests/fresh_environments.py NAME JUNIT
 
-makes the environment NAME of `ENVIRONMENTS` below `.cache/nightly`, runs its tests, whose results go to the
-file JUNIT, and removes it. Exit code 69 and a line that begins with `not available:` if this machine has
-nothing to make it of, such as no Python of that version.
+makes the environment NAME of `ENVIRONMENTS` below `.cache/nightly`, runs its tests, writes their results to
+the file JUNIT, and removes the environment. If this machine lacks something that the environment needs, such
+as a Python of that version, it prints a line that begins with `not available:` and exits with code 69.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NOT_AVAILABLE = 69  # EX_UNAVAILABLE of sysexits.h
 NOT_OF_USERS = ("dev", "peers")
 TEST_TOOLS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist")
-# What depends on Python's and the libraries' versions, and needs no extra.
+# These tests depend on the versions of Python and the libraries, and need no extra.
 CORE = (
     "core", "buffers", "configs", "sources", "networks", "optim", "policies", "training", "algorithms",
     "runs", "statistics",
@@ -40,18 +40,18 @@ BACKENDS = ("native", "torch")
 
 
 class NotAvailableError(Exception):
-    """This machine has nothing to make the environment of; the message says what it lacks."""
+    """This machine lacks something that the environment needs; the message names it."""
 
 
 def run(*command: str | Path, cwd: Path = ROOT, **variables: str) -> None:
-    """Run a command with this one's output; `subprocess.CalledProcessError` unless its code is 0."""
+    """Run a command with this process's output; a code but 0 raises `subprocess.CalledProcessError`."""
     print("+", *command, flush=True)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # maturin
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # with maturin
     subprocess.run(command, cwd=cwd, env=os.environ | {"PATH": path} | variables, check=True)
 
 
 def command_output(*command: str | Path) -> str:
-    """What a command prints; empty if it fails or is not there."""
+    """Return the output of a command; empty if it fails or does not exist."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
@@ -59,7 +59,7 @@ def command_output(*command: str | Path) -> str:
 
 
 def interpreters(version: str, folder: Path) -> Iterator[str]:
-    """Where a Python such as `3.13` may be: on the path, pyenv's, what uv has or can install."""
+    """Yield candidates for a Python such as `3.13`: on the path, from pyenv, from uv, or installed by uv."""
     yield f"python{version}"
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     yield from map(str, sorted(pyenv.glob(f"versions/{version}.*/bin/python")))
@@ -77,7 +77,7 @@ def interpreters(version: str, folder: Path) -> Iterator[str]:
 
 
 def interpreter(version: str, folder: Path) -> str:
-    """The first of `interpreters` that starts and is of that version."""
+    """Return the first of `interpreters` that starts and has that version."""
     version_script = "import ensurepip, sys, venv; print('{}.{}'.format(*sys.version_info))"
     for python in interpreters(version, folder):
         if command_output(python, "-c", version_script) == version:
@@ -86,7 +86,7 @@ def interpreter(version: str, folder: Path) -> str:
 
 
 def lowest_constraints(pyproject: Path) -> list[str]:
-    """Constraints that allow of each dependency that users install its lower bound only."""
+    """Return constraints that pin each dependency of users to its lower bound."""
     project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     chosen = (
@@ -99,7 +99,7 @@ def lowest_constraints(pyproject: Path) -> list[str]:
 
 
 def train(rlox: Path, python: str, folder: Path) -> None:
-    """A short run of each engine, whose folder says that it ended, how it scored, and with which Python."""
+    """Train briefly with each engine and check in the run folder its end, score and Python."""
     for backend in BACKENDS:
         place = folder / f"run-{backend}"
         run(rlox, "train", *SHORT, f"algo.backend={backend}", f"hydra.run.dir={place}", cwd=folder)
@@ -112,7 +112,7 @@ def train(rlox: Path, python: str, folder: Path) -> None:
 
 
 def wheel_under(python: str, constraints: Path, folder: Path, junit: Path) -> None:
-    """Build the wheel, install it for `python` elsewhere, train, and run the core's quick tests."""
+    """Build the wheel, install it for `python` in another folder, train, and run the core's quick tests."""
     pip = (sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation")
     run(*pip, "-w", folder, ROOT)
     (wheel,) = folder.glob("rlox_runner-*.whl")
@@ -121,7 +121,7 @@ def wheel_under(python: str, constraints: Path, folder: Path, junit: Path) -> No
     run(binaries / "pip", "install", "-c", constraints, wheel, *TEST_TOOLS)
     version = command_output(binaries / "python", "-c", "import platform; print(platform.python_version())")
     train(binaries / "rlox", version, folder)
-    # Last in the path, for what processes of tests unpickle; rlox stays the one that is installed.
+    # Last in the path, for the processes of tests that unpickle; rlox stays the installed one.
     (site_packages,) = (folder / "venv").glob("lib/python*/site-packages")
     (site_packages / "checkout.pth").write_text(f"{ROOT}\n", encoding="utf-8")
     quick = ("-n", "2", "-m", "not alone and not slow")
@@ -142,20 +142,21 @@ def lowest_versions(folder: Path, junit: Path) -> None:
 
 
 def with_package(package: str, module: str, *tests: str) -> Callable[[Path, Path], None]:
-    """The development environment and one package more, without a change of the former."""
+    """Return a function that runs tests in a copy of the development environment with one more package."""
 
     def stage(folder: Path, junit: Path) -> None:
         place = folder / "venv"
         python = place / "bin/python"
         run(sys.executable, "-m", "venv", "--without-pip", place)
         (site,) = place.glob("lib/python*/site-packages")
-        # .pth files of a folder that is named in one, such as that of the editable rlox, are not read
+        # If a .pth file names a folder, Python does not read that folder's own .pth files, such as the file
+        # of the editable rlox.
         shared = [ROOT, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
         lines = dict.fromkeys(map(str, shared))
         (site / "development.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
         pip = (sys.executable, "-m", "pip", "--python", python, "install", "-q")
         run(*pip, "-c", ROOT / "constraints.txt", package)
-        run(python, "-c", f"import {module}")  # without it the tests would be skipped
+        run(python, "-c", f"import {module}")  # without the package the tests would be skipped
         run(python, "-m", "pytest", "-n", "2", f"--junitxml={junit}", *tests)
 
     return stage
@@ -174,14 +175,14 @@ ENVIRONMENTS = {
 
 
 def main(argv: Sequence[str]) -> int:
-    """Make the environment in an empty folder, and remove it however its tests end."""
+    """Make the environment in an empty folder, run its tests, and remove it even if one fails."""
     parser = argparse.ArgumentParser("fresh_environments", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("name", choices=ENVIRONMENTS, metavar="NAME", help=", ".join(ENVIRONMENTS))
     parser.add_argument("junit", metavar="JUNIT", type=Path, help="file for the results of the tests")
     options = parser.parse_args(argv)
     name = options.name
     folder = ROOT / ".cache/nightly/environments" / name
-    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # left over from a killed run
     folder.mkdir(parents=True)
     try:
         ENVIRONMENTS[name](folder, options.junit.resolve())

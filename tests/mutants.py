@@ -2,13 +2,13 @@
 
     python tests/mutants.py --seed 1 --count 20 rlox/training rlox/runs rlox/sources rlox/algorithms
 
-draws places by the seed, changes one at a time in a copy of the tree, and runs the test files that
-import the changed file: by itself, or by a package whose `__init__` imports it; where no test does, or
-all of those pass, by a module that imports it. With `--nightly` a mutant that survives the tests of CI meets
-the slow ones of the files too. A mutant is caught when a test fails that passes on the unchanged code, or
-when the tests do not end in `--timeout` seconds. Those that survive are printed with their change; whether
-one is equivalent to the code is for a reader to say. `--record FILE` writes the counts and the survivors as
-JSON. Exit code 1 if fewer than `--least` were caught, 2 for wrong use.
+draws places by the seed, changes one at a time in a copy of the tree, and runs the test files that import the
+changed file, directly or through a package whose `__init__` imports it. If there is no such test, or all of
+them pass, it runs the test files that import it through another module. With `--nightly` a mutant that
+survives the tests of CI meets the slow tests of these files too. A mutant is caught when a test fails that
+passes on the unchanged code, or when the tests do not end in `--timeout` seconds. The script prints surviving
+mutants with their change; a reader must decide whether one is equivalent to the code. `--record FILE` writes
+the counts and the survivors as JSON. Exit code 1 if fewer than `--least` were caught, 2 for wrong use.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from helpers.mutation import Site, diff, draw, imports  # noqa: E402
 from helpers.selection import DEFAULT_SECONDS, SECONDS_FILE  # noqa: E402
 
 CODE = ("rlox", "rlox_cli")
-CAUGHT_PREFIX = "caught by "  # with the name of the test
-NO_TESTS = 5  # pytest's exit code where all tests were left out
-NOT_INHERITED = ("RLOX_NIGHTLY", "RLOX_FULL", "PYTEST_ADDOPTS")  # they would choose other tests
-RINGS = 2  # of tests, by how far their imports are from the changed file
-QUICK = 10.0  # seconds of a test file
-# what tests do not need of a tree: hidden folders, environments, what was built
+CAUGHT_PREFIX = "caught by "  # followed by the name of the test
+NO_TESTS = 5  # pytest's exit code if no test was selected
+NOT_INHERITED = ("RLOX_NIGHTLY", "RLOX_FULL", "PYTEST_ADDOPTS")  # they would select other tests
+RINGS = 2  # groups of tests, by the distance of their imports from the changed file
+QUICK = 10.0  # seconds of a quick test file
+# Tests do not need these parts of the tree: hidden folders, environments, build output.
 IGNORE_PATTERNS = shutil.ignore_patterns(".*", "__pycache__", "*.pyc", "target")
-# folders of tests that take minutes to learn or build, or read the tree itself
+# Tests in these folders take minutes to learn or build, or read the tree itself.
 EXCLUDED_FOLDERS = {"learning", "packaging", "meta"}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a mutant."""
+    """The outcome of a mutant."""
 
     site: Site
-    tests: int  # files that were run
+    tests: int  # number of test files that were run
     outcome: str  # "caught by NAME", "caught by the clock", "survived", "survived: no test imports it"
-    nightly: bool = False  # whether it was the nightly tests that decided
+    nightly: bool = False  # whether the nightly tests decided
 
     @property
     def is_caught(self) -> bool:
@@ -62,16 +62,18 @@ class Verdict:
 
 
 def module_of(path: Path) -> str:
-    """`rlox/runs/metric_means.py` as `rlox.runs.metric_means`."""
+    """Return `rlox/runs/metric_means.py` as `rlox.runs.metric_means`."""
     parts = path.with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def importers(root: Path, changed: Path) -> list[list[Path]]:
-    """Test files whose imports name the changed module or a package that re-exports it, and then
-    those that name a module that imports it, or one that imports that, until some are found. Where no
-    import leads to it, as code names it by a text: those that have its name in their text. Of each of
-    these the quick ones first: most mutants are caught by one of them.
+    """Return lists of test files, the nearest importers of the changed module first.
+
+    The first list has the tests that import the module or a package that re-exports it. The next has the
+    tests that import a module that imports it, and so on until one has tests. If no import leads to the
+    module, because code names it in a text, the list has the tests that contain its name. Each list begins
+    with the quick tests, because one of them catches most mutants.
     """
     modules = {module_of(p.relative_to(root)): p for name in CODE for p in (root / name).rglob("*.py")}
     targets, rings, visited = {module_of(changed)}, list[list[Path]](), set[Path]()
@@ -96,13 +98,13 @@ def importers(root: Path, changed: Path) -> list[list[Path]]:
 
 
 def names_of(path: Path, module: str) -> frozenset[str]:
-    """What a module of the library imports."""
+    """Return the names that a module of the library imports."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     return imports(path.read_text(encoding="utf-8"), package)
 
 
 def direct_importers(root: Path, modules: set[str], pattern: re.Pattern[str] | None = None) -> list[Path]:
-    """Test files that import one of the modules or have the text, or import a helper that does."""
+    """Return the test files that import a module or contain the text, or import a helper that does."""
     tests = root / "tests"
     helpers = [p for p in tests.rglob("*.py") if not p.name.startswith("test_")]
     helper_names: set[str] = set()
@@ -120,7 +122,7 @@ def direct_importers(root: Path, modules: set[str], pattern: re.Pattern[str] | N
 
 
 def facades(root: Path, module: str) -> set[str]:
-    """Packages above a module whose `__init__` imports it, by which it is imported too."""
+    """Return the packages above a module whose `__init__` imports it, so their importers import it too."""
     parents = module.split(".")[:-1]
     packages = {".".join(parents[: k + 1]) for k in range(len(parents))}
     facade_packages = set()
@@ -132,12 +134,12 @@ def facades(root: Path, module: str) -> set[str]:
 
 
 def name_in_tests(path: Path, tests: Path) -> str:
-    """As tests import it: `helpers.envs`; a conftest or package next to them by its folder."""
+    """Return the name by which tests import a file: `helpers.envs`; a conftest or package by its folder."""
     return module_of(path.relative_to(tests))
 
 
 def names(path: Path, tests: Path) -> set[str]:
-    """What a file below `tests` imports; relative imports from the folder of the file."""
+    """Return what a file below `tests` imports; relative imports start from the folder of the file."""
     package = ".".join(path.relative_to(tests).parts[:-1])
     conftest = {f"{package}.conftest"} if path.name.startswith("test_") else set()
     return conftest | imports(path.read_text(encoding="utf-8"), package)
@@ -145,26 +147,26 @@ def names(path: Path, tests: Path) -> set[str]:
 
 @dataclass(frozen=True)
 class Trial:
-    """How tests are run."""
+    """The settings of a test run."""
 
-    timeout: float  # seconds after which they are taken to hang; pytest-timeout ends most that do
-    processes: int = 0  # of pytest-xdist; 0: without it
-    nightly: bool = False  # whether what survives the tests of CI meets those that run nightly
+    timeout: float  # seconds until the tests count as hung; pytest-timeout ends most of them earlier
+    processes: int = 0  # processes of pytest-xdist; 0: without it
+    nightly: bool = False  # whether survivors of the CI tests meet the nightly tests
 
     def run(self, root: Path, tests: Iterable[Path | str], nightly: bool = False) -> str:
-        """How tests end, of files or named: those that CI runs, or those that it leaves to the night."""
+        """Return how tests end, given by file or name: those of CI, or only the nightly ones."""
         command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header"]
         command += [
             "-p",
             "no:cacheprovider",
             "-p",
             "no:rlox-budgets",
-        ]  # a slow machine is no failure
+        ]  # a slow machine must not fail them
         command += ["-m", f"{'slow' if nightly else 'not slow'} and not alone"]
         command += ["-n", str(self.processes)] if self.processes else []
         env = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
         env |= {"PYTHONPATH": str(root), "CI": "1"} | ({"RLOX_NIGHTLY": "1"} if nightly else {})
-        env["PYTHONDONTWRITEBYTECODE"] = "1"  # a file changed twice in a second is compiled twice
+        env["PYTHONDONTWRITEBYTECODE"] = "1"  # a cached file would hide a second change within a second
         child = subprocess.Popen(
             [*command, *map(str, tests)], cwd=root, env=env, text=True, start_new_session=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -174,7 +176,7 @@ class Trial:
         except subprocess.TimeoutExpired:
             return "caught by the clock"
         finally:
-            if child.returncode is None:  # also when this process is stopped
+            if child.returncode is None:  # also if this process is stopped
                 os.killpg(child.pid, signal.SIGKILL)
                 child.communicate()
         if child.returncode in (0, NO_TESTS):
@@ -184,7 +186,7 @@ class Trial:
         return f"{CAUGHT_PREFIX}{name}" if failures else f"caught: {output[-300:]}"
 
     def passes(self, root: Path, outcome: str, files: Iterable[Path], nightly: bool) -> bool:
-        """Whether the test that failed passes now; where it is not known by name, all of the files."""
+        """Return whether the failed test passes now; if its name is unknown, whether all files pass."""
         named_tests = (
             [[outcome.removeprefix(CAUGHT_PREFIX)]] if outcome.startswith(f"{CAUGHT_PREFIX}tests/") else []
         )
@@ -192,7 +194,7 @@ class Trial:
 
 
 def judge(root: Path, site: Site, trial: Trial) -> Verdict:
-    """The verdict on a mutant, made in the copy `root` and undone again."""
+    """Return the verdict on a mutant; make it in the copy `root` and undo it."""
     path = root / site.path
     source = path.read_text(encoding="utf-8")
     rings = importers(root, site.path)
@@ -217,7 +219,7 @@ def judge(root: Path, site: Site, trial: Trial) -> Verdict:
 
 
 def copy_tree(tree: Path, target: Path) -> Path:
-    """What tests need of the tree, at `target`."""
+    """Copy the parts of the tree that tests need to `target` and return it."""
 
     def ignored_names(folder: str, names: list[str]) -> set[str]:
         return IGNORE_PATTERNS(folder, names) | (
@@ -229,7 +231,7 @@ def copy_tree(tree: Path, target: Path) -> Path:
 
 
 def python_files(root: Path, selected: Sequence[str]) -> list[Path]:
-    """The Python files of the given files and folders of `root`."""
+    """Return the Python files among the given files and folders of `root`."""
     places = [root / name for name in selected]
     missing = [name for name, place in zip(selected, places, strict=True) if not place.exists()]
     if missing:
@@ -253,7 +255,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Draw, judge and tell."""
+    """Draw and judge mutants and print the result."""
     options = arguments(argv)
     sites = draw(python_files(options.root, options.packages), options.root, options.seed, options.count)
     trial = Trial(options.timeout, options.processes, options.nightly)
@@ -277,7 +279,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def counts(root: Path, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """How many were caught, by which tests, and where those are that were not."""
+    """Return how many mutants were caught, by which tests, and where the others are."""
 
     def locate(site: Site) -> str:
         text_before = (root / site.path).read_text(encoding="utf-8")[: site.begin]

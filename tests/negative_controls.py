@@ -2,9 +2,9 @@
 
     python tests/negative_controls.py [--record FILE]
 
-makes each change of negative_controls.toml in a copy of the tree, one at a time, and runs the test files
-that it names, without slow tests; they have to pass without the change. `--record FILE` writes the counts
-and the changes that went unnoticed as JSON. Exit code 1 if there were any.
+makes each change of negative_controls.toml in a copy of the tree, one at a time, and runs the test files that
+the entry names, without slow tests. They must pass without the change. `--record FILE` writes the counts and
+the changes that no test noticed as JSON. Exit code 1 if there were any.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SECONDS = 3600.0  # for one run of the tests
 
 @dataclass(frozen=True)
 class Control:
-    """In `file` the one place with `old` becomes `new`, and one of `tests` has to fail."""
+    """Replaces `old`, which occurs once in `file`, by `new`; one of `tests` must fail."""
 
     name: str
     file: Path
@@ -38,14 +38,14 @@ class Control:
     tests: tuple[Path, ...]
 
     def apply(self, source: str) -> str:
-        """The file with the change made."""
+        """Return the source with the change."""
         if source.count(self.old) != 1:
             raise ValueError(f"{self.name}: {self.file} has {self.old!r} {source.count(self.old)} times")
         return source.replace(self.old, self.new)
 
 
 def controls() -> list[Control]:
-    """Those of the list."""
+    """Return the controls of the list."""
     entries = tomllib.loads(LIST.read_text(encoding="utf-8"))["control"]
     return [
         Control(c["name"], Path(c["file"]), c["old"], c["new"], tuple(map(Path, c["tests"]))) for c in entries
@@ -53,7 +53,7 @@ def controls() -> list[Control]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Try all, and tell."""
+    """Try all controls and print the result."""
     parser = argparse.ArgumentParser("negative_controls", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--record", type=Path, help="the file that gets the counts, as JSON")
     parser.add_argument("-n", type=int, default=0, dest="processes", help="pytest's processes")

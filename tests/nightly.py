@@ -6,9 +6,9 @@
     .ci/nightly --list            each stage, what it shows and how it ended last
 
 A stage is a process with a log and a file of results below `.cache/nightly`. When a stage ends, this script
-writes its outcome into the report, `benchmarks/reliability/nightly.json`. A stop loses the stage that runs;
-the same command begins with that one again. A stage that fails ends too, and the others still run.
-Exit code 1 if a stage that was asked for has failed, 2 for wrong use, 128 and its number for a signal.
+writes its outcome into the report, `benchmarks/reliability/nightly.json`. A stop loses only the running
+stage; the same command begins with that stage again. After a failed stage the others still run. Exit code 1
+if a requested stage has failed, 2 for wrong use, 128 plus its number for a signal.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from fresh_environments import NOT_AVAILABLE  # noqa: E402
 from helpers.checkout import code, machine  # noqa: E402
 
 REPORT = Path("benchmarks", "reliability", "nightly.json")
-REPORTS = (REPORT, REPORT.with_name("report.json"))  # which tests write: no part of the code
+REPORTS = (REPORT, REPORT.with_name("report.json"))  # written by tests; not part of the code
 CACHE = Path(".cache", "nightly")
-SECONDS = 6 * 3600.0  # that only a stage that hangs reaches; pytest-timeout ends tests long before
-GRACE = 30.0  # seconds in which a stage that is stopped may clean up
+SECONDS = 6 * 3600.0  # only a hung stage takes so long; pytest-timeout ends tests much earlier
+GRACE = 30.0  # seconds for a stopped stage to clean up
 GOLDEN = "tests/reliability/test_golden_runs.py"
 CODE = ("rlox", "rlox_cli")
 LIBRARIES = "rust/tensor-libraries"
-MAX_NAMED_FAILURES = 20  # failed tests that the report names; the log has all
+MAX_NAMED_FAILURES = 20  # failed tests that the report names; the log names all
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class Stage:
     """A command whose exit code 0 shows something.
 
     In the command `{python}` stands for the interpreter of the development environment, `{junit}` for the
-    file in which pytest writes its results, `{record}` for one in which a script writes counts as JSON.
+    file into which pytest writes its results, and `{record}` for the file into which a script writes counts
+    as JSON.
     """
 
     name: str
@@ -61,37 +62,37 @@ class Stage:
 
 
 def tests(*arguments: str) -> tuple[str, ...]:
-    """Pytest in the development environment."""
+    """Return the command of pytest in the development environment."""
     return ("{python}", "-m", "pytest", "--junitxml={junit}", *arguments)
 
 
 def folders(*names: str) -> tuple[str, ...]:
-    """All tests of folders, whole matrices and slow ones too, in two processes."""
+    """Return the command of all tests of folders, with whole matrices and slow tests, in two processes."""
     return tests("-n", "2", "-m", "not alone", *(f"tests/{name}" for name in names))
 
 
 def cargo(workspace: str) -> tuple[str, ...]:
-    """The Rust tests of a workspace that CI does not build."""
+    """Return the command of the Rust tests of a workspace that CI does not build."""
     return ("cargo", "test", "--quiet", "--locked", "--manifest-path", f"{workspace}/Cargo.toml")
 
 
 def fresh_environment(name: str) -> tuple[str, ...]:
-    """Tests in an environment that is made for them."""
+    """Return the command of tests in a fresh environment."""
     return ("{python}", "tests/fresh_environments.py", name, "{junit}")
 
 
 def script(name: str, *arguments: str) -> tuple[str, ...]:
-    """A script of the tests that writes counts."""
+    """Return the command of a test script that writes counts."""
     return ("{python}", f"tests/{name}.py", "--record", "{record}", *arguments)
 
 
 def rust(check: str, *record: str) -> tuple[str, ...]:
-    """A check of the Rust code with a tool that CI does without."""
+    """Return the command of a check of the Rust code with a tool that CI does not have."""
     return ("{python}", "tests/rust_tools.py", check, *record)
 
 
 def mutants(seed: int) -> tuple[str, ...]:
-    """Ten mutants of all Python code: few, so that a stop loses few."""
+    """Return the command of ten mutants of all Python code: with few mutants a stop loses little."""
     draw_arguments = ("--seed", str(seed), "--count", "10", "--least", "6", *CODE)
     return script("mutants", "-n", "2", "--nightly", *draw_arguments)
 
@@ -133,7 +134,7 @@ STAGES = (
 
 
 def counts(junit: Path, record: Path) -> dict[str, Any]:
-    """How many tests passed, failed and were skipped, which failed, and what a script counted."""
+    """Return how many tests passed, failed and were skipped, the failed ones, and a script's counts."""
     entry: dict[str, Any] = {}
     with contextlib.suppress(OSError, ElementTree.ParseError):
         cases = list(ElementTree.parse(junit).iter("testcase"))
@@ -177,7 +178,7 @@ def stoppable() -> Iterator[None]:
 
 
 def exit_code(command: Sequence[str], root: Path, log: Path, seconds: float) -> int | None:
-    """That of a command whose output goes to `log`; None if it had to be stopped after `seconds`."""
+    """Run a command with output to `log`; return its exit code, or None if it was stopped after `seconds`."""
     env = os.environ | {"RLOX_NIGHTLY": "1", "CI": os.environ.get("CI", "true")}
     with log.open("wb") as out:
         child = subprocess.Popen(
@@ -194,18 +195,18 @@ def exit_code(command: Sequence[str], root: Path, log: Path, seconds: float) -> 
 
 
 def _heed_interrupts() -> None:
-    """Undo what the shell does to a job in the background: it would ignore the signal that stops it."""
+    """Handle SIGINT again, because a shell makes a background job ignore it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def cpu_seconds() -> float:
-    """What all children that have ended used."""
+    """Return the CPU seconds of all children that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def run(stage: Stage, root: Path, seconds: float = SECONDS) -> dict[str, Any]:
-    """Run a stage; the entry that the report gets."""
+    """Run a stage and return its entry in the report."""
     folder = root / CACHE
     folder.mkdir(parents=True, exist_ok=True)
     files = {
@@ -231,13 +232,13 @@ def run(stage: Stage, root: Path, seconds: float = SECONDS) -> dict[str, Any]:
         entry["why"] = f"stopped after {seconds:g} s"
     elif status:
         last_lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        # without the folders of this machine, which the report is not about
+        # The report contains no folders of this machine.
         entry["why"] = re.sub(r"(?<![\w.])/\S*/", "", last_lines[0]) if last_lines else f"exit code {status}"
     return entry
 
 
 def entries(root: Path) -> dict[str, dict[str, Any]]:
-    """What the report has of each stage."""
+    """Return the entry of each stage in the report."""
     try:
         report: dict[str, dict[str, Any]] = json.loads((root / REPORT).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -246,7 +247,7 @@ def entries(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def add(root: Path, name: str, entry: dict[str, Any]) -> None:
-    """Replace a stage's entry; a reader finds the report before or after it, never a part."""
+    """Replace a stage's entry; a reader sees the report before or after the change, never a part."""
     text = json.dumps(dict(sorted({**entries(root), name: entry}.items())), indent=1)
     temporary = root / REPORT.with_suffix(".new")
     temporary.write_text(text + "\n", encoding="utf-8")
@@ -254,13 +255,13 @@ def add(root: Path, name: str, entry: dict[str, Any]) -> None:
 
 
 def has_ended(entry: Mapping[str, Any], tree: str) -> bool:
-    """Whether a stage ended with this code on such a machine; what was missing may be there now."""
+    """Return whether a stage ended with this code on such a machine; a missing part may exist now."""
     tree_and_machine = entry.get("tree"), entry.get("machine")
     return tree_and_machine == (tree, machine()) and entry["outcome"] != "not available"
 
 
 def row(name: str, entry: Mapping[str, Any], tree: str) -> str:
-    """A line of the table; of other code than `tree` the commit is named."""
+    """Return a line of the table; if the entry's code is not `tree`, it names the commit."""
     if not entry:
         return f"{name:<18} not run"
     cells = [f"{entry['outcome']:<14}"]
@@ -287,7 +288,7 @@ def arguments(argv: Sequence[str], names: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str], stages: Sequence[Stage] = STAGES, root: Path = TESTS.parent) -> int:
-    """Run the stages that are asked for and tell how all of them ended."""
+    """Run the requested stages and print how all stages ended."""
     by_name = {stage.name: stage for stage in stages}
     options = arguments(argv, list(by_name))
     tree = code(root, REPORTS)["tree"]

@@ -34,7 +34,7 @@ from renaming.table import read_table  # noqa: E402
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -64,7 +64,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def apply_table(options: argparse.Namespace, cache: Path) -> int:
-    """Apply, and report what was done and what is left."""
+    """Apply the table; report the changes and the places that are left."""
     rows = read_table(options.table, options.package)
     program, plan = make_plan(options.root, rows, cache)
     if not options.dry_run:
@@ -92,7 +92,7 @@ def apply_table(options: argparse.Namespace, cache: Path) -> int:
 
 
 def prove_rust(root: Path, before: str, table: Path) -> int:
-    """Print what changed otherwise than by the table."""
+    """Print the changes that the table does not explain."""
     texts = [texts_of(root, commit) for commit in (before, None)]
     old, new = ({path: text for path, text in part.items() if path.endswith(".rs")} for part in texts)
     rows = read_rust_table(table)

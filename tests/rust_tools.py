@@ -4,12 +4,12 @@
     python tests/rust_tools.py deny --record RECORD
     python tests/rust_tools.py miri --record RECORD
 
-A tool that is not there is installed below `.cache/cargo`, a part of the nightly toolchain by rustup. Exit
-code 69 and a line that begins with `not available:` if that cannot be done.
+The script installs a missing tool below `.cache/cargo`, and a part of the nightly toolchain by rustup. If
+that fails, it prints a line that begins with `not available:` and exits with code 69.
 
-`fuzz` runs each target of `rust/fuzz` on its corpus and on N inputs made from it, at most S seconds long. An
-input that ends in a panic, takes 10 s or a gigabyte is a finding: it is left in `.cache/fuzz`, with the
-target's name first. `--runs 10000000` is the campaign of a release.
+`fuzz` runs each target of `rust/fuzz` on its corpus and on N inputs made from it, for at most S seconds. An
+input that ends in a panic, or takes 10 s or a gigabyte, is a finding: the script leaves it in `.cache/fuzz`,
+with the target's name first. The campaign of a release uses `--runs 10000000`.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ FUZZ = ROOT / "rust/fuzz"
 TOOLS = ROOT / ".cache/cargo"
 FINDINGS = ROOT / ".cache/fuzz"
 RUNS, SECONDS = 1_000_000, 900
-MAX_INPUT_BYTES = 8192  # bytes of an input: more than those of the corpus
-# What libFuzzer's exit code says of the input that ended it.
+MAX_INPUT_BYTES = 8192  # larger than the inputs of the corpus
+# libFuzzer's exit code for the input that ended it.
 HANG_EXIT_CODE = 70
 LIMITS = ("-timeout=10", f"-timeout_exitcode={HANG_EXIT_CODE}", "-rss_limit_mb=1024")
-# Workspaces, each with a lock file of its own.
+# The workspaces; each has its own lock file.
 MANIFESTS = ("Cargo.toml", "rust/tensor-libraries/Cargo.toml", "rust/fuzz/Cargo.toml")
-# Under miri: the streaming copies of rows, and the claims to NumPy's memory.
+# Miri runs these: the streaming copies of rows, and the claims to NumPy's memory.
 MIRI_TESTS = (("rlox-core", "--lib", "row_copy"), ("rlox-python", "--test=claims_model", "claims"))
 
 
 def environment() -> dict[str, str]:
-    """That of the tools: with those that were installed here."""
+    """Return the variables for the tools, with the tools installed here in the path."""
     return os.environ | {"PATH": f"{TOOLS / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
 def run(*command: str | Path, cwd: Path = ROOT) -> int:
-    """The exit code of a command, whose output goes to this one's."""
+    """Run a command with the output of this process and return its exit code."""
     print("+", *command, flush=True)
     return subprocess.run(command, cwd=cwd, env=environment(), check=False).returncode
 
@@ -61,7 +61,7 @@ def need_nightly() -> None:
 
 
 def need_tool(name: str) -> None:
-    """Install a subcommand of cargo unless it is there."""
+    """Install a subcommand of cargo if it is missing."""
     if shutil.which(name, path=environment()["PATH"]) is None and run(
         "cargo", "install", "--quiet", "--locked", "--root", TOOLS, name
     ):
@@ -69,20 +69,20 @@ def need_tool(name: str) -> None:
 
 
 def targets() -> list[str]:
-    """The fuzz targets that there are."""
+    """Return the names of the fuzz targets."""
     bins = tomllib.loads((FUZZ / "Cargo.toml").read_text(encoding="utf-8"))["bin"]
     return [entry["name"] for entry in bins if entry["path"].startswith("targets/")]
 
 
 def count_executions(output: str) -> int:
-    """How many inputs libFuzzer says that it tried."""
+    """Return how many inputs libFuzzer tried, from its output."""
     matches = re.findall(r"^stat::number_of_executed_units:\s*(\d+)", output, re.M)
     numbers = matches or re.findall(r"^#(\d+)", output, re.M)
     return int(numbers[-1]) if numbers else 0
 
 
 def fuzz_target(name: str, runs: int, seconds: int) -> tuple[int, int]:
-    """Executions and the exit code of a target."""
+    """Return the number of executions and the exit code of a target."""
     host = re.findall(r"^host: (.*)$", command_output("rustc", "+nightly", "-vV"), re.M)[0]
     target_folder = FINDINGS / name
     target_folder.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,8 @@ def fuzz_target(name: str, runs: int, seconds: int) -> tuple[int, int]:
 def fuzz(names: Sequence[str], runs: int, seconds: int) -> dict[str, object]:
     need_nightly()
     need_tool("cargo-fuzz")
-    # Without a sanitizer: the code is safe but for functions that none of this reaches, and twice as fast.
+    # Built without a sanitizer, which makes it twice as fast. The code is safe except for functions that no
+    # target reaches.
     if run("cargo", "+nightly", "fuzz", "build", "--fuzz-dir", FUZZ, "-s", "none"):
         raise SystemExit("the fuzz targets do not build")
     executions: dict[str, int] = {}
@@ -121,10 +122,10 @@ def fuzz(names: Sequence[str], runs: int, seconds: int) -> dict[str, object]:
 
 
 def deny() -> dict[str, object]:
-    """Licences, sources and bans of every workspace, and advisories where the database can be fetched.
+    """Check licences, sources and bans of every workspace, and advisories if the database can be fetched.
 
-    The working directory says which deny.toml is meant: where an option for it stands differs between
-    versions of cargo-deny.
+    The working directory selects deny.toml, because the place of the option for it differs between versions
+    of cargo-deny.
     """
     need_tool("cargo-deny")
     failed = n_checked = 0
@@ -150,7 +151,7 @@ def miri() -> dict[str, object]:
 
 
 def run_miri_tests(*tests: str) -> int:
-    """How many tests passed under miri; 0 if one failed, or if none has that name."""
+    """Return how many tests passed under miri; 0 if one failed, or if no test has that name."""
     command = ("cargo", "+nightly", "miri", "test", "--locked", "-p", *tests)
     print("+", *command, flush=True)
     process = subprocess.run(
@@ -162,7 +163,7 @@ def run_miri_tests(*tests: str) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a check; 1 if it found something, `NOT_AVAILABLE` if its tool is not there."""
+    """Run a check; return 1 if it found something, `NOT_AVAILABLE` if its tool is missing."""
     parser = argparse.ArgumentParser("rust_tools", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("check", choices=("fuzz", "deny", "miri"), help="which tool")
     parser.add_argument(

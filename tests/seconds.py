@@ -1,9 +1,9 @@
-"""Writes `tests/seconds.json`, how long each test file takes, by which `pytest -n` orders files.
+"""Writes `tests/seconds.json`, the time of each test file, by which `pytest -n` orders files.
 
     pytest -n 2 --junitxml=junit.xml; python tests/seconds.py junit.xml [more.xml ...]
 
-Only the order of the seconds matters, so a quiet machine of any speed does. Files that the reports do not
-have keep what they had.
+Only the order of the times matters, so any quiet machine will do. Files that are not in the reports keep
+their times.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TESTS = Path(__file__).resolve().parent
 
 
 def file_of(classname: str) -> str:
-    """`tests.unit.test_x.TestY` as `tests/unit/test_x.py`; empty for what is no file of tests."""
+    """Return `tests.unit.test_x.TestY` as `tests/unit/test_x.py`; empty if it is not a test file."""
     parts = classname.split(".")
     for end in range(len(parts), 0, -1):
         path = "/".join(parts[:end]) + ".py"
@@ -29,7 +29,7 @@ def file_of(classname: str) -> str:
 
 
 def seconds_of(reports: Sequence[Path]) -> dict[str, float]:
-    """Seconds of each file, added up over the reports."""
+    """Return the seconds of each file, summed over the reports."""
     seconds: Counter[str] = Counter()
     for report in reports:
         for case in ElementTree.parse(report).iter("testcase"):
@@ -39,7 +39,7 @@ def seconds_of(reports: Sequence[Path]) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str], path: Path = TESTS / "seconds.json") -> int:
-    """Merge what the reports say into the file."""
+    """Merge the times of the reports into the file."""
     if not arguments:
         print(__doc__)
         return 2

@@ -1,4 +1,4 @@
-"""One spec per registered logger: how what it holds is read back, by a reader that is not ours."""
+"""One spec per registered logger: how an independent reader reads its contents back."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-# By metric: the step and the number of each row that has one, in order.
+# By metric: the step and the value of each row that has the metric, in order.
 Series = dict[str, list[tuple[int, float]]]
 
 
 @dataclass(frozen=True)
 class LoggerSpec:
-    """What the contract tests need to know of a logger."""
+    """The facts about a logger that the contract tests need."""
 
-    read: Callable[[Path], Series]  # of a run folder
-    number: Callable[[float], float] = float  # as precise as the logger keeps it
-    hidden: frozenset[str] = frozenset()  # metrics that it shows in another way
-    named: Callable[[str], str] = str  # what it calls a metric
-    elsewhere: bool = False  # a process of its own, which takes seconds: its tests are slow
+    read: Callable[[Path], Series]  # reads a run folder
+    number: Callable[[float], float] = float  # rounds a number as the logger does
+    hidden: frozenset[str] = frozenset()  # metrics that the logger stores in another way
+    named: Callable[[str], str] = str  # the logger's name of a metric
+    elsewhere: bool = False  # the logger runs in a separate process for seconds: its tests are slow
 
     def series(self, rows: Iterable[Mapping[str, Any]]) -> Series:
-        """What `read` is to give for these rows."""
+        """Return the series that `read` should return for these rows."""
         found: Series = {}
         for row in rows:
             for name in row.keys() - self.hidden:
@@ -58,7 +58,7 @@ def read_tensorboard(folder: Path) -> Series:
 
 
 def read_mlflow(folder: Path) -> Series:
-    """From the tables of the store, in the order of time."""
+    """Read the tables of the store, ordered by time."""
     found: Series = {}
     with closing(sqlite3.connect(folder / "mlruns" / "mlflow.db")) as store:
         assert store.execute("SELECT count(*) FROM runs").fetchone() == (1,)
@@ -71,24 +71,24 @@ def read_mlflow(folder: Path) -> Series:
 
 
 def wandb_records(file: Path) -> Iterator[Any]:
-    """The records of an offline file: LevelDB's log format behind 7 bytes, W&B's own messages in it."""
+    """Yield the records of an offline file: LevelDB's log format after 7 bytes, with W&B's own messages."""
     record = pytest.importorskip("wandb.proto.wandb_internal_pb2").Record
     data, at, whole = file.read_bytes(), 7, b""
     assert data[:4] == b":W&B"
     while at + 7 <= len(data):
-        if 32768 - at % 32768 < 7:  # what is left of a block holds no head
+        if 32768 - at % 32768 < 7:  # the rest of the block is too short for a header
             at += 32768 - at % 32768
             continue
         length, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
         whole += data[at + 7 : at + 7 + length]
         at += 7 + length
-        if kind in (1, 4):  # all of it, or its last part
+        if kind in (1, 4):  # a whole record, or its last part
             yield record.FromString(whole)
             whole = b""
 
 
 def read_wandb(folder: Path) -> Series:
-    """The rows of the one offline file, in its order."""
+    """Read the rows of the only offline file, in its order."""
     found: Series = {}
     (file,) = (folder / "wandb").glob("offline-run-*/*.wandb")
     histories = [r.history for r in wandb_records(file) if r.WhichOneof("record_type") == "history"]

@@ -1,4 +1,4 @@
-"""Each kind of action space with each algorithm: it learns, plays, is saved and goes on, or says why not."""
+"""Tests each algorithm with each action space: it trains, evaluates and resumes, or refuses the space."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ KINDS: dict[Any, str] = {
 
 
 def refusal(facade: Any, space: str) -> str | None:
-    """What is said where the algorithm does not take the space."""
+    """Return the pattern of the message with which the algorithm refuses the space, or None."""
     if space in NOWHERE:
         return NOWHERE[space]
     kinds = KINDS.get(facade)
@@ -83,7 +83,7 @@ def refusal(facade: Any, space: str) -> str | None:
 
 
 def played(space: str) -> Any:
-    """A dataset of a few episodes in the environment with that action space."""
+    """Record a dataset of a few episodes in the environment with that action space."""
     return record(PPO(env_id(space), **SETTINGS[PPO]), 4, deterministic=False).buffer()
 
 
@@ -93,7 +93,7 @@ def made(facade: Any, space: str, data: Any) -> Any:
 
 
 def learned(algorithm: Any) -> list[bytes]:
-    """The bytes of what it has learned, and of the environments and the buffer."""
+    """Return the bytes of the parameters, the environments and the clock."""
     state = algorithm.source.save(InMemoryStore())
     numbers = [p.detach().numpy().tobytes() for p in algorithm.policy.parameters()]
     return [*numbers, repr(state.get("env")).encode(), repr(algorithm.clock).encode()]
@@ -140,13 +140,13 @@ def test_an_algorithm_learns_plays_and_goes_on_in_a_space(facade: Any, space: st
 
 
 def stop_halfway(algorithm: Any, clock: Any) -> None:
-    """Stop a run that has the schedules of the whole one."""
+    """Stop a run halfway; it keeps the schedules of the whole run."""
     if clock.now >= TOTAL // 2:
         algorithm.stop("interrupted")
 
 
 def _predicts(algorithm: Any, space: str) -> None:
-    """Single actions are of the space, and those of a batch the same ones side by side."""
+    """Check that actions belong to the space, and that a batch gives the actions of single observations."""
     seen = np.eye(CONTEXTS, dtype=np.float32)
 
     def predicted(obs: Any) -> Any:
@@ -166,7 +166,7 @@ def _predicts(algorithm: Any, space: str) -> None:
 
 
 def _numbers(action: Any) -> list[float]:
-    """All numbers of an action, part by part."""
+    """Return all numbers of an action, part by part."""
     if isinstance(action, dict):
         return [number for key in sorted(action) for number in _numbers(action[key])]
     if isinstance(action, tuple):

@@ -1,4 +1,4 @@
-"""What every registered algorithm promises, over its spec: seeds, resuming, one path, one façade."""
+"""Tests the guarantees of every registered algorithm: seeds, resuming, the command line and the façade."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from .specs import CASES, LEAF_CASES, SPECS
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "algorithms.md"
 
 
-def test_every_registered_algorithm_has_a_spec_a_configuration_and_nothing_else_has() -> None:
+def test_specs_and_configurations_match_the_registered_algorithms() -> None:
     assert set(SPECS) == set(ALGORITHMS) == set(ALGO_CONFIGS)
     assert all(spec.facade is ALGORITHMS[name] for name, spec in SPECS.items())
     assert {name: facade.name for name, facade in ALGORITHMS.items()} == {n: n for n in ALGORITHMS}
 
 
-def test_a_configuration_says_which_actions_its_algorithm_takes_and_the_page_says_the_same() -> None:
+def test_configurations_and_the_page_list_the_same_action_kinds() -> None:
     said = {name: kind.action_kinds for name, kind in ALGO_CONFIGS.items()}
     kinds = {n: {"Discrete": s.choices, "Box": s.vectors, "factored": s.factored} for n, s in SPECS.items()}
     assert said == {n: tuple(kind for kind in of if of[kind]) for n, of in kinds.items()}
@@ -65,7 +65,7 @@ def test_an_algorithm_refuses_the_actions_that_it_does_not_take(name: str) -> No
         facade(env_id=env)
 
 
-def test_a_facade_is_a_signature_and_what_the_algorithm_is_made_of() -> None:
+def test_facades_define_only_a_constructor_and_expected_members() -> None:
     more_of: dict[Any, set[str]] = {
         RecurrentPPO: {"predict"},
         HybridPPO: {"timing_summary"},
@@ -73,20 +73,20 @@ def test_a_facade_is_a_signature_and_what_the_algorithm_is_made_of() -> None:
         SFT: {"train_step", "loss"},
         DPO: {"train_step", "compute_loss", "reference_log_probs"},
     }
-    families = {TextAlgorithm, GenerationAlgorithm}  # those on text are asked with prompts
+    families = {TextAlgorithm, GenerationAlgorithm}  # text algorithms: `predict` takes prompts
     for facade in ALGORITHMS.values():
         own = {name for name in vars(facade) if not name.startswith("__")} - {"_abc_impl"}
         assert len(facade.__bases__) == 1
         assert facade.__base__ in {Algorithm, *families}
-        # a policy with a memory is asked with a state and answers with the next one
+        # `predict` of a recurrent policy takes a state and returns the next one
         more = more_of.get(facade, set())
         assert own <= {"name", "make", "collector", "objects"} | more
 
 
 def outcome(algorithm: Any, total: int, beside: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Everything a continuation leaves: weights, optimizer, metrics rows, episodes, clock.
+    """Train and return the result of a run: weights, optimizer, metrics rows, episodes, clock.
 
-    With another outcome beside it, it stops where its history is no longer the other one's.
+    With `beside`, training stops where its history differs from that other result.
     """
     history: list[str] = []
 
@@ -120,10 +120,10 @@ def weights(algorithm: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("name", "case"), CASES)
-def test_a_run_repeats_and_goes_on_bit_for_bit_from_disk_from_memory_and_after_a_stop(
+def test_runs_repeat_and_resume_bit_for_bit_from_disk_and_memory(
     name: str, case: str, tmp_path: Path
 ) -> None:
-    """Promises that are compared with the same two stretches of one run."""
+    """The comparisons share two halves of one run."""
     spec = SPECS[name]
     original = spec.make(case)
     whole = outcome(original, spec.total)
@@ -203,7 +203,7 @@ def test_loading_does_not_depend_on_the_global_generators(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_the_command_line_leaves_the_same_run_also_when_it_is_continued(
+def test_a_resumed_command_line_run_equals_the_facade_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -225,7 +225,7 @@ def test_the_command_line_leaves_the_same_run_also_when_it_is_continued(
 
 
 def perturbed(tree: Any, path: tuple[Any, ...]) -> Any:
-    """The tree with the leaf at `path` changed a little."""
+    """Return the tree with a small change to the leaf at `path`."""
     changed = copy.deepcopy(tree)
     node = changed
     for key in path[:-1]:
@@ -248,7 +248,7 @@ PARTS = ("clock", "weights", "optimizer", "state")
 
 
 def without(result: dict[str, Any], part: str, path: tuple[Any, ...]) -> dict[str, Any]:
-    """What a continuation left, but for the number itself: to carry it along is no effect."""
+    """Return the result without the changed number itself: that the run keeps it is no effect."""
     own = {"learned": (part, *path), "state": path[1:]}
     kept = {key: [leaf for leaf in result[key] if leaf[0] != own[key]] for key in own}
     return {**result, **kept}

@@ -1,4 +1,4 @@
-"""A checkpoint holds everything the continuation depends on, and nothing damaged is ever loaded."""
+"""Tests that a checkpoint has all that a continuation needs, and that a damaged checkpoint never loads."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_manifest_of_nonsense_is_refused(content: bytes, tmp_path: Path) -> No
         read_checkpoint(folder)
 
 
-def test_a_folder_without_a_manifest_or_checkpoint_is_refused_with_what_is_there(
+def test_loading_a_folder_without_a_checkpoint_explains_what_is_missing(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(CheckpointError, match="is it a run folder"):
@@ -143,7 +143,7 @@ def test_saving_twice_writes_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "link"])
-def test_saving_never_replaces_what_is_not_a_checkpoint(kind: str, tmp_path: Path) -> None:
+def test_saving_never_replaces_other_files_or_folders(kind: str, tmp_path: Path) -> None:
     target = tmp_path / "mine"
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "thesis.txt").write_text("years of work")
@@ -197,7 +197,7 @@ def test_a_checkpoint_of_an_environment_object_needs_it_to_load_and_resume(tmp_p
     assert loaded.train(128)["env_steps"] == 128
 
 
-def test_a_gymnasium_run_goes_on_with_new_episodes_not_with_the_first_ones_again(
+def test_a_resumed_gymnasium_run_starts_new_episodes_with_new_seeds(
     tmp_path: Path,
 ) -> None:
     algorithm = PPO(lambda: Countdown((50,)), n_envs=2, n_steps=16, seed=4, **NORMALISED)  # type: ignore[arg-type]
@@ -233,7 +233,7 @@ def test_an_unsupported_leaf_is_refused_by_name(tmp_path: Path) -> None:
         write_checkpoint(tmp_path / "x", replace(saved, state={"odd": {1, 2}}))
 
 
-def test_a_state_of_any_size_is_saved_and_read_back_where_there_is_memory_for_it(
+def test_a_large_state_loads_unless_memory_is_too_small(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     episodes = [[step, step % 8, 1.5, 7, None] for step in range(60_000)]

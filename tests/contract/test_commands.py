@@ -1,4 +1,4 @@
-"""What every command promises, over its spec: help, wrong use, storage, signals, readers that go away."""
+"""Tests the guarantees of every command: help, wrong use, storage errors, signals and closed pipes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_command_has_a_spec_a_configuration_and_a_line_in_the_docs() -> No
 
 
 def lists_of_commands(source: str, names: set[str]) -> list[str]:
-    """Places where code tells commands apart by name, or lists two of them."""
+    """Return the places where code compares with a command's name or lists two commands."""
     found = []
     for node in ast.walk(ast.parse(source)):
         children = {n.value for n in ast.iter_child_nodes(node) if isinstance(n, ast.Constant)}
@@ -63,14 +63,14 @@ def lists_of_commands(source: str, names: set[str]) -> list[str]:
     return found
 
 
-def test_no_other_file_lists_the_commands_or_tells_one_by_its_name() -> None:
+def test_no_other_file_lists_commands_or_compares_their_names() -> None:
     files = sorted((ROOT / "rlox_cli").glob("*.py"))
     found = {p.name: lists_of_commands(p.read_text("utf-8"), set(SPECS)) for p in files}
     assert len(found) > 20
     assert {name: places for name, places in found.items() if places} == {}
 
 
-def test_such_a_list_and_such_a_comparison_are_found() -> None:
+def test_the_search_finds_lists_and_comparisons_of_commands() -> None:
     names = {"train", "evaluate"}
     assert lists_of_commands("if command == 'evaluate': pass", names) == ["command == 'evaluate'"]
     assert lists_of_commands("A = {'train': 1, 'evaluate': 2}", names)
@@ -97,7 +97,7 @@ def test_the_help_of_a_command_imports_nothing_heavy(name: str) -> None:
 
 
 def selections(spec: CommandSpec) -> Iterator[tuple[tuple[str, ...], list[Key]]]:
-    """For each option of each group: what chooses it, and all keys that there are then."""
+    """For each option of each group: the choice, and all keys that then exist."""
     schema = spec.command.schema
     chosen = [
         (f"{group.name}={'[' * group.is_multiple}{tag}{']' * group.is_multiple}",)
@@ -138,7 +138,7 @@ def test_the_help_has_the_exit_codes_and_groups_of_the_command(cli: Cli, name: s
 
 @dataclass(frozen=True)
 class Mutant:
-    """A right command line, but for one key or its value."""
+    """A valid command line with one wrong key or value."""
 
     base: tuple[str, ...]
     key: str
@@ -147,19 +147,19 @@ class Mutant:
 
     @property
     def override(self) -> str:
-        """As it is typed."""
+        """The override as a user types it."""
         return f"{self.key}={value_text(self.value).replace(chr(39), '')}"
 
 
 def typo(name: str) -> str:
-    """The name without the middle letter of its last part."""
+    """Return the name without the middle letter of its last part."""
     head, dot, last = name.rpartition(".")
     middle = len(last) // 2
     return f"{head}{dot}{last[:middle]}{last[middle + 1 :]}"
 
 
 def outside(within: str) -> float:
-    """A number below an interval, or above it where it has no lower end."""
+    """Return a number below an interval, or above it if it has no lower end."""
     open_low, low, high, _ = parse_interval(within)
     if low == float("-inf"):
         return high + 1
@@ -167,7 +167,7 @@ def outside(within: str) -> float:
 
 
 def mutants_of(key: Key, base: tuple[str, ...]) -> Iterator[Mutant]:
-    """One of each kind that the key can have: misspelt, and values wrong in type, range or name."""
+    """Yield one mutant of each kind that fits the key: a misspelt key, a wrong type, range or name."""
     last, several = key.name.rsplit(".", 1)[-1], "tuple" in str(key.hint)
     if len(last) > 4:
         yield Mutant(base, typo(key.name), 1, (f"unknown key '{typo(key.name)}'", f"'{key.name}'"))
@@ -185,7 +185,7 @@ def mutants_of(key: Key, base: tuple[str, ...]) -> Iterator[Mutant]:
 
 
 def mutants(spec: CommandSpec) -> list[Mutant]:
-    """Of every key of every option; keys that two options share and declare alike once."""
+    """Return the mutants of every key of every option; options that declare a key alike share its mutants."""
     found: dict[Any, list[Mutant]] = {}
     for choice, keys in selections(spec):
         for key in keys:
@@ -197,7 +197,7 @@ def mutants(spec: CommandSpec) -> list[Mutant]:
 
 @functools.cache
 def composed(name: str, base: tuple[str, ...]) -> DictConfig:
-    """What the command line composes to."""
+    """Return the composed configuration of a command line."""
     found: list[DictConfig] = []
     compose.run(Call(commands.load(name), list(base), Signals()), found.append)
     return found[0]
@@ -221,16 +221,16 @@ def test_every_command_explains_each_wrong_key_and_value_of_its_config(name: str
 
 
 def typed(spec: CommandSpec) -> list[Mutant]:
-    """One mutant of each kind in each part of the configuration: these are tried as typed.
+    """Return one mutant of each kind for each part of the configuration, to be typed at the command line.
 
-    Under every option only with RLOX_FULL: the way from words to the check is the same under all of them,
-    and the check itself is made of every mutant.
+    Only RLOX_FULL types them under every option: all options share the path from words to the check,
+    and another test gives every mutant to the check itself.
     """
     found: dict[Any, Mutant] = {}
     keys = {key.name: key for _, keys in selections(spec) for key in keys}
     for mutant in mutants(spec):
         if mutant.key in keys and keys[mutant.key].field.metadata["verbatim"]:
-            continue  # as it is typed, any text is a value
+            continue  # every text is a valid value when it is typed
         kind = "typo" if "unknown" in mutant.says[0] else type(mutant.value).__name__
         part = mutant.key.split(".")[0] if "." in mutant.key else ""
         found.setdefault((mutant.base if FULL else (), part, kind), mutant)
@@ -259,12 +259,12 @@ def test_a_command_explains_conflicting_arguments_and_writes_no_files(
     assert_explained(cli(name, *args), hint, tmp_path)
 
 
-# What the world does to it
+# Errors and events from outside
 
 
 @pytest.fixture
 def run(request: pytest.FixtureRequest, name: str) -> Path | None:
-    """The run folder that the command needs, if it needs one."""
+    """Return a run folder if the command needs one."""
     return request.getfixturevalue("trained") if SPECS[name].needs_run else None
 
 
@@ -275,7 +275,7 @@ def ended(spec: CommandSpec, result: Result, code: int) -> None:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_a_place_that_cannot_be_written_is_5_and_nothing_is_left(
+def test_an_unwritable_path_exits_with_5_and_leaves_no_files(
     cli: Cli, tmp_path: Path, run: Path | None, name: str
 ) -> None:
     spec = SPECS[name]
@@ -323,7 +323,7 @@ def test_a_signal_ends_a_busy_command_with_the_exit_code_of_the_signal(
 
 
 class NobodyReads:
-    """A standard output whose reader is gone."""
+    """A standard output whose reader is closed."""
 
     encoding = "utf-8"
 
@@ -342,7 +342,7 @@ class NobodyReads:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_a_display_that_nobody_reads_does_not_end_the_work(
+def test_a_closed_standard_output_does_not_end_the_command(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Path | None, name: str
 ) -> None:
     spec = SPECS[name]
@@ -356,7 +356,7 @@ def test_a_display_that_nobody_reads_does_not_end_the_work(
 
 
 def works(cli: Cli, spec: CommandSpec, run: Path | None, folder: Path) -> list[Path]:
-    """Let it do its work; the results that this wrote."""
+    """Run the command; return the result files that it wrote."""
     since = {p: p.stat().st_mtime_ns for p in folder.rglob("*.json")}
     result = cli(spec.command.name, *spec.given(run))
     ended(spec, result, 0)

@@ -1,4 +1,4 @@
-"""A check of environments finds what each broken one is broken in, and says nothing of sound ones."""
+"""Tests that the check of environments finds each defect and reports nothing for sound environments."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from rlox.envs.check.subprocess_check import check_in_subprocess
 from rlox.errors import ConfigError, MissingExtraError, UnknownNameError
 
 ROOT = Path(__file__).resolve().parents[2]
-# What takes long in a run is said sooner here; a busy machine makes no step slow that is not.
+# The limits are lower than in a run; a busy machine still makes no fast step slow.
 LIMITS = Limits(slow_step=10, endless=100)
 SLOW_LIMITS = Limits(slow_step=0.1)
 STEPS = 100
 IN_PROCESS_KINDS = [kind for kind in BROKEN if not kind.is_isolated]
 SUBPROCESS_KINDS = [kind for kind in BROKEN if kind.is_isolated]
-CARS = "CarRacing-v3"  # draws a picture at each step
+CARS = "CarRacing-v3"  # renders a picture at each step
 
 
 @functools.cache
@@ -90,7 +90,7 @@ def test_check_env_names_the_column_whose_numbers_are_equal_in_float32(kind: Any
 
 def test_check_env_reports_a_failing_second_copy_as_step_fails_not_shared() -> None:
     class FailingSecondCopy(Line):
-        """Fails where only the second copy begins, in its third step."""
+        """Fails in the third step after a reset with the second copy's seed."""
 
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
             self.is_second_copy = seed == 1001
@@ -113,7 +113,7 @@ def test_check_env_reports_each_kind_of_defect_with_a_different_message() -> Non
 
 
 def codes_in_source() -> set[str]:
-    """Every code that some part of the check gives to a finding, but those that are put together."""
+    """Return every code in the sources of the check, except codes that are composed."""
     codes = set()
     for path in (ROOT / "rlox" / "envs" / "check").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -122,7 +122,7 @@ def codes_in_source() -> set[str]:
     return codes
 
 
-def test_every_code_has_an_environment_that_is_broken_so_and_a_line_in_the_docs() -> None:
+def test_every_finding_code_has_a_broken_environment_and_a_line_in_the_docs() -> None:
     codes = {kind.code for kind in BROKEN}
     assert codes_in_source() <= codes
     page = (ROOT / "docs" / "check.md").read_text("utf-8")
@@ -131,7 +131,7 @@ def test_every_code_has_an_environment_that_is_broken_so_and_a_line_in_the_docs(
     assert warned == {kind.code for kind in BROKEN if kind.severity == "warning"}
 
 
-# Sound ones
+# Sound environments
 
 
 @pytest.mark.parametrize("name", SOUND_ENVS)
@@ -139,7 +139,7 @@ def test_a_sound_environment_is_not_blamed(name: str) -> None:
     assert check_env(SOUND_ENVS[name], steps=STEPS, limits=LIMITS) == []
 
 
-def test_a_sound_instance_is_not_blamed_and_stays_as_it_was() -> None:
+def test_check_env_leaves_a_sound_instance_unchanged() -> None:
     env = Line()
     env.reset(seed=3)
     env.step(1)
@@ -164,7 +164,7 @@ ADVISED_IDS = [
 
 
 @pytest.mark.parametrize("env_id", ADVISED_IDS)
-def test_of_some_that_are_published_one_true_thing_is_told(env_id: str) -> None:
+def test_check_env_reports_the_one_known_finding_of_published_environments(env_id: str) -> None:
     found = check_env(env_id, steps=5 if env_id == CARS else STEPS, limits=LIMITS)
     assert [finding.code for finding in found] == [ADVISED[env_id]]
 
@@ -186,7 +186,7 @@ def test_bipedal_walker_really_is_not_reproducible_after_another_episode() -> No
 
 
 class ResetKeepsTime(Line):
-    """Its time goes on after an episode that did not end, and after no other."""
+    """A reset keeps the time of an unfinished episode."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         t = self.t if abs(self.x) <= 2 and self.t < 20 else 0
@@ -200,7 +200,7 @@ def test_check_env_finds_state_that_a_reset_keeps_from_an_unfinished_episode() -
 
 
 class MaskInObservation(Walled):
-    """Tells its mask as a part of what is seen."""
+    """The mask is part of the observation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -219,10 +219,10 @@ def test_check_env_respects_an_action_mask_inside_the_observation() -> None:
     assert check_env(MaskInObservation, steps=STEPS) == []
 
 
-# What a check leaves alone, and what it refuses
+# Side effects and refused arguments
 
 
-def test_a_check_leaves_everything_around_as_it_was() -> None:
+def test_check_env_restores_global_generators_folder_and_environment_variables() -> None:
     np.random.seed(5)  # noqa: NPY002
     random.seed(5)
     before = (np.random.get_state()[1].tolist(), random.getstate(), Path.cwd(), dict(os.environ))  # noqa: NPY002
@@ -256,7 +256,7 @@ def test_a_check_with_the_greatest_seed_resets_with_seeds_of_31_bits() -> None:
     assert check_env(SeedsOf31Bits, steps=STEPS, seed=2**31 - 1, limits=LIMITS) == []
 
 
-def test_an_id_that_there_is_not_and_arguments_that_do_not_fit_are_for_whoever_asked() -> None:
+def test_check_env_raises_on_unknown_ids_and_wrong_arguments() -> None:
     with pytest.raises(UnknownNameError, match="CartPole-v1"):
         check_env("CartPoel-v1")
     with pytest.raises(ConfigError, match="gravity"):
@@ -271,17 +271,17 @@ def test_a_package_that_is_missing_is_no_fault_of_the_environment() -> None:
         check_env("HalfCheetah-v5")
 
 
-# As a run is configured
+# Configurations of runs
 
 
 class ScalingWrapper(gym.ObservationWrapper[Any, Any, Any]):
-    """A wrapper that breaks what it wraps."""
+    """A wrapper with a defect."""
 
     def observation(self, observation: Any) -> Any:
         return observation * 1000
 
 
-def test_wrappers_are_checked_with_what_they_wrap() -> None:
+def test_check_config_checks_the_environment_with_its_wrappers() -> None:
     config = EnvConfig("CartPole-v1", wrappers=(ScalingWrapper,))
     assert [f.code for f in check_config(config, 60, 0).findings] == ["observation-bounds"]
 
@@ -306,7 +306,7 @@ def test_a_mask_of_several_choices_is_looked_at_choice_by_choice(
 
 
 @pytest.mark.parametrize(("t", "call"), [(0, "reset 1"), (3, r"step 3 of episode \d+")])
-def test_a_mask_that_raises_is_told_with_the_call_and_the_exception(t: int, call: str) -> None:
+def test_check_env_reports_the_call_and_exception_of_a_raising_mask(t: int, call: str) -> None:
     class Fails(Line):
         def action_masks(self) -> Any:
             if self.t == t:

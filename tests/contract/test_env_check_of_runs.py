@@ -1,4 +1,4 @@
-"""A check of a configured environment finds what a run with the same arguments would stumble on."""
+"""Tests that the check of a configured environment finds the problems that a run would have with it."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ ID = "checked-of-runs/{}-v0"
 
 
 class TellsOnReset(Line):
-    """Its mask is there after resets only."""
+    """The info has a mask only after resets."""
 
     def make_info(self) -> Any:
         return {} if self.t else {"action_mask": np.ones(3, np.int8)}
 
 
 class Forbids(Line):
-    """Tells a mask that counts for nothing: every action is taken."""
+    """The info has a mask that the environment ignores: it takes every action."""
 
     def make_info(self) -> Any:
         return {"action_mask": np.array([1, 0, 0], np.int8)}
 
 
 class NoEnv:
-    """Is of no class of Gymnasium's."""
+    """A class that is no Gymnasium environment."""
 
 
 class Interrupts(Line):
@@ -96,7 +96,7 @@ def fitting(action_space: Any, seen: Any = SEEN) -> set[str]:
     return {name for name, reason in algorithm_obstacles("it", seen, action_space).items() if not reason}
 
 
-# The algorithms that fit
+# Algorithms that fit
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_algorithms_that_squash_do_not_fit_actions_without_a_finite_width(box: A
     assert "needs Box actions" in (reason := algorithm_obstacles("it", SEEN, box)["sac"]) or "width" in reason
 
 
-def test_algorithms_that_squash_fit_bounded_actions_and_choices_as_before() -> None:
+def test_squashing_algorithms_fit_bounded_boxes_and_choices() -> None:
     assert fitting(spaces.Dict(a=spaces.Box(0, 3, (1,), np.float32))) >= SQUASHING
     assert "sac" in fitting(CHOICES)
 
@@ -137,7 +137,7 @@ def test_an_image_fits_exactly_where_its_encoder_can_be_made(shape: tuple[int, .
     assert ("ppo" in fitting(CHOICES, space)) == made
 
 
-def test_pixels_in_a_row_ask_for_no_channels() -> None:
+def test_an_mlp_encoder_needs_no_image_channels() -> None:
     for side in (3, 8):
         codec = ObservationCodec.of(spaces.Box(0, 255, (side, side, side), np.uint8))
         assert make_encoder_spec(PPOConfig(encoder="mlp"), codec).features == side**3
@@ -146,7 +146,7 @@ def test_pixels_in_a_row_ask_for_no_channels() -> None:
             make_encoder_spec(PPOConfig(encoder=encoder), codec)
 
 
-# Boxes among the parts of actions
+# Boxes inside composed action spaces
 
 
 @pytest.mark.parametrize(
@@ -175,14 +175,14 @@ def test_boxes_among_the_parts_of_actions_are_looked_at(box: Any, code: str, aro
     findings = check_env(Parted, steps=40)
     assert [finding.code for finding in findings] == [code]
     assert ("its actions arm" if around == "Dict" else "its actions [1]") in findings[0].message
-    assert "rescale_action" not in findings[0].message  # which wraps a Box alone
+    assert "rescale_action" not in findings[0].message  # rescale_action wraps only a plain Box
 
 
 # Masks
 
 
 @pytest.mark.parametrize(("kind", "place"), [(MaskByMethod, "method"), (Walled, "info")])
-def test_a_mask_that_counts_has_to_be_asked_for(kind: Any, place: str) -> None:
+def test_check_config_reports_an_unused_mask_that_the_environment_enforces(kind: Any, place: str) -> None:
     (finding,) = found(kind)
     assert (finding.code, finding.severity) == ("mask-unused", "error")
     assert f"set env.action_mask={place}" in finding.message
@@ -190,7 +190,7 @@ def test_a_mask_that_counts_has_to_be_asked_for(kind: Any, place: str) -> None:
     assert found(kind, action_mask=place) == []
 
 
-def test_a_mask_that_may_be_passed_over_need_not_be_asked_for() -> None:
+def test_check_config_accepts_an_unused_mask_that_the_environment_ignores() -> None:
     assert found(Forbids) == []
 
 
@@ -202,18 +202,18 @@ def test_a_mask_that_may_be_passed_over_need_not_be_asked_for() -> None:
         (TellsOnReset, "info", r"after step 1 of episode .* is missing, but was given"),
     ],
 )
-def test_a_mask_that_is_missing_is_not_said_to_have_been_there(kind: Any, place: str, said: str) -> None:
+def test_check_config_reports_where_a_configured_mask_is_missing(kind: Any, place: str, said: str) -> None:
     findings = found(kind, action_mask=place)
     assert findings[0].code == "mask-missing"
     assert re.search(said, findings[0].message)
 
 
-def test_a_mask_of_actions_without_choices_is_for_whoever_asked() -> None:
+def test_check_config_raises_on_a_mask_for_actions_without_choices() -> None:
     with pytest.raises(UnsupportedSpaceError, match=r"env.action_mask=info: masks need actions"):
         check_config(EnvConfig("Pendulum-v1", action_mask="info"), 20, 0)
 
 
-# What is no environment, and what ends its process
+# Objects that are no environment, and environments that raise KeyboardInterrupt
 
 
 def test_checking_an_object_that_is_no_gymnasium_env_reports_no_environment() -> None:
@@ -222,7 +222,7 @@ def test_checking_an_object_that_is_no_gymnasium_env_reports_no_environment() ->
     assert "NoEnv, expected a gymnasium.Env" in finding.message
 
 
-def test_an_interrupt_of_its_own_in_a_step_is_no_death(capfd: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_an_environment_that_interrupts_its_step(capfd: pytest.CaptureFixture[str]) -> None:
     checked = check_in_subprocess(config_of(Interrupts), 20, 0)
     (finding,) = checked.findings
     assert finding.code == "step-exits"
@@ -231,13 +231,13 @@ def test_an_interrupt_of_its_own_in_a_step_is_no_death(capfd: pytest.CaptureFixt
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_an_interrupt_of_its_own_in_close_is_no_death(capfd: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_an_environment_that_interrupts_its_close(capfd: pytest.CaptureFixture[str]) -> None:
     (finding,) = check_in_subprocess(config_of(InterruptsItsClose), 20, 0).findings
     assert finding.code == "close-fails"
     assert "Traceback" not in capfd.readouterr().err
 
 
-# What is left behind
+# Processes that stay behind
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def children() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 def sleeping(children: list[subprocess.Popen[bytes]], ends: bool) -> Any:
     class Starts(Line):
-        """Has a program of its own."""
+        """Starts a program."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -288,13 +288,13 @@ def test_minigrid_without_a_wrapper_is_refused_with_its_wrappers() -> None:
 
 
 class Sentence(spaces.Space[Any]):
-    """A space of somebody's own, as MiniGrid's MissionSpace is."""
+    """A custom space, like MiniGrid's MissionSpace."""
 
     def __repr__(self) -> str:
         return "Sentence(<function said at 0x7f13f99c22a0>)"
 
 
-def test_a_sentence_beside_an_image_is_minigrids_and_another_is_anybodys() -> None:
+def test_only_minigrids_mission_space_suggests_minigrids_wrappers() -> None:
     image = spaces.Box(0, 255, (7, 7, 3), np.uint8)
     with pytest.raises(UnsupportedSpaceError, match=r"minigrid_flat\], or .*minigrid_image\]") as of:
         ObservationCodec.of(spaces.Dict(image=image, mission=Sentence()))

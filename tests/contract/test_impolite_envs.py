@@ -1,4 +1,4 @@
-"""User code that writes into what it is given, or returns its arrays again, trains to the same bits."""
+"""Tests that user code that changes its inputs or reuses its arrays trains to the same bits."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ MASKING_ALGORITHMS = (PPO, A2C, DQN)
 
 
 def is_supported(facade: Any, space: str, vectorization: Any, mask: str) -> bool:
-    """Whether the algorithm takes the space, there, with such a mask."""
+    """Whether the algorithm supports the space with that vectorization and mask."""
     if space not in SPACES_BY_ALGORITHM.get(facade, ACTION_CODECS):
         return False
     has_no_mask = (vectorization, mask) == (
         AutoresetMode.SAME_STEP,
         "method",
-    )  # of the last state of an episode
+    )  # the last state of an episode has no mask there
     return mask == "none" or (
         facade in MASKING_ALGORITHMS and bool(ACTION_CODECS[space].choices) and not has_no_mask
     )
@@ -67,7 +67,7 @@ CASES = [case for case in product(SETTINGS, ACTION_CODECS, VECTORIZATIONS, MASKS
 def train(
     facade: Any, space: str, vectorization: Any, mask: str, is_safe: bool, **extra_settings: Any
 ) -> Any:
-    """What a short training leaves: weights, returns, and the infos of episodes."""
+    """Train briefly and return the weights, the returns and the infos of the episodes."""
     infos: list[Any] = []
     is_single_env = isinstance(vectorization, str)
     source: Any = (
@@ -87,7 +87,7 @@ def train(
 
 
 class InfoCollector(Callback):
-    """Keeps the infos of the episodes that ended."""
+    """Collects the infos of the finished episodes."""
 
     def __init__(self, infos: list[Any]) -> None:
         self.infos = infos
@@ -97,7 +97,7 @@ class InfoCollector(Callback):
 
 
 def to_plain(value: Any) -> Any:
-    """An info without arrays, which compare by number."""
+    """Replace the arrays of an info by lists, which compare by value."""
     if isinstance(value, dict):
         return {key: to_plain(part) for key, part in value.items()}
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
@@ -108,7 +108,7 @@ def test_the_campaign_has_two_hundred_cases() -> None:
 
 
 @pytest.mark.parametrize(("facade", "space", "place", "mask"), each_value_once(CASES))
-def test_an_impolite_environment_trains_to_the_bits_of_its_polite_twin(
+def test_environments_that_mutate_arrays_train_to_the_same_bits(
     facade: Any, space: str, place: Any, mask: str
 ) -> None:
     polite = train(facade, space, place, mask, True)
@@ -118,9 +118,7 @@ def test_an_impolite_environment_trains_to_the_bits_of_its_polite_twin(
 
 @pytest.mark.parametrize("repeats", [{"action_repeat": 2}, {"repeat_action_probability": 0.5}])
 @pytest.mark.parametrize("space", ["Box", "Nested"])
-def test_a_repeated_action_is_the_one_before_whatever_became_of_it(
-    repeats: dict[str, Any], space: str
-) -> None:
+def test_action_repeats_use_the_original_action_after_mutation(repeats: dict[str, Any], space: str) -> None:
     polite = train(PPO, space, "sync", "none", True, **repeats)
     assert train(PPO, space, "sync", "none", False, **repeats) == polite
 
@@ -138,7 +136,7 @@ def test_a_dataset_has_the_actions_that_an_environment_was_given(space: str) -> 
 
 
 class InPlacePolicy(nn.Module):
-    """A policy that scales what it is given, in place or not."""
+    """A policy that scales its observations, in place or in a copy."""
 
     def __init__(self, is_safe: bool) -> None:
         super().__init__()
@@ -162,7 +160,7 @@ class InPlacePolicy(nn.Module):
 
 
 class InPlaceActorCritic(InPlacePolicy, ActorCritic):
-    """The same as a class of rlox's kind, with what only such a class has."""
+    """The same as an rlox ActorCritic, with the methods that only this class has."""
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Any:
         sample = self.wrapped_policy.sampler(n_steps, n_envs, generator)
@@ -182,7 +180,7 @@ class InPlaceActorCritic(InPlacePolicy, ActorCritic):
 
 
 class InPlaceDiscretePolicy(DiscretePolicy):
-    """A policy of rlox's of which some methods are changed."""
+    """An rlox policy with some changed methods."""
 
     def __init__(self, is_safe: bool) -> None:
         torch.manual_seed(5)
@@ -199,9 +197,7 @@ class InPlaceDiscretePolicy(DiscretePolicy):
 
 @pytest.mark.parametrize("kind", [InPlacePolicy, InPlaceActorCritic, InPlaceDiscretePolicy])
 @pytest.mark.parametrize("facade", [PPO, A2C])
-def test_a_policy_that_writes_into_its_observations_learns_as_one_that_copies_them(
-    facade: Any, kind: Any
-) -> None:
+def test_policies_that_scale_observations_in_place_learn_the_same(facade: Any, kind: Any) -> None:
     found = []
     settings = {key: value for key, value in SETTINGS[facade].items() if key != "net_arch"}
     for polite in (True, False):
@@ -214,7 +210,7 @@ def test_a_policy_that_writes_into_its_observations_learns_as_one_that_copies_th
 
 
 def make_scaling_class(base_class: type[Any], names: tuple[str, ...], is_safe: bool) -> type[Any]:
-    """A policy of rlox's, the named methods of which scale their observations, in place or not."""
+    """Return a subclass of an rlox policy whose named methods scale observations, in place or in a copy."""
 
     def make_scaled(name: str) -> Any:
         def method(self: Any, obs: torch.Tensor, *args: Any) -> Any:
@@ -244,7 +240,7 @@ def make_scaling_class(base_class: type[Any], names: tuple[str, ...], is_safe: b
         (TD3, "Box", torch_td3, "DeterministicPolicy", ("mode", "act")),
     ],
 )
-def test_an_own_policy_off_policy_that_writes_into_its_rows_learns_as_one_that_copies_them(
+def test_off_policy_policies_that_scale_rows_in_place_learn_the_same(
     facade: Any, space: str, module: Any, kind: str, names: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, rlox_kind = [], getattr(module, kind)
@@ -266,7 +262,7 @@ def test_an_own_policy_off_policy_that_writes_into_its_rows_learns_as_one_that_c
 
 
 class ClearingCallback(Callback):
-    """Empties what it is told."""
+    """Clears the objects that it receives."""
 
     def on_step(self, **kwargs: Any) -> bool:
         kwargs["metrics"].clear()
@@ -279,7 +275,7 @@ class ClearingCallback(Callback):
         kwargs["metrics"].clear()
 
 
-def test_a_callback_that_empties_what_it_is_told_changes_nothing_for_the_next() -> None:
+def test_a_callback_that_clears_its_arguments_does_not_affect_the_next() -> None:
     told: list[Any] = []
 
     class Keeps(InfoCollector):

@@ -1,4 +1,4 @@
-"""What every registered logger promises, over its spec: it ends up with the rows of `metrics.jsonl`."""
+"""Tests the guarantee of every registered logger: it ends up with the rows of `metrics.jsonl`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ every_logger = pytest.mark.parametrize(
 )
 
 
-def test_every_registered_logger_has_a_spec_a_configuration_and_nothing_else_has() -> None:
+def test_specs_and_configurations_match_the_registered_loggers() -> None:
     assert set(SPECS) == set(LOGGERS)
     assert set(LOGGER_CONFIGS) == set(LOGGERS) | {"jsonl"} == {p.stem for p in CONF.glob("*.yaml")}
     assert {name: config().name for name, config in LOGGER_CONFIGS.items()} == {
@@ -43,11 +43,11 @@ def test_every_registered_logger_has_a_spec_a_configuration_and_nothing_else_has
 
 @pytest.fixture(autouse=True)
 def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Followers that do not wait long, and take few rows at a time."""
+    """Make followers wait only briefly and take few rows at a time."""
     monkeypatch.setattr(follow, "MAX_BATCH", 3)
     monkeypatch.setattr(follow, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(follow, "RETRY_SECONDS", 0.001)
-    monkeypatch.setattr(follow, "START_SECONDS", 300.0)  # also where much else is at work
+    monkeypatch.setattr(follow, "START_SECONDS", 300.0)  # long enough also on a busy machine
 
 
 def run_with(name: str) -> RunConfig:
@@ -55,7 +55,7 @@ def run_with(name: str) -> RunConfig:
 
 
 def rows(count: int, mark: float = 0.0) -> list[dict[str, Any]]:
-    """A training row every 64 steps, an evaluation at each third; numbers null, late and large."""
+    """Return a training row every 64 steps, an evaluation at each third; values are null, late or large."""
     found: list[dict[str, Any]] = []
     for i in range(1, count + 1):
         now = {"env_steps": 64 * i, "updates": i, "seconds": i / 7}
@@ -75,12 +75,12 @@ def truth(folder: Path) -> list[dict[str, Any]]:
 
 
 def holds(name: str, folder: Path) -> tuple[Series, Series]:
-    """What the logger has, and what it is to have."""
+    """Return the contents of the logger and the expected contents."""
     return SPECS[name].read(folder), SPECS[name].series(truth(folder))
 
 
 def journal_of(folder: Path, name: str, written: Sequence[Row], cut: int = 0) -> Journal:
-    """A session in `folder` that goes on after row `cut` and writes rows."""
+    """Open a session in `folder` that continues after row `cut`, and write rows."""
     folder.mkdir(exist_ok=True)
     lines = (folder / METRICS).read_bytes().splitlines(True) if cut else []
     made = Journal(folder, run_with(name), {METRICS: sum(map(len, lines[:cut]))})
@@ -90,7 +90,7 @@ def journal_of(folder: Path, name: str, written: Sequence[Row], cut: int = 0) ->
 
 
 def append(folder: Path, written: Sequence[Row]) -> None:
-    """Rows that no logger saw."""
+    """Append rows that no logger receives."""
     log = JsonLines(folder / METRICS, (folder / METRICS).stat().st_size)
     for row in written:
         log.write(row)
@@ -98,12 +98,12 @@ def append(folder: Path, written: Sequence[Row]) -> None:
 
 
 def leave(folder: Path, name: str, written: Sequence[Row], cut: int = 0) -> None:
-    """A whole session."""
+    """Write rows in a whole session."""
     journal_of(folder, name, written, cut).close()
 
 
 class Around:
-    """A sink in front of the registered one, whose `write` goes through `meddle`."""
+    """A sink that wraps the registered one and passes `write` through `meddle`."""
 
     def __init__(self, inner: Sink, meddle: Callable[[Sink, Sequence[Row]], None]) -> None:
         self.inner, self.meddle = inner, meddle
@@ -142,7 +142,7 @@ def test_the_rows_that_are_written_are_the_rows_that_are_read(name: str, tmp_pat
     [
         pytest.param(name, had, marks=[pytest.mark.slow] * spec.elsewhere)
         for name, spec in SPECS.items()
-        for had in ([5, 8] if spec.elsewhere else [0, 2, 5, 8, 13])  # 7 are kept
+        for had in ([5, 8] if spec.elsewhere else [0, 2, 5, 8, 13])  # 7 rows are kept
     ],
 )
 def test_a_resumed_run_has_each_row_once_however_far_the_logger_was(
@@ -151,7 +151,7 @@ def test_a_resumed_run_has_each_row_once_however_far_the_logger_was(
     first = rows(10)
     leave(tmp_path, name, first[:had])
     append(tmp_path, first[had:])
-    # a checkpoint between the training row and the evaluation of step 384
+    # the checkpoint is between the training row and the evaluation of step 384
     assert first[7]["env_steps"] == first[6]["env_steps"] == 384
     leave(tmp_path, name, rows(12, mark=0.5)[7:], cut=7)
     assert len(truth(tmp_path)) == 16
@@ -171,7 +171,7 @@ def test_a_run_that_starts_anew_in_its_folder_leaves_nothing_of_the_old_one(
 
 
 @every_logger
-def test_a_logger_that_is_stuck_keeps_nobody_waiting_and_gets_every_row_later(
+def test_a_stuck_logger_does_not_block_the_run_and_gets_every_row_later(
     name: str, tmp_path: Path, meddled: Callable[[str, Meddler], None]
 ) -> None:
     gate = threading.Event()
@@ -181,7 +181,7 @@ def test_a_logger_that_is_stuck_keeps_nobody_waiting_and_gets_every_row_later(
         inner.write(found)
 
     meddled(name, slowly)
-    made = journal_of(tmp_path, name, rows(30))  # returns although no row can be taken
+    made = journal_of(tmp_path, name, rows(30))  # returns although the logger takes no row yet
     assert len(truth(tmp_path)) == 40
     gate.set()
     made.close()
@@ -218,7 +218,7 @@ def test_catch_up_delivers_the_rows_a_logger_missed_exactly_once(
         if (call := next(calls)) > 2:
             inner.write(found[:1])
             if call > 3:
-                refused.set()  # for the second time, so that the first is known
+                refused.set()  # the second failure: by then the first one is recorded
             raise ConnectionError("refused")
         inner.write(found)
 
@@ -231,7 +231,7 @@ def test_catch_up_delivers_the_rows_a_logger_missed_exactly_once(
     with pytest.warns(UserWarning, match=rf"logger {name} lacks \d+ rows: refused; .*catch_up"):
         made.close()
     missing = made.deliveries[name].n_missing
-    assert 7 <= missing < 13 + SPECS[name].elsewhere  # such a one may begin its file anew
+    assert 7 <= missing < 13 + SPECS[name].elsewhere  # a logger in another process may start its file again
     monkeypatch.setitem(LOGGERS, name, real)
     assert catch_up(tmp_path, run_with(name))[name] == follow.Delivery(missing, 0, None)
     found, expected = holds(name, tmp_path)
@@ -240,20 +240,20 @@ def test_catch_up_delivers_the_rows_a_logger_missed_exactly_once(
 
 
 def killed_in_call(k: int, work: Callable[[], object]) -> bool:
-    """Fork, work, SIGKILL in disk call k; whether the work came that far."""
+    """Fork, run `work`, and SIGKILL the child in disk call k; return whether the child came that far."""
     if (pid := os.fork()) == 0:
         try:
             with FaultyDisk(k, error=None, torn=30):
                 work()
         finally:
-            os._exit(0)  # whatever came, the tests go on in the parent only
+            os._exit(0)  # only the parent continues with the tests, whatever happens
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
 
 
-# The files of a logger in another process are not written by the one that is killed here.
+# The killed process does not write the files of a logger that runs in another process.
 @pytest.mark.parametrize("name", [name for name, spec in SPECS.items() if not spec.elsewhere])
 @pytest.mark.parametrize("what", ["while it catches up", "while a resumed run takes rows back"])
-def test_whichever_disk_call_is_the_last_every_row_is_there_once_afterwards(
+def test_loggers_have_each_row_once_after_a_kill_in_any_disk_call(
     name: str, what: str, tmp_path: Path
 ) -> None:
     leave(tmp_path / "before", name, rows(3))
@@ -275,9 +275,7 @@ def test_whichever_disk_call_is_the_last_every_row_is_there_once_afterwards(
 
 
 @every_logger
-def test_a_logger_whose_files_are_gone_or_cut_short_is_given_its_rows_again(
-    name: str, tmp_path: Path
-) -> None:
+def test_catch_up_rewrites_rows_of_deleted_or_truncated_logger_files(name: str, tmp_path: Path) -> None:
     leave(tmp_path, name, rows(10))
     kept = {"metrics.jsonl", "episodes.jsonl", "loggers"}
     files = [p for p in tmp_path.rglob("*") if p.is_file() and not kept & set(p.parts)]

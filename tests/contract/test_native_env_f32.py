@@ -1,4 +1,4 @@
-"""The float32 kernels stay within the deviation from float64 that they state."""
+"""Tests that the float32 kernels stay within their stated deviation from float64."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_one_step_deviates_from_float64_by_no_more_than_stated(env_id: str, poli
         running = ~(left["final_mask"] | right["final_mask"])
         expected, got = exact.get_state()[running], fast.get_state()[running]
         apart = np.abs(got - expected)
-        for angle in spec.angles:  # next to half a turn it may come out on the other side
+        for angle in spec.angles:  # near half a turn the angle may wrap to the other side
             apart[:, angle] = np.minimum(apart[:, angle], np.abs(apart[:, angle] - 2 * np.pi))
         assert (apart / np.maximum(1.0, np.abs(expected))).max() <= spec.deviation
         np.testing.assert_allclose(right["rewards"], left["rewards"], rtol=0, atol=spec.reward_deviation)
@@ -37,11 +37,11 @@ def test_one_step_deviates_from_float64_by_no_more_than_stated(env_id: str, poli
         flags += int((left["terminated"] != right["terminated"]).sum())
         obs = walk.step_all(actions)["obs"]
     assert compared > 100_000
-    assert flags <= 2  # a number next to a threshold may round to its other side
+    assert flags <= 2  # a number near a threshold may round to the other side
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_the_float32_kernel_is_another_kernel(env_id: str) -> None:
+def test_the_float32_kernel_differs_from_the_float64_kernel(env_id: str) -> None:
     exact, fast = (VecEnv(64, 1, env_id, precision=p) for p in ("f64", "f32"))
     assert (exact.precision, fast.precision) == ("f64", "f32")
     rng, differs = np.random.default_rng(0), False

@@ -1,8 +1,8 @@
-"""Native environments equal Gymnasium step by step, through the batch path and across autoresets.
+"""Tests that native environments equal Gymnasium step by step, in batches and across autoresets.
 
-Chaotic systems leave each other from one bit of rounding, so every step starts from the native
-state: Gymnasium's environment is put into it, both take the same action, and state, reward, flags
-and observation are compared. Free-running episodes are compared separately, less strictly.
+Chaotic systems diverge after one bit of rounding, so every step starts from the native state:
+Gymnasium's environment gets this state, both take the same action, and the test compares state, reward,
+flags and observation. A separate, less strict test compares free-running episodes.
 `RLOX_FULL=1` runs 1,000 whole episodes (Acrobot 300) of each policy for each batch size.
 """
 
@@ -31,7 +31,7 @@ def assert_same_observation(native: np.ndarray, other: np.ndarray) -> None:
 
 
 class Pairs:
-    """Native results and Gymnasium's, gathered step by step and compared many at a time."""
+    """Collects native results and Gymnasium's step by step, and compares many at a time."""
 
     def __init__(self) -> None:
         self.native: list[tuple[np.ndarray, ...]] = []
@@ -52,7 +52,7 @@ class Pairs:
         np.testing.assert_allclose(native[1], reward, rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(native[2], terminated)
         np.testing.assert_array_equal(native[3], truncated)
-        running = ~(terminated | truncated)  # the others show the next episode's start
+        running = ~(terminated | truncated)  # the others show the first state of the next episode
         np.testing.assert_allclose(native[4][running], state[running], rtol=1e-12, atol=1e-12)
         self.native.clear()
         self.gym.clear()
@@ -116,7 +116,7 @@ def test_the_continuous_car_equals_gymnasiums_float32_numbers_bit_for_bit() -> N
 
 
 def test_states_of_all_sizes_equal_gymnasium_and_do_not_disturb_their_neighbours() -> None:
-    # Far-out angles take another path inside; the rows beside them must not notice.
+    # Large angles take another code path; it must not change the neighbouring rows.
     rng = np.random.default_rng(1)
     for env_id in ("CartPole-v1", "Pendulum-v1"):
         vec, twin = VecEnv(130, env_id=env_id), Twin(env_id)
@@ -139,7 +139,7 @@ def test_states_of_all_sizes_equal_gymnasium_and_do_not_disturb_their_neighbours
 
 @pytest.mark.parametrize("env_id", IDS)
 def test_free_running_random_episodes_stay_within_a_millionth(env_id: str) -> None:
-    # Whole episodes of those that chaos ends sooner are compared above.
+    # The test above compares whole episodes of systems that chaos separates sooner.
     n, steps = (200 if FULL else 4), SPECS[env_id].free_steps
     vec, rng = VecEnv(n, seed=5, env_id=env_id), np.random.default_rng(5)
     twins, dtype = (

@@ -1,4 +1,4 @@
-"""Every algorithm in every kind of observation: trained, played, saved, and continued bit for bit."""
+"""Tests every algorithm with every kind of observation: it trains, evaluates and resumes bit for bit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rlox.errors import ConfigError, UnsupportedSpaceError
 from rlox.runs.record import record
 from rlox_cli.main import main
 
-TOTAL = 22  # in the middle of episodes and, off-policy, past the start of learning
+TOTAL = 22  # ends within episodes and, off-policy, after learning starts
 ROLLOUTS: dict[str, Any] = {"n_envs": 2, "n_steps": 4}
 REPLAYS: dict[str, Any] = {
     "learning_starts": 12,
@@ -49,7 +49,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "decision_transformer": {"batch_size": 4, "context_length": 3, "hidden": 6, "n_layers": 1},
 }
 VECTORS = {"sac", "td3", "ddpg", "td3_bc", "iql", "cql"}
-OF_VECTORS = "decision_transformer"  # which takes no images
+OF_VECTORS = "decision_transformer"  # takes no images
 FROM_DATASETS = {name for name in ALGORITHMS if ALGO_CONFIGS[name].unit == "updates"}
 ANYWHERE = [
     name
@@ -108,18 +108,18 @@ def test_an_algorithm_learns_plays_and_goes_on_in_these_observations(
     several = [space.sample() for _ in range(3)]
     one_by_one = [first(original.predict(one)) for one in several]
     together = first(original.predict(batch_of(space, several)))
-    # A batch is summed in another order: 1.2e-7 apart at most with AVX-512, a hundredth of what is allowed,
-    # so that the kernels of no CPU matter; another row's action is 1e-2 away or more in most cases.
+    # A batch sums in another order: at most 1.2e-7 apart with AVX-512, a hundredth of the tolerance, so the
+    # CPU's kernels do not matter. The action of another row differs by 1e-2 or more in most cases.
     np.testing.assert_allclose(together, one_by_one, rtol=1e-4, atol=1e-5)
 
 
 def first(predicted: Any) -> Any:
-    """Actions, without the states that a policy with a memory gives beside them."""
+    """Return the actions without the states that a recurrent policy adds."""
     return predicted[0] if isinstance(predicted, tuple) else predicted
 
 
 def batch_of(space: spaces.Space[Any], several: list[Any]) -> Any:
-    """As Gymnasium's vector environments put observations together."""
+    """Batch observations like Gymnasium's vector environments."""
     if isinstance(space, spaces.Dict):
         return {k: batch_of(part, [one[k] for one in several]) for k, part in space.items()}
     if isinstance(space, spaces.Tuple):
@@ -134,7 +134,7 @@ def test_algorithms_refuse_observations_of_no_fixed_size_with_an_explanation(nam
         ALGORITHMS[name](env_id=world(name, space), **OPTIONS[name])  # type: ignore[call-arg]
 
 
-def test_a_run_says_at_its_beginning_what_it_makes_of_an_image(
+def test_train_prints_how_it_reads_an_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -146,7 +146,7 @@ def test_a_run_says_at_its_beginning_what_it_makes_of_an_image(
     assert json.loads(provenance.read_text())["images"] == [said]
 
 
-def test_weights_are_not_taken_over_where_channels_are_read_otherwise(tmp_path: Path) -> None:
+def test_init_from_refuses_weights_with_another_channel_order(tmp_path: Path) -> None:
     make = world("ppo", image((8, 8, 8)))
     first = ALGORITHMS["ppo"](make, **SMALL, **OPTIONS["ppo"], image_channels="first")  # type: ignore[arg-type]
     first.save(tmp_path / "saved")

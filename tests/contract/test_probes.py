@@ -1,4 +1,4 @@
-"""Every algorithm learns the values and actions of environments that isolate one thing each."""
+"""Tests that every algorithm learns the values and actions of environments that each test one property."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .specs import SPECS
 
 PROBED = [name for name, spec in SPECS.items() if spec.probe]
 WITH_MEMORY = ("recurrent_ppo",)
-# Algorithms that the native engine learns, by the actions they give.
+# Algorithms with a native engine, by the kind of their actions.
 NATIVE = {"choices": ("a2c", "dqn", "ppo"), "vectors": ("a2c", "ddpg", "ppo", "sac", "td3")}
 
 
 def engines(actions: str, names: list[str]) -> list[Any]:
-    """Algorithms and backends: torch runs nightly where there is a native engine."""
+    """Return algorithms with backends; torch runs only nightly where a native engine exists."""
     return [
         pytest.param(name, backend, marks=[pytest.mark.slow] * (len(found) > 1 and not at))
         for name in names
@@ -41,7 +41,7 @@ def trained(name: str, backend: str, probe: Any, seed: int) -> Any:
     return algorithm
 
 
-def test_an_algorithm_that_is_not_probed_learns_from_no_environment_of_python() -> None:
+def test_only_algorithms_without_python_environments_have_no_probe() -> None:
     assert {name for name in SPECS if name not in PROBED} == {
         name
         for name, spec in SPECS.items()
@@ -91,5 +91,5 @@ def test_the_mean_of_a_vector_goes_to_the_best_action(name: str, backend: str) -
         taken = [float(act(algorithm, np.array([state], np.float32))[0]) for state in expected]
         return -float(np.abs(np.subtract(taken, list(expected.values()))).max())
 
-    # An action that is always 0 is 0.5 off; of 20 seeds of the native algorithms the worst was 0.12.
+    # A constant action of 0 is 0.5 off; the worst of 20 seeds of the native algorithms was 0.12.
     assert check_learned(closeness, at_least=-0.3)

@@ -1,4 +1,4 @@
-"""Reported returns are those that an independent wrapper around the environment counts."""
+"""Tests that the reported returns equal the counts of an independent wrapper around the environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cartpole() -> gym.Env[Any, Any]:
 
 
 def run(make: Any, folder: Path, steps: int, **options: Any) -> tuple[Account, PPO, list[Any], Any]:
-    """Train through a Session with every environment counted; the account is of training only."""
+    """Train in a Session and count every episode; the account has only the training episodes."""
     account: Account = []
     algorithm = PPO(lambda: EpisodeRecorder(make(), account), n_envs=3, n_steps=32, n_epochs=2, **options)
     algorithm.set_total_steps(steps)
@@ -61,7 +61,7 @@ def test_training_returns_equal_the_count_of_an_independent_wrapper(
     returns = [total for _, total, _ in account]
     assert len(returns) > 30
     episodes = rows(tmp_path / "episodes.jsonl")
-    # in one step, environments end in order of their index, as the wrappers count them
+    # environments that end in the same step come in order of their index, as the wrappers count them
     assert [e["return"] for e in episodes] == pytest.approx(returns, rel=1e-12)
     assert [e["length"] for e in episodes] == [length for _, _, length in account]
     recent = float(np.mean(returns[-100:]))

@@ -1,4 +1,4 @@
-"""Advantages of collected rollouts equal their definition, whatever ends where."""
+"""Tests that the advantages of collected rollouts equal their definition for all episode ends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def grid(column: torch.Tensor) -> Array:
 
 
 def next_values(script: tuple[Array, ...], rule: str = "right") -> Array:
-    """V(s_{t+1}) under the right rule or one of two wrong ones."""
+    """Return V(s_{t+1}) under the right rule or one of two wrong rules."""
     obs, finals, _, terminated, truncated = script
     reset = obs[1:, :, 0]
     cut = np.where(terminated | truncated, finals[:, :, 0], reset)
@@ -78,7 +78,7 @@ def test_collected_advantages_equal_the_definition_on_256_masks_a_rollout(
 
 
 @pytest.mark.parametrize("rule", ["bootstrap from the reset observation", "truncation is termination"])
-def test_a_wrong_truncation_rule_is_far_from_what_is_collected(rule: str) -> None:
+def test_wrong_truncation_rules_give_clearly_different_advantages(rule: str) -> None:
     script = random_script(np.random.default_rng(0), 32, N_ENVS)
     (rollout,) = collect_all(script, 0.99, 0.95, [32])
     wrong = definition(script, 0.99, 0.95, rule)
@@ -123,8 +123,8 @@ def test_advantages_do_not_depend_on_the_order_of_the_environments() -> None:
     assert np.array_equal(grid(straight.advantages)[:, order], grid(mixed.advantages))
 
 
-def test_values_of_cut_off_episodes_are_of_observations_as_the_policy_sees_them() -> None:
-    """With normalised observations, the final observation is normalised before it is valued."""
+def test_truncation_bootstraps_from_the_normalized_final_observation() -> None:
+    """With normalised observations, the final observation is normalised before its value is computed."""
     rng = np.random.default_rng(5)
     obs, finals, rewards, terminated, truncated = random_script(rng, 1, N_ENVS)
     terminated[:], truncated[:] = False, True

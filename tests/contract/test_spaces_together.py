@@ -1,7 +1,7 @@
-"""Each kind of observation with each kind of action: the algorithms that take both, in turn.
+"""Tests each kind of observation with each kind of action, on the algorithms that take both, in turn.
 
-What each algorithm does with each of them is in test_observation_spaces.py and test_action_spaces.py, what is
-refused too.
+test_observation_spaces.py and test_action_spaces.py test each algorithm with each of them, refused spaces
+too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PAIRS = list(product(SEEN, ACTIONS))
 
 
 def takes(seen: Any, done: Any) -> list[str]:
-    """The algorithms that step an environment of these spaces."""
+    """Return the algorithms that can train on an environment with these spaces."""
     why = algorithm_obstacles("env", seen, done)
     unbounded = ("sac", "td3", "ddpg") if done is SPACES["BoxOneSided"] else ()
     return [name for name in OPTIONS if not why[name] and name not in unbounded]
@@ -53,7 +53,7 @@ def test_the_pairs_cover_20_observation_and_10_action_spaces_and_every_algorithm
 
 
 def turns() -> list[tuple[str, str, str]]:
-    """Each pair of spaces with the algorithm whose turn it is among those that take both."""
+    """Return each pair of spaces with the next algorithm among those that take both."""
     able = [takes(SEEN[seen], SPACES[done]) for seen, done in PAIRS]
     return [(names[i % len(names)], *PAIRS[i]) for i, names in enumerate(able)]
 
@@ -78,7 +78,7 @@ def test_an_algorithm_takes_each_observation_kind_with_each_action_kind(
         algorithm.train(2 * TOTAL)
     weights = [torch.nn.utils.parameters_to_vector(a.policy.parameters()) for a in (original, loaded)]
     assert torch.equal(*weights)
-    assert loaded.evaluate(1).returns == (15.0,)  # 1 + 2 + 3 + 4 + 5, whatever is done
+    assert loaded.evaluate(1).returns == (15.0,)  # 1 + 2 + 3 + 4 + 5 for any actions
     given = loaded.predict(SEEN[seen].sample())
     given = given[0] if facade is RecurrentPPO else given
     if ActionCodec.of(SPACES[done]).is_discrete:

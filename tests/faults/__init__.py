@@ -1,1 +1,1 @@
-"""The fault-injection kit: a failing disk, environments that misbehave, runs that get killed."""
+"""Injects faults for the other tests: failing disks, misbehaving environments, killed runs."""

@@ -1,9 +1,9 @@
-"""Runs calls of rlox in a process that writes down what it imports, starts and connects to.
+"""Runs rlox in a process that records its imports, child processes and connections.
 
     python -m faults.audit '[["resume", "RUN"], ["evaluate", "RUN"]]' '["RUN"]' MODULE
 
-Commands first, then folders to load from Python; `MODULE` is the one that must not be imported. Prints the
-exit codes and messages of all, and the events.
+The first argument is a list of commands, the second a list of folders to load from Python. `MODULE` must not
+be imported. The output is the exit codes and messages of all commands and loads, and the recorded events.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WATCHED = (
 
 
 def main(commands: list[list[str]], loaded: list[str], module: str) -> dict[str, Any]:
-    """What came of it."""
+    """Run the commands, load the folders and return their results and the events."""
     events: list[str] = []
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -54,7 +54,7 @@ def main(commands: list[list[str]], loaded: list[str], module: str) -> dict[str,
 
 
 def _for_provenance(event: str, arguments: tuple[Any, ...]) -> bool:
-    """What a run that goes on asks of the machine, by itself or by `platform`."""
+    """Return whether a resumed run starts this process for provenance, directly or through `platform`."""
     return event == "subprocess.Popen" and arguments[0] in ("git", "uname")
 
 

@@ -1,7 +1,7 @@
-"""Signals at random moments of a run, as many as are asked for: what each came to, one line of JSON each.
+"""Sends signals at random moments of runs and writes each result as one line of JSON.
 
-The lines are kept, so a campaign that was interrupted goes on with the next signal. They begin with what they
-were made with: other code or another seed begins anew.
+The file keeps its lines, so an interrupted campaign continues with the next signal. The first line holds the
+seed and the code version. With another seed or other code the campaign starts again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SCRIPT = Path(sys.executable).with_name("rlox")
 _COMMON = (
     "train", "tuned=null", "env=CartPole-v1", "seed=5", "eval.episodes=2", "algo.backend=torch",
 )  # fmt: skip
-# 12 updates of a moment, and two that are one minibatch of seconds each
+# SMALL has 12 short updates. LARGE has two updates, each of one minibatch that takes seconds.
 SMALL = (
     *_COMMON, "env.n_envs=8", "algo.n_steps=16", "algo.batch_size=64", "algo.n_epochs=2",
     "algo.net_arch=[16]", "total_steps=1536", "checkpoint.every=256", "eval.every=512", "log.every=128",
@@ -41,7 +41,8 @@ LARGE = (
     *_COMMON, "env.n_envs=2048", "algo.n_steps=48", "algo.batch_size=98304", "algo.n_epochs=1",
     "algo.net_arch=[256,256]", "total_steps=196608", "checkpoint.every=98304", "log.every=98304",
 )  # fmt: skip
-# phase: the run, how often it comes to the phase, and within how many seconds after that the signal is sent
+# Each phase: its run, how often the run enters the phase, and the window in seconds after that for the
+# signal.
 PHASES: Mapping[str, tuple[tuple[str, ...], int, float]] = {
     "start": (SMALL, 1, 2.5),
     "composing": (SMALL, 1, 2.5),
@@ -55,7 +56,7 @@ PHASES: Mapping[str, tuple[tuple[str, ...], int, float]] = {
 
 @dataclass(frozen=True)
 class SignalPlan:
-    """One signal: when, which."""
+    """The number, moment and kind of one signal."""
 
     number: int
     phase: str
@@ -65,7 +66,7 @@ class SignalPlan:
 
     @classmethod
     def of(cls, seed: int, number: int) -> SignalPlan:
-        """The shot of that number: phases and signals in turn, moments at random."""
+        """Return the plan of that number: phases and signals take turns, moments are random."""
         rng = random.Random(f"{seed} {number}")
         phase = list(PHASES)[number % len(PHASES)]
         _, often, within = PHASES[phase]
@@ -75,25 +76,26 @@ class SignalPlan:
 
 @dataclass(frozen=True)
 class SignalResult:
-    """What it came to."""
+    """The result of one signal."""
 
     number: int
     phase: str
     sent: str
     code: int
     outcome: str  # never started, done, resumed
-    faults: list[str]  # nothing but an empty list is right
+    faults: list[str]  # empty if nothing is wrong
     seconds: float  # from the signal to the exit
-    heard: str  # the phase in which the handler ran; empty: the process had none (yet, or any more)
-    unheard: float  # seconds from the signal until then: a call into C ends first
-    waited: str  # the phase in which most of the rest went by
-    interpreter: bool  # it came before the first line of rlox, and Python itself showed where
+    heard: str  # phase in which the handler ran; empty: the process had no handler (yet, or any more)
+    unheard: float  # seconds from the signal to the handler: a call into C ends first
+    waited: str  # phase that took most of the remaining time
+    # whether the signal came before the first line of rlox and Python printed its own traceback
+    interpreter: bool
 
 
 def run_plan(
     plan: SignalPlan, folder: Path, reference_of: Callable[[Path], Any], children: ChildServer
 ) -> SignalResult:
-    """Send the signal, look at what it left, go on with the run to its end and compare."""
+    """Send the signal, check the result, resume the run to its end and compare."""
     args = PHASES[plan.phase][0]
     checkpoint_steps: list[int] = []
     phase = "" if plan.phase == "start" else plan.phase
@@ -129,11 +131,11 @@ def run_plan(
 def _judge(
     plan: SignalPlan, ended: CommandResult, folder: Path, checkpoint_step: int
 ) -> tuple[str, list[str]]:
-    """What became of the run, and what is wrong with it."""
+    """Return the outcome of the run and its faults."""
     faults = [f"traceback: {ended.err[-800:]}"] if _ours(ended.err) else []
     runs = list(_runs(folder))
     states = [json.loads((run / "status.json").read_text())["status"] for run in runs]
-    # killed outright where there are no handlers yet, or none any more: for a shell it is the same
+    # The signal kills the process where there is no handler (yet, or any more): a shell sees the same code.
     expected_codes = {128 + plan.sent} if "killed" in states else {128 + plan.sent, -plan.sent}
     early = ended.code == 1 and not runs and "KeyboardInterrupt" in ended.err and not faults
     if ended.code not in expected_codes | ({0} if states == ["done"] else set()) and not early:
@@ -151,7 +153,7 @@ def _judge(
 def _go_on(
     folder: Path, reference_of: Callable[[Path], Any], number: int, children: ChildServer
 ) -> list[str]:
-    """Resume to the end, every tenth by the command; in what it differs from the run never stopped."""
+    """Resume to the end, every tenth run by the command; return the differences from an uninterrupted run."""
     (run,) = _runs(folder)
     if number % 10 == 0:
         resumed = command(["resume", str(run)], folder)
@@ -161,7 +163,7 @@ def _go_on(
         config: Any = OmegaConf.to_container(OmegaConf.load(run / "config.yaml"))
         if code := children.run(run, config, resume=True):
             return [f"resume: exit {code}"]
-    # a stop saves where it is, so the last but one folder is another
+    # A stop saves at once, so the last but one folder differs.
     differences = set(difference(fingerprint(run), reference_of(run))) - {"folders"}
     return [f"not as if it had never stopped: {sorted(differences)}"] if differences else []
 
@@ -171,13 +173,13 @@ def _runs(folder: Path) -> Iterable[Path]:
 
 
 def _saved(run: Path) -> int:
-    """The step of the newest checkpoint that is whole, -1 for none."""
+    """Return the step of the newest complete checkpoint, -1 without one."""
     newest = newest_checkpoint(run)
     return -1 if newest is None else int(read_checkpoint(newest).clock["env_steps"])
 
 
 def _ours(err: str) -> bool:
-    """Whether something is shown that goes through a file of rlox: before, it is the interpreter's own."""
+    """Return whether an error on the screen names a file of rlox, not only the interpreter's own."""
     has_output = "Traceback" in err or "Exception ignored" in err
     return has_output and re.search(r'File "[^"]*/(rlox|rlox_cli)/', err) is not None
 
@@ -185,7 +187,7 @@ def _ours(err: str) -> bool:
 def campaign(
     count: int, seed: int, made_with: str, place: Path, folder: Path, workers: int
 ) -> list[SignalResult]:
-    """Fire what is not in the file `place` yet, several at a time; all hits, by their numbers."""
+    """Send the signals that the file `place` lacks, several at a time, and return all results by number."""
     head = json.dumps({"seed": seed, "made_with": made_with})
     lines = place.read_text().splitlines() if place.exists() else []
     if lines[:1] != [head]:
@@ -198,7 +200,7 @@ def campaign(
 
     def work(_: int) -> None:
         with ChildServer() as children:
-            for number in next_ones:  # of all workers together
+            for number in next_ones:  # all workers share this iterator
                 part = folder / str(number)
                 part.mkdir()
                 result = run_plan(SignalPlan.of(seed, number), part, reference_of, children)
@@ -214,7 +216,7 @@ def campaign(
 
 
 def _references(folder: Path) -> Callable[[Path], dict[str, Any]]:
-    """The fingerprint of the run never stopped that has the configuration of a run."""
+    """Return a function that maps a run to the fingerprint of the uninterrupted run of its configuration."""
     fingerprints = {}
     for name, args in (("small", SMALL), ("large", LARGE)):
         (folder / name).mkdir()
@@ -227,7 +229,7 @@ def _references(folder: Path) -> Callable[[Path], dict[str, Any]]:
 
 
 def summary(results: list[SignalResult]) -> dict[str, Any]:
-    """The counts of a campaign."""
+    """Return the counts of a campaign."""
     faults = Counter(fault.split(":")[0].split(" ")[0] for result in results for fault in result.faults)
     slowest = max(results, key=lambda result: result.seconds)
     return {

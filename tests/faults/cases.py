@@ -1,4 +1,4 @@
-"""Small runs of every algorithm, one rhythm for all: what is killed, and what threads may not change."""
+"""Small runs of every algorithm with the same intervals, for tests of kills and of threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UPDATES = 24
 
 
 def config(**env: Any) -> dict[str, Any]:
-    """24 updates; a checkpoint every second, an evaluation every fifth."""
+    """Return PPO's case: 24 updates, a checkpoint every second and an evaluation every fifth update."""
     env = {"id": "CartPole-v1", "n_envs": 8, **env}
     rollout = 16 * env["n_envs"]
     sizes = {"n_epochs": 2, "net_arch": [16], "batch_size": rollout // 2}
@@ -30,7 +30,7 @@ def config(**env: Any) -> dict[str, Any]:
 
 
 def replay_case(**algo: Any) -> dict[str, Any]:
-    """DQN with priorities, 24 trainings, in the same rhythm; rows are overwritten on the way."""
+    """Return DQN's case: priorities, 24 trainings, the same intervals; the buffer overwrites rows."""
     learning = {"learning_starts": 100, "train_freq": 64, "gradient_steps": 6, "batch_size": 16}
     run_config = config(n_envs=4)
     return {
@@ -48,13 +48,13 @@ def replay_case(**algo: Any) -> dict[str, Any]:
 
 
 def actor_critic_case(name: str, **algo: Any) -> dict[str, Any]:
-    """SAC or TD3 with priorities and a normaliser, whose noise is a function of counts."""
+    """Return a case of SAC or TD3 with priorities and a normaliser; the noise depends on counts only."""
     run_config = replay_case(name=name, **algo)
     return {**run_config, "env": {**run_config["env"], "id": "Pendulum-v1", "normalize_obs": True}}
 
 
 def masked_case() -> dict[str, Any]:
-    """DQN in an environment that raises at an action that is not allowed."""
+    """Return a case of DQN in an environment that raises at a forbidden action."""
     run_config = replay_case(double_dqn=True)
     doors = {
         "id": BY_METHOD,
@@ -65,25 +65,25 @@ def masked_case() -> dict[str, Any]:
 
 
 def masked_rollouts() -> dict[str, Any]:
-    """PPO in the same environment, its masks in the infos."""
+    """Return a case of PPO in the same environment, with masks in the infos."""
     doors = {"id": BY_INFO, "action_mask": "info"}
     run_config = config(n_envs=4)
     return {**run_config, "env": {**run_config["env"], **doors}}
 
 
 def short_rollouts(backend: str = "torch", **env: Any) -> dict[str, Any]:
-    """A2C in the same rhythm, without an update a step."""
+    """Return a case of A2C with the same intervals and an update every 16 steps."""
     algo = {"name": "a2c", "n_steps": 16, "net_arch": [16], "backend": backend}
     return {**config(**env), "algo": algo}
 
 
 def native_case(run_config: dict[str, Any]) -> dict[str, Any]:
-    """The same with updates in Rust."""
+    """Return the same case with updates in Rust."""
     return {**run_config, "algo": {**run_config["algo"], "backend": "native"}}
 
 
 def recurrent_case() -> dict[str, Any]:
-    """Recurrent PPO in the same rhythm: kills fall into episodes whose states are known to nobody else."""
+    """Return a case of recurrent PPO: kills come within episodes, whose recurrent states only the run has."""
     run_config = config(n_envs=4, normalize_obs=True)
     shape = {"lstm_hidden_size": 8, "batch_size": 32, "n_epochs": 2, "net_arch": [16]}
     return {
@@ -93,7 +93,7 @@ def recurrent_case() -> dict[str, Any]:
 
 
 def bc_case() -> dict[str, Any]:
-    """BC, 24 ticks of 16 updates, which are what it counts."""
+    """Return a case of BC: 24 ticks of 16 updates, and updates are its unit."""
     run_config = config(n_envs=1)
     data = Path(__file__).parents[1] / "golden" / "datasets" / "CartPole-v1"
     return {
@@ -104,7 +104,7 @@ def bc_case() -> dict[str, Any]:
 
 
 def text_case(name: str, **algo: Any) -> dict[str, Any]:
-    """A language model, 24 ticks of 4 prompts, which are what it counts."""
+    """Return a case of a language model: 24 ticks of 4 prompts, and samples are its unit."""
     run_config = config(id="text/copy", n_envs=1)
     batch = 4
     every = {"checkpoint": 2 * batch, "eval": 5 * batch, "log": batch}
@@ -137,13 +137,13 @@ CASES = {
     "RLOO": text_case("rloo", rewards=["close"]),
     "DPO": text_case("dpo"),
     "OnlineDPO": text_case("online_dpo", rewards=["close"]),
-    # Iterations of one call, in which no step can be told apart.
+    # Each iteration is one call, so a test cannot tell its steps apart.
     "Native PPO": native_case(config()),
     "Native A2C": short_rollouts("native"),
     "Native DQN, prioritized": native_case(replay_case()),
     "Native SAC": native_case(actor_critic_case("sac")),
     "Native TD3": native_case(actor_critic_case("td3")),
-    # Step by step, because of the normaliser.
+    # The normaliser makes the run collect step by step.
     "Native PPO, normalised": native_case(config(normalize_obs=True)),
     "Native A2C, normalised": short_rollouts("native", normalize_obs=True),
 }

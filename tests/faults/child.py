@@ -1,7 +1,7 @@
-"""Runs in processes of their own that may be killed: `ChildServer` starts them, this module is them.
+"""Runs training in child processes that tests may kill: `ChildServer` starts them, this module runs in them.
 
-Importing torch takes seconds, so one process imports it once and forks per job. It has no threads
-at that time, and each child is a process of its own: SIGKILL leaves of it what it would of any.
+One process imports torch, which takes seconds, and then forks once per job. It has no threads when it forks.
+Each child is a separate process, so SIGKILL leaves the same state as in any other process.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class ChildServer:
         self._server.communicate()
 
     def start(self, run: Path, config: dict[str, Any], **options: Any) -> int:
-        """Begin a job in `run` (made if need be); returns its process id."""
+        """Start a job in `run` (made if need be) and return its process id."""
         run.mkdir(parents=True, exist_ok=True)
         return self._send({"run": str(run), "config": config, **options})
 
     def wait(self, pid: int) -> int:
-        """The exit code; minus the signal if one ended it. A child that hangs is killed."""
+        """Return the exit code; minus the signal if one ended the child. Kill a child that hangs."""
         timer = threading.Timer(TIMEOUT, os.kill, (pid, signal.SIGKILL))
         timer.start()
         try:
@@ -66,14 +66,15 @@ class ChildServer:
         return self.wait(self.start(run, config, **options))
 
     def kill(self, pid: int, run: Path, step: int, after: float) -> int:
-        """SIGKILL the child `after` seconds after its run in `run` came to env step `step`, however
-        long that takes; its exit code (0 if it was done before).
+        """SIGKILL the child `after` seconds after its run reached env step `step`; return its exit code.
+
+        Reaching the step may take any time up to `TIMEOUT`. The code is 0 if the child ended before the kill.
         """
         until = time.monotonic() + TIMEOUT
         while reached(run) < step and not _has_ended(pid) and time.monotonic() < until:
             time.sleep(0.001)
         time.sleep(after)
-        os.kill(pid, signal.SIGKILL)  # not waited for yet, so the id is still its own
+        os.kill(pid, signal.SIGKILL)  # nobody has waited for the child, so its id is still valid
         return self.wait(pid)
 
     def _send(self, message: dict[str, Any]) -> int:
@@ -84,27 +85,27 @@ class ChildServer:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether a process is done, waited for or not."""
+    """Return whether a process has ended, waited for or not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:  # no such file system: the run's own steps and the timeout decide
+    except OSError:  # no /proc here: the run's own steps and the timeout decide
         return False
 
 
 def marks(run: Path) -> list[str]:
-    """Where the children of a run killed themselves, e.g. `step 1016` or `call 31 (rename)`."""
+    """Return where the children of a run killed themselves, e.g. `step 1016` or `call 31 (rename)`."""
     path = run / "marks.txt"
     return path.read_text().splitlines() if path.exists() else []
 
 
 def reached(run: Path) -> int:
-    """The env step of the last tick that a child of this run came to."""
+    """Return the env step of the last tick that a child of this run reached."""
     path = run / "step.txt"
     return int(path.read_text() or 0) if path.exists() else 0
 
 
 def work(job: dict[str, Any]) -> None:
-    """One job: train `run` by `config`, going on where it is (`resume`), unless killed first."""
+    """Do one job: train `run` with `config`, or resume it (`resume`), unless a kill comes first."""
     from faults.disk import FaultyDisk
     from rlox.build import build, resume
     from rlox.configs import make_run
@@ -153,7 +154,7 @@ def work(job: dict[str, Any]) -> None:
 
 
 def _counter(algorithm: Any) -> Callable[[], int]:
-    """How far the run is within its tick: environment steps, batches of a dataset, prompts of this batch."""
+    """Return a counter of progress within a tick: env steps, dataset batches or prompts of this batch."""
     source = algorithm.source
     if algorithm.clock.unit == "samples":
         return lambda: int(algorithm.clock.samples + source.batch_size - 1)
@@ -164,11 +165,11 @@ def _counter(algorithm: Any) -> Callable[[], int]:
 
 
 def _kill_in_step(algorithm: Any, count_steps: Callable[[], int], at: int, mark: Any) -> None:
-    """SIGKILL of this process once `at` is reached, in the middle of a tick."""
+    """Kill this process with SIGKILL when the count reaches `at`, in the middle of a tick."""
     source = algorithm.source
     if algorithm.clock.unit == "updates":
         target, name = algorithm.learner, "update"
-    elif algorithm.clock.unit == "samples":  # completions are written, gradients are there
+    elif algorithm.clock.unit == "samples":  # the completions are written and the gradients computed
         target, name = algorithm.learner.optimizer, "step"
     else:
         target, name = getattr(source, "collector", source).env, "step_into"
@@ -184,8 +185,9 @@ def _kill_in_step(algorithm: Any, count_steps: Callable[[], int], at: int, mark:
 
 
 def _fill_disk(between: list[int] | None, at: int, end: int) -> None:
-    """No file may grow past 100 bytes while the run is between two steps; at its end: until it waits
-    to save again.
+    """Limit files to 100 bytes while the run is between two steps.
+
+    At the end of the run the limit holds until the run waits to save again.
     """
     if between is None:
         return
@@ -203,7 +205,7 @@ def _fill_disk(between: list[int] | None, at: int, end: int) -> None:
 
 
 class _MessageCollector(logging.Handler):
-    """Keeps messages in memory: the disk may be full."""
+    """Keeps messages in memory, because the disk may be full."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -221,7 +223,7 @@ def serve() -> None:
     import rlox.build
     import rlox.runs.session  # noqa: F401
 
-    assert helpers.masked_envs.BY_METHOD  # registered by the import, for the children
+    assert helpers.masked_envs.BY_METHOD  # the import registers the environment for the children
     torch.set_num_threads(1)
     for line in sys.stdin:
         message = json.loads(line)

@@ -1,8 +1,8 @@
-"""The real `rlox` command in a subprocess, and a signal when it comes to a phase of its work.
+"""Runs the real `rlox` command in a subprocess and sends a signal in a given phase of its work.
 
-`python -m faults.command PHASE COUNT SIGNALS ARGS...` is `rlox ARGS...` that writes `reached PHASE` to
-standard error when it comes to that phase for the COUNTth time, and waits there until so many signals have
-come. The caller sends them, so no test depends on the speed of the machine.
+`python -m faults.command PHASE COUNT SIGNALS ARGS...` runs `rlox ARGS...`. It writes `reached PHASE` to
+standard error when the command enters that phase for the COUNTth time, and waits there for SIGNALS signals.
+The caller sends the signals, so no test depends on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from helpers.waiting import PATIENCE
 
 TESTS = Path(__file__).resolve().parents[1]
-# phase: the call that it is, and what counts within that call where it is not the call itself
+# Each phase: its call, and the call to count within that call, unless the call itself is counted.
 PLACES: Mapping[str, tuple[tuple[str, str], tuple[str, str] | None]] = {
     "composing": (("rlox_cli.validate", "run_config"), None),
     "building": (("rlox.build", "build"), None),
@@ -35,7 +35,7 @@ PLACES: Mapping[str, tuple[tuple[str, str], tuple[str, str] | None]] = {
         ("rlox.stopping", "StopDeadline.is_expired"),
     ),
     "evaluating": (("rlox.training.evaluate", "Evaluator.__call__"), None),
-    # the checkpoint is there, and no link leads to it yet
+    # The checkpoint exists, and no link points to it yet.
     "saving": (("rlox.runs.checkpoint_store", "CheckpointStore.save"), ("rlox.disk", "Disk.link")),
     "finishing": (("rlox_cli.summary", "result_document"), None),
 }
@@ -63,10 +63,10 @@ def command(
     before: Callable[[], object] = bool,
     patience: float = 2 * PATIENCE,
 ) -> CommandResult:
-    """Run `rlox args`, sending signal `sent` in the given phase (+ `after` seconds).
+    """Run `rlox args` and send signal `sent` in the given phase (+ `after` seconds).
 
-    `prefix` is the command line in front of `args`, this module where it is `None`; `before` is called last
-    thing before the signal; `patience` are the seconds that it may take afterwards.
+    `prefix` is the command line in front of `args`; `None` stands for this module. The function calls
+    `before` just before it sends the signal. After the signal the command may take `patience` seconds.
     """
     line = [*(_line(phase, count) if prefix is None else prefix), *args]
     with _popen(line, cwd) as child:
@@ -94,7 +94,7 @@ def command(
 def start(
     args: Sequence[str], cwd: Path, phase: str, count: int = 1, signals: int = 1
 ) -> subprocess.Popen[str]:
-    """`rlox args` that goes on from the given phase once it has had so many signals."""
+    """Start `rlox args`, which waits in the given phase until it has received so many signals."""
     return _popen([*_line(phase, count, signals), *args], cwd)
 
 
@@ -110,7 +110,7 @@ def _popen(line: Sequence[str], cwd: Path) -> subprocess.Popen[str]:
 
 
 def _announce(phase: str, count: int, signals: int) -> None:
-    """Have `phase` say that it is come to for the `count`th time, and wait there for signals."""
+    """Make `phase` write a line at its `count`th beginning and wait there for signals."""
     call, within = PLACES[phase]
     if within is None:
         wrap(call, _wait_at_nth_call(count, phase, signals))
@@ -138,7 +138,7 @@ def _announce(phase: str, count: int, signals: int) -> None:
 
 
 def wrap(place: tuple[str, str], change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Put another function in the place of one in a module, or of a method of a class in it."""
+    """Replace a function of a module, or a method of a class in it."""
     owner: Any = import_module(place[0])
     *inside, last = place[1].split(".")
     for part in inside:
@@ -149,8 +149,8 @@ def wrap(place: tuple[str, str], change: Callable[[Callable[..., Any]], Callable
 def _wait_at_nth_call(
     count: int, phase: str, signals: int
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What has the `count`th call of a function wait for signals before it begins."""
-    # the interpreter writes a byte into this pipe whenever a signal comes
+    """Return a wrapper that makes the `count`th call of a function wait for signals before it begins."""
+    # The interpreter writes a byte into this pipe at each signal.
     reads, writes = os.pipe()
     os.set_blocking(writes, False)
     signal.set_wakeup_fd(writes)
@@ -163,7 +163,7 @@ def _wait_at_nth_call(
             if calls_left == 0:
                 os.write(2, f"reached {phase}\n".encode())
                 for _ in range(signals):
-                    os.read(reads, 1)  # the signal's handler runs in here, and may raise
+                    os.read(reads, 1)  # the signal's handler runs here, and may raise
             return real(*args, **kwargs)
 
         return counted
@@ -175,6 +175,6 @@ if __name__ == "__main__":
     from rlox_cli.main import main
 
     if sys.argv[1] != "-":
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes background jobs ignore it
         _announce(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
     sys.exit(main(sys.argv[4:]))

@@ -1,4 +1,4 @@
-"""Servers that are no help: they refuse, fail, hang, are slow or have no address."""
+"""Servers that refuse, fail, hang, answer slowly or have no address."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ HEALTHY_REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\
 
 @contextmanager
 def dead_server(mode: str, slow: float = 30.0, healthy: bool = False) -> Iterator[str]:
-    """The address of a server that behaves so, until the end; `slow` seconds pass before its answers.
+    """Yield the address of a server with this fault; it runs until the block ends.
 
-    One that calls itself `healthy` answers those who ask for that, and nobody else.
+    In the mode `slow` it answers after `slow` seconds. With `healthy` it answers `GET /health` with success,
+    and only that.
     """
     if mode == "no such name":
         yield "http://nowhere.invalid:80"
@@ -35,7 +36,7 @@ def dead_server(mode: str, slow: float = 30.0, healthy: bool = False) -> Iterato
 
 
 def marked_processes(mark: str) -> list[int]:
-    """The processes that have this text in their environment and have not ended."""
+    """Return the running processes that have this text in their environment."""
     process_ids = []
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -46,7 +47,7 @@ def marked_processes(mark: str) -> list[int]:
 
 
 def _serve(listening: socket.socket, mode: str, slow: float, healthy: bool) -> None:
-    connections = []  # a connection that nobody holds is closed
+    connections = []  # without a reference Python would close a connection
     while True:
         try:
             connection, _ = listening.accept()

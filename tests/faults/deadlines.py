@@ -1,4 +1,4 @@
-"""Deadlines that pass at once for workers that hang, and for no other, however busy the machine is."""
+"""Makes deadlines expire at once for hung workers only, on a machine of any load."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from faults.processes import descendants, hangs, pipes_of
 from rlox.envs.workers import spawner, wire, worker_pool
 from rlox.envs.workers.wire import ReplyTimeout, Wire
 
-LOOK = 0.005  # seconds between two looks at who hangs
+LOOK = 0.005  # seconds between two checks for hung processes
 
 
 def expire_for_hung(patch: pytest.MonkeyPatch) -> list[float]:
-    """Let deadlines be long for the healthy and cost a hang nothing; the deadlines that passed early.
+    """Make deadlines expire at once for hung workers; return the deadlines that expired early.
 
-    Time goes as ever. But where a pool waits for a worker that is stopped, or that said that it hangs, it
-    is told at once that the worker is late.
+    The clock does not change. When a pool waits for a worker that is stopped, or that marked itself as hung,
+    the wait reports at once that the worker is late. Healthy workers keep their long deadlines.
     """
     passed: list[float] = []
     wait, deliver = Wire.wait, wire.flush_all
@@ -35,7 +35,7 @@ def expire_for_hung(patch: pytest.MonkeyPatch) -> list[float]:
                     raise
             if _nobody_answers(self.read_fd):
                 passed.append(deadline)
-                return wait(self, time.monotonic())  # what came before the hang counts
+                return wait(self, time.monotonic())  # output from before the hang counts
         return wait(self)
 
     def deliver_now(wires: Iterable[Wire], deadline: float | None) -> list[Wire]:
@@ -57,7 +57,7 @@ def expire_for_hung(patch: pytest.MonkeyPatch) -> list[float]:
 
 
 def expire_polls_for_hung(patch: pytest.MonkeyPatch) -> None:
-    """The same for processes of `multiprocessing` that are listened to with a timeout."""
+    """Do the same for processes of `multiprocessing` that the caller polls with a timeout."""
     poll = Connection.poll
 
     def poll_unless_hung(self: Connection, timeout: float | None = 0.0) -> bool:
@@ -67,12 +67,12 @@ def expire_polls_for_hung(patch: pytest.MonkeyPatch) -> None:
                 return True
             if any(map(hangs, descendants(os.getpid()))):
                 break
-        return poll(self, 0.0)  # what came before the hang counts
+        return poll(self, 0.0)  # output from before the hang counts
 
     patch.setattr(Connection, "poll", poll_unless_hung)
 
 
 def _nobody_answers(end: int) -> bool:
-    """Whether the process at the other end of a pipe hangs."""
+    """Return whether the process at the other end of a pipe hangs."""
     name = str(Path(f"/proc/self/fd/{end}").readlink())
     return any(hangs(pid) and name in pipes_of(pid) for pid in descendants(os.getpid()))

@@ -1,7 +1,7 @@
-"""The operating system's file calls, counted, failing or fatal at the k-th one.
+"""Counts the operating system's file calls and makes chosen ones fail or kill the process.
 
-The calls themselves are replaced, not a `Disk` object, so what runs is the code that ships: the
-store, the log files, the command's status files.
+It replaces the calls themselves, not a `Disk` object. So tests run the shipped code: the store, the log
+files, the command's status files.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _CALLS = ("fsync", "replace", "rename", "symlink", "mkdir", "unlink", "rmdir", "
 
 
 class FaultyDisk:
-    """Context manager; while active, calls number `at` .. `until` fail (1 is the first, 0: none).
+    """Context manager: while active, calls number `at` .. `until` fail (1 is the first, 0: none).
 
     Parameters
     ----------
-    at, until : which calls; `until` is `at` unless given
+    at, until : the calls that fail; `until` is `at` unless given
     error : errno of the failure; None: SIGKILL of this process, before the call is made
     torn : bytes that a failing or fatal *write* still puts into the file
-    before_kill : called with the number and name of the fatal call
-    only : a name from `calls` if other kinds shall pass (they are still counted)
-    under : only paths below this folder are counted and fail (calls without a path always are)
+    before_kill : the function to call with the number and name of the fatal call
+    only : a name from `calls`; other kinds of calls are counted but do not fail
+    under : count only paths below this folder and let only these fail (calls without a path always count)
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class FaultyDisk:
         self._open = io.open
 
     def call(self, name: str, tear: Callable[[int], None] = lambda count: None) -> None:
-        """Count one call; raise or kill if it is to fail. `tear(n)` writes the first n bytes."""
+        """Count one call; raise or kill if it has to fail. `tear(n)` writes the first n bytes."""
         self.calls.append(name)
         if not self.at <= len(self.calls) <= self.until or self.only not in (None, name):
             return
@@ -106,20 +106,20 @@ class FaultyDisk:
 
 
 class _File(io.FileIO):
-    """A raw file whose writes and truncations are calls of `disk`."""
+    """A raw file that counts its writes and truncations as calls of `disk`."""
 
     def __init__(self, path: str, mode: str, disk: FaultyDisk) -> None:
         super().__init__(path, mode)
         self._disk = disk
 
     def write(self, data: Any) -> int:
-        """All of `data`, or what the disk lets through."""
+        """Write all of `data`, or as much as the disk allows."""
         data_bytes = bytes(data)
         self._disk.call("write", lambda count: self._tear(data_bytes[:count]))
         return super().write(data_bytes)
 
     def truncate(self, size: int | None = None) -> int:
-        """Cut the file, if the disk allows."""
+        """Truncate the file, if the disk allows."""
         self._disk.call("truncate")
         return super().truncate(size)
 

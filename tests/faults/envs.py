@@ -1,4 +1,4 @@
-"""Gymnasium environments that fail on purpose, from explicit seeds."""
+"""Gymnasium environments that fail on purpose; seeds determine their failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Stepped = tuple[Any, Any, Any, Any, dict[str, Any]]
 
 
 def hang() -> None:
-    """Do nothing any more, and say so."""
+    """Mark this process as hung and wait forever."""
     mark_as_hung()
     threading.Event().wait()
 
@@ -33,7 +33,7 @@ class Walk(gym.Env[Any, Any]):
 
     def __init__(self) -> None:
         self.t = 0  # steps of this episode
-        self.steps = 0  # of all episodes
+        self.steps = 0  # steps of all episodes
         self.at = np.zeros(3, np.float32)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -89,7 +89,7 @@ class CrashingEnv(Walk):
 
 
 class NonFiniteEnv(Walk):
-    """Gives `value` as one number of the observation or as the reward, in step `at` (1 is the first)."""
+    """Returns `value` as one number of the observation or as the reward, in step `at` (1 is the first)."""
 
     def __init__(self, where: Literal["obs", "reward"], value: float, at: int) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ LIES = ("shape", "none", "text", "no reward", "nested reward", "four results", "
 
 
 class LyingEnv(Walk):
-    """Breaks its contract in step 3, in the way of `lie` (one of `LIES`)."""
+    """Breaks its contract in step 3, in the way that `lie` names (one of `LIES`)."""
 
     def __init__(self, lie: str) -> None:
         super().__init__()

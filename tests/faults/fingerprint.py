@@ -1,4 +1,4 @@
-"""What two runs must have in common to be called the same run: everything but their timings."""
+"""Fingerprints of runs: two runs are the same if everything but their timings is equal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ARRAYS = ("weights.safetensors", "optimizer.safetensors", "state.safetensors")
 
 
 def fingerprint(run: Path) -> dict[str, Any]:
-    """By name, so that a difference says where it is; equal runs give equal dictionaries."""
+    """Return digests by name, so that a difference names its place; equal runs give equal dictionaries."""
     final = newest_checkpoint(run)
     assert final is not None, f"{run} has no checkpoint"
     state = json.loads((final / "state.json").read_bytes())
@@ -40,19 +40,19 @@ def fingerprint(run: Path) -> dict[str, Any]:
 
 
 def metrics(run: Path) -> list[str]:
-    """The rows of `metrics.jsonl` without `seconds` and `time/*`; a damaged line is an error."""
+    """Return the rows of `metrics.jsonl` without `seconds` and `time/*`; a damaged line is an error."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_bytes().splitlines()]
     timed = [{k: v for k, v in r.items() if k != "seconds" and "time/" not in k} for r in rows]
     return [json.dumps(row) for row in timed]
 
 
 def difference(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """The names in which two fingerprints differ."""
+    """Return the names in which two fingerprints differ."""
     return sorted(k for k in one.keys() | other.keys() if one.get(k) != other.get(k))
 
 
 def _rows(checkpoint: Path) -> str:
-    """Every byte of the buffer, priorities and draws too."""
+    """Return a digest of every byte of the buffer, including priorities and draws."""
     name = read_checkpoint(checkpoint).config["algo"]["name"]
     source = ALGORITHMS[name].from_checkpoint(checkpoint).source
     rows = source.save(InMemoryStore())["buffer"]["rows"]

@@ -1,7 +1,7 @@
-"""Saved replay folders that lie: numbers changed, segments moved, every checksum and size made to fit.
+"""Forges saved replay folders: changes numbers and moves segments, with checksums and sizes that match.
 
 `Folder.open(path, name)` parses a manifest and its segments (rust/rlox-core/src/store/header.rs has the
-format), `forge(folder, rng)` changes a copy, `Folder.write(path)` writes it as an honest writer would.
+format), `forge(folder, rng)` changes a copy, `Folder.write(path)` writes it with the correct checksums.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STREAM = 6  # numbers of a stream: start, pushed, head, open, begins, episodes
 
 @dataclass
 class Column:
-    """Rows numbered from `first` on."""
+    """Rows with consecutive numbers from `first` on."""
 
     name: str
     row_bytes: int
@@ -60,7 +60,7 @@ class File:
         return cls(data[at : at + described], columns)
 
     def to_bytes(self) -> tuple[bytes, int]:
-        """Its bytes, and its checksum."""
+        """Return its bytes and its checksum."""
         table, sums = b"", b""
         for c in self.columns:
             block = max(BLOCK // c.row_bytes, 1)
@@ -106,7 +106,7 @@ class Folder:
 
 
 def numbers(column: Column, width: int = 8) -> list[int]:
-    """Its bytes as unsigned numbers."""
+    """Return its bytes as unsigned numbers."""
     kind = {4: "I", 8: "Q"}[width]
     return list(struct.unpack(f"<{len(column.data) // width}{kind}", column.data))
 
@@ -117,7 +117,7 @@ def put(column: Column, at: int, value: int, width: int = 8) -> None:
 
 
 def other_value(rng: random.Random, value: int, width: int = 8) -> int:
-    """A number near it, small, or large."""
+    """Return another number: near the value, small, or large."""
     near = value + rng.choice([-9, -3, -2, -1, 1, 2, 3, 9])
     small = rng.randrange(100)
     edge = rng.choice([0, 1, 2**31, 2**32 - 1, 2**32, 2**62, 2**63, 2**64 - 1])
@@ -147,11 +147,11 @@ def change_draws(folder: Folder, rng: random.Random) -> None:
 
 
 def change_episode(folder: Folder, rng: random.Random) -> None:
-    """An episode begins elsewhere, or is forgotten, or a new one is made up; their count fits."""
+    """Move, remove or add the beginning of an episode; the count of episodes matches."""
     episodes, streams = folder.manifest.column("episodes"), folder.manifest.column("streams")
     change = rng.choice(["change", "remove", "add"])
     counts = numbers(streams)[5::STREAM]
-    # an earlier change may have left fewer of them, or more, than the streams count
+    # An earlier change may have left fewer or more episodes than the streams count.
     if change == "change" or not 0 < len(episodes) <= sum(counts):
         change_number(episodes, rng)
         return
@@ -169,7 +169,7 @@ def change_episode(folder: Folder, rng: random.Random) -> None:
 
 
 def change_extra_column(folder: Folder, rng: random.Random) -> None:
-    """Priorities, exponents, moments: another number, or none that counts."""
+    """Change priorities, exponents or moments to another number, or to an invalid one."""
     common_names = ("segments", "streams", "episodes", "queues", "draws")
     extra_columns = [column for column in folder.manifest.columns if column.name not in common_names]
     if not extra_columns:
@@ -186,7 +186,7 @@ def change_extra_column(folder: Folder, rng: random.Random) -> None:
 
 
 def cut_manifest(folder: Folder, rng: random.Random) -> None:
-    """A list in the manifest is one shorter."""
+    """Shorten a list in the manifest by one entry."""
     column = rng.choice([c for c in folder.manifest.columns if c.name != "segments"])
     del column.data[len(column.data) - column.row_bytes :]
 
@@ -205,7 +205,7 @@ def rows_named(folder: Folder, rng: random.Random, *kinds: str) -> Column | None
 
 
 def change_obs_number(folder: Folder, rng: random.Random) -> None:
-    """A record refers to another observation."""
+    """Make a record refer to another observation."""
     record = rows_named(folder, rng, "records")
     if record:
         columns = sum(c.name.startswith(("obs", "stacks")) for c in folder.segments[0].columns)
@@ -216,14 +216,14 @@ def change_obs_number(folder: Folder, rng: random.Random) -> None:
 
 
 def change_frame_number(folder: Folder, rng: random.Random) -> None:
-    """A stack shows another frame."""
+    """Make a stack refer to another frame."""
     stacks = rows_named(folder, rng, "stacks")
     if stacks:
         change_number(stacks, rng, 4)
 
 
 def change_row(folder: Folder, rng: random.Random) -> None:
-    """Some byte of a row."""
+    """Change one byte of a row."""
     column = rows_named(folder, rng, "records", "obs", "frames")
     if column:
         column.data[rng.randrange(len(column.data))] = rng.randrange(256)
@@ -250,13 +250,13 @@ def some_column(folder: Folder, rng: random.Random) -> Column:
 
 
 def shift_rows(folder: Folder, rng: random.Random) -> None:
-    """The rows of a column say that they are others."""
+    """Change the number of a column's first row."""
     column = some_column(folder, rng)
     column.first = other_value(rng, column.first) % 2**64
 
 
 def cut_rows(folder: Folder, rng: random.Random) -> None:
-    """A column has fewer rows, at its end or its beginning."""
+    """Remove rows of a column, at its end or its beginning."""
     column = some_column(folder, rng)
     n_cut = rng.randint(0, len(column)) * column.row_bytes
     if rng.random() < 0.5:
@@ -267,7 +267,7 @@ def cut_rows(folder: Folder, rng: random.Random) -> None:
 
 
 def split_segment(folder: Folder, rng: random.Random) -> None:
-    """Two segments in place of one, which is as good."""
+    """Replace one segment by two that hold the same rows."""
     at = rng.randrange(len(folder.segments))
     later = copy.deepcopy(folder.segments[at])
     for column, rest in zip(folder.segments[at].columns, later.columns, strict=True):
@@ -285,7 +285,7 @@ CHANGES: tuple[Callable[[Folder, random.Random], None], ...] = (
 
 
 def forge(folder: Folder, rng: random.Random) -> tuple[Folder, str]:
-    """A changed copy, and what was changed."""
+    """Return a changed copy and the name of the change."""
     forgery, names = copy.deepcopy(folder), []
     for _ in range(rng.choice([1, 1, 1, 2])):
         change = rng.choice(CHANGES)

@@ -1,8 +1,9 @@
-"""A process that forks at random moments while its other threads push, sample, step and save.
+"""Forks a process at random moments while its other threads push, sample, step and save.
 
-`python -m faults.forks FORKS SEED` prints one JSON line: how each child ended, by kind of fork. A child
-uses what it inherited (which may have been in use: then a typed error is as good) and what it makes
-itself (which has to work), and exits 0; one that does not end is killed after `PATIENCE` and counted.
+`python -m faults.forks FORKS SEED` prints one JSON line with the exits of the children, by kind of fork. A
+child uses inherited objects and objects that it makes itself, and exits 0. An inherited object may have been
+in use at the fork: there a typed error is acceptable. The child's own objects must work. If a child does not
+end, the parent kills it after `PATIENCE` and counts it.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from helpers.waiting import PATIENCE
 import rlox
 from rlox.errors import RloxError
 
-ENOUGH = 3  # so many that hung, and there is nothing more to learn
-ENVS = 32_768  # steps of so many are shared by threads
-WIDE = 4 * 84 * 84  # batches of so wide rows are copied by several threads
+ENOUGH = 3  # the campaign ends after so many hung children
+ENVS = 32_768  # several threads share the steps of so many environments
+WIDE = 4 * 84 * 84  # several threads copy batches of rows this wide
 ROWS = 200
 
 
@@ -42,19 +43,19 @@ def batch(rows: int) -> tuple[Any, ...]:
 
 
 class SharedObjects:
-    """The objects, each used by a thread of its own."""
+    """Shared objects, each used by one thread."""
 
     def __init__(self) -> None:
         self.env = rlox.VecEnv(ENVS, seed=0)
         self.buffer = rlox.ReplayBuffer(ROWS, WIDE, 1)
-        self.idle = rlox.ReplayBuffer(ROWS, WIDE, 1)  # nobody uses it at the time of a fork
+        self.idle = rlox.ReplayBuffer(ROWS, WIDE, 1)  # no thread uses it at the time of a fork
         self.actions = np.zeros(ENVS, np.int64)
         for buffer in (self.buffer, self.idle):
             buffer.push_batch(*batch(ROWS))
         self.env.reset_all()
 
     def works(self, folder: Path) -> list[Callable[[], object]]:
-        """What the threads do."""
+        """Return the work of each thread."""
         return [
             lambda: self.env.step_all(self.actions),
             lambda: self.buffer.sample(64),
@@ -63,7 +64,7 @@ class SharedObjects:
         ]
 
     def use(self) -> None:
-        """What a child does: everything, with objects of its own, inherited idle ones and others."""
+        """Do a child's work: use its own objects, inherited idle objects and inherited objects in use."""
         for buffer in (rlox.ReplayBuffer(ROWS, WIDE, 1), self.idle):
             buffer.push_batch(*batch(ROWS))
             assert (buffer.sample(64)["obs"] == 1).all()
@@ -81,7 +82,7 @@ class SharedObjects:
 
 
 class Samples(torch.utils.data.Dataset[Any]):
-    """Batches drawn in the worker processes of a `DataLoader`."""
+    """Batches that the worker processes of a `DataLoader` draw."""
 
     def __init__(self, world: SharedObjects) -> None:
         self.world = world
@@ -95,7 +96,7 @@ class Samples(torch.utils.data.Dataset[Any]):
 
 
 def in_child(world: SharedObjects) -> None:
-    """Never returns."""
+    """Use the objects in the child and exit; this function never returns."""
     try:
         world.use()
     except BaseException:
@@ -106,7 +107,7 @@ def in_child(world: SharedObjects) -> None:
 
 
 def ended(poll: Callable[[], int | None], pid: int) -> str:
-    """How a child ended, killed if it takes too long."""
+    """Return how a child ended; kill it if it takes too long."""
     deadline = time.monotonic() + PATIENCE
     while (code := poll()) is None and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -153,7 +154,7 @@ def by_loader(world: SharedObjects) -> list[str]:
 
 
 def campaign(forks: int, seed: int) -> dict[str, dict[str, int]]:
-    """Counts of ends, by kind of fork."""
+    """Fork until so many children have ended and return the counts of exits by kind of fork."""
     rng, world, counts = random.Random(seed), SharedObjects(), dict[str, Counter[str]]()
     stop, raised = threading.Event(), Counter[str]()
 
@@ -185,6 +186,6 @@ def campaign(forks: int, seed: int) -> dict[str, dict[str, int]]:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore", DeprecationWarning)  # Python's own about forks beside threads
+    warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of forks beside threads
     print(json.dumps(campaign(int(sys.argv[1]), int(sys.argv[2]))), flush=True)
     os._exit(0)

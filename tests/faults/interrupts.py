@@ -1,4 +1,4 @@
-"""Ctrl-C at a chosen moment, from another process, with the time at which it was sent."""
+"""Sends Ctrl-C from another process at a chosen moment and records the time of sending."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ for line in sys.stdin:
 
 @dataclass(frozen=True)
 class Interrupted:
-    """What became of a call."""
+    """How a call ended."""
 
     raised: bool
-    """False if it was done before the signal came."""
+    """False if the call ended before the signal came."""
     seconds: float
-    """From the signal to its end; 0 if it was done before."""
+    """Seconds from the signal to the end of the call; 0 if the call ended first."""
 
 
 class Interrupter:
@@ -43,7 +43,7 @@ class Interrupter:
         self._armed = False
         self._before = signal.signal(signal.SIGINT, self._handle)
         self._sender = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
-        # the first signal tells that it has started
+        # The first signal shows that the sender has started.
         self.during(lambda: time.sleep(0.001), 0.0)
         return self
 
@@ -61,16 +61,16 @@ class Interrupter:
             raise KeyboardInterrupt
 
     def during(self, call: Callable[[], Any], delay: float) -> Interrupted:
-        """Makes the call; the signal comes `delay` seconds after its beginning."""
+        """Make the call and send the signal `delay` seconds after its beginning."""
         return self._make_call(call, delay)
 
     def during_wait(self, call: Callable[[], Any]) -> Interrupted:
-        """Makes the call; the signal comes once a long call of the data plane asks whether to go on."""
+        """Make the call; send the signal when a long call of the data plane first checks for interrupts."""
         with on_interrupt_check(lambda: self._sent or self._send(0.0)):
             return self._make_call(call, None)
 
     def lateness(self) -> float:
-        """Seconds from a signal to the end of a loop of Python: how late any call hears of one now."""
+        """Return the present delay of any interrupt: seconds from a signal to the end of a Python loop."""
 
         def endless() -> None:
             while True:

@@ -1,4 +1,4 @@
-"""A real MLflow server in a process of its own, and what its store has."""
+"""Runs a real MLflow server in a separate process and reads its store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STORE = "m.db"
 
 @contextmanager
 def mlflow_server(home: Path) -> Iterator[str]:
-    """The address of a server with its store in `home`, until the end."""
+    """Yield the address of a server with its store in `home`; it runs until the block ends."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -46,7 +46,7 @@ def mlflow_server(home: Path) -> Iterator[str]:
 
 
 def rows_in_store(store: Path, run: str | None = None) -> list[tuple[int, float]]:
-    """Step and `seconds` of each row that a store has, in order; of the run of that name alone, if given."""
+    """Return step and `seconds` of each row in a store, in order; of one run if its name is given."""
     query = (
         "SELECT step, value FROM metrics JOIN runs USING (run_uuid) "
         "WHERE key = 'seconds' AND coalesce(?, runs.name) = runs.name ORDER BY timestamp"

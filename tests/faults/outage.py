@@ -1,8 +1,8 @@
-"""Runs of the real `rlox` whose loggers' servers are out of order, beside runs without these loggers.
+"""Compares real `rlox` runs whose logging servers fail with runs without these loggers.
 
-`campaign` trains by turns with and without, in pairs, for so many minutes of one kind of outage, and says how
-fast each trained, by the clock and by the CPU, and how long it took to leave. `sync_and_count` sends what is
-missing to servers that work, and counts the rows there.
+`campaign` trains pairs of runs, with and without loggers, during one kind of outage for some minutes. It
+reports the speed of each run, by the clock and by the CPU, and the time that its exit took. `sync_and_count`
+sends the missing rows to working servers and counts the rows there.
 """
 
 from __future__ import annotations
@@ -31,23 +31,24 @@ TRAINING = (
     "env=CartPole-v1", "tuned=null", "device=cpu", "eval.episodes=1", "log.every=2048",
 )  # fmt: skip
 PATIENCE = 600.0  # seconds for one command
-LOOKS = 0.01  # seconds between looks at what a run has done
-FEWEST = 2  # pairs, however few minutes there are
+LOOKS = 0.01  # seconds between checks of a run's progress
+FEWEST = 2  # pairs, even in a short campaign
 
 
 @dataclass(frozen=True)
 class RunTimings:
-    """A run that has ended."""
+    """The timings of a run that has ended."""
 
-    steps_per_second: float  # of the clock
-    share: float  # of its main thread, which trains, in the CPU that it and its loggers took
-    exit_seconds: float  # from its last training step until its process was gone
-    stderr: str  # on standard error
+    steps_per_second: float  # by the clock
+    # share of the main thread, which trains, in the CPU time of the run and its loggers
+    share: float
+    exit_seconds: float  # from the last training step to the end of the process
+    stderr: str  # text on standard error
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A run with loggers in `folder`, and the one without them right before or after it."""
+    """A run with loggers in `folder`, and the run without them just before or after it."""
 
     folder: Path
     plain: RunTimings
@@ -55,18 +56,18 @@ class Pair:
 
     @property
     def by_clock(self) -> float:
-        """The step rate with loggers in parts of that without."""
+        """The step rate with loggers, divided by the rate without."""
         return self.logged.steps_per_second / self.plain.steps_per_second
 
     @property
     def by_cpu(self) -> float:
-        """The same where run and loggers share a core, by what each took: whatever else is at work."""
+        """The same ratio by CPU shares, on one core; other load on the machine does not change it."""
         return self.logged.share / self.plain.share
 
 
 @dataclass(frozen=True)
 class SyncedRows:
-    """What the servers have of a run after `rlox sync`."""
+    """The rows of a run at the servers after `rlox sync`."""
 
     code: int
     rows: int
@@ -75,7 +76,7 @@ class SyncedRows:
 
 
 def command(cwd: Path, args: Sequence[str], wandb: str, mlflow: str, mark: str = "") -> subprocess.Popen[str]:
-    """`rlox args` in a process of its own, with the addresses of its servers, marked if need be."""
+    """Start `rlox args` in a process with the addresses of its servers, and with a mark if one is given."""
     env = {
         **os.environ,
         "WANDB_BASE_URL": wandb,
@@ -89,7 +90,7 @@ def command(cwd: Path, args: Sequence[str], wandb: str, mlflow: str, mark: str =
 
 
 def with_loggers(loggers: Sequence[str]) -> list[str]:
-    """Arguments of `rlox train` for these loggers, each with a server."""
+    """Return the arguments of `rlox train` for these loggers, each with a server."""
     return [f"logger=[{','.join(loggers)}]", *(a for name in loggers for a in ONLINE.get(name, ()))]
 
 
@@ -101,7 +102,7 @@ def campaign(
     folder: Path,
     core: int | None = None,
 ) -> list[Pair]:
-    """Pairs of runs of so many steps, for as long as that while servers are out of order in that way."""
+    """Train pairs of runs of so many steps for some minutes, while the servers have this fault."""
     pairs: list[Pair] = []
     end = time.monotonic() + 60 * minutes
     with dead_server(mode) as url:
@@ -118,7 +119,7 @@ def campaign(
 def train_with(
     folder: Path, name: str, steps: int, args: Sequence[str], url: str, core: int | None
 ) -> RunTimings:
-    """Train in `folder/name`, on one core if it is named."""
+    """Train in `folder/name`, on one core if it is given."""
     place = [f"hydra.run.dir={name}", f"total_steps={steps}"]
     run = command(folder, ["train", *TRAINING, *place, *args], url, url)
     metrics = folder / name / METRICS
@@ -130,13 +131,13 @@ def train_with(
     assert run.returncode == 0, stderr
     rows = read_rows(metrics)
     last = next(row for row in reversed(rows) if "time/steps_per_second" in row)
-    last_row_time = metrics.stat().st_mtime  # when the last row was, that of the evaluation
+    last_row_time = metrics.stat().st_mtime  # time of the last row, which the evaluation wrote
     exit_seconds = ended - last_row_time + rows[-1]["seconds"] - last["seconds"]
     return RunTimings(last["env_steps"] / last["seconds"], share, exit_seconds, stderr)
 
 
 def main_thread_share(run: subprocess.Popen[str], metrics: Path) -> float:
-    """Wait until a run has ended; the share of the main thread in the CPU that it took for its rows."""
+    """Wait until a run has ended; return the main thread's share in the CPU time between its rows."""
     first = now = (0.0, 0.0)
     size = -1
     while run.poll() is None:
@@ -150,7 +151,7 @@ def main_thread_share(run: subprocess.Popen[str], metrics: Path) -> float:
 
 
 def cpu_seconds(pid: int) -> tuple[float, float]:
-    """What the main thread of a process has taken, and what it and all those below it have, ended or not."""
+    """Return the CPU seconds of the main thread, and of the process with its descendants, ended or not."""
     stats = {int(p.name): fields for p in Path("/proc").glob("[0-9]*") if (fields := stat_of(p))}
     family, ticks = [pid], 0
     for member in family:
@@ -162,7 +163,7 @@ def cpu_seconds(pid: int) -> tuple[float, float]:
 
 
 def stat_of(place: Path) -> list[int]:
-    """Parent and ticks (user, system, user and system of children that ended); nothing where it has ended."""
+    """Return parent and ticks (user, system, then those of ended children); empty for an ended process."""
     with suppress(OSError):
         fields = (place / "stat").read_text().rpartition(")")[2].split()
         return [int(field) for field in (fields[1], *fields[11:15])]
@@ -171,7 +172,7 @@ def stat_of(place: Path) -> list[int]:
 
 @contextmanager
 def healthy(home: Path) -> Iterator[tuple[WandbServer, str, Path]]:
-    """Servers that work: W&B's, MLflow's address and its store."""
+    """Yield working servers: the W&B server, MLflow's address and its store."""
     with WandbServer().serving() as wandb, mlflow_server(home) as mlflow:
         yield wandb, mlflow, home / STORE
 
@@ -179,7 +180,7 @@ def healthy(home: Path) -> Iterator[tuple[WandbServer, str, Path]]:
 def sync_and_count(
     run: Path, loggers: Sequence[str], wandb: WandbServer, url: str, store: Path
 ) -> SyncedRows:
-    """`rlox sync` a run, and count its rows at the servers."""
+    """Run `rlox sync` for a run and count its rows at the servers."""
     sync = command(run.parent, ["sync", run.name], wandb.url, url)
     sync.communicate(timeout=PATIENCE)
     rows_by_server: dict[str, list[tuple[int, float]]] = {}
@@ -195,5 +196,5 @@ def sync_and_count(
 
 
 def point(row: Row) -> tuple[int, float]:
-    """What tells a row from the others of its run."""
+    """Return the step and seconds that identify a row in its run."""
     return int(row["env_steps"] or 0), float(row["seconds"] or 0.0)

@@ -1,8 +1,8 @@
-"""The real `rlox` command that tells where it is: when a phase begins, and what a signal waits for.
+"""Runs the real `rlox` command and reports the beginnings of phases and the time after a signal.
 
-`python -m faults.phases PHASE COUNT ARGS...` is `rlox ARGS...` that writes three kinds of lines to
-standard error: `reached PHASE` when that phase begins for the COUNTth time, `heard PHASE TIME` where a
-signal's handler runs, and `spent {phase: seconds}` at the exit, which counts from then on.
+`python -m faults.phases PHASE COUNT ARGS...` runs `rlox ARGS...` and writes three kinds of lines to standard
+error: `reached PHASE` when that phase begins for the COUNTth time, `heard PHASE TIME` when a signal's handler
+runs, and `spent {phase: seconds}` at the exit, with the seconds since the handler ran.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 
 from faults.command import PLACES, wrap
 
-# What imports no torch: where this is awaited, the import of torch comes after it as it does in a run.
+# Phases that import no torch: if the caller awaits one of them, torch is imported after it, as in a run.
 LIGHT = ("composing",)
 
 
 class PhaseTimer:
-    """Where this process is, and since a signal was heard how long it was where."""
+    """Records the current phase, and the time in each phase after a signal."""
 
     def __init__(self, phase: str, count: int) -> None:
         self._awaited, self._calls_left = phase, count
@@ -34,12 +34,12 @@ class PhaseTimer:
         self._spent: Counter[str] = Counter()
 
     def on_signal(self) -> None:
-        """A handler runs; from here on it is counted."""
+        """Report that a handler runs, and begin to measure time."""
         self._since = time.monotonic()
         os.write(2, f"\nheard {self._phases[-1]} {self._since}\n".encode())
 
     def in_phase(self, phase: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        """The same callable, watched; after the last phase of a run everything belongs to its exit."""
+        """Return the callable with a timer; after the last phase of a run all time belongs to its exit."""
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             self._count()
@@ -60,7 +60,7 @@ class PhaseTimer:
         return watched
 
     def report(self) -> None:
-        """Write what was counted, if there was a signal."""
+        """Write the measured times, if a signal came."""
         self._count()
         if self._since is not None:
             os.write(2, f"\nspent {json.dumps(self._spent)}\n".encode())
@@ -73,7 +73,7 @@ class PhaseTimer:
 
 
 def _watch(phase: str, count: int) -> None:
-    """Have every place and the handlers of signals tell."""
+    """Make all phases and signal handlers report."""
     from rlox_cli.signals import HANDLED_SIGNALS, Signals
 
     watch = PhaseTimer(phase, count)
@@ -95,7 +95,7 @@ def _watch(phase: str, count: int) -> None:
 
 
 def _handle_and_record(watch: PhaseTimer, handle: Callable[..., Any], *args: Any) -> None:
-    """What runs in place of a handler."""
+    """Record the signal, then run its handler."""
     watch.on_signal()
     handle(*args)
 

@@ -1,4 +1,4 @@
-"""The processes below this one: which are alive, which hang, when they have ended."""
+"""Descendants of this process: which are alive, which hang, when they have ended."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ HUNG = "hung"
 
 
 def mark_as_hung() -> None:
-    """Called by a process that hangs from now on, so that `hangs` knows."""
+    """Mark the calling process as hung, so that `hangs` finds it."""
     with suppress(OSError):  # macOS has no such file
         Path("/proc/self/comm").write_text(HUNG)
 
 
 def hangs(pid: int) -> bool:
-    """Whether a process is stopped, or has said that it hangs."""
+    """Return whether a process is stopped or has marked itself as hung."""
     name, state = _name_and_state(pid)
     return name == HUNG or state == "T"
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there, and more than a remnant that waits for its parent."""
+    """Return whether a process exists and is not a zombie."""
     return _name_and_state(pid)[1] not in ("", "Z")
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes that a process has started, and those that these have, and so on."""
+    """Return the processes that a process has started, and their descendants."""
     process_ids = []
-    with suppress(OSError):  # those of one that has ended meanwhile
+    with suppress(OSError):  # a process may have ended meanwhile
         for task in Path(f"/proc/{pid}/task").glob("*/children"):
             for child in map(int, task.read_text().split()):
                 process_ids += [child, *descendants(child)]
@@ -38,13 +38,13 @@ def descendants(pid: int) -> list[int]:
 
 
 def wait_until_ended(pids: list[int]) -> bool:
-    """Wait until all have ended."""
+    """Wait until all processes have ended."""
     until(lambda: not any(map(alive, pids)), f"end of the processes {pids}")
     return True
 
 
 def pipes_of(pid: int) -> set[str]:
-    """The names of the pipes that a process holds an end of, the same at both ends."""
+    """Return the names of the pipes that a process has open; both ends of a pipe have the same name."""
     pipes = set()
     with suppress(OSError):
         for entry in Path(f"/proc/{pid}/fd").iterdir():
@@ -54,7 +54,7 @@ def pipes_of(pid: int) -> set[str]:
 
 
 def _name_and_state(pid: int) -> tuple[str, str]:
-    """What a process is called, and the letter of its state; empty where there is none."""
+    """Return the name of a process and the letter of its state; empty if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -20,7 +20,7 @@ REPORT = Path(__file__).resolve().parents[2] / "benchmarks" / "reliability" / "r
 
 
 def record(name: str, counts: dict[str, Any]) -> None:
-    """Replace the entry `name`, if this is a full-size run; always print it."""
+    """Replace the entry `name` if this is a full-size run; always print it."""
     print(f"{name}: {json.dumps(counts)}")
     if not FULL:
         return
@@ -28,7 +28,7 @@ def record(name: str, counts: dict[str, Any]) -> None:
 
 
 def dated(counts: dict[str, Any]) -> dict[str, Any]:
-    """Counts with when, on what and of which commit they were counted."""
+    """Return the counts with their date, machine and commit."""
     machine = f"{cpu_model()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     commit_info = commit(REPORT.parents[2])
     return {**counts, "date": date.today().isoformat(), "machine": machine, "commit": commit_info}
@@ -36,9 +36,9 @@ def dated(counts: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def commit(root: Path) -> dict[str, Any]:
-    """The commit that is checked out, and whether a tracked file other than the reports differs from it.
+    """Return the checked-out commit, and whether a tracked file other than the reports differs from it.
 
-    The reports are left out: what is counted first would mark all that follows.
+    The check leaves out the reports: the first campaign changes them, and would mark all later ones as dirty.
     """
     rest = ("--", ".", f":!{REPORT.parent.relative_to(REPORT.parents[2])}")
     changes = git(root, "status", "--porcelain", "--untracked-files=no", *rest)
@@ -46,7 +46,7 @@ def commit(root: Path) -> dict[str, Any]:
 
 
 def add(path: Path, name: str, entry: dict[str, Any]) -> None:
-    """Replace one entry of a report; several processes may do so at once."""
+    """Replace one entry of a report; several processes may call it at once."""
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)

@@ -1,8 +1,8 @@
-"""A pretended Slurm: `sbatch`, `srun`, `sacct`, `scancel` and `scontrol` that run scripts on this machine.
+"""Imitates Slurm: `sbatch`, `srun`, `sacct`, `scancel` and `scontrol` run scripts on this machine.
 
-`commands(folder)` writes them into a folder for the front of `PATH`. The scripts that are submitted really
-run, `FAKE_SLURM_SLOTS` (2) at a time, detached from whoever submitted them, with Slurm's variables; states
-are files in `folder/state`, and what they were is in `folder/log`.
+`commands(folder)` writes them into a folder for the front of `PATH`. The cluster really runs the submitted
+scripts, `FAKE_SLURM_SLOTS` (2) at a time, with Slurm's variables and detached from the submitting process.
+States are files in `folder/state`; `folder/log` has all states in order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMES = ("sbatch", "srun", "sacct", "scancel", "scontrol")
 
 
 def commands(folder: Path) -> Path:
-    """Write the commands; the folder that is to be in `PATH`."""
+    """Write the commands and return the folder to put into `PATH`."""
     (folder / "state").mkdir(parents=True)
     for name in NAMES:
         path = folder / name
@@ -30,13 +30,13 @@ def commands(folder: Path) -> Path:
 
 
 class Cluster:
-    """The states of its jobs, a file each: the state, and the process while there is one."""
+    """The states of its jobs, one file each: the state, and the process id while the job runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def sbatch(self, script: str) -> None:
-        """Run a script, or each task of its array: as it is now, for submitit moves its file at once."""
+        """Run a script, or each task of its array, from a copy, because submitit moves its file at once."""
         text = Path(script).read_text()
         number = str(1000 + len(list(self.folder.iterdir())))
         script = str(self.folder.with_name(f".script-{number}"))
@@ -50,12 +50,12 @@ class Cluster:
             os.setsid()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
             nothing = os.open(os.devnull, os.O_RDWR)
-            for descriptor in (0, 1, 2):  # whoever submitted waits for their end
+            for descriptor in (0, 1, 2):  # the submitting process waits until these are closed
                 os.dup2(nothing, descriptor)
             self.run(script, names)
 
     def run(self, script: str, names: list[str]) -> None:
-        """Run the tasks, some at a time, until none is left."""
+        """Run the tasks, some at a time, until all have ended."""
         waiting, busy = list(names), dict[str, subprocess.Popen[bytes]]()
         while waiting or busy:
             while waiting and len(busy) < int(os.environ.get("FAKE_SLURM_SLOTS", "2")):
@@ -74,7 +74,7 @@ class Cluster:
             time.sleep(0.05)
 
     def begin(self, script: str, name: str) -> subprocess.Popen[bytes]:
-        """Run a task as Slurm would."""
+        """Start a task with Slurm's variables."""
         job, _, task = name.partition("_")
         env = {**os.environ, "SLURM_JOB_ID": job}
         if task:
@@ -84,7 +84,7 @@ class Cluster:
         return process
 
     def srun(self, *args: str) -> None:
-        """The command behind the options, its output where they say."""
+        """Run the command after the options, with its output in the files that the options name."""
         arguments, job = list(args), os.environ["SLURM_JOB_ID"]
         if task := os.environ.get("SLURM_ARRAY_TASK_ID"):
             job = f"{job}_{task}"
@@ -92,7 +92,7 @@ class Cluster:
             option = arguments.pop(0)
             if option in ("--output", "--error"):
                 name = arguments.pop(0).replace("%A_%a", job).replace("%j", job).replace("%t", "0")
-                # the task may begin before whoever submitted it has made the folder of its output
+                # The task may begin before the submitting process has made the folder of its output.
                 Path(name).parent.mkdir(parents=True, exist_ok=True)
                 file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
                 os.dup2(file, 1 if option == "--output" else 2)
@@ -100,13 +100,13 @@ class Cluster:
         os.execvp(arguments[0], arguments)
 
     def sacct(self, *args: str) -> None:
-        """The states of all jobs."""
+        """Print the states of all jobs."""
         print("JobID|State|NodeList")
         for path in sorted(self.folder.iterdir()):
             print(f"{path.name}|{self.read(path.name)[0]}|here")
 
     def scancel(self, name: str, *options: str) -> None:
-        """End a task, or let it never begin; or send what its script runs a signal, and not the script."""
+        """Cancel a running or waiting task; or, with options, signal its script's child process only."""
         state, *script = self.read(name)
         if options and state != "PENDING":
             os.kill(int(self.step(name).read_text()), signal.Signals[options[-1]])
@@ -117,16 +117,16 @@ class Cluster:
                 os.killpg(int(script[0]), signal.SIGTERM)
 
     def scontrol(self, verb: str, name: str) -> None:
-        """Have a task begin again once it has ended."""
+        """Make a task run again after it has ended."""
         assert verb == "requeue"
         self.write(name, "REQUEUED")
 
     def step(self, name: str) -> Path:
-        """The file with the process that the script of a task runs."""
+        """Return the file with the id of the process that the script of a task runs."""
         return self.folder.with_name(f".step-{name}")
 
     def read(self, name: str) -> list[str]:
-        """The state of a task, and its process."""
+        """Return the state of a task and its process id."""
         return (self.folder / name).read_text().split()
 
     def write(self, name: str, text: str) -> None:

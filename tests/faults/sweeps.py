@@ -1,6 +1,6 @@
-"""A sweep whose runner is killed again and again, beside one that nobody disturbs.
+"""Compares a sweep whose runner is killed many times with an undisturbed sweep.
 
-The jobs of one number in `NUMBERS` crash. Everything is counted from what the folders hold.
+The jobs of one number in `NUMBERS` crash. All counts come from the contents of the folders.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from rlox_cli.run_folder import read_status
 
-NUMBERS = 10  # of which one crashes
+NUMBERS = 10  # numbers; the jobs of one of them crash
 WORKERS = 2
 SMALL = (
     "tuned=null", "total_steps=256", "algo.n_steps=32", "algo.batch_size=64", "algo.n_epochs=1",
@@ -68,7 +68,7 @@ gym.register("Walk-v0", Walk)
 
 @dataclass(frozen=True)
 class Campaign:
-    """How large, and drawn from which seed."""
+    """The size and the seed of a campaign."""
 
     folder: Path
     numbers: int
@@ -77,12 +77,12 @@ class Campaign:
     seed: int = 0
 
     def prepare(self) -> None:
-        """Write the environment."""
+        """Write the environment's file."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "walks.py").write_text(WALKS)
 
     def begin(self, place: str, seeds: int) -> subprocess.Popen[str]:
-        """A sweep in a process of its own."""
+        """Start a sweep in a separate process."""
         arguments = [f"env.kwargs.number=range(0,{self.numbers})", f"seed=range(0,{seeds})"]
         command = [sys.executable, "-m", "rlox_cli.main", "sweep", *SMALL, *arguments]
         return subprocess.Popen(
@@ -94,17 +94,16 @@ class Campaign:
         )
 
     def run_to_end(self, place: str, seeds: int) -> tuple[int, str]:
-        """A sweep to its end: its exit code and what it printed."""
+        """Run a sweep to its end; return its exit code and its output."""
         process = self.begin(place, seeds)
         out, _ = process.communicate()
         return process.returncode, out
 
     def run_with_kills(self, place: str) -> int:
-        """Kill the runner again and again, then let it end; of how many jobs that were done before each
-        kill something is another after it.
+        """Kill the runner several times, then let it end; return how many finished jobs a kill changed.
 
-        A kill comes a random number of starts and ends of jobs after the runner began, so few that no
-        sweep is over before its kill.
+        Each kill comes after a random number of starts and ends of jobs since the runner began. The number is
+        small enough that no sweep ends before its kill.
         """
         rng, repeated = random.Random(self.seed), 0
         max_lines = 2 * self.numbers * self.seeds // (self.kills + 1)
@@ -125,35 +124,35 @@ class Campaign:
         return repeated + self.count_changed(place, before)
 
     def count_changed(self, place: str, before: Mapping[str, tuple[int, int]]) -> int:
-        """Of how many jobs that were done the result or the number of trainings is another."""
+        """Return how many finished jobs have another result or another number of trainings."""
         now = self.finished_jobs(place)
         return sum(now.get(name) != before_value for name, before_value in before.items())
 
     def finished_jobs(self, place: str) -> dict[str, tuple[int, int]]:
-        """The jobs that are done: when each wrote its result, and how often its training began."""
+        """Return the finished jobs: the time of each result, and how often its training began."""
         done_runs = [p for p in self.runs(place) if read_status(p)["status"] == "done"]
         starts = self.starts(place)
         return {p.name: ((p / "result.json").stat().st_mtime_ns, starts[p.name]) for p in done_runs}
 
     def runs(self, place: str) -> list[Path]:
-        """The folders of jobs, without attempts that were set aside."""
+        """Return the folders of jobs, without earlier attempts."""
         status_files = (self.folder / place).glob("[0-9]*_*/status.json")
         return sorted(p.parent for p in status_files if ".attempt" not in p.parent.name)
 
     def starts(self, place: str) -> Counter[str]:
-        """How often training of each job began: its folder once, every attempt, every resume."""
+        """Return how often training of each job began: its folder once, every attempt, every resume."""
         root = self.folder / place
         traces = [*root.glob("[0-9]*_*/config.yaml"), *root.glob("[0-9]*_*/.hydra/resume*")]
         return Counter(p.relative_to(root).parts[0].partition(".attempt")[0] for p in traces)
 
     def table(self, place: str) -> list[dict[str, str]]:
-        """The summary, but for times."""
+        """Return the rows of the summary without times."""
         with (self.folder / place / "summary.csv").open() as file:
             rows = [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
         return sorted(rows, key=lambda row: row["job"])
 
     def remove_key(self, place: str, key: str) -> int:
-        """Take a key out of every configuration, as of a version that did not have it; in how many it was."""
+        """Remove a key from all configurations, as if an older version wrote them; return how many had it."""
         n_changed = 0
         for path in (self.folder / place).glob("[0-9]*_*/config.yaml"):
             lines = path.read_text().splitlines()
@@ -164,7 +163,7 @@ class Campaign:
 
 
 def counts(campaign: Campaign, more: int) -> dict[str, Any]:
-    """Run it all: what came out."""
+    """Run the whole campaign and return its counts."""
     campaign.prepare()
     undisturbed, _ = campaign.run_to_end("alone", campaign.seeds)
     repeated = campaign.run_with_kills("killed")

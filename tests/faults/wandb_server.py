@@ -1,6 +1,7 @@
-"""A W&B server in this process, as far as a run needs one: what it was sent can be asked for.
+"""Imitates a W&B server in this process, as far as a run needs one, and keeps the received data.
 
-The protocol is that of W&B's client: GraphQL for runs and places of files, lines of `file_stream` for rows.
+It speaks the protocol of W&B's client: GraphQL for runs and locations of files, lines of `file_stream` for
+rows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-KEY = "local-" + "0" * 40  # as long as a key of W&B's
+KEY = "local-" + "0" * 40  # as long as a W&B key
 
 
 class WandbServer:
@@ -22,7 +23,7 @@ class WandbServer:
 
     def __init__(self, rewinds: bool = True) -> None:
         self.rewinds = rewinds
-        self.queries: list[str] = []  # the operations of GraphQL, in order
+        self.queries: list[str] = []  # names of the GraphQL operations, in order
         self.runs: dict[str, dict[str, Any]] = {}
         server = self
 
@@ -65,7 +66,7 @@ class WandbServer:
                 self._answer({})
 
             def log_message(self, *args: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
@@ -73,7 +74,7 @@ class WandbServer:
 
     @contextmanager
     def serving(self) -> Iterator[WandbServer]:
-        """In a thread, until the end."""
+        """Serve in a thread until the block ends."""
         thread = threading.Thread(target=self._http.serve_forever, daemon=True)
         thread.start()
         try:
@@ -84,13 +85,13 @@ class WandbServer:
             thread.join()
 
     def rows(self, run: str) -> list[dict[str, Any]]:
-        """The rows of a run, in order."""
+        """Return the rows of a run, in order."""
         history = self.runs[run]["history"]
         assert sorted(history) == list(range(len(history)))
         return [history[i] for i in range(len(history))]
 
     def query(self, query: str, variables: dict[str, Any] | None = None, **rest: Any) -> Any:
-        """What GraphQL answers."""
+        """Answer a GraphQL query."""
         operation = re.search(r"(?:query|mutation) (\w+)", query)
         name, values = operation[1] if operation else query, variables or {}
         self.queries.append(name)
@@ -107,7 +108,7 @@ class WandbServer:
         return {}
 
     def stream(self, path: str, data: dict[str, Any]) -> dict[str, Any]:
-        """Lines of a run's files; a row is a line of its history."""
+        """Store lines of a run's files; a row is a line of its history."""
         run = self.runs[path.split("/")[-2]]
         for name, part in data.get("files", {}).items():
             if name == "wandb-history.jsonl":

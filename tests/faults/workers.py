@@ -1,4 +1,4 @@
-"""Environments that fail in the ways that only a process of its own survives, and who is left then."""
+"""Environments whose failures only a separate process survives."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from rlox.envs.base import LIFE_LOST
 
 FAILURES = ("raise", "lie", "exit", "kill", "abort", "sleep", "stop", "block")
 HANGS = ("sleep", "stop", "block")
-LIVES = 16_777_213  # whose numbers are told apart in float32
+LIVES = 16_777_213  # numbers below this are exact in float32
 IN_PROCESS_FAILURES = (
     "raise",
     "lie",
-)  # which leave the process, and so its other environments, as they are
+)  # the process and its other environments survive these
 
 
 def fail(failure: str) -> None:
-    """What an environment does when it fails, besides to lie."""
+    """Fail in this way; the environment itself implements `lie`."""
     if failure == "raise":
         raise RuntimeError("a fault on purpose")
     if failure == "exit":
@@ -45,14 +45,14 @@ def fail(failure: str) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
     if failure == "block":
         mark_as_hung()
-        ctypes.PyDLL(None).sleep(3600)  # in C, and it keeps the interpreter to itself
+        ctypes.PyDLL(None).sleep(3600)  # blocks in C and keeps the GIL
 
 
 class CounterEnv(gym.Env[Any, Any]):
-    """Observations [process, life, episode, step]: what does not follow from what was before shows.
+    """Observations [process, life, episode, step] show whether each step follows the one before.
 
-    A life is told by the seed of its first reset. One of a seed below `fails_below` fails in step `at` of
-    episode `within`, in the given way; an episode has so many `steps`.
+    The seed of the first reset determines the life. If that seed is below `fails_below`, the environment
+    fails in step `at` of episode `within`, in the given way. An episode has `steps` steps.
     """
 
     observation_space = spaces.Box(0, np.inf, (4,), np.float64)
@@ -96,7 +96,7 @@ class CounterEnv(gym.Env[Any, Any]):
 
 
 class Lives(CounterEnv):
-    """A game whose lives are its episodes; the reset behind the first that is lost fails."""
+    """A game whose episodes are its lives; the reset after the first lost life fails."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         if seed is None and self.first < self.fails_below:
@@ -109,21 +109,21 @@ class Lives(CounterEnv):
 
 
 class FailingConstructor(gym.Env[Any, Any]):
-    """Cannot be made."""
+    """The constructor raises."""
 
     def __init__(self, error: Exception) -> None:
         raise error
 
 
 class FailingReset(CounterEnv):
-    """Cannot begin."""
+    """The reset raises."""
 
     def reset(self, **options: Any) -> Any:
         raise OSError("no such map")
 
 
 class ChangingSpace(CounterEnv):
-    """Each copy has another space than the one before."""
+    """Each copy has another observation space than the one before."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -133,14 +133,14 @@ class ChangingSpace(CounterEnv):
 
 
 class GlobalRandomEnv(CounterEnv):
-    """Draws from the global generators, as environments should not."""
+    """Draws from the global generators, which environments should not use."""
 
     def observe(self) -> Any:
         return np.array([os.getpid(), random.random(), np.random.random(), self.t])  # noqa: NPY002
 
 
 class Threaded:
-    """Starts a thread where it is loaded, as some libraries do."""
+    """Starts a thread when it is unpickled, as some libraries do."""
 
     def __init__(self, fails_below: int) -> None:
         self.fails_below = fails_below
@@ -158,7 +158,7 @@ def _threaded(fails_below: int) -> Threaded:
 
 
 class SaveableCounter(CounterEnv):
-    """Can be saved, with something heavy besides."""
+    """Can save its state, which may contain a large array."""
 
     def __init__(self, *args: Any, heavy: int = 0, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -175,9 +175,9 @@ class SaveableCounter(CounterEnv):
 
 
 class FailsOnSeed(Walk):
-    """The episode of the seed `failing_seed` fails in its third step, the first `times` that it is played.
+    """The episode with the seed `failing_seed` fails in its third step, the first `times` times.
 
-    What was played is told by files in `folder`, which no process takes with it.
+    Files in `folder` count the attempts, so the count survives the process.
     """
 
     def __init__(self, failure: str, folder: Path, failing_seed: int, times: int) -> None:
@@ -205,7 +205,7 @@ class FailsOnSeed(Walk):
 
 
 class SpawnsProcess(CounterEnv):
-    """Starts a process of its own, which does not end by itself; perhaps in a session of its own."""
+    """Starts a child process that does not end by itself, optionally in a new session."""
 
     def __init__(self, failure: str = "", fails_below: int = 0, session: bool = False) -> None:
         super().__init__(failure, fails_below)
@@ -217,7 +217,7 @@ class SpawnsProcess(CounterEnv):
 
 
 class CountingCrashingEnv(CrashingEnv):
-    """`CrashingEnv` whose observations are [life, episode, step], to see what was joined."""
+    """`CrashingEnv` with observations [life, episode, step], which show the steps that were joined."""
 
     def __init__(self, **chances: Any) -> None:
         super().__init__(**chances)

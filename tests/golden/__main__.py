@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 TESTS = str(Path(__file__).resolve().parents[1])
-if TESTS not in sys.path:  # `python tests/golden`, by which this folder is there in its place
+# For `python tests/golden`, which puts this folder into the path instead of `tests`.
+if TESTS not in sys.path:
     sys.path[0] = TESTS
 
 from golden.commands import main  # noqa: E402

@@ -1,4 +1,4 @@
-"""Every golden case by name: what makes its arrays, and the saved folders that they belong to."""
+"""Lists every golden case by name: the function that makes its arrays and saved folders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from golden import formats, training
 from golden.files import Arrays, UnknownCase
 
 Make = Callable[[Path], dict[str, Arrays]]
-"""Makes a case: returns arrays by the name of their npz file, and writes folders below the path given."""
+"""Makes a case: returns arrays by the name of their npz file, and writes folders below the given path."""
 
 PINNED = ("annealed", "sac", "recurrent", "iql", "grpo", "native_ppo")
 """Runs that CI compares bit for bit: rollouts and replay in torch, memory, a dataset, text, native."""
@@ -41,14 +41,14 @@ CASES: Mapping[str, Make] = {
 
 
 def matches(name: str, asked: str) -> bool:
-    """Whether `asked` is the case's name, the last part of it without its ending, or a pattern of it."""
+    """Return whether `asked` is the case's name, its last part without its ending, or a matching pattern."""
     return fnmatchcase(name, asked) or name.partition("/")[2].partition(".")[0] == asked
 
 
 def select(asked: Sequence[str]) -> list[str]:
-    """The cases of those names or patterns in their order, all where nothing is asked for.
+    """Return the cases of those names or patterns in their order, or all cases without any names.
 
-    Raises `UnknownCase` for what no case is named.
+    Raises `UnknownCase` if a name matches no case.
     """
     for one in asked:
         if not any(matches(name, one) for name in CASES):

@@ -13,14 +13,14 @@ from golden.files import UnknownCase
 
 
 def main(line: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code, 2 for wrong use."""
+    """Run a command and return its exit code, 2 for wrong use."""
     asked = _parser().parse_args(line)
     try:
         code: int = asked.run(asked)
     except UnknownCase as error:
         print(error, file=sys.stderr)
         return 2
-    except subprocess.CalledProcessError as error:  # which has said why
+    except subprocess.CalledProcessError as error:  # it has printed the reason
         print(f"failed: {' '.join(map(str, error.cmd))}", file=sys.stderr)
         return 1
     return code

@@ -1,4 +1,4 @@
-"""Makes every case at another commit and here on this machine, and compares every bit of every array."""
+"""Makes every case at another commit and at this one, on this machine, and compares the arrays bit by bit."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ TESTS = HERE.parent
 
 @dataclass(frozen=True)
 class Installation:
-    """An interpreter in which a commit is installed, and that commit's checkout where it was built here."""
+    """An interpreter in which a commit is installed, and that commit's checkout if it was built here."""
 
     python: str
     source: Path | None = None
 
 
 def compare(commit: str, names: Sequence[str], python: str | None) -> int:
-    """Print a table of the cases there and here; 1 if any differs or cannot be made here, else 0."""
+    """Print a comparison of each case; return 1 if any differs or cannot be made here, else 0."""
     other_installation, this_installation = (
         Installation(python) if python else build_installation(commit),
         Installation(sys.executable),
@@ -68,7 +68,7 @@ def compare(commit: str, names: Sequence[str], python: str | None) -> int:
 def compare_files(
     other_folder: Path, this_folder: Path, commit: str
 ) -> Iterator[tuple[str, tuple[str, bool | None]]]:
-    """Each file, how it compares in words, and whether it is equal: `None` where one side lacks it."""
+    """Yield each file, its comparison in words, and whether it is equal: `None` if one side lacks it."""
     sides = [
         {p.relative_to(out).as_posix() for p in out.glob("*/*.npz")} for out in (other_folder, this_folder)
     ]
@@ -84,11 +84,12 @@ def compare_files(
 
 
 def _arrays(path: Path) -> Arrays:
-    return {key: value for key, value in read(path).items() if key != "machine"}  # of older makers
+    # Older makers wrote the key "machine".
+    return {key: value for key, value in read(path).items() if key != "machine"}
 
 
 def make_cases(installation: Installation, out: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Make cases as they are defined here; those that the commit does not take, by its own maker."""
+    """Make cases with the definitions here; if the commit cannot make one, use its own maker."""
     environ = {**os.environ, **ONE_THREAD}
     out.mkdir()
     try:
@@ -112,7 +113,7 @@ def make_cases(installation: Installation, out: Path, names: Sequence[str]) -> d
 
 
 def _packages(python: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Where the interpreter has rlox, and the versions that last bits depend on."""
+    """Return the folder of the interpreter's rlox, and the versions that last bits depend on."""
     script = (
         "import json, os, numpy, rlox, torch; print(json.dumps({'rlox': os.path.dirname(os.path.realpath("
         "rlox.__file__)), 'torch': torch.__version__, 'numpy': numpy.__version__}))"
@@ -124,18 +125,18 @@ def _packages(python: str, environ: Mapping[str, str]) -> dict[str, str]:
 def _make_by_own_maker(
     python: str, source: Path, out: Path, names: Sequence[str], environ: Mapping[str, str]
 ) -> set[str]:
-    """Make cases as their commit defined them; the names of those that it has."""
+    """Make cases with the definitions of their commit; return the names of the cases that it has."""
     own_out = out.with_name(f"{out.name} by its own maker")
     own_out.mkdir()
     tests = source / "tests"
     if (tests / "golden" / "__main__.py").exists():
         try:
             in_child(python, own_out, names, environ, tests)
-        except subprocess.CalledProcessError:  # it refuses all for one that it does not know
+        except subprocess.CalledProcessError:  # an unknown name makes it refuse all names
             for name in names:
                 with suppress(subprocess.CalledProcessError):
                     in_child(python, own_out, [name], environ, tests)
-    else:  # until 0.1.0 of 2026-11-28 runs had a script of their own, which wrote beside itself
+    else:  # until 0.1.0 of 2026-11-28 runs had their own script, which wrote into its folder
         runs = sorted({n.partition("/")[2].removesuffix(".after") for n in names if "runs/" in n})
         paths = {**environ, "PYTHONPATH": str(tests)}
         script = tests / "golden" / "runs" / "make.py"
@@ -153,7 +154,7 @@ def _make_by_own_maker(
 
 
 def build_installation(commit: str) -> Installation:
-    """An environment with that commit, built once: a clone of this repository, its `constraints.txt`."""
+    """Build an environment with that commit, once: a clone of this repository, its `constraints.txt`."""
     sha = _run("git", "-C", str(ROOT), "rev-parse", "--verify", f"{commit}^{{commit}}").strip()
     build_folder = CACHE / sha
     python, source, complete_marker = (
@@ -163,13 +164,13 @@ def build_installation(commit: str) -> Installation:
     )
     if not complete_marker.exists():
         print(f"building {sha} in {build_folder}", file=sys.stderr, flush=True)
-        shutil.rmtree(build_folder, ignore_errors=True)  # of a build that was stopped
+        shutil.rmtree(build_folder, ignore_errors=True)  # left over from a stopped build
         build_folder.mkdir(parents=True)
         _run("git", "clone", "--quiet", "--shared", "--no-checkout", str(ROOT), str(source))
         _run("git", "-C", str(source), "checkout", "--quiet", "--detach", sha)
         venv.create(build_folder / "venv", with_pip=True)
         pins = ["-c", str(source / "constraints.txt")]
-        # One folder for what cargo compiles: a later commit compiles what changed.
+        # All commits share one folder for cargo's output, so a later commit compiles only changed code.
         target = {"CARGO_TARGET_DIR": str(CACHE / "target")}
         _run(str(python), "-m", "pip", "install", "-q", *pins, str(source), **target)
         complete_marker.touch()

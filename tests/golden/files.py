@@ -1,4 +1,4 @@
-"""The golden files, their index, and what differs between two of them."""
+"""Golden files, their index, and the differences between two of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INDEX = HERE / "index.json"
 NOT_GOLDEN = (".py", ".pyc", "README.md", INDEX.name)
 Arrays = dict[str, NDArray[Any]]
 Change = float | str | None
-"""The largest absolute change of an array, or in words why there is none; `None` where every bit is equal."""
+"""The largest absolute change of an array, or words if it has none; `None` if every bit is equal."""
 
 
 class UnknownCase(ValueError):
@@ -28,39 +28,39 @@ class UnknownCase(ValueError):
 
 
 def golden_files(here: Path = HERE) -> list[str]:
-    """Paths of all files but code, README.md and the index, as the index writes them."""
+    """Return the paths of all files but code, README.md and the index, as the index has them."""
     found = []
-    for folder, _, names in os.walk(here):  # which follows no links: `last` is a checkpoint's second name
+    for folder, _, names in os.walk(here):  # follows no links: `last` is a second name of a checkpoint
         below = Path(folder).relative_to(here)
         found += [(below / name).as_posix() for name in names if not name.endswith(NOT_GOLDEN)]
     return sorted(found)
 
 
 def read(path: Path) -> Arrays:
-    """The arrays of an npz file."""
+    """Return the arrays of an npz file."""
     with np.load(path) as file:
         return {key: file[key] for key in file.files}
 
 
 def write(path: Path, arrays: Arrays) -> None:
-    """Write an npz file, and the folders above it."""
+    """Write an npz file and create the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, **arrays)  # type: ignore[arg-type]  # whose keys are no options
 
 
 def sha256(path: Path) -> str:
-    """The digest of a file's bytes."""
+    """Return the digest of a file's bytes."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def format_of(path: Path) -> str:
-    """The name of a file's format and its version, where the file has one."""
+    """Return the name of a file's format and its version, if the file has one."""
     if path.suffix in (".seg", ".manifest"):
         (version,) = struct.unpack_from("<I", path.read_bytes(), 8)
         return f"{path.suffix[1:]} {version}"
     if path.suffix == ".npz":
         return _format_of_arrays(read(path))
-    for folder in path.parents:  # a file of a checkpoint or dataset has the version of the whole
+    for folder in path.parents:  # a checkpoint or dataset has one version for all its files
         for name, kind in (("manifest.json", "checkpoint"), ("dataset.json", "dataset")):
             if (folder / name).is_file():
                 said = json.loads((folder / name).read_text(encoding="utf-8"))
@@ -78,9 +78,9 @@ def _format_of_arrays(arrays: Arrays) -> str:
 
 
 def largest_change(before: NDArray[Any], after: NDArray[Any]) -> Change:
-    """The largest absolute difference, a text where types or shapes differ, or `None`.
+    """Return the largest absolute difference, a text if types or shapes differ, or `None`.
 
-    It is 0 where only signs of zeros or bits of NaN differ, and infinite where one of two numbers is NaN.
+    It is 0 if only signs of zeros or bits of NaN differ, and infinite if one of two numbers is NaN.
     """
     if (before.dtype, before.shape) != (after.dtype, after.shape):
         return f"{before.dtype}{list(before.shape)} -> {after.dtype}{list(after.shape)}"
@@ -89,7 +89,7 @@ def largest_change(before: NDArray[Any], after: NDArray[Any]) -> Change:
     if before.dtype.kind not in "fiub":
         return "other text"
     same = np.equal(before, after) | (_is_nan(before) & _is_nan(after))
-    with np.errstate(invalid="ignore"):  # infinity less itself, which is the same
+    with np.errstate(invalid="ignore"):  # infinity minus infinity, where both are equal
         apart = np.where(same, 0, np.abs(after.astype(np.float64) - before.astype(np.float64)))
     return float(np.nan_to_num(apart, nan=np.inf).max())
 
@@ -99,7 +99,7 @@ def _is_nan(array: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def changes(before: Arrays, after: Arrays) -> Iterator[tuple[str, Change]]:
-    """Each array's name and its largest change, or `gone` or `new`."""
+    """Yield each array's name and its largest change, or `gone` or `new`."""
     for key in before | after:
         if key not in after or key not in before:
             yield key, "gone" if key in before else "new"
@@ -108,7 +108,7 @@ def changes(before: Arrays, after: Arrays) -> Iterator[tuple[str, Change]]:
 
 
 def in_words(found: Mapping[str, Change]) -> str:
-    """How many arrays changed and by how much at most, and which are new, gone or of another shape."""
+    """Return how many arrays changed, by how much at most, and how many are new, gone or of another shape."""
     changed = [change for change in found.values() if change is not None]
     numbers = [change for change in changed if not isinstance(change, str)]
     texts = Counter(change for change in changed if isinstance(change, str))
@@ -119,13 +119,16 @@ def in_words(found: Mapping[str, Change]) -> str:
 
 
 def load_index() -> dict[str, Any]:
-    """`made`: commit, CPU and versions by a key; `files`: format, key of `made` and digest by path."""
+    """Return the index.
+
+    `made` has commit, CPU and versions by key; `files` has format, key and digest by path.
+    """
     found: dict[str, Any] = json.loads(INDEX.read_text(encoding="utf-8"))
     return found
 
 
 def save_index(index: dict[str, Any]) -> None:
-    """Write the index, one line for each entry, in the order of names."""
+    """Write the index, one line for each entry, sorted by name."""
     parts = []
     for part in ("made", "files"):
         rows = (f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(index[part].items()))
@@ -134,5 +137,5 @@ def save_index(index: dict[str, Any]) -> None:
 
 
 def entry(name: str, made: str) -> dict[str, str]:
-    """What the index says of a file."""
+    """Return the index entry of a file."""
     return {"format": format_of(HERE / name), "made": made, "sha256": sha256(HERE / name)}

@@ -1,4 +1,4 @@
-"""Saved replay buffers, states and snapshots of environments, and what they hold."""
+"""Makes saved replay buffers, states and snapshots of environments, with their contents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Files = dict[str, Arrays]
 
 
 def named(prefix: str, batch: Any) -> Arrays:
-    """A batch as arrays with names like `gather/obs.pixels`."""
+    """Return a batch as arrays with names like `gather/obs.pixels`."""
     out: Arrays = {}
     for name, value in batch.items():
         if isinstance(value, dict):
@@ -30,7 +30,7 @@ def named(prefix: str, batch: Any) -> Arrays:
 
 
 def draws(buffer: Any) -> Arrays:
-    """Batches of a given seed, and the next ones of the buffer's own."""
+    """Return batches of a given seed, and the next batches of the buffer's own generator."""
     if isinstance(buffer, rlox.SequenceReplayBuffer):
         asked = {"seeded": (6, 5, 7), "own": (6, 5), "own again": (6, 5)}
         return {k: a for name, at in asked.items() for k, a in named(name, buffer.sample(*at)).items()}
@@ -44,7 +44,7 @@ def draws(buffer: Any) -> Arrays:
 
 
 def contents(case: Kind, buffer: Any, indices: np.ndarray) -> Arrays:
-    """All rows, the next draws, and how it goes on."""
+    """Return all rows, the next draws, and draws after more rows."""
     out = named("gather", buffer.gather(indices)) | {"len": np.array(len(buffer))}
     out |= draws(buffer)
     for env, count in enumerate(case.pushed):
@@ -55,7 +55,7 @@ def contents(case: Kind, buffer: Any, indices: np.ndarray) -> Arrays:
 
 
 def change(case: Kind, buffer: Any) -> None:
-    """What a save keeps besides rows: written columns, priorities, draws."""
+    """Change the state that a save keeps besides rows: written columns, priorities, draws."""
     indices = case.held_indices()[-3:]
     buffer.update("rewards", indices, np.array([-1, -2, -3], np.float32))
     if isinstance(buffer, rlox.PrioritizedReplayBuffer):
@@ -65,7 +65,7 @@ def change(case: Kind, buffer: Any) -> None:
 
 
 def make_ring(name: str, place: Path) -> Files:
-    """A folder that was saved twice, the state and the contents at the second save."""
+    """Make a folder that was saved twice, and the state and the contents at the second save."""
     case, path = RINGS[name], f"buffers/{name}"
     buffer = case.make(place)
     case.fill(buffer, 0.0, 0.6)
@@ -80,8 +80,10 @@ def make_ring(name: str, place: Path) -> Files:
 
 
 def make_tiered(name: str, place: Path) -> Files:
-    """A named save whose newest row may wait for what follows, and rows sealed later by a buffer that
-    was never closed.
+    """Make a folder with a named save and with rows that were sealed later.
+
+    The newest row of the named save may wait for its successor. The buffer that sealed the later rows was
+    never closed.
     """
     case, path = TIERED[name], place / "buffers" / name
     buffer = case.make(path)
@@ -112,14 +114,14 @@ def make_tiered(name: str, place: Path) -> Files:
 
 
 def in_ring(ends: np.ndarray) -> np.ndarray:
-    """Indices of the rows held by a ring of 60 when so many rows of each environment were pushed."""
+    """Return the indices that a ring of 60 rows holds after so many pushes of each environment."""
     n = len(ends)
     rows = [t * n + env for env, end in enumerate(ends) for t in range(max(end - 60 // n, 0), end)]
     return np.array(rows, np.uint64)
 
 
 def make_data(name: str, place: Path) -> Files:
-    """A saved dataset, its observations normalised if its name says so."""
+    """Make a saved dataset, with normalised observations if its name says so."""
     buffer = dataset(normalize=name == "dataset_normalized")
     buffer.sample(3)
     buffer.save(place / "buffers" / name)
@@ -132,9 +134,7 @@ def _unlock(folder: Path) -> None:
 
 
 def actions(env: Any, steps: int, n: int) -> np.ndarray:
-    """A sequence of actions that follows from the environment's space alone, `[steps, n]` or with a
-    last axis of 1.
-    """
+    """Return actions `[steps, n]`, or with a last axis of 1, that depend on the environment's space alone."""
     turn = np.arange(steps * n).reshape(steps, n) * 7919 % 97
     if env.n_actions is not None:
         return turn % int(env.n_actions)
@@ -143,14 +143,14 @@ def actions(env: Any, steps: int, n: int) -> np.ndarray:
 
 
 def steps_of_batch(env: Any, steps: int) -> Arrays:
-    """What a `VecEnv` gives in further steps."""
+    """Return the output of further steps of a `VecEnv`."""
     out = [env.step_all(action) for action in actions(env, steps, 4)]
     names = ("obs", "rewards", "terminated", "truncated")
     return {name: np.stack([step[name] for step in out]) for name in names}
 
 
 def make_batch(env_id: str, precision: str) -> Files:
-    """The snapshot of a `VecEnv` in mid-episode, and its next steps."""
+    """Make the snapshot of a `VecEnv` in mid-episode, and its next steps."""
     env = rlox.VecEnv(4, seed=9, env_id=env_id, precision=precision)
     env.reset_all()
     steps_of_batch(env, 170)
@@ -158,7 +158,7 @@ def make_batch(env_id: str, precision: str) -> Files:
 
 
 def make_single(env_id: str) -> Files:
-    """The snapshot of a `SingleEnv` in mid-episode, its next steps and the start after them."""
+    """Make the snapshot of a `SingleEnv` in mid-episode, its next steps and the next start."""
     env = rlox.SingleEnv(env_id, seed=9)
     env.reset()
     for action in actions(env, 7, 1)[:, 0]:
@@ -171,6 +171,6 @@ def _snapshot(env: Any) -> Arrays:
 
 
 def steps_of_one(env: Any, steps: int) -> Arrays:
-    """What a `SingleEnv` gives in further steps and after a reset."""
+    """Return the observations of further steps of a `SingleEnv` and of a reset."""
     found = [env.step(action)["obs"] for action in actions(env, steps, 1)[:, 0]]
     return {"obs": np.stack([*found, env.reset()])}

@@ -1,6 +1,6 @@
-"""Keeps in `old/DATE` one of each thing that a user has on disk, as the present code writes it.
+"""Keeps in `old/DATE` one example of everything that the present code writes to a user's disk.
 
-Later versions have to open them: `tests/reliability/test_old_versions.py` does so with every folder there.
+Later versions must read them: `tests/reliability/test_old_versions.py` opens every folder there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from golden.files import HERE
 from golden.making import about_here, record
 
 COMMANDS = "commands.json"
-"""The name of the file with what made a folder of `old`: arguments of `rlox` by what they made."""
+"""The name of the file that records how a folder of `old` was made: arguments of `rlox` by their output."""
 _TINY = ("tuned=null", "eval.episodes=2", "checkpoint.keep=1")
 _NET = "algo.net_arch=[8]"
 _ROLLOUT = ("algo.n_steps=32", "env.n_envs=4", "total_steps=256", _NET)
@@ -59,11 +59,11 @@ EVERYTHING: Mapping[str, tuple[str, ...]] = {
     "report": ("report", "sweep", "out=report", "formats=[]"),
 }
 NOT_KEPT = ("*.png", "report.html")
-"""Pictures, and a page of megabytes that no command reads."""
+"""Pictures, and a page of several megabytes that no command reads."""
 
 
 def keep(name: str | None = None, commands: Mapping[str, tuple[str, ...]] = EVERYTHING) -> int:
-    """Run the commands in an empty folder and keep what they wrote in `old/NAME`, today's date by default."""
+    """Run the commands in an empty folder and keep their output in `old/NAME`, by default today's date."""
     name = name or datetime.now(UTC).date().isoformat()
     target = HERE / "old" / name
     if target.exists():
@@ -81,7 +81,7 @@ def keep(name: str | None = None, commands: Mapping[str, tuple[str, ...]] = EVER
         for picture in (p for pattern in NOT_KEPT for p in folder.rglob(pattern)):
             picture.unlink()
         for empty in sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True):
-            if not any(empty.iterdir()):  # which git does not keep
+            if not any(empty.iterdir()):  # git does not keep empty folders
                 empty.rmdir()
         _without_paths(folder)
         (folder / COMMANDS).write_text(json.dumps(commands, indent=1) + "\n", encoding="utf-8")
@@ -97,9 +97,9 @@ def keep(name: str | None = None, commands: Mapping[str, tuple[str, ...]] = EVER
 
 
 def _without_paths(folder: Path) -> None:
-    """Say `.` where Hydra noted the working directory, and only the system's name where the kernel's is.
+    """Replace the working directory by `.` and the kernel's full name by the system's name.
 
-    Raises `RuntimeError` for a file that names a folder of this machine all the same.
+    Raises `RuntimeError` if a file still names a folder of this machine.
     """
     private = {str(folder): ".", platform.platform(): platform.system()}
     for file in (p for p in folder.rglob("*") if p.suffix in (".json", ".yaml")):
@@ -111,7 +111,7 @@ def _without_paths(folder: Path) -> None:
         with closing(sqlite3.connect(study, isolation_level=None)) as database:
             told = "UPDATE trial_user_attributes SET value_json = replace(value_json, ?, '.')"
             database.execute(told, (str(folder),))
-            database.execute("VACUUM")  # what was replaced is in no free page
+            database.execute("VACUUM")  # so no free page keeps the replaced text
     for file in (p for p in folder.rglob("*") if p.is_file()):
         for path in (str(folder), str(HERE.parents[1]), sys.prefix):
             if path.encode() in file.read_bytes():

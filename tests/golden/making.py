@@ -1,4 +1,4 @@
-"""Makes golden cases in a child process, and puts those that changed where the golden files are."""
+"""Makes golden cases in a child process, and copies changed ones into the folder of golden files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import golden.files as golden
 from golden.files import HERE, changes, entry, in_words, read, write
 
 MADE = "made.json"
-"""What a child says of itself and of the cases that it could not make."""
+"""The name of the file in which a child describes itself and the cases that it could not make."""
 PRODUCT = ("rlox", "rlox_cli", "conf", "rust", "Cargo.lock")
 
 
@@ -37,15 +37,15 @@ def trace(out: Path, names: Sequence[str]) -> None:
         try:
             for path, arrays in CASES[name](out).items():
                 write(out / f"{path}.npz", arrays)
-        except Exception as error:  # of an old commit, to which the case may be unknown
+        except Exception as error:  # an old commit may not know the case
             failed[name] = f"{type(error).__name__}: {error}".splitlines()[0]
     said = {"failed": failed, **about}
     (out / MADE).write_text(json.dumps(said, indent=1), encoding="utf-8")
 
 
 def require_built(core: Path, checkout: Path) -> None:
-    """Exit unless the extension is newer than the Rust code of its checkout, if that is beside it."""
-    crates = ("rlox-core", "rlox-nn", "rlox-python")  # what the extension is built of
+    """Exit unless the extension is newer than the Rust code of its checkout, if the checkout is beside it."""
+    crates = ("rlox-core", "rlox-nn", "rlox-python")  # the extension is built from these
     sources = (path for crate in crates for path in checkout.glob(f"rust/{crate}/src/**/*.rs"))
     for source in (*sources, checkout / "Cargo.lock"):
         if source.exists() and source.stat().st_mtime > core.stat().st_mtime:
@@ -53,7 +53,7 @@ def require_built(core: Path, checkout: Path) -> None:
 
 
 def about_here() -> dict[str, Any]:
-    """The package that this process imports, and what last bits depend on."""
+    """Return the package that this process imports, and the versions that last bits depend on."""
     import numpy
     import torch
 
@@ -72,9 +72,9 @@ def about_here() -> dict[str, Any]:
 def in_child(
     python: str, out: Path, names: Sequence[str], environ: Mapping[str, str], tests: Path
 ) -> dict[str, Any]:
-    """Let an interpreter make cases below `out` as the code in `tests` defines them; what it says of itself.
+    """Make cases below `out` with this interpreter and the code in `tests`; return the child's report.
 
-    Its `rlox` is the one that is installed there: `-P` keeps the working directory out of its path.
+    The child uses the installed `rlox` of the interpreter: `-P` keeps the working directory out of its path.
     """
     line = [python, "-P", "-m", "golden", "trace", str(out), *names]
     paths = {**environ, "PYTHONPATH": str(tests)}
@@ -84,9 +84,9 @@ def in_child(
 
 
 def make(names: Sequence[str]) -> int:
-    """Make cases with pinned kernels, print every array's largest change, and write those that changed.
+    """Make cases with pinned kernels, print every array's largest change, and write the changed ones.
 
-    A saved folder that is there stays, as the version wrote it that made it: today's has to read it.
+    An existing saved folder stays as its version wrote it, because the present version must read it.
     """
     with TemporaryDirectory() as place:
         said = in_child(sys.executable, Path(place), names, pinned_floats.environment(), HERE.parent)
@@ -106,7 +106,7 @@ def make(names: Sequence[str]) -> int:
 
 
 def install(place: Path) -> list[str]:
-    """Copy arrays that changed, and folders that are not there, from `place`; the files written."""
+    """Copy changed arrays and missing folders from `place`; return the written files."""
     written: list[str] = []
     for path in sorted(place.glob("*/*.npz")):
         name = path.relative_to(place).as_posix()
@@ -128,7 +128,7 @@ def install(place: Path) -> list[str]:
 
 
 def record(index: dict[str, Any], said: Mapping[str, Any]) -> str:
-    """The key in `index["made"]` of what a package of a checkout makes here and now, which is added."""
+    """Add the description of the checkout's package and this machine to `index["made"]`; return its key."""
     checkout = Path(said["rlox"]).parent
     sha = git(checkout, "rev-parse", "--short=8", "HEAD")
     changed = bool(git(checkout, "status", "--porcelain", "--", *PRODUCT))
@@ -138,6 +138,6 @@ def record(index: dict[str, Any], said: Mapping[str, Any]) -> str:
         **{key: said[key] for key in ("cpu", "pinned", "torch", "numpy")},
     }
     key = f"{about['date']} {sha}" + (" pinned" if said["pinned"] else "")
-    while index["made"].setdefault(key, about) != about:  # on another CPU, say
+    while index["made"].setdefault(key, about) != about:  # for example on another CPU
         key += "'"
     return key

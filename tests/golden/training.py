@@ -1,4 +1,4 @@
-"""Small runs of every algorithm and engine: their first updates, and how their checkpoints go on."""
+"""Makes small runs of every algorithm and engine: their first updates, and updates after a checkpoint."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SMALL = {"n_envs": 3, "seed": 11, "net_arch": [8, 8]}
 ROLLOUT = {"n_steps": 32}
 EPOCHS = {**ROLLOUT, "batch_size": 32, "n_epochs": 2}
 EPISODES = {"CartPole-v1": 12, "Pendulum-v1": 1}
-"""Episodes of an untrained policy in the dataset of each environment."""
-# Paths from the root of the checkout, as they stand in the saved configurations.
+"""Number of episodes of an untrained policy in the dataset of each environment."""
+# Paths from the root of the checkout, as in the saved configurations.
 CHOICES = {"env_id": "CartPole-v1", "dataset": "tests/golden/datasets/CartPole-v1"}
 NUMBERS = {"env_id": "Pendulum-v1", "dataset": "tests/golden/datasets/Pendulum-v1"}
 OFFLINE = {"batch_size": 8, "n_envs": 1}
@@ -85,13 +85,13 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "native_td3_bc": ("TD3BC", {**NUMBERS, **OFFLINE, **NATIVE}),
     "native_iql": ("IQL", {**NUMBERS, **OFFLINE, **NATIVE}),
 }
-"""The class of each run, by its name in `rlox.algorithms`, and its arguments beside `SMALL`."""
+"""The class of each run, by its name in `rlox.algorithms`, and its arguments in addition to `SMALL`."""
 ABSENT = {"DecisionTransformer": ("net_arch",), "HybridPPO": ("backend",)}
-"""Arguments that a class does not take."""
+"""Arguments that a class does not accept."""
 
 
 def start(name: str) -> Any:
-    """The run of that name before its first step, in torch unless it says otherwise."""
+    """Return the run of that name before its first step, with the torch backend unless it sets another."""
     facade, options = RUNS[name]
     given = {**SMALL, "backend": "torch", **options}
     for absent in ABSENT.get(facade, ("n_envs", "net_arch") if "task" in options else ()):
@@ -100,8 +100,8 @@ def start(name: str) -> Any:
 
 
 def advance(run: Any, updates: int) -> Arrays:
-    """Weights and numbers after one more tick (moments after the last), named by the ticks so far."""
-    # The horizon of the schedules is the whole run's.
+    """Return weights and metrics after one more tick, and moments after the last, prefixed by its number."""
+    # Schedules use the length of the whole run.
     run.fit(UPDATES * STEPS, hooks=(lambda clock, *_: run.stop("one update"),))
     learned = run.learner.state()
     found = {f"weights/{key}": value for key, value in learned["weights"].items()}
@@ -119,7 +119,7 @@ def advance(run: Any, updates: int) -> Arrays:
 
 
 def trace(run: Any, first: int = 0) -> Arrays:
-    """Arrays that the run leaves after each tick up to the last."""
+    """Return the arrays of a run after each tick up to the last."""
     found: Arrays = {}
     for done in range(first, UPDATES):
         found |= advance(run, done + 1)
@@ -128,7 +128,7 @@ def trace(run: Any, first: int = 0) -> Arrays:
 
 
 def checkpoint(name: str, place: Path) -> Path:
-    """The golden checkpoint of a run, of whichever version; where there is none, one made in `place`."""
+    """Return the golden checkpoint of a run, of any version; if there is none, make one in `place`."""
     folder = HERE / "runs" / name
     if not folder.exists():
         folder = place / "runs" / name
@@ -143,23 +143,23 @@ def checkpoint(name: str, place: Path) -> Path:
 
 
 def make_trace(name: str, place: Path) -> dict[str, Arrays]:
-    """The run from its start."""
+    """Make the arrays of the run from its start."""
     return {f"runs/{name}": trace(start(name))}
 
 
 def make_continuation(name: str, place: Path) -> dict[str, Arrays]:
-    """The run from its golden checkpoint, which is opened read-only."""
+    """Make the arrays of the run from its golden checkpoint, which is opened read-only."""
     facade = getattr(rlox.algorithms, RUNS[name][0])
     run = facade.from_checkpoint(checkpoint(name, place))
     return {f"runs/{name}.after": trace(run, SAVED_AFTER)}
 
 
 def make_dataset(env: str, place: Path) -> dict[str, Arrays]:
-    """The dataset of an environment, where there is none: runs on it would all change with it."""
+    """Make the dataset of an environment unless it exists: a new one would change all runs on it."""
     from rlox.runs.record import (
         record,
         write_dataset,
-    )  # at an old commit, other cases do without it
+    )  # imported here, because old commits lack it and make other cases without it
 
     if not (HERE / "datasets" / env).exists():
         policy = rlox.algorithms.PPO(env, seed=1)
@@ -169,7 +169,7 @@ def make_dataset(env: str, place: Path) -> dict[str, Arrays]:
 
 
 def make_llama(place: Path) -> dict[str, Arrays]:
-    """A model of one layer, 8 wide, where there is none."""
+    """Make a model of one layer, 8 wide, unless it exists."""
     from rlox.llm import Llama, LlamaSize, save_llama
 
     if not (HERE / "runs" / "llama").exists():

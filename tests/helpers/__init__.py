@@ -1,1 +1,1 @@
-"""Small environments, policies with known answers, and slow definitions to compare with."""
+"""Small environments, policies with known answers, and slow definitions for comparison."""

@@ -1,4 +1,4 @@
-"""Systems that take the time they are told to, and small records of them."""
+"""Fake systems with given timings, and small records of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOWHERE = Context(Original(None), is_quick=True)
 
 
 class FakeRunner:
-    """Each sample takes the next of `seconds` per loop, in a circle, and is noted in `journal`."""
+    """Takes the times in `seconds` per loop, in turn, and writes each sample into `journal`."""
 
     def __init__(self, name: str, seconds: Iterable[float], result: float, journal: list[Any]) -> None:
         self.name, self.journal, self._result = name, journal, result
@@ -44,13 +44,13 @@ def fake(
     journal: list[Any] | None = None,
     **options: Any,
 ) -> System:
-    """A system that takes `seconds`."""
+    """Return a system that takes `seconds`."""
     notes = [] if journal is None else journal
     return System(name, package, lambda: FakeRunner(name, seconds, result, notes), **options)
 
 
 def case(ours: System | tuple[System, ...], *peers: System, size: str = "10") -> Case:
-    """A case of these systems."""
+    """Return a case of these systems."""
     own_timings = ours if isinstance(ours, tuple) else (ours,)
     return Case("P0", "counting", size, own_timings, peers, Tolerance(1e-6))
 
@@ -58,14 +58,14 @@ def case(ours: System | tuple[System, ...], *peers: System, size: str = "10") ->
 def record(
     own_seconds: float = 0.01, peer: float = 0.02, goal: float = 1.5, absent: tuple[str, ...] = ()
 ) -> CaseRecord:
-    """Ours with a goal beside one peer."""
+    """Return a record of rlox's system with a goal, next to one peer."""
     peers = (fake("slow", peer), fake("gone", 0.5, package="envpool", note="only a test"))
     ours = fake("rlox", own_seconds, package="rlox", goals=(Goal(goal),))
     return measure_case(case(ours, *peers), PROTOCOL, absent)
 
 
 def report(*cases: CaseRecord) -> Report:
-    """A report of these cases."""
+    """Return a report of these cases."""
     return Report(
         benchmark="test",
         date="2026-01-02T03:04:05+00:00",

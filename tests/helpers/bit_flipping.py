@@ -1,4 +1,4 @@
-"""Bit flipping (Andrychowicz et al. 2017, section 3.1): the task that random exploration never solves."""
+"""Bit flipping (Andrychowicz et al. 2017, section 3.1): a task that random exploration never solves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = NDArray[Any]
 
 
 class BitFlipping(gym.Env[Any, Any]):
-    """Action i turns bit i round; -1 a step, 0 at the goal, which terminates; cut off after n steps."""
+    """Action i flips bit i; reward -1 a step, 0 at the goal, which terminates; truncated after n steps."""
 
     def __init__(self, n: int = 8) -> None:
         bits = spaces.Box(0.0, 1.0, (n,), np.float32)
@@ -56,7 +56,7 @@ class BitFlipping(gym.Env[Any, Any]):
 
 
 class FailingBitFlipping(BitFlipping):
-    """Ends also where all bits are 1, which no episode has for its goal."""
+    """Also ends when all bits are 1; no episode has this state as its goal."""
 
     def reset(self, **options: Any) -> tuple[dict[str, Array], dict[str, Any]]:
         _, info = super().reset(**options)
@@ -69,20 +69,20 @@ class FailingBitFlipping(BitFlipping):
 
 
 class FailingWithoutRule(FailingBitFlipping):
-    """It does not say where a goal would have ended an episode."""
+    """Does not declare where a goal would have ended an episode."""
 
     compute_terminated: Any = None
 
 
 class FailingOneByOne(FailingBitFlipping):
-    """It says so for one goal at a time, as Gymnasium-Robotics declares it."""
+    """Declares this for one goal at a time, as Gymnasium-Robotics does."""
 
     def compute_terminated(self, achieved: Array, desired: Array, info: Any) -> Any:
         return bool(np.linalg.norm(achieved - desired) < 0.5)
 
 
 class NonTerminatingGoal(FailingBitFlipping):
-    """Reaching the goal ends no episode, whatever its rule says."""
+    """The goal ends no episode, although its rule says so."""
 
     def step(self, action: Any) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
         obs, reward, _, late, info = super().step(action)
@@ -90,5 +90,5 @@ class NonTerminatingGoal(FailingBitFlipping):
 
 
 def goal_reached(achieved: Array, desired: Array) -> Array:
-    """Whether every bit is that of the goal, goals `[..., n]`."""
+    """Return whether every bit equals the goal's, for goals `[..., n]`."""
     return np.asarray(np.abs(achieved - desired).sum(-1) == 0)

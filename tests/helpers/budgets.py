@@ -1,8 +1,8 @@
-"""CPU seconds of each part of the tests beside what `tests/budgets.toml` allows.
+"""Compares the CPU seconds of each part of the tests with `tests/budgets.toml`.
 
-Seconds are of processor time, of the test process and the children it waited for. They are divided by how
-slow the processor was while the tests ran: a loop of known work is timed in every process once a minute. A
-part is a folder, `unit/core` or `security`, or the longest entry of the table that begins its path.
+The seconds are processor time of the test process and of the children that it waited for. They are divided by
+the slowness of the processor during the tests: every process times a loop of known work once a minute. A part
+is a folder, `unit/core` or `security`, or the longest entry of the table that begins its path.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from typing import Any
 import pytest
 
 WARN, FAIL = 2.0, 4.0
-"""How many times its budget a part may take before it is reported, and before CI fails."""
+"""Ratios of CPU time to budget: above the first a part is reported, above the second CI fails."""
 REFERENCE = 0.055
-"""CPU seconds of `known_work` on the machine that the budgets were written on."""
+"""CPU seconds of `known_work` on the machine where the budgets were measured."""
 EVERY = 60.0
 """Seconds between two samples of the processor's speed."""
 CPU, SPEED = "cpu seconds", "known work"
 
 
 def cpu_seconds() -> float:
-    """Of this process and its children that have ended and were waited for."""
+    """Return the CPU seconds of this process and of the ended children that it waited for."""
     now = os.times()
     return now.user + now.system + now.children_user + now.children_system
 
 
 def part_of(nodeid: str, listed: Iterable[str]) -> str:
-    """The part that a test belongs to: its folder, or the longest entry that begins its path."""
+    """Return the part of a test: its folder, or the longest entry that begins its path."""
     path = nodeid.split("::")[0].partition("tests/")[2] or nodeid.split("::")[0]
     fits = [name for name in listed if path == name or path.startswith(name + "/")]
     if fits:
@@ -45,7 +45,7 @@ def part_of(nodeid: str, listed: Iterable[str]) -> str:
 
 
 def known_work() -> float:
-    """CPU seconds of work that is the same everywhere."""
+    """Return the CPU seconds of a fixed amount of work."""
     start = time.process_time()
     for size in range(1, 1_500):
         sum(i * i for i in range(size))
@@ -54,7 +54,7 @@ def known_work() -> float:
 
 @dataclass(frozen=True)
 class Table:
-    """Budgets in CPU seconds; `commit` is where they were measured."""
+    """Budgets in CPU seconds; `commit` is the commit at which they were measured."""
 
     budgets: Mapping[str, float]
     new: float
@@ -66,12 +66,12 @@ class Table:
         return cls(read["budgets"], read["new"], read["commit"])
 
     def over_budget(self, spent: Mapping[str, float], slowness: float) -> dict[str, float]:
-        """How many times its budget each part took, of those beyond `WARN`."""
+        """Return the ratio of CPU time to budget of each part beyond `WARN`."""
         ratios = {part: s / slowness / self.budgets.get(part, self.new) for part, s in spent.items()}
         return {part: ratio for part, ratio in ratios.items() if ratio > WARN}
 
     def changed_parts(self, tests: Path) -> set[str]:
-        """Parts whose files changed since the budgets were measured; empty where git cannot say."""
+        """Return the parts whose files changed since the budgets were measured; empty if git cannot tell."""
         process = subprocess.run(
             ["git", "diff", "--name-only", self.commit, "HEAD", "--", tests],
             cwd=tests, capture_output=True, text=True, check=False,
@@ -81,15 +81,15 @@ class Table:
 
 
 def watch(config: pytest.Config, path: Path) -> None:
-    """Count the seconds of a whole run; in CI a part far beyond its budget fails the run."""
+    """Count the seconds of a complete run; in CI a part far beyond its budget fails the run."""
     if config.args_source is pytest.Config.ArgsSource.ARGS or config.option.markexpr:
-        return  # a run of some tests
+        return  # only some tests run
     is_enforced = bool(os.environ.get("CI")) and not hasattr(config, "workerinput")
     config.pluginmanager.register(Budgets(path, is_enforced), "rlox-budgets")
 
 
 class Budgets:
-    """The plugin that counts, reports, and in CI fails a run beyond `FAIL`."""
+    """A plugin that counts and reports CPU seconds, and in CI fails a run beyond `FAIL`."""
 
     def __init__(self, path: Path, is_enforced: bool) -> None:
         self.table, self.tests, self.is_enforced = Table.read(path), path.parent, is_enforced
@@ -98,7 +98,7 @@ class Budgets:
         self.samples: list[float] = []
 
     def since(self) -> float:
-        """CPU seconds since it was last asked."""
+        """Return the CPU seconds since the last call."""
         before, self.mark = self.mark, cpu_seconds()
         return self.mark - before
 
@@ -107,7 +107,7 @@ class Budgets:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Iterator[Any]:
-        """Each report carries its seconds, and once a minute a sample, from workers too."""
+        """Add the CPU seconds to each report, and once a minute a sample of speed, also in workers."""
         report = yield
         report.user_properties = [*report.user_properties, (CPU, self.since())]
         if call.when == "teardown" and time.monotonic() - self.sampled >= EVERY:
@@ -125,11 +125,11 @@ class Budgets:
 
     @property
     def slowness(self) -> float:
-        """How many times the CPU seconds of the reference machine this one needed."""
+        """The ratio of this machine's CPU seconds to the reference machine's."""
         return statistics.median(self.samples) / REFERENCE if self.samples else 1.0
 
     def failing_parts(self) -> dict[str, float]:
-        """Parts that fail the run: far beyond their budget, and changed since it was measured."""
+        """Return the parts that fail the run: far beyond their budget, and changed since it was measured."""
         beyond = self.table.over_budget(self.spent, self.slowness)
         if not self.is_enforced or not any(ratio > FAIL for ratio in beyond.values()):
             return {}

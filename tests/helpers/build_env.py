@@ -1,4 +1,4 @@
-"""The environment in which tests compile: one target folder."""
+"""The environment variables for compiling in tests, with one target folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
 
 
 def build_variables() -> dict[str, str]:
-    """This process's variables with the tools of this Python first, and without its own modules."""
+    """Return this process's variables with the tools of this Python first, and without its own modules."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return {**variables, "PATH": path, "CARGO_TARGET_DIR": str(TARGET)}

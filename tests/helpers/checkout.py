@@ -1,4 +1,4 @@
-"""Which code and which machine a result is of; the standard library and git are all that it needs."""
+"""Identifies the code and the machine of a result, with the standard library and git only."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ GIT_VARIABLES = (
     "GIT_COMMON_DIR",
     "GIT_OBJECT_DIRECTORY",
 )
-"""Variables by which git's hooks name another checkout than the folder that git is asked of."""
+"""Git's hooks set these variables, which name another checkout than the folder of a git command."""
 
 
 def git(root: Path, *arguments: str, index: Path | None = None) -> str:
-    """What git answers of this checkout; with an index of its own it leaves the checkout's alone."""
+    """Return the output of git for this checkout; a separate index leaves the checkout's index unchanged."""
     env = {name: value for name, value in os.environ.items() if name not in GIT_VARIABLES}
     env |= {"GIT_INDEX_FILE": str(index)} if index else {}
     line = ["git", "-C", str(root), *arguments]
@@ -31,9 +31,9 @@ def git(root: Path, *arguments: str, index: Path | None = None) -> str:
 
 
 def code(root: Path, reports: Sequence[Path]) -> dict[str, Any]:
-    """The commit, whether files differ from it, and git's name of all files but the reports.
+    """Return the commit, whether files differ from it, and git's hash of all files but the reports.
 
-    The name is that of a tree, so code that was tried before its commit is the same code after it.
+    The hash is of a tree, so it stays the same if code is tested first and committed later.
     """
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder, "index")
@@ -53,10 +53,10 @@ def code(root: Path, reports: Sequence[Path]) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores and Python. Family and model tell processors of one name apart."""
+    """Return processor, cores and Python; family and model distinguish processors with the same name."""
     names = {"model name": "cpu", "cpu family": "family", "model": "model"}
     info: dict[str, Any] = {"cpu": platform.machine()}
-    with contextlib.suppress(OSError):  # another system than Linux
+    with contextlib.suppress(OSError):  # not Linux
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0]
         fields = dict(re.findall(r"^([\w ]+?)\s*: (.*)$", text, re.M))
         info |= {key: fields[name] for name, key in names.items() if name in fields}

@@ -1,4 +1,4 @@
-"""What tests of the command line share: small settings, results, environments that are refused or break."""
+"""Helpers for tests of the command line: small settings, results, environments that are refused or fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-# Few steps and episodes: these tests are about the runner, not about learning.
+# Few steps and episodes, because these tests are about the runner, not about learning.
 TINY = (
     "tuned=null",
     "total_steps=256",
@@ -47,7 +47,7 @@ class DictObservation(gym.Env[Any, Any]):
 
 
 class FailingEnv(gym.Env[Any, Any]):
-    """Works for a while, then raises."""
+    """Raises after some steps."""
 
     observation_space = spaces.Box(-1.0, 1.0, (2,))
     action_space = spaces.Discrete(2)
@@ -66,7 +66,7 @@ class FailingEnv(gym.Env[Any, Any]):
 
 
 def assert_explained(result: Result, hint: str, folder: Path) -> None:
-    """Wrong use: exit code 2, a short message that has `hint`, and nothing left in the folder."""
+    """Check wrong use: exit code 2, a short message with `hint`, and an empty folder."""
     assert result.code == 2
     assert hint in result.err
     assert len(result.err.strip().splitlines()) <= 8
@@ -75,6 +75,6 @@ def assert_explained(result: Result, hint: str, folder: Path) -> None:
 
 
 def only_run(root: Path) -> Path:
-    """The single run folder under `root`."""
+    """Return the single run folder under `root`."""
     (status_path,) = root.glob("*/*/*/status.json")
     return status_path.parent

@@ -1,4 +1,4 @@
-"""Small environments whose every number a test knows."""
+"""Small environments whose every number is known."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from rlox.envs.spaces import ObservationCodec
 
 Array = NDArray[Any]
 TAXI_ID = next(name for name in ("Taxi-v4", "Taxi-v3") if name in gym.registry)
-"""As the installed Gymnasium numbers it, the lowest one too."""
+"""The id with the version of the installed Gymnasium, also of the lowest supported one."""
 
 
 class ScriptedVecEnv:
-    """A `VectorEnv` that plays a script whatever the actions: obs `[T+1, N, d]`, the rest `[T, N]`.
+    """A `VectorEnv` that plays a script and ignores actions: obs `[T+1, N, d]`, the rest `[T, N]`.
 
-    Where an episode ends, `obs[t + 1]` is the next episode's first observation and `finals[t]` the
-    ended one's last. Where `lost[t]` is true an environment failed, and `obs[t + 1]` begins another.
+    At the end of an episode `obs[t + 1]` is the first observation of the next episode and `finals[t]` the
+    last of the ended one. If `lost[t]` is true an environment failed, and `obs[t + 1]` begins another
+    episode.
     """
 
     resume_grade = "exact"
@@ -85,7 +86,7 @@ class ScriptedVecEnv:
 def random_script(
     rng: np.random.Generator, n_steps: int, n_envs: int, obs_dim: int = 2
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Random observations, final observations, rewards and masks; ends are rare to frequent by env."""
+    """Return random observations, finals, rewards and masks; some environments end rarely, some often."""
     rate = rng.choice([0.0, 0.1, 0.3, 0.7], n_envs)
     return (
         rng.normal(0, 3, (n_steps + 1, n_envs, obs_dim)).astype(np.float32),
@@ -99,7 +100,7 @@ def random_script(
 class Countdown(gym.Env[Any, Any]):
     """Episode k of a copy has `lengths[k % len]` steps; obs is [seed, episode, t]; reward t + 0.25.
 
-    Episodes are truncated where the episode number is odd, terminated where it is even.
+    Odd episodes are truncated, even ones terminated.
     """
 
     def __init__(self, lengths: Sequence[int] = (2, 3, 1)) -> None:
@@ -130,7 +131,7 @@ class Countdown(gym.Env[Any, Any]):
 
 
 class AlwaysTruncates(gym.Env[Any, Any]):
-    """Three steps of reward 1, then a time limit."""
+    """Three steps of reward 1, then a truncation."""
 
     def __init__(self) -> None:
         self.observation_space = spaces.Box(-1, 1, (1,), np.float32)
@@ -181,7 +182,7 @@ class OddRewards(gym.Env[Any, Any]):
 
 
 class FailingAssert(Countdown):
-    """Fails without a word; here, as pytest writes those of tests anew."""
+    """Fails with an assertion without a message; in a test file pytest would rewrite the assertion."""
 
     def step(self, action: Any) -> Any:
         assert action > 7
@@ -189,7 +190,7 @@ class FailingAssert(Countdown):
 
 
 class MixedBounds(gym.Env[Any, Any]):
-    """Two action dimensions: one within 0.1, one without bounds; remembers what it was given."""
+    """Two action dimensions: one within 0.1, one without bounds; records its actions."""
 
     def __init__(self) -> None:
         self.observation_space = spaces.Box(-1, 1, (2,), np.float32)
@@ -208,7 +209,7 @@ class MixedBounds(gym.Env[Any, Any]):
 
 
 class RandomSpacesEnv(gym.Env[Any, Any]):
-    """Any two spaces; observations are samples, five steps an episode."""
+    """An environment with any two spaces; observations are samples, an episode has five steps."""
 
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
         self.observation_space = observation_space
@@ -231,7 +232,7 @@ class RandomSpacesEnv(gym.Env[Any, Any]):
 
 
 class WrongShape(gym.Env[Any, Any]):
-    """Promises three numbers and gives `value`."""
+    """Declares three numbers and returns `value`."""
 
     def __init__(self, value: Any) -> None:
         self.observation_space = spaces.Box(-1, 1, (3,), np.float32)
@@ -247,7 +248,7 @@ class WrongShape(gym.Env[Any, Any]):
 
 
 class FixedOutputs(gym.Env[Any, Any]):
-    """Shows what it is given; pays and ends the same."""
+    """Returns the given observation, and always the same reward and end flags."""
 
     action_space = spaces.Discrete(2)
 
@@ -263,7 +264,7 @@ class FixedOutputs(gym.Env[Any, Any]):
 
 
 class EpisodeRecorder(gym.Wrapper[Any, Any, Any, Any]):
-    """Keeps its own account: (reset seed, sum of rewards, length) of every finished episode."""
+    """Records (reset seed, sum of rewards, length) of every finished episode."""
 
     def __init__(self, env: gym.Env[Any, Any], episodes: list[tuple[int | None, float, int]]) -> None:
         super().__init__(env)

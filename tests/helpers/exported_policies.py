@@ -1,4 +1,4 @@
-"""Policies of every kind that can be exported, barely trained, and observations that they have met."""
+"""Briefly trained policies of every kind that can be exported, with observations of their play."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rlox.algorithms.td3 import TD3
 from rlox.algorithms.td3_bc import TD3BC
 from rlox.runs.algorithm import Algorithm
 
-# Widths that fill no block of the kernels, one block, and more than one.
+# Layer widths smaller than a block of the kernels, equal to one block, and larger.
 NARROW, ONE, MORE = (8, 8), (64, 16), (130, 70)
 
 
@@ -49,12 +49,12 @@ def ppo(env: str, **options: Any) -> Algorithm:
 
 
 def from_dataset(env: str, continuous: bool, kind: Any = BC) -> Algorithm:
-    """What learned from rows that nobody played, played by their moments."""
+    """Return a policy that learned from a random dataset and plays with its moments."""
     rng = np.random.default_rng(0)
     env_instance = gym.make(env)
     dim = env_instance.observation_space.shape[0]
     obs = rng.normal(3.0, 2.0, (65, dim)).astype(np.float32)
-    obs[:, 0] = 1.0  # which is centred only
+    obs[:, 0] = 1.0  # rlox only centres it
     size = env_instance.action_space.shape[0] if continuous else env_instance.action_space.n
     actions = rng.uniform(-2.0, 2.0, (64, size)) if continuous else rng.integers(0, size, 64)
     ends = np.zeros(64, bool)
@@ -69,7 +69,7 @@ def from_dataset(env: str, continuous: bool, kind: Any = BC) -> Algorithm:
 
 Make = Callable[..., Algorithm]
 CAR = "MountainCarContinuous-v0"
-# By name what makes it, with `normalize_obs` or without.
+# The maker of each policy, with or without `normalize_obs`.
 KINDS: Mapping[str, Make] = {
     "ppo_categorical": lambda **more: ppo("CartPole-v1", net_arch=NARROW, **more),
     "ppo_gaussian": lambda **more: ppo("Pendulum-v1", net_arch=ONE, activation="elu", **more),
@@ -78,7 +78,7 @@ KINDS: Mapping[str, Make] = {
     "td3": lambda **more: off_policy(TD3, "Pendulum-v1", net_arch=NARROW, **more),
     "dqn": lambda **more: off_policy(DQN, "MountainCar-v0", **{"net_arch": MORE, **more}),
 }
-# What differs from these in one thing.
+# Policies that differ from these in one setting.
 VARIANTS: Mapping[str, Make] = {
     "bc_choices": lambda **more: from_dataset("CartPole-v1", False, **more),
     "bc_vectors": lambda **more: from_dataset("Pendulum-v1", True, **more),
@@ -99,7 +99,7 @@ VARIANTS: Mapping[str, Make] = {
 
 
 def collect_observations(algorithm: Algorithm, steps: int, seed: int = 5) -> NDArray[np.float32]:
-    """Raw observations `[steps, dim]` of episodes that the policy plays."""
+    """Return raw observations `[steps, dim]` of episodes that the policy plays."""
     env = gym.make(algorithm.env_id)
     rows = []
     obs, _ = env.reset(seed=seed)

@@ -1,4 +1,4 @@
-"""Environments of any action space, in which each part of an action has to be right by itself."""
+"""Environments of any action space, where each part of an action must be right by itself."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CONTEXTS = 4
 FORCE = spaces.Box(-1, 1, (1,), np.float32)
 GEAR = spaces.Dict({"gear": spaces.Discrete(3, start=-1), "force": FORCE})
 
-# The oldest Gymnasium that rlox allows has no dtype of Discrete: its actions are int64.
+# The oldest supported Gymnasium has no dtype of Discrete: its actions are int64.
 BYTES: dict[str, Any] = {"dtype": np.uint8} if "dtype" in signature(spaces.Discrete).parameters else {}
 
-# By name, as the environments `Match<name>-v0` have it.
+# The spaces by name; the environment is `Match<name>-v0`.
 SPACES: dict[str, gym.Space[Any]] = {
     "Discrete": spaces.Discrete(3),
     "DiscreteFromFive": spaces.Discrete(3, start=5, **BYTES),
@@ -44,12 +44,12 @@ SPACES: dict[str, gym.Space[Any]] = {
 
 
 class Match(gym.Env[Any, Any]):
-    """Shows a number at each of `limit` steps; a part of an action is right for some of them only.
+    """Shows a number at each of `limit` steps; each part of an action is right for some numbers only.
 
-    Of choice k of a space's choices `(number + k) % n` is right, of number k of its Boxes 0.5 or, where
-    `number + k` is odd, -0.5 (of a Box that begins at 0: 0.5 or 0). The reward is the mean of how right
-    each of all is, from 0 to 1: whoever leaves one of them to chance stays below 1. Raises for what is
-    not of the space, by its form or its dtype.
+    Choice k of a space is right at `(number + k) % n`. Number k of its Boxes is right at 0.5 or, for odd
+    `number + k`, at -0.5 (in a Box that begins at 0: 0.5 or 0). The reward is the mean of all parts'
+    correctness, from 0 to 1. A policy that leaves one part to chance stays below 1. An action outside the
+    space, by its form or its dtype, raises.
     """
 
     def __init__(self, name: str = "MultiDiscrete", limit: int = 8) -> None:
@@ -102,10 +102,10 @@ class Match(gym.Env[Any, Any]):
 
 
 class MaskedMatch(Match):
-    """The same, but of each choice of more than one value `(number + k + 1) % n` is forbidden, and raises.
+    """The same with masks: each choice of several values forbids `(number + k + 1) % n`, and then raises.
 
-    It tells the mask in the info: of all choices one after another, or with `parts` in the form of the space.
-    `spoil` makes another mask of that.
+    The info has the mask: of all choices in a row, or with `parts` in the form of the space. `spoil` changes
+    the mask.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class MaskedMatch(Match):
         return super().step(action)
 
     def mask(self) -> Any:
-        """What is told."""
+        """Return the mask for the info."""
         if self.parts:
             return self._nested(self.action_space)
         leaves = [part for part, _ in parts_of(self.action_space, self.action_space.sample())]
@@ -154,20 +154,20 @@ class MaskedMatch(Match):
 
 
 def values_of(space: Any) -> list[int]:
-    """Among how many values each choice is."""
+    """Return the number of values of each choice."""
     if isinstance(space, spaces.MultiBinary):
         return [2] * int(np.prod(space.shape))
     return [int(n) for n in np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec)]
 
 
 def choices_of(space: Any, value: Any) -> list[int]:
-    """The choices of an action, from 0."""
+    """Return the choices of an action, from 0."""
     start = 0 if isinstance(space, spaces.MultiBinary) else space.start
     return [int(choice) for choice in np.ravel(value - start)]
 
 
 def parts_of(space: gym.Space[Any], value: Any) -> list[tuple[gym.Space[Any], Any]]:
-    """The parts of Dicts and Tuples with their values."""
+    """Return the parts of Dicts and Tuples with their values."""
     if isinstance(space, spaces.Dict):
         return [pair for k, part in space.spaces.items() for pair in parts_of(part, value[k])]
     if isinstance(space, spaces.Tuple):
@@ -176,7 +176,7 @@ def parts_of(space: gym.Space[Any], value: Any) -> list[tuple[gym.Space[Any], An
 
 
 def require_form(space: gym.Space[Any], action: Any) -> None:
-    """Assert that it is of the space, and each array and number of the very dtype."""
+    """Assert that the action is in the space, and that each array and number has its exact dtype."""
     assert space.contains(action), f"{action!r} is not in {space}"
     for part, value in parts_of(space, action):
         assert value.dtype == part.dtype, f"{value!r} is {value.dtype}, not of {part}"
@@ -184,7 +184,7 @@ def require_form(space: gym.Space[Any], action: Any) -> None:
 
 
 def env_id(name: str) -> str:
-    """The id of the environment with that action space."""
+    """Return the id of the environment with that action space."""
     return f"Match{name}-v0"
 
 

@@ -1,8 +1,8 @@
-"""A device that is not the CPU, on any machine.
+"""Imitates a device other than the CPU, on any machine.
 
-Its tensors say that they are on torch's `meta` device and hold numbers of the CPU, which computes for
-them. As with a GPU's, one of them and one of the CPU do not mix, and NumPy reads none. `SyncRecorder` lists
-what a GPU would let the host wait for.
+Its tensors report torch's `meta` device. They hold CPU numbers, and the CPU computes for them. As on a GPU,
+they do not mix with CPU tensors, and NumPy cannot read them. `SyncRecorder` lists the operations that would
+make the host wait for a GPU.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rlox.training import device
 
 DEVICE = torch.device("meta")
 COPIES = ("_to_copy", "copy_")
-# Operators whose result the host reads, or its size.
+# Operators whose result, or its size, the host reads.
 READS = (
     "_local_scalar_dense",
     "nonzero",
@@ -33,9 +33,9 @@ READS = (
 
 
 class FakeDeviceTensor(Tensor):
-    """Numbers on the pretended device."""
+    """A tensor on the fake device."""
 
-    cpu_tensor: Tensor  # the same on the CPU
+    cpu_tensor: Tensor  # the same numbers on the CPU
 
     @staticmethod
     def __new__(cls, cpu_tensor: Tensor) -> FakeDeviceTensor:
@@ -49,7 +49,7 @@ class FakeDeviceTensor(Tensor):
 
     @property
     def data(self) -> Tensor:
-        """As of any tensor; a parameter that is given other data holds those."""
+        """The data, as of any tensor; setting it replaces the numbers of a parameter."""
         return torch._C.TensorBase.data.__get__(self)
 
     @data.setter
@@ -58,7 +58,7 @@ class FakeDeviceTensor(Tensor):
         self.cpu_tensor = other.cpu_tensor
 
     def tolist(self) -> Any:
-        """Through a copy, as of a GPU's."""
+        """Return a list through a CPU copy, as a GPU tensor does."""
         return self.cpu().tolist()
 
     @classmethod
@@ -67,13 +67,13 @@ class FakeDeviceTensor(Tensor):
 
 
 class _Generator(torch.Generator):
-    """Draws what a CPU's does."""
+    """Draws the same numbers as a CPU generator."""
 
     device = DEVICE
 
 
 class SyncRecorder(TorchDispatchMode):
-    """Makes tensors of the device where they are asked for; `waits` lists what the host waits for."""
+    """Makes tensors of the fake device on request; `waits` lists the operations that the host waits for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +81,8 @@ class SyncRecorder(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing is compiled here, and to be skipped takes seconds of imports
+        # Nothing is compiled here, and skipping dynamo takes seconds of imports.
+        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -93,7 +94,7 @@ class SyncRecorder(TorchDispatchMode):
 
 
 def install_fake_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`device=cuda` is the pretended one, inside of a `SyncRecorder`."""
+    """Make `device=cuda` the fake device, inside a `SyncRecorder`."""
     generator = Streams.generator
 
     def make_generator(self: Streams, name: str, counter: int = 0, device: str = "cpu") -> torch.Generator:
@@ -111,7 +112,7 @@ def install_fake_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "PINNED_DEVICES", (DEVICE.type,))
     real = device.require_device
     monkeypatch.setattr(device, "require_device", lambda n: str(DEVICE) if n == "cuda" else real(n))
-    # inside of `inference_mode` operators come here whole that are made of others
+    # In `inference_mode` composite operators would arrive here whole.
     monkeypatch.setattr(torch, "inference_mode", torch.no_grad)
 
 
@@ -121,7 +122,7 @@ def requested_device(kwargs: dict[str, Any]) -> torch.device | None:
 
 
 def host_waits(name: str, args: Any, kwargs: dict[str, Any]) -> list[str]:
-    """What of an operator the host waits for."""
+    """Return the operations of an operator that the host waits for."""
     if name == "_to_copy":
         source, target = args[0], requested_device(kwargs)
         if target is None or isinstance(source, FakeDeviceTensor) == (target == DEVICE):
@@ -142,7 +143,7 @@ def host_waits(name: str, args: Any, kwargs: dict[str, Any]) -> list[str]:
 
 
 def compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """An operator on what the tensors hold; what comes out is where they are, or where it was asked for."""
+    """Run an operator on the held tensors; the result is on their device or on the requested one."""
     tensors, requested = _tensors(args, kwargs), requested_device(kwargs)
     on_fake_device = [x for x in tensors if isinstance(x, FakeDeviceTensor)]
     mixed = on_fake_device and any(x.dim() and not isinstance(x, FakeDeviceTensor) for x in tensors)
@@ -155,7 +156,7 @@ def compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     out = func(*args_held, **kwargs_held)
     if requested not in (None, DEVICE):
         return out
-    owners = {id(x.cpu_tensor): x for x in on_fake_device}  # of what was changed in place
+    owners = {id(x.cpu_tensor): x for x in on_fake_device}  # owners of tensors that were changed in place
     return map_tensors(out, lambda x: owners[id(x)] if id(x) in owners else FakeDeviceTensor(x))
 
 
@@ -164,13 +165,13 @@ def to_cpu(tensor: Tensor) -> Tensor:
 
 
 def _tensors(args: Any, kwargs: dict[str, Any]) -> list[Tensor]:
-    """Those of an operator's arguments, which are values and lists of them."""
+    """Return the tensors among an operator's arguments, which are values and lists of values."""
     lists = [x if isinstance(x, (list, tuple)) else (x,) for x in (*args, *kwargs.values())]
     return [x for part in lists for x in part if isinstance(x, Tensor)]
 
 
 def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """A value, or a list of them, with its tensors changed."""
+    """Return a value, or a list of values, with its tensors changed."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, (list, tuple)):

@@ -1,6 +1,6 @@
-"""A generation server in this process that answers as vLLM, SGLang or TGI do, from a model of its own.
+"""Imitates a generation server, vLLM, SGLang or TGI, in this process, with its own model.
 
-What goes wrong is a mode: the tests say what each has to come out as.
+A mode sets the fault; the tests state the expected result of each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rlox.llm import GeneratedTokens, Sampling, TextModel, generate_completions,
 
 
 class FakeServer:
-    """Completions of `model`; `mode` is what it does wrong, the first `times` times that it is asked."""
+    """Completes prompts with `model`; `mode` is the fault of the first `times` requests."""
 
     def __init__(self, model: nn.Module, mode: str = "", times: int = 10**6) -> None:
         self.model = copy.deepcopy(model)
@@ -31,12 +31,12 @@ class FakeServer:
         self.url, self.over = "", threading.Event()
 
     def next_fault(self) -> str:
-        """What goes wrong this time."""
+        """Return the fault of this request."""
         self.times -= 1
         return self.mode if self.times >= 0 else ""
 
     def complete(self, prompt: list[int], n: int, sampling: Sampling, seed: int) -> GeneratedTokens:
-        """Of this server's model."""
+        """Return completions of this server's model."""
         uniforms = torch.from_numpy(Stream(seed, "fake").uniform(n * sampling.max_new_tokens))
         rows = [torch.tensor(prompt)] * n
         return generate_completions(TextModel(self.model), rows, sampling, uniforms.reshape(n, -1))
@@ -51,7 +51,7 @@ def _sampling(body: dict[str, Any], longest: str) -> Sampling:
 
 
 def _rows(server: FakeServer, prompt: list[int], n: int, sampling: Sampling, seed: int) -> list[Any]:
-    """Token ids, log-probabilities and whether it ended, of each; what a mode makes of them."""
+    """Return token ids, log-probabilities and end flag of each completion, changed by the mode's fault."""
     completed = server.complete(prompt, n, sampling, seed)
     fault = "" if server.mode in _HTTP_FAULTS else server.next_fault()
     rows = [
@@ -92,11 +92,11 @@ def _vllm(server: FakeServer, path: str, body: dict[str, Any]) -> Any:
     folder = body["kwargs"]["weights_path"] if path == "/collective_rpc" else body["lora_path"]
     if server.mode != "keeps its weights":
         server.model = _read(server.model, Path(folder))
-    return "Success: LoRA adapter 'rlox' added successfully."  # no JSON, as vLLM 0.32 says it
+    return "Success: LoRA adapter 'rlox' added successfully."  # not JSON, as in vLLM 0.32
 
 
 def _read(model: Any, folder: Path) -> Any:
-    """A whole model, or the one that is there with other adapters."""
+    """Return a whole model, or the present model with other adapters."""
     if not (folder / "adapter_model.safetensors").exists():
         return load_llama(folder)
     import peft
@@ -112,7 +112,7 @@ def _read(model: Any, folder: Path) -> Any:
 
 def _sglang(server: FakeServer, path: str, body: dict[str, Any]) -> Any:
     if path == "/generate":
-        # as SGLang does, a seed says what is drawn of a row, whatever its number is
+        # As in SGLang, the seed determines the draws of a row, whatever its position.
         rows = []
         for prompt, about in zip(body["input_ids"], body["sampling_params"], strict=True):
             sampling = _sampling(about, "max_new_tokens")
@@ -170,7 +170,7 @@ def _handler(server: FakeServer, kind: str) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body[: len(body) // 2] if mode == "truncates" else body)
 
         def log_message(self, *_: Any) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     return Handler
 
@@ -180,7 +180,7 @@ _HTTP_FAULTS = ("hangs", "500", "400", "no JSON", "too much", "truncates")
 
 @contextmanager
 def fake_generation(kind: str, model: nn.Module, mode: str = "", times: int = 10**6) -> Iterator[FakeServer]:
-    """A server of that kind; its address is `url`."""
+    """Yield a server of that kind; its address is `url`."""
     server = FakeServer(model, mode, times)
     listening = ThreadingHTTPServer(("127.0.0.1", 0), _handler(server, kind))
     listening.daemon_threads = True

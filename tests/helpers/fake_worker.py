@@ -1,7 +1,7 @@
-"""A worker of a sweep that trains nothing: seed 3 dies, seed 4 waits for a signal, others are done.
+"""A sweep worker that trains nothing: seed 3 dies, seed 4 waits for a signal, the others succeed.
 
-A script, run in place of `rlox_cli/start_worker.py`, which it speaks like. Where `FAKE_GATE` names a file,
-each job waits in its middle until the file is there.
+A script that runs instead of `rlox_cli/start_worker.py` and uses the same protocol. If `FAKE_GATE` names a
+file, each job waits in its middle until the file exists.
 """
 
 from __future__ import annotations

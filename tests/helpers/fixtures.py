@@ -1,4 +1,4 @@
-"""Fixtures that every test can ask for: a folder, the command line, a run, packages that are installed.
+"""Fixtures for every test: a folder, the command line, a run, installed packages.
 
 `tests/conftest.py` loads them as a plugin, so that no test imports a fixture.
 """
@@ -21,7 +21,7 @@ from helpers.cli import TINY, Cli, DictObservation, FailingEnv, Result, only_run
 
 @pytest.fixture
 def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder that is the working directory while the test runs."""
+    """Return an empty folder that is the working directory during the test."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -34,13 +34,13 @@ def cli(
     cli_envs: None,
     logging_restored: None,
 ) -> Cli:
-    """Calls `rlox` with arguments, in this process and in an empty folder."""
+    """Return a function that calls `rlox` with arguments, in this process and in an empty folder."""
     from rlox_cli import plot
     from rlox_cli.main import main
 
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
     monkeypatch.delenv("RLOX_CONF_PATH", raising=False)
-    # Drawing takes longer than these runs; the tests that need the picture put it back.
+    # Drawing takes longer than these runs; tests of the picture restore it.
     monkeypatch.setattr(plot, "learning_curve", lambda run: None)
 
     def call(*args: str) -> Result:
@@ -54,7 +54,7 @@ def cli(
 
 @pytest.fixture
 def cli_envs() -> Iterator[None]:
-    """`DictObs-v0`, which no algorithm can use, and `Breaking-v0`, which raises after some steps."""
+    """Register `DictObs-v0`, which no algorithm can use, and `Breaking-v0`, which raises after some steps."""
     added = {"DictObs-v0": DictObservation, "Breaking-v0": FailingEnv}
     for name, cls in added.items():
         gym.register(name, cls)
@@ -65,7 +65,7 @@ def cli_envs() -> Iterator[None]:
 
 @pytest.fixture
 def logging_restored() -> Iterator[None]:
-    """Hydra's --info turns on debug logging for the rest of the process."""
+    """Restore logging, because Hydra's --info sets debug logging for the rest of the process."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -75,7 +75,7 @@ def logging_restored() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One short run, for the tests that only read it."""
+    """Return one short run for tests that only read it."""
     from rlox_cli.main import main
 
     root = tmp_path_factory.mktemp("template")
@@ -86,7 +86,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def trained(cli: Cli, template: Path, tmp_path: Path) -> Path:
-    """A copy of that run, as a path relative to the current folder."""
+    """Return a copy of that run, as a path relative to the current folder."""
     target = Path("runs/CartPole-v1/ppo") / template.name
     shutil.copytree(template, tmp_path / target, symlinks=True)
     return target
@@ -94,7 +94,7 @@ def trained(cli: Cli, template: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def install(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
-    """Installs packages for one test (`helpers.packages.write_package`) and forgets them afterwards."""
+    """Install packages for one test (`helpers.packages.write_package`) and remove them afterwards."""
     from helpers.packages import EXAMPLE, clear_caches, write_package
 
     before, places = set(sys.modules), list[Path]()

@@ -1,4 +1,4 @@
-"""Datasets to be written in the formats of others."""
+"""Datasets for tests of foreign formats."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ SUFFIX = {"d4rl": ".hdf5", "npz": ".npz", "parquet": ".parquet", "minari": ""}
 
 
 def columns(n: int = 120, obs: tuple[int, ...] = (3,), action: Any = (2,)) -> dict[str, Any]:
-    """Episodes of 25 steps: one terminates, one is cut off, and so on; the last goes on.
+    """Return columns of episodes of 25 steps: terminations and truncations alternate; the last one is open.
 
-    `action` is the shape of vectors, or among how many choices there are.
+    `action` is the shape of vectors, or the number of choices.
     """
     rng = np.random.default_rng(n)
     observations = rng.normal(size=(n + 1, *obs)).astype(np.float32)
     step = np.arange(n) % 50
     ends = (step == 24) | (step == 49)
     after = observations[1:].copy()
-    after[ends] += 1.0  # what an episode ended with is not where the next begins
+    after[ends] += 1.0  # the next episode begins elsewhere
     vectors = isinstance(action, tuple)
     return {
         "obs": observations[:-1],
@@ -37,11 +37,11 @@ def columns(n: int = 120, obs: tuple[int, ...] = (3,), action: Any = (2,)) -> di
 
 
 def dataset(folder: Path, about: dict[str, Any] | None = None, **kind: Any) -> Dataset:
-    """One on disk."""
+    """Write one to disk."""
     write_dataset(make_dataset(columns(**kind), about or {"env": "Some-v0"}), folder)
     return read_dataset(folder, max_bytes=0)
 
 
 def spaces_metadata(observation: Any, action: Any) -> dict[str, str]:
-    """What a dataset says of its spaces."""
+    """Return a dataset's metadata of its spaces."""
     return {"observation_space": space_to_json(observation), "action_space": space_to_json(action)}

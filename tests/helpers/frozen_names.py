@@ -1,8 +1,9 @@
-"""Names that users type and files hold, as the code has them.
+"""Collects the names from the code that users type and files hold.
 
-`tests/meta/frozen_names.json` is the list, `meta/test_frozen_names.py` compares them, and
-`python tests/helpers/frozen_names.py` adds new names. A name on the list may not go: commands, saved runs,
-checkpoints and plugins use it. Weights are not on it: golden runs compare their keys.
+`tests/meta/frozen_names.json` is the list, `meta/test_frozen_names.py` compares both, and this script,
+`python tests/helpers/frozen_names.py`, adds new names. A name on the list may not disappear, because
+commands, saved runs, checkpoints and plugins use it. The list leaves out weights: golden runs compare their
+keys.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import Any, cast
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "tests" / "meta" / "frozen_names.json"
 CODE = ("rlox", "rlox_cli")
-# functions that take the name of a random stream
+# Functions that take the name of a random stream.
 STREAM_FUNCTIONS = {"generator", "key", "seeded_generators", "stream_seed"}
-# methods whose dictionaries are saved
+# Methods whose dictionaries are saved.
 STATE_METHODS = {"state", "save_state", "get_state", "state_dict", "weights"}
 METRIC = re.compile(r"(?:train|eval|loss|env|time|reward|kl|text|policy|system|sweep)/[a-z0-9_/]+")
 RUST_STREAM = re.compile(r'\bSTREAM: &str = "([^"]+)"')
@@ -30,7 +31,7 @@ VARIABLE = re.compile(r"\bRLOX_[A-Z]+(?:_[A-Z]+)*\b")
 
 
 def current() -> dict[str, list[str]]:
-    """The names of each kind, sorted."""
+    """Return the names of each kind, sorted."""
     texts = {path: path.read_text(encoding="utf-8") for name in CODE for path in (ROOT / name).rglob("*.py")}
     trees = [ast.parse(text) for text in texts.values()]
     rust = [path.read_text(encoding="utf-8") for path in (ROOT / "rust").glob("*/src/**/*.rs")]
@@ -49,7 +50,7 @@ def current() -> dict[str, list[str]]:
 
 
 def config_keys() -> Iterator[str]:
-    """Keys as they are typed, such as `algo.ppo.clip_eps`: the option stands after its group."""
+    """Yield keys as users type them, such as `algo.ppo.clip_eps`: the option follows its group."""
     from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, LOGGER_CONFIGS, RunConfig
 
     groups = {"algo": ALGO_CONFIGS, "buffer": BUFFER_CONFIGS, "logger": LOGGER_CONFIGS}
@@ -71,21 +72,21 @@ def _keys(kind: Any, prefix: str) -> Iterator[str]:
 
 
 def entry_points() -> Iterator[str]:
-    """The group of plugins and what stands before the dot of an entry."""
+    """Yield the group of plugins, and the part of each entry before the dot."""
     from rlox.plugins import GROUP, KINDS
 
     yield from (GROUP, *KINDS)
 
 
 def strings(tree: ast.AST) -> Iterator[str]:
-    """Texts of a file."""
+    """Yield the texts of a file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
 
 def streams(tree: ast.AST) -> Iterator[str]:
-    """Names of streams in calls; of a name that ends in a number the part before it."""
+    """Yield the names of streams in calls; of a name that ends in a number only the part before it."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -98,7 +99,7 @@ def streams(tree: ast.AST) -> Iterator[str]:
 
 
 def state_keys(tree: ast.AST) -> Iterator[str]:
-    """Keys of dictionaries in methods whose result is saved."""
+    """Yield the keys of dictionaries in methods whose result is saved."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name in STATE_METHODS:
             for inner in ast.walk(node):
@@ -109,12 +110,12 @@ def state_keys(tree: ast.AST) -> Iterator[str]:
 
 
 def frozen() -> dict[str, list[str]]:
-    """The list."""
+    """Return the list."""
     return cast("dict[str, list[str]]", json.loads(FILE.read_text(encoding="utf-8")))
 
 
 def main() -> int:
-    """Write the list with what is new. Exit code 1 if a name has gone."""
+    """Write the list with new names. Return 1 if a name has disappeared."""
     before = frozen() if FILE.exists() else {}
     now = current()
     gone = [

@@ -1,4 +1,4 @@
-"""An environment with a Dict of observations, a goal and infos, all of which it uses again."""
+"""An environment with Dict observations, a goal and infos, which reuses all its objects."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from helpers.envs import Countdown
 
 
 class GoalLine(gym.Env[Any, Any]):
-    """Walk on a line to a goal within eight steps.
+    """A walk on a line to a goal within eight steps.
 
-    The arrays of an observation and the dict of an info are the same objects at every step and
-    reset, so that whoever keeps one without a copy sees it change. `is_success` is told at the end.
+    The arrays of an observation and the dict of an info are the same objects at every step and reset, so that
+    a reference without a copy changes. The info has `is_success` at the end.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class GoalLine(gym.Env[Any, Any]):
         self.t += 1
         reached = bool(self.place == self.obs["desired_goal"][0])
         out_of_time = self.t == 8 and not reached
-        # of lengths that differ from step to step, as Gymnasium's vectors cannot join them
+        # Its length differs from step to step, and Gymnasium's vectors cannot join that.
         self.info["path"] = np.arange(self.t)
         if reached or out_of_time:
             self.info["is_success"] = reached
@@ -73,7 +73,7 @@ class GoalLine(gym.Env[Any, Any]):
 
 
 class FreshGoals(GoalLine):
-    """The same, each info a dict of its own."""
+    """The same with a new dict for each info."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         obs, info = super().reset(seed=seed)
@@ -85,7 +85,7 @@ class FreshGoals(GoalLine):
 
 
 class UnpicklableInfo(Countdown):
-    """What it says on the way cannot be sent to another process, what it says at the end can."""
+    """Infos during an episode cannot be pickled, the info at its end can."""
 
     def step(self, action: Any) -> Any:
         *result, _ = super().step(action)

@@ -1,4 +1,4 @@
-"""Environments that are hard to evaluate in: without an end, alone of their kind, with NaN in them."""
+"""Environments that are hard to evaluate in: endless, limited in number, or with NaN."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-EVALUATION_SEED = 100_000  # the seed of the first evaluation episode, unless a run says otherwise
+# The seed of the first evaluation episode, unless the run sets another.
+EVALUATION_SEED = 100_000
 
 
 class Endless(gym.Env[Any, Any]):
-    """Pays 1 a step, for ever."""
+    """Pays 1 a step and never ends."""
 
     observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
     action_space = spaces.Discrete(2)
@@ -27,9 +28,9 @@ class Endless(gym.Env[Any, Any]):
 
 
 class Dice(Endless):
-    """Episodes of 2 to 9 steps with rewards drawn from the seed; `wrong_value` in those of an evaluation.
+    """Episodes of 2 to 9 steps with rewards drawn from the seed; evaluation episodes have `wrong_value`.
 
-    `where` the number that is none stands: "reward", "obs", or nowhere.
+    `where` is the place of the wrong value: "reward", "obs", or empty for none.
     """
 
     def __init__(self, where: str = "", wrong_value: float = math.nan, only: int | None = None) -> None:
@@ -38,7 +39,7 @@ class Dice(Endless):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        if seed is not None:  # the copies of training are seeded once
+        if seed is not None:  # a training copy is seeded only once
             self.is_wrong = seed == self.only or (
                 self.only is None and EVALUATION_SEED <= seed < EVALUATION_SEED + 100
             )
@@ -57,7 +58,7 @@ class Dice(Endless):
 
 
 class LimitedInstances(Dice):
-    """Of which `limit` can live at once, as of a simulator with a port of its own."""
+    """At most `limit` instances can exist at once, as if each needed a port."""
 
     alive: ClassVar[int] = 0
     max_alive: ClassVar[int] = 0

@@ -1,4 +1,4 @@
-"""Files that somebody made to be read as datasets, and what each is refused with."""
+"""Hostile files in dataset formats, and the message that refuses each of them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ N = 10
 FLOATS = '"dtype": "float32"'
 NAMES = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
 
-COMPLETE_ARCHIVE = b"whole"  # of an archive to which nothing sound is added
+COMPLETE_ARCHIVE = b"whole"  # comment of an archive that needs no sound columns added
 
-# Writes the file in a folder; its format, its name, and what is said of it.
+# Writes the file into a folder. HOSTILE has its format, its name, the message and its maker.
 Maker = Callable[[Path], None]
 HOSTILE: dict[str, tuple[str, str, str, Maker]] = {}
 
 
 class RunsCommand:
-    """What runs a command when it is unpickled."""
+    """Runs a command when it is unpickled."""
 
     def __reduce__(self) -> Any:
         import os
@@ -36,7 +36,7 @@ class RunsCommand:
 
 
 def valid_columns() -> dict[str, Any]:
-    """The columns of a dataset."""
+    """Return the columns of a dataset."""
     return {
         "observations": np.zeros((N, 3), "f4"),
         "actions": np.zeros((N, 2), "f4"),
@@ -48,7 +48,7 @@ def valid_columns() -> dict[str, Any]:
 
 
 def hdf5(message: str) -> Callable[[Callable[[Any, Path], None]], None]:
-    """A sound file of D4RL's that a function changes."""
+    """Return a decorator for functions that change a sound D4RL file."""
 
     def add(change: Callable[[Any, Path], None]) -> None:
         def make(folder: Path) -> None:
@@ -63,13 +63,13 @@ def hdf5(message: str) -> Callable[[Callable[[Any, Path], None]], None]:
 
 
 def replace_column(file: Any, name: str, **options: Any) -> Any:
-    """Another column of a name."""
+    """Replace a column."""
     del file[name]
     return file.create_dataset(name, **options)
 
 
 def write_secret_file(folder: Path) -> Path:
-    """Another file, with what nobody was meant to read."""
+    """Write another file with secret data and return its path."""
     with h5py.File(folder / "secret.hdf5", "w") as file:
         file["observations"] = np.full((N, 3), 42.0, "f4")
         file["episode_0/rewards"] = np.zeros(3)
@@ -209,7 +209,7 @@ def a_note_that_is_a_list(file: Any, folder: Path) -> None:
 
 
 def npz(message: str) -> Callable[[Callable[[zipfile.ZipFile], None]], None]:
-    """An npz that a function fills; it may leave out what is sound."""
+    """Return a decorator for functions that fill an npz; the maker adds the missing sound columns."""
 
     def add(fill: Callable[[zipfile.ZipFile], None]) -> None:
         def make(folder: Path) -> None:
@@ -225,14 +225,14 @@ def npz(message: str) -> Callable[[Callable[[zipfile.ZipFile], None]], None]:
 
 
 def npy(array: Any, **options: Any) -> bytes:
-    """An array as NumPy writes it."""
+    """Return an array in NumPy's file format."""
     out = io.BytesIO()
     np.lib.format.write_array(out, np.asarray(array), **options)
     return out.getvalue()
 
 
 def header(text: str, version: bytes = b"\x01\x00") -> bytes:
-    """The begin of an array, of any text."""
+    """Return the beginning of an npy file with any header text."""
     size = len(text).to_bytes(2 if version[0] == 1 else 4, "little")
     return b"\x93NUMPY" + version + size + text.encode()
 
@@ -314,7 +314,10 @@ def names_out_of_the_folder(archive: zipfile.ZipFile) -> None:
 
 
 def minari(message: str) -> Callable[[Callable[[dict[str, Any], Any, Path], None]], None]:
-    """A sound folder of Minari's that a function changes: metadata, the open file, the folder."""
+    """Return a decorator for functions that change a sound Minari folder.
+
+    They get the metadata, the open file and the folder.
+    """
 
     def add(change: Callable[[dict[str, Any], Any, Path], None]) -> None:
         def make(folder: Path) -> None:
@@ -403,7 +406,7 @@ def fewer_flags(metadata: dict[str, Any], file: Any, folder: Path) -> None:
 
 
 def parquet(message: str) -> Callable[[Callable[[], dict[str, Any]]], None]:
-    """A sound table with other columns."""
+    """Return a decorator for functions that replace columns of a sound table."""
 
     def add(columns: Callable[[], dict[str, Any]]) -> None:
         def make(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Steps that are lost at chosen times, without another process."""
+"""Makes environments lose steps at chosen times, without another process."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ __all__ = ["lose_steps"]
 
 @contextmanager
 def lose_steps(steps: Collection[int]) -> Iterator[None]:
-    """In the block every copy loses the steps with these numbers; the first one taken in it is 1.
+    """In the block every copy loses the steps with these numbers; its first step has number 1.
 
-    As after an evaluation in the same environments where they cannot be saved (`eval.reuse_env`).
+    This also happens after an evaluation in the same environments if these cannot save their state
+    (`eval.reuse_env`).
     """
     n_steps, step_into = 0, SyncGymVecEnv.step_into
 

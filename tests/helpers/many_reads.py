@@ -1,7 +1,7 @@
-"""Many files of others, each read by a fork of one process: `python -m helpers.many_reads < LIST`.
+"""Reads many foreign files, each in a fork of one process: `python -m helpers.many_reads < LIST`.
 
-A line of LIST is a format and a path. For each a line of JSON is printed: `error`, or `rows`, a hash of what
-was read; `crash` with the signal where the reader died; `grown`, by how many bytes its memory grew.
+A line of LIST is a format and a path. For each file it prints a line of JSON: `error`, or `rows`, a hash of
+the result; `crash` with the signal if the reader died; `grown`, the growth of its memory in bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REFUSED = ("pickle.find_class", "subprocess.Popen", "os.system", "os.exec", "soc
 
 
 def read(kind: str, path: Path) -> dict[str, Any]:
-    """What reading a file gives, in this process."""
+    """Return the result of reading a file in this process."""
     from rlox.offline.foreign.reader_process import frames
 
     digest, about = hashlib.blake2b(digest_size=8), {}
@@ -33,14 +33,14 @@ def read(kind: str, path: Path) -> dict[str, Any]:
 
 
 def audit(event: str, _: Any) -> None:
-    """End the process that runs something."""
+    """End the process if it runs a command or connects."""
     if event in REFUSED:
         os.write(2, f"{event}\n".encode())
         os._exit(66)
 
 
 def read_forked(kind: str, path: Path) -> dict[str, Any]:
-    """The same in a fork with the limits of the reader."""
+    """Return the result of reading a file in a fork with the limits of the reader."""
     from rlox.offline.foreign.reader_process import apply_limits
 
     out, into = os.pipe()
@@ -63,7 +63,7 @@ def read_forked(kind: str, path: Path) -> dict[str, Any]:
 
 
 def read_many(files: list[tuple[str, Path]]) -> list[dict[str, Any]]:
-    """What each file gives, in order."""
+    """Return the result for each file, in order."""
     lines = "".join(f"{kind} {path}\n" for kind, path in files)
     command = [sys.executable, "-m", "helpers.many_reads"]
     tests = str(Path(__file__).parents[1])

@@ -1,4 +1,4 @@
-"""Environments that allow some of their actions only, and tell which in three ways."""
+"""Environments that allow only some actions and give their mask in three ways."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from rlox.envs.base import EpisodeEnds, VectorEnv
 
 
 class ForbiddenAction(Exception):
-    """An action was taken that was not allowed."""
+    """The agent took a forbidden action."""
 
 
 class Masked(gym.Env[Any, Any]):
-    """A way of `length` places past doors, of which two of `n_actions` are open at each place.
+    """A way of `length` places through doors; at each place two of `n_actions` doors are open.
 
-    Which ones depends on the place and on a number that is drawn for each episode, so that the mask of
-    a step before, of another copy or of another episode is wrong. The lower open door leads on for a
-    reward of 1, the other one stays and costs 0.1. The end is a termination, where no door is open; after
-    `limit` steps comes a truncation. `strict` raises at a closed door; else it ends the episode.
+    The open doors depend on the place and on a number that is drawn for each episode, so the mask of an
+    earlier step, of another copy or of another episode is wrong. The lower open door leads on for a reward of
+    1; the other one stays and costs 0.1. The end is a termination, where no door is open. After `limit` steps
+    comes a truncation. With `strict` a closed door raises; else it ends the episode.
 
     Observations are the one-hot place, the number and the steps. `mask_source` is `info`, `method`,
     `observation`, or `none`.
@@ -94,7 +94,7 @@ class Masked(gym.Env[Any, Any]):
 
 
 class MaskedByMethod(Masked):
-    """The same, with the method of sb3-contrib."""
+    """The same, with the mask method of sb3-contrib."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__("method", **options)
@@ -104,12 +104,12 @@ class MaskedByMethod(Masked):
 
 
 def make_masked(source: str, **options: Any) -> Masked:
-    """One that tells its mask in this way."""
+    """Return an environment that gives its mask in this way."""
     return MaskedByMethod(**options) if source == "method" else Masked(source, **options)
 
 
 class RolloutRecorder:
-    """Steps a vector, the first copy by the way on, the others mostly not; keeps what came back."""
+    """Steps a vector and keeps the results; the first copy follows the way, the others mostly do not."""
 
     def __init__(self, vec: VectorEnv, n_steps: int) -> None:
         n, dim = vec.n_envs, vec.observations.dim
@@ -122,7 +122,7 @@ class RolloutRecorder:
             masks = rows[:, vec.observations.input_dim :]
             last = masks.shape[1] - 1 - masks[:, ::-1].argmax(1)
             actions = masks.argmax(1)
-            actions[1:] = np.where(t % 3, last, actions)[1:]  # never at the end in time
+            actions[1:] = np.where(t % 3, last, actions)[1:]  # so they do not reach the end in time
             finals = vec.step_into(actions.astype(np.int64), rows, rewards, *ended)
             self.rows.append(rows.copy())
             self.ends.append(ended.copy())
@@ -131,7 +131,7 @@ class RolloutRecorder:
 
 
 def open_doors(obs: NDArray[np.float32], length: int = 3, n: int = 6) -> list[float]:
-    """The mask that belongs to an observation, from the rule in words: see `Masked`."""
+    """Return the mask of an observation, computed from the rule in `Masked`."""
     place, number = int(obs[: length + 1].argmax()), int(obs[-2])
     first = (2 * place + number) % n
     return [float(door in (first, (first + n // 2) % n)) for door in range(n)]
@@ -143,7 +143,7 @@ def make_doors(
     mode: AutoresetMode = AutoresetMode.NEXT_STEP,
     **options: Any,
 ) -> SyncVectorEnv:
-    """Such environments as an engine of Gymnasium's; `env=helpers.masked_envs:make_doors` names it."""
+    """Return such environments as a Gymnasium engine; `env=helpers.masked_envs:make_doors` names it."""
     return SyncVectorEnv([partial(make_masked, mask_source, **options)] * num_envs, autoreset_mode=mode)
 
 

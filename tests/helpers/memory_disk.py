@@ -1,4 +1,4 @@
-"""Memory that pretends to be a disk, for tests that are not about the device."""
+"""A memory file system in place of a disk, for tests that do not depend on the device."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ SHM, ENOUGH = Path("/dev/shm"), 1 << 28
 
 
 def memory_disk() -> Path | None:
-    """A folder for temporary ones; `None`, the usual place, where there is none with room."""
+    """Return a folder for temporary files; `None`, the usual place, if no memory disk has room."""
     return SHM if SHM.exists() and shutil.disk_usage(SHM).free >= ENOUGH else None

@@ -1,8 +1,8 @@
 """Acts in the middle of a long call of the data plane, on a machine of any speed.
 
-A long call on the main thread asks `rlox.stopping.check` about every 20 ms whether to go on. What acts there
-acts inside the call, however long the call is; a call that is over before it asks is made again, twice as
-large. No timer has to guess how long a call takes.
+A long call on the main thread calls `rlox.stopping.check` about every 20 ms to learn whether to continue. An
+action in this check happens inside the call, however long the call is. If a call ends before its first check,
+it is made again with twice the size. So no timer has to guess the length of a call.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ T = TypeVar("T")
 Make = Callable[[int], Callable[[], T]]
 
 MAX_SECONDS = 10.0
-"""Seconds after which a call is taken for one that never asks: it has to ask every 20 ms."""
+"""Seconds after which a call without a check has failed: it must check every 20 ms."""
 
 
 @contextmanager
 def on_interrupt_check(act: Callable[[], object]) -> Iterator[None]:
-    """Calls `act` on the main thread whenever a long call asks there whether to go on."""
+    """Call `act` on the main thread whenever a long call there checks whether to continue."""
     before = stopping.raise_if_expired
 
     def check() -> None:
@@ -42,10 +42,10 @@ def on_interrupt_check(act: Callable[[], object]) -> Iterator[None]:
 
 
 def call_during(make: Make[T], size: int, act: Callable[[], object], max_calls: int = 1) -> T:
-    """Call `act` inside a call, at the first `max_calls` times that it asks whether to go on.
+    """Call `act` inside a call, in its first `max_calls` checks of whether to continue.
 
-    `make(size)` prepares the call, and what it returns makes it: a short one is prepared and made again with
-    twice the size, until it asks. Returns what the call returns, and raises what `act` raises.
+    `make(size)` prepares the call and returns it as a function. A call without a check is prepared and made
+    again with twice the size. Returns the result of the call, and raises any error of `act`.
     """
     n_checks = 0
 
@@ -68,11 +68,11 @@ def call_during(make: Make[T], size: int, act: Callable[[], object], max_calls: 
 
 
 class _RaisedDuring(BaseException):
-    """Nothing but `raise_during` catches it."""
+    """Only `raise_during` catches it."""
 
 
 def raise_during(make: Make[object], size: int) -> None:
-    """Have an exception end a call in the middle, as the handler of a signal does that raises one."""
+    """Raise an exception in the middle of a call, as a raising signal handler does; check that it ends."""
 
     def raises() -> None:
         raise _RaisedDuring
@@ -86,7 +86,7 @@ def raise_during(make: Make[object], size: int) -> None:
 
 @contextmanager
 def handle_signal(number: signal.Signals, handler: Callable[[], object]) -> Iterator[None]:
-    """Has `handler` called for the signal; a timer set meanwhile is forgotten, one of before goes on."""
+    """Handle the signal with `handler`; at the end discard a new timer and restore the old one."""
 
     def handle(signum: int, frame: FrameType | None) -> None:
         handler()
@@ -101,7 +101,7 @@ def handle_signal(number: signal.Signals, handler: Callable[[], object]) -> Iter
 
 
 class _Alarm:
-    """A signal to a call, and whether it was handled inside it."""
+    """A signal during a call, and whether the handler ran inside the call."""
 
     def __init__(self, handler: Callable[[], object]) -> None:
         self._handler = handler
@@ -109,27 +109,27 @@ class _Alarm:
         self._handled_at: int | None = None
 
     def on_check(self) -> None:
-        """The call asks whether to go on."""
+        """Start the timer at the first check of the call."""
         self._n_checks += 1
         if self._n_checks == 1:
             signal.setitimer(signal.ITIMER_REAL, 0.001)
 
     def handle(self) -> None:
-        """The signal came."""
+        """Handle the signal."""
         self._handled_at = self._n_checks
         self._handler()
 
     @property
     def handled_inside(self) -> bool:
-        """Whether the call asked once more after the handler."""
+        """Whether the call made another check after the handler."""
         return self._handled_at is not None and self._n_checks > self._handled_at
 
 
 def call_interrupted(make: Make[T], size: int, handler: Callable[[], object]) -> T:
-    """What a call returns that a signal interrupted, whose `handler` does not raise.
+    """Return the result of a call that a signal interrupted; `handler` does not raise.
 
-    The signal is sent once the call has begun, and comes at a moment of its own, as Ctrl-C does. One that
-    comes after the call, because the call was short, does not count: it is made again, twice as large.
+    A timer that the first check starts sends the signal, so it comes at any moment, as Ctrl-C does. A signal
+    after the end of a short call does not count: the call is made again with twice the size.
     """
     while True:
         alarm, call = _Alarm(handler), make(size)

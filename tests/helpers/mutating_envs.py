@@ -1,4 +1,4 @@
-"""Environments that write into their actions and return the same arrays again, and their polite twins."""
+"""Environments that write into their actions and reuse their arrays, and safe twins of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from helpers.factored_actions import SPACES
 from rlox.envs.actions import ActionCodec
 
-# By name, shape and dtype: the arrays that all copies of an impolite environment in a process return.
+# The arrays that all copies of an unsafe environment in a process return, by name, shape and dtype.
 SHARED: dict[Any, Any] = {}
 
 
@@ -31,7 +31,7 @@ def overwrite(value: Any) -> None:
 
 
 def numbers_of(value: Any) -> list[float]:
-    """All numbers of an action."""
+    """Return all numbers of an action."""
     if isinstance(value, dict):
         return [number for key in sorted(value) for number in numbers_of(value[key])]
     if isinstance(value, tuple):
@@ -40,10 +40,10 @@ def numbers_of(value: Any) -> list[float]:
 
 
 class MutatingEnv(gym.Env[Any, Any]):
-    """Pays for every number of an action; episodes of 2 to 5 steps end in both ways.
+    """Its reward depends on every number of an action; episodes of 2 to 5 steps end in both ways.
 
-    `mask` says where the mask of the choices is: `none`, `info`, `method` or `observation`. An impolite one
-    writes junk into its action once it has read it, and into all that it returned at each later call.
+    `mask` is the place of the choices' mask: `none`, `info`, `method` or `observation`. An unsafe environment
+    writes junk into its action after it has read it, and at each later call into everything that it returned.
     """
 
     def __init__(self, space: str, mask: str = "none", is_safe: bool = True) -> None:
@@ -77,7 +77,7 @@ class MutatingEnv(gym.Env[Any, Any]):
         return self.observe(), reward, terminated, truncated, self._info()
 
     def action_masks(self) -> Any:
-        """Each choice without one of its values, by turns."""
+        """Return a mask that forbids one value of each choice, a different one at each step."""
         rows = [np.arange(n) != (self.t + k) % n for k, n in enumerate(self.choices)]
         return self.shared_value("mask", np.concatenate([row | (len(row) == 1) for row in rows]))
 
@@ -96,7 +96,7 @@ class MutatingEnv(gym.Env[Any, Any]):
         return self.shared_value("info", info)
 
     def shared_value(self, name: str, value: Any) -> Any:
-        """The value, or what all copies return, with the value in it."""
+        """Return the value; if unsafe, write it into the array that all copies return."""
         if self.is_safe:
             return value
         if isinstance(value, dict):
@@ -115,7 +115,7 @@ class MutatingEnv(gym.Env[Any, Any]):
 
 
 class MutatingVectorEnv(gym.vector.VectorWrapper):
-    """An engine that writes into its actions and options, and at each later call into what it returned."""
+    """An engine that writes into its actions and options, and later into everything that it returned."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -135,7 +135,7 @@ class MutatingVectorEnv(gym.vector.VectorWrapper):
         return tuple(self.shared_value(*item) for item in outputs.items())
 
     def action_masks(self) -> Any:
-        """Those of all, which the next call writes over."""
+        """Return the masks of all copies, which the next call overwrites."""
         return self.shared_value("masks", np.array(self.env.call("action_masks")))  # type: ignore[attr-defined]
 
     def _spoil(self) -> None:
@@ -143,7 +143,7 @@ class MutatingVectorEnv(gym.vector.VectorWrapper):
             overwrite(value)
 
     def shared_value(self, name: str, value: Any) -> Any:
-        if isinstance(value, dict):  # Gymnasium's engine goes on with its own
+        if isinstance(value, dict):  # Gymnasium's engine continues to use its own dict
             shared = self._shared[name] = dict(value)
             return shared
         shared = self._shared.setdefault(name, np.empty_like(value))
@@ -152,6 +152,6 @@ class MutatingVectorEnv(gym.vector.VectorWrapper):
 
 
 def make_mutating(num_envs: int, space: str, mask: str, is_safe: bool, mode: AutoresetMode) -> Any:
-    """An engine of twins, each of them polite: Gymnasium's loop over them keeps what they return."""
+    """Return an engine of safe twins: Gymnasium's loop over them keeps the values that they return."""
     env = SyncVectorEnv([partial(MutatingEnv, space, mask)] * num_envs, copy=is_safe, autoreset_mode=mode)
     return env if is_safe else MutatingVectorEnv(env)

@@ -1,7 +1,7 @@
-"""Small changes of Python code that a test should notice: where they can be made, and making one.
+"""Small changes of Python code that a test should notice: finds their places and makes them.
 
-A site is a place in a file and the text that replaces what stands there; everything else stays byte
-for byte, so the diff of a mutant is the change and nothing more.
+A site is a place in a file and its replacement text. Everything else stays byte for byte, so the diff of a
+mutant is only the change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPERATORS: dict[type[ast.operator], str] = {
 
 @dataclass(frozen=True, order=True)
 class Site:
-    """A change of the characters `begin` to `end` of a file."""
+    """A replacement of the characters `begin` to `end` of a file."""
 
     path: Path
     begin: int
@@ -36,7 +36,7 @@ class Site:
     description: str
 
     def apply(self, source: str) -> str:
-        """The file with the change made."""
+        """Return the source with the change."""
         return source[: self.begin] + self.new + source[self.end :]
 
 
@@ -45,14 +45,14 @@ class _Finder(ast.NodeVisitor):
 
     def __init__(self, path: Path, source: str) -> None:
         self.path, self.source, self.sites = path, source, list[Site]()
-        # ast counts columns in bytes
+        # The ast module counts columns in bytes.
         self.starts = [0]
         for line in source.splitlines(keepends=True):
             self.starts.append(self.starts[-1] + len(line.encode()))
         self.bytes = source.encode()
 
     def at(self, line: int, column: int) -> int:
-        """The character at a position of the syntax tree."""
+        """Return the character index of a position in the syntax tree."""
         return len(self.bytes[: self.starts[line - 1] + column].decode())
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
@@ -67,7 +67,7 @@ class _Finder(ast.NodeVisitor):
         self.sites.append(Site(self.path, begin, end, new, description))
 
     def swap(self, left: ast.expr, right: ast.expr, old: str, new: str, description: str) -> None:
-        """Replace the operator between two operands; brackets may stand around it."""
+        """Replace the operator between two operands, which may be in brackets."""
         begin, end = self.span(left)[1], self.span(right)[0]
         between = self.source[begin:end]
         if between.count(old) == 1 and "#" not in between:
@@ -91,7 +91,7 @@ class _Finder(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Positions inside of f-strings are those of the text they make before Python 3.12."""
+        """Skip f-strings: before Python 3.12 positions inside are relative to the resulting text."""
 
     def visit_Compare(self, node: ast.Compare) -> None:
         for left, op, right in zip([node.left, *node.comparators], node.ops, node.comparators, strict=False):
@@ -145,7 +145,8 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        if isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):  # in any order
+        # The order of their arguments has no effect.
+        if isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
             self.generic_visit(node)
             return
         for left, right in zip(node.args, node.args[1:], strict=False):
@@ -169,18 +170,18 @@ def _text_of(op: ast.cmpop | ast.operator) -> str:
 
 
 def _is_of_types(test: ast.expr) -> bool:
-    """`if TYPE_CHECKING:` and `if __name__ == ...:` do not run under a test."""
+    """Return whether a test is `if TYPE_CHECKING:` or `if __name__ == ...:`, which do not run in tests."""
     names = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
     return bool(names & {"TYPE_CHECKING", "__name__"})
 
 
 def sites(path: Path, source: str) -> list[Site]:
-    """Every change that can be made to a file; what would no longer be Python is left out."""
+    """Return every change of a file that leaves valid Python."""
     return [site for site in _all_sites(path, source) if _parses(site.apply(source))]
 
 
 def _all_sites(path: Path, source: str) -> list[Site]:
-    """Every change, also those after which a file is no Python."""
+    """Return every change, also those that leave invalid Python."""
     finder = _Finder(path, source)
     finder.visit(ast.parse(source))
     return sorted(set(finder.sites))
@@ -195,29 +196,29 @@ def _parses(source: str) -> bool:
 
 
 def draw(files: Sequence[Path], root: Path, seed: int, count: int) -> list[Site]:
-    """`count` different sites of the files of `root`, in the order drawn; fewer if there are fewer.
+    """Return `count` different sites of the files of `root`, in the drawn order; fewer if there are fewer.
 
-    Each file is as likely as it has sites, and the draw depends on nothing but the files' content,
-    their names and the seed.
+    The probability of a file is proportional to the number of its sites. The draw depends only on the files'
+    contents, their names and the seed.
     """
     sources = {file.relative_to(root): file.read_text(encoding="utf-8") for file in sorted(files)}
     every = [site for path, source in sources.items() for site in _all_sites(path, source)]
     random.Random(seed).shuffle(every)
-    # only what is drawn is parsed: that takes a file's length for each of its sites
+    # Parse only drawn sites: each parse takes time proportional to the file's length.
     fit = (site for site in every if _parses(site.apply(sources[site.path])))
     return list(islice(fit, count))
 
 
 def diff(site: Site, source: str) -> str:
-    """The change as a unified diff without context."""
+    """Return the change as a unified diff without context."""
     name = site.path.as_posix()
     before, after = source.splitlines(keepends=True), site.apply(source).splitlines(keepends=True)
     return "".join(difflib.unified_diff(before, after, name, name, n=0))
 
 
-@functools.cache  # the same files are asked for again with each mutant
+@functools.cache  # each mutant asks for the same files
 def imports(source: str, package: str) -> frozenset[str]:
-    """Dotted names of what a file of `package` imports: modules, and names that may be modules."""
+    """Return the dotted names of a file's imports in `package`: modules, and names that may be modules."""
     found = set[str]()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

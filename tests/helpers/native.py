@@ -15,14 +15,14 @@ Policy = Callable[[VecEnv, np.ndarray, np.random.Generator], np.ndarray]
 
 
 def random_policy(vec: VecEnv, obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Uniform choices; Box actions up to one and a half times the bounds, so that clipping is seen."""
+    """Return uniform choices, and Box actions up to 1.5 times the bounds, which shows clipping."""
     if vec.n_actions is not None:
         return rng.integers(0, vec.n_actions, len(obs))
     return (rng.uniform(-1.5, 1.5, (len(obs), vec.action_dim)) * vec.action_high).astype(np.float32)
 
 
 def scripted_policy(vec: VecEnv, obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Scripted control: balances, swings up by adding energy, or rocks out of the valley."""
+    """Return scripted control: balancing, swinging up by adding energy, or rocking out of the valley."""
     return SPECS[vec.env_id].scripted_policy(obs.T)
 
 
@@ -30,7 +30,7 @@ POLICIES: dict[str, Policy] = {"random": random_policy, "skilled": scripted_poli
 
 
 class Twin:
-    """Gymnasium's environment, put into any state: the limit on steps is counted here."""
+    """Gymnasium's environment, set to any state; the twin itself counts the steps for the limit."""
 
     def __init__(self, env_id: str) -> None:
         spec = gym.spec(env_id)
@@ -42,7 +42,7 @@ class Twin:
     def step(
         self, state: np.ndarray, elapsed: int, action: np.ndarray
     ) -> tuple[np.ndarray, float, bool, bool]:
-        """One step from `state` after `elapsed` steps: observation, reward, flags."""
+        """Step once from `state` after `elapsed` steps; return observation, reward, flags."""
         self.env.state = state.astype(self.dtype)
         self.env.steps_beyond_terminated = None
         env_action = int(action) if isinstance(self.env.action_space, gym.spaces.Discrete) else action
@@ -51,5 +51,5 @@ class Twin:
 
     @property
     def state(self) -> np.ndarray:
-        """The state it is in, float64."""
+        """The present state, float64."""
         return np.asarray(self.env.state, dtype=np.float64)

@@ -1,7 +1,7 @@
-"""Riddles of one step that nobody answers who leaves a part of the observation out.
+"""One-step tasks that a policy can solve only if it uses every part of the observation.
 
-Half of the answers are 1 whatever a single part shows, so that a policy that misses one of them is paid 0
-on average; who sees all of them is paid 1.
+Half of the answers are 1 whatever a single part shows. So a policy that misses one part gets 0 on average,
+and a policy that uses all parts gets 1.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MakeTask = Callable[[np.random.Generator], tuple[Any, bool]]
 
 
 class ObservationProbe(gym.Env[Any, Any]):
-    """Shows what `make_task` gives and pays for its answer: 1 for the right choice and -1 for the wrong one.
+    """Shows an observation of `make_task`; pays 1 for the right choice and -1 for the wrong one.
 
-    Of vectors the answer is 0.7 or -0.7; what is paid is 1 there, 0 in the middle between them.
+    With vectors the answer is 0.7 or -0.7; the reward is 1 there and 0 in the middle.
     """
 
     def __init__(self, space: spaces.Space[Any], make_task: MakeTask, vectors: bool = False) -> None:
@@ -53,7 +53,7 @@ def bit(rng: np.random.Generator) -> bool:
 
 
 def picture(rng: np.random.Generator, side: int, answer: bool, channels: int = 1) -> Any:
-    """A bright square somewhere in the right or the left half of a dark image."""
+    """Return a dark image with a bright square in the right or the left half."""
     image = rng.integers(0, 30, (side, side, channels)).astype(np.uint8)
     size = max(side // 6, 1)
     row = rng.integers(side - size + 1)
@@ -89,7 +89,7 @@ def image_and_vector(rng: np.random.Generator) -> tuple[Any, bool]:
 
 
 def frames(rng: np.random.Generator) -> tuple[Any, bool]:
-    """A square that moves: where it is says nothing of where it goes."""
+    """Return frames of a moving square, whose position does not show its direction."""
     answer, at, row = bit(rng), int(rng.integers(2, 8)), int(rng.integers(9))
     stack = np.zeros((2, 10, 10), np.uint8)
     for t in range(2):

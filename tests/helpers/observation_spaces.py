@@ -1,4 +1,4 @@
-"""Observations of every kind: spaces by name, and an environment that shows samples of one."""
+"""Observation spaces of every kind by name, and an environment that returns samples of one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SPACES: dict[str, spaces.Space[Any]] = {
     ),
 }  # fmt: skip
 
-# Of no fixed size: what the message names.
+# Spaces without a fixed size, and the text that the message names.
 REFUSED_SPACES: dict[str, tuple[spaces.Space[Any], str]] = {
     "text": (spaces.Text(4), "flatten_observation"),
     "a sequence": (spaces.Sequence(box((2,))), "padded to a Box"),
@@ -68,7 +68,7 @@ REFUSED_SPACES: dict[str, tuple[spaces.Space[Any], str]] = {
 
 
 class Samples(gym.Env[Any, Any]):
-    """Shows samples of its space, five steps an episode; the whole of its state can be saved."""
+    """Returns samples of its space, five steps an episode; its whole state can be saved."""
 
     def __init__(self, observation_space: spaces.Space[Any], action_space: Any) -> None:
         self.observation_space = copy.deepcopy(observation_space)

@@ -1,4 +1,4 @@
-"""Definitions computed the slow way, in float64."""
+"""Definitions, computed directly and slowly in float64."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def advantages_by_definition(
 
 
 def numeric_leaves(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Paths of every number, array and tensor of a state tree of dicts and lists."""
+    """Return the paths of every number, array and tensor of a state tree of dicts and lists."""
     if isinstance(tree, dict):
         return [leaf for k, v in tree.items() for leaf in numeric_leaves(v, (*path, k))]
     if isinstance(tree, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Packages as pip leaves them, for a test: a folder on the path with their modules and metadata."""
+"""Installed packages for a test: a folder on the path with modules and metadata."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Install = Callable[..., Path]
 def write_package(
     site: Path, name: str, points: Mapping[str, str], files: Mapping[str, str] | None = None
 ) -> Path:
-    """Version 1.0 of a distribution in the folder `site`, with its files by path."""
+    """Write version 1.0 of a distribution with its files by path into the folder `site`."""
     info = site / f"{name.replace('-', '_')}-1.0.dist-info"
     info.mkdir(parents=True)
     head = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nSummary: What {name} is for.\n"
@@ -37,7 +37,7 @@ def write_package(
 
 
 def clear_caches() -> None:
-    """What was found and imported before."""
+    """Clear the caches of found and imported packages."""
     plugins.plugin_entries.cache_clear()
     ids.plugin_module.cache_clear()
     for registry in (ALGO_CONFIGS, ALGORITHMS, LOGGER_CONFIGS, LOGGERS):

@@ -1,22 +1,22 @@
-"""Child processes in which floating point gives the same bits on every x86 CPU.
+"""Runs child processes whose floating-point results have the same bits on every x86 CPU.
 
-PyTorch, MKL, oneDNN, NumPy, OpenBLAS and the C library each choose a kernel by the CPU that they find, and
-kernels for wider vectors sum in another order or fuse multiplication and addition. An exact comparison with
-numbers that another machine computed holds where every library is held to the kernels that all CPUs have:
+PyTorch, MKL, oneDNN, NumPy, OpenBLAS and the C library each choose a kernel by the CPU. Kernels for wider
+vectors sum in another order or fuse multiplication and addition. An exact comparison with numbers from
+another machine works only if every library uses the kernels that all CPUs have:
 
-| variable | what it holds |
+| variable | effect |
 |---|---|
 | `ATEN_CPU_CAPABILITY=default` | PyTorch's own kernels: those without AVX2 and AVX-512 |
-| `MKL_CBWR=COMPATIBLE` | PyTorch's matrix products (MKL): its branch of the same results on all CPUs |
+| `MKL_CBWR=COMPATIBLE` | PyTorch's matrix products (MKL): its branch with the same results on all CPUs |
 | `ONEDNN_MAX_CPU_ISA=SSE41` | convolutions (oneDNN): code for SSE4.1 |
-| `NPY_DISABLE_CPU_FEATURES` | NumPy's loops: all that this build dispatches is off, so the baseline is left |
+| `NPY_DISABLE_CPU_FEATURES` | NumPy's loops: the baseline; the features that this build dispatches are off |
 | `OPENBLAS_CORETYPE=Nehalem` | NumPy's matrix products (OpenBLAS): kernels for SSE4.2, with fixed blocks |
 | `GLIBC_TUNABLES` | `exp`, `log`, `sin`, `pow` of the C library: the variants without FMA |
-| `*_NUM_THREADS=1` | the number of threads, by which products are cut |
+| `*_NUM_THREADS=1` | the number of threads, which determines how products are split |
 
-rlox's own core is not in the table, as it offers no such choice: environments, advantages and buffers never
-fuse and give the same bits anywhere; the native engine (`math::in_place`, products of matrices) fuses
-where the CPU has FMA, which every x86 CPU with AVX2 does.
+The table leaves out rlox's core, which has no such choice: environments, advantages and buffers never fuse
+and give the same bits on any CPU. The native engine (`math::in_place`, matrix products) fuses if the CPU has
+FMA, as every x86 CPU with AVX2 does.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from helpers.waiting import PATIENCE
 
 TESTS = Path(__file__).resolve().parents[1]
 LONGEST = 10 * PATIENCE
-"""Seconds after which a child is taken for a hang."""
+"""Seconds after which a child counts as hung."""
 
-# Names before and since glibc 2.33; a name that the library does not know is ignored.
+# Names before and since glibc 2.33; the library ignores a name that it does not know.
 _OF_GLIBC = (
     "AVX2",
     "AVX2_Usable",
@@ -50,7 +50,7 @@ PINS: Mapping[str, str] = {
     "ATEN_CPU_CAPABILITY": "default",
     "MKL_CBWR": "COMPATIBLE",
     "ONEDNN_MAX_CPU_ISA": "SSE41",
-    # what the build dispatches, whether this CPU has it or not: other names only raise warnings
+    # The features that the build dispatches, on any CPU: other names only raise warnings.
     "NPY_DISABLE_CPU_FEATURES": ",".join(_multiarray_umath.__cpu_dispatch__),
     "OPENBLAS_CORETYPE": "Nehalem",
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=" + ",".join(f"-{name}" for name in _OF_GLIBC),
@@ -61,18 +61,18 @@ PINS: Mapping[str, str] = {
 
 
 def environment() -> dict[str, str]:
-    """The variables of this process, those of the table, and `tests` among the folders of modules."""
+    """Return the variables of this process and of the table, with `tests` in the module path."""
     path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {**os.environ, **PINS, "PYTHONPATH": path}
 
 
 def run(module: str, *args: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m module args`, e.g. `parity.table`, at the root of the checkout; what it prints is text.
+    """Run `python -m module args`, e.g. `parity.table`, at the root of the checkout; its output is text.
 
     Raises `AssertionError` with the end of its standard error if the process fails.
     """
     process = subprocess.run(
-        [sys.executable, "-P", "-m", module, *args],  # -P: rlox is the one that is installed
+        [sys.executable, "-P", "-m", module, *args],  # -P: imports the installed rlox
         cwd=TESTS.parent, env=environment(), capture_output=True, text=True, timeout=LONGEST,
         check=False,
     )  # fmt: skip

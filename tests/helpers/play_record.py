@@ -1,4 +1,4 @@
-"""What an environment shows while it is played, and its state as a checkpoint keeps it."""
+"""Records an environment's outputs during play, and its state as a checkpoint keeps it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["play", "through_json"]
 
 
 def through_json(tree: Any) -> Any:
-    """What a checkpoint makes of a state: JSON for the structure, arrays beside it."""
+    """Return a state after a checkpoint's round trip: JSON for the structure, arrays beside it."""
     arrays: dict[str, Any] = {}
     text = json.dumps(pack(tree, arrays))
     return unpack(json.loads(text), arrays)
 
 
 def play(env: gym.Env[Any, Any], steps: int, seed: int) -> list[Any]:
-    """Everything that drawn actions show, across resets."""
+    """Return all outputs for random actions, across resets."""
     env.action_space.seed(seed)
     record: list[Any] = []
     for _ in range(steps):

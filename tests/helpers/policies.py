@@ -1,4 +1,4 @@
-"""Policies with known answers, and one as a user would write it."""
+"""Policies with known answers, and one policy as a user would write it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlox.policies.base import Sampler
 
 
 class KnownCritic(ActorCritic):
-    """V(obs) is a function that the test chose; always takes action 0."""
+    """A policy whose V(obs) is a function from the test; it always takes action 0."""
 
     def __init__(self, value: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class KnownCritic(ActorCritic):
 
 
 class UserMlp(nn.Module):
-    """The three documented methods and an `actor`, written with torch.distributions."""
+    """A module with the three documented methods and an `actor`, written with torch.distributions."""
 
     def __init__(self, obs_dim: int, n_actions: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A tokenizer and models of transformers that are made here: nothing is downloaded."""
+"""Makes a tokenizer and models of transformers without downloads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEXTS = (
     "the sky is blue today", "the sea is green", "what colour is the sky?", "user assistant system",
     "0123456789+= abcdefghijklmnopqrstuvwxyz", "is it blue or green?", "hello there, good day",
 )  # fmt: skip
-# As ChatML has it: a turn each, with an end that also ends what is written.
+# The ChatML template: one turn per message; its end token also ends generated text.
 CHAT = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -21,7 +21,7 @@ CHAT = (
 
 
 def tokenizer(template: str | None = CHAT) -> Any:
-    """Byte pairs of a few sentences, with the special tokens of ChatML."""
+    """Return a byte-pair tokenizer of a few sentences, with the special tokens of ChatML."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
@@ -45,7 +45,10 @@ def tokenizer(template: str | None = CHAT) -> Any:
 
 
 def with_begin() -> Any:
-    """Pieces with their spaces before them and a token that every text begins with, as Llama 2 has them."""
+    """Return a tokenizer as in Llama 2.
+
+    Pieces include the space before them, and every text begins with a token.
+    """
     bpe = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=False))
     bpe.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
     bpe.decoder = decoders.Metaspace(prepend_scheme="first")
@@ -66,7 +69,7 @@ def with_begin() -> Any:
 
 
 def qwen(vocabulary: int = 321, seed: int = 0, positions: int = 128) -> Qwen2ForCausalLM:
-    """A Qwen2 of two layers, 32 wide."""
+    """Return a Qwen2 of two layers, 32 wide."""
     torch.manual_seed(seed)
     return Qwen2ForCausalLM(
         Qwen2Config(
@@ -83,7 +86,7 @@ def qwen(vocabulary: int = 321, seed: int = 0, positions: int = 128) -> Qwen2For
 
 
 def folder(path: Path, template: str | None = CHAT, **options: Any) -> Path:
-    """A model with its tokenizer, as `save_pretrained` writes them."""
+    """Write a model with its tokenizer, as `save_pretrained` does."""
     qwen(**options).save_pretrained(path)
     tokenizer(template).save_pretrained(path)
     return path

@@ -1,4 +1,4 @@
-"""Environments that isolate one thing that an algorithm must get right, with answers known beforehand.
+"""Environments that isolate one thing that an algorithm must get right, with known answers.
 
 After A. Jones, "Debugging RL, without the agonizing pain" (2021). All rewards are discounted by `GAMMA`.
 """
@@ -54,7 +54,7 @@ def constant() -> Probe:
 
 
 def observed_reward() -> Probe:
-    """One step, the reward is what is seen: V(x) = x."""
+    """One step, the reward equals the observation: V(x) = x."""
     return Probe(lambda at, action, t: (at, at, True, False), sign)
 
 
@@ -64,7 +64,10 @@ def delayed() -> Probe:
 
 
 def endless() -> Probe:
-    """Reward 1 a step for ever, cut off after 5 steps, which nothing shows: V(0) = 1 / (1 - GAMMA)."""
+    """Reward 1 a step for ever, truncated after 5 steps, which no observation shows:
+
+    V(0) = 1 / (1 - GAMMA).
+    """
     return Probe(lambda at, action, t: (0.0, 1.0, False, t == 4))
 
 
@@ -74,17 +77,20 @@ def choice() -> Probe:
 
 
 def other_choice() -> Probe:
-    """One step: action 0 is worth 1. A policy that learns nothing takes the same one here as in `choice`."""
+    """One step: action 0 is worth 1.
+
+    A policy that learns nothing takes the same action here and in `choice`.
+    """
     return Probe(lambda at, action, t: (0.0, 1.0 if action == 0 else -1.0, True, False))
 
 
 def matching() -> Probe:
-    """One step: the right action is 1 where 1 is seen and 0 where -1 is."""
+    """One step: the right action is 1 at observation 1 and 0 at observation -1."""
     return Probe(lambda at, action, t: (at, 1.0 if (action == 1) == (at > 0) else -1.0, True, False), sign)
 
 
 def with_vectors(make: Callable[[], Probe]) -> Callable[[], Probe]:
-    """A probe in which no action matters, for algorithms that give vectors."""
+    """Return a maker of the probe with vector actions that have no effect, for algorithms with vectors."""
 
     def make_probe() -> Probe:
         probe = make()
@@ -95,7 +101,7 @@ def with_vectors(make: Callable[[], Probe]) -> Callable[[], Probe]:
 
 
 def vector() -> Probe:
-    """One step: the closer the action is to half of what is seen, the better."""
+    """One step: the reward grows as the action approaches half of the observation."""
     return Probe(
         lambda at, action, t: (at, -float((action[0] - at / 2) ** 2), True, False),
         sign,
@@ -104,11 +110,10 @@ def vector() -> Probe:
 
 
 class Recall(gym.Env[Obs, Any]):
-    """A sign is shown in the first of `steps` observations only, and is to be said in the last step.
+    """Shows a sign in the first of `steps` observations only, and asks for it in the last step.
 
-    The reward is 1 for the sign that was shown and -1 for the other; what is seen in between is 0, and
-    nothing tells the last step from those before it but how many there were. Without a memory every
-    policy has mean return 0.
+    The reward is 1 for the right sign and -1 for the other. All later observations are 0, so a policy can
+    recognise the last step only by counting. Without a memory every policy has mean return 0.
     """
 
     def __init__(self, steps: int = 5) -> None:
@@ -129,19 +134,20 @@ class Recall(gym.Env[Obs, Any]):
         return np.zeros(1, np.float32), reward, last, False, {}
 
 
-# What each state is worth under the best policy, and by how much a learned value may be off: without a
-# discount `delayed` is 0.38 off, with the cut taken for an end `endless` is 5.9 off. On an Intel Xeon with
-# AVX-512 the worst of 20 native seeds (6 of `delayed`) took half of it (TD3 on `endless`), of the other
-# algorithms 0.14; the worst of 6 seeds of rainbow, recurrent_ppo and sac, which torch learns, 0.4.
+# The value of each state under the best policy, and the tolerance of a learned value. Without a discount
+# `delayed` is wrong by 0.38; if the truncation counts as an end, `endless` is wrong by 5.9. On an Intel Xeon
+# with AVX-512 the worst error of 20 native seeds (6 of `delayed`) was half of the tolerance (TD3 on
+# `endless`), with the other algorithms 0.14 of it. The worst error of 6 seeds of rainbow, recurrent_ppo and
+# sac, which torch learns, was 0.4 of it.
 VALUES: dict[str, tuple[Callable[[], Probe], dict[float, float], float]] = {
     "constant": (constant, {0.0: 1.0}, 0.2),
     "seen": (observed_reward, {-1.0: -1.0, 1.0: 1.0}, 0.2),
     "delayed": (delayed, {0.0: 2 * GAMMA**2, 1.0: 2 * GAMMA, 2.0: 2.0}, 0.3),
     "endless": (endless, {0.0: 1.0 / (1.0 - GAMMA)}, 2.0),
 }
-# States in which no episode begins: a policy with a memory has never been in them with an empty one.
+# States where no episode begins: a recurrent policy never visits them with an empty memory.
 LATER: dict[str, tuple[float, ...]] = {"delayed": (1.0, 2.0)}
-# What is to be done in each state.
+# The right action in each state.
 ACTIONS: dict[str, tuple[Callable[[], Probe], dict[float, float]]] = {
     "choice": (choice, {0.0: 1.0}),
     "other choice": (other_choice, {0.0: 0.0}),

@@ -1,4 +1,4 @@
-"""Programs that several processes run together, as torchrun starts them."""
+"""Runs a program in several processes of one group, as torchrun does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS
 
 
 def start_group(arguments: Sequence[str | Path], size: int, folder: Path) -> list[subprocess.Popen[str]]:
-    """`python ARGUMENTS` in `size` processes of one group, in `folder`."""
+    """Start `python ARGUMENTS` in `size` processes of one group, in `folder`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -44,7 +44,7 @@ def start_group(arguments: Sequence[str | Path], size: int, folder: Path) -> lis
 def wait_all(
     processes: Sequence[subprocess.Popen[str]], seconds: float = 4 * PATIENCE
 ) -> list[tuple[int, str, str]]:
-    """Exit code, standard output and error of each; none is left."""
+    """Return exit code, standard output and error of each process; all of them have ended."""
     try:
         outputs = [process.communicate(timeout=seconds) for process in processes]
     finally:

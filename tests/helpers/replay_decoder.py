@@ -1,9 +1,8 @@
-"""What the rows of a saved folder are, read in Python from its parsed files alone.
+"""Decodes the rows of a saved folder in Python, from its parsed files alone.
 
-Rows are records that name their observations by number, and stacks name their frames; a number is kept
-modulo 2**32 and stands for the nearest one before the end of its queue. Where two segments have a row
-the later one holds; that observations disagree can only be forged, and then either is as good
-(`first`).
+Rows are records that refer to their observations by number; stacks refer to their frames. A number is stored
+modulo 2**32 and means the nearest one before the end of its queue. If two segments have a row, the later one
+counts. Only a forgery has contradicting observations, and then either is acceptable (`first`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from faults.forged_replay import STREAM, Folder, numbers
 
 
 class Missing(Exception):
-    """The folder does not have what it refers to."""
+    """The folder lacks something to which it refers."""
 
 
 @dataclass
@@ -29,7 +28,7 @@ class Queue:
     end: int = 0
 
     def full(self, lower: int) -> int:
-        """The number whose lower half is `lower`."""
+        """Return the full number from its lower half."""
         return self.end - (self.end - lower) % 2**32
 
     def get(self, number: int) -> bytes:
@@ -40,7 +39,7 @@ class Queue:
 
 @dataclass
 class Stream:
-    """Where an environment stands, and its rows."""
+    """The state of an environment's stream, and its rows."""
 
     start: int
     pushed: int
@@ -58,7 +57,7 @@ class Stream:
         return self.records.rows[position]
 
     def obs(self, column: int, position: int, ahead: int) -> bytes:
-        """The bytes of an observation; of a stack, frame after frame."""
+        """Return the bytes of an observation; for a stack, frame after frame."""
         items, frames = self.items[column], self.frames[column]
         lower = int.from_bytes(self.record(position)[4 * column : 4 * column + 4], "little")
         number = items.full(lower)
@@ -70,7 +69,7 @@ class Stream:
 
 
 def decode(folder: Folder, first: bool = False) -> list[Stream]:
-    """The streams of a folder; Missing if its manifest makes no sense."""
+    """Return the streams of a folder; raise Missing if its manifest is inconsistent."""
     manifest = folder.manifest
     states, episodes, ends = (numbers(manifest.column(c)) for c in ("streams", "episodes", "queues"))
     sources: dict[str, Queue] = {}
@@ -108,7 +107,7 @@ def concatenated(parts: list[bytes]) -> np.ndarray:
 
 
 def state_of(folder: Folder, streams: list[Stream], empty: dict[str, Any]) -> dict[str, Any]:
-    """The state dict of a ring that holds what the folder says; Missing if it has not all of it."""
+    """Return the state dict of a ring with the folder's contents; raise Missing if something is not there."""
     draws = numbers(folder.manifest.column("draws"))
     if len(draws) != 2:
         raise Missing("draws")
@@ -139,8 +138,9 @@ def state_of(folder: Folder, streams: list[Stream], empty: dict[str, Any]) -> di
 
 
 def as_ring(streams: list[Stream], rows_per_env: int) -> list[Stream]:
-    """The streams of a buffer on disk as a ring of `rows_per_env` rows would have them: a row is read where
-    it is needed, so what nobody refers to need not be there and then stands as zeros.
+    """Return the streams of a disk buffer as a ring of `rows_per_env` rows would have them.
+
+    A ring reads a row only when it needs it, so an unused row may be missing and is then replaced by zeros.
     """
     return [ring_of(stream, rows_per_env) for stream in streams]
 

@@ -1,4 +1,4 @@
-"""Run folders as a run leaves them, without the run; and what a report's page says, by another parser."""
+"""Writes run folders without a run, and parses the page of a report independently."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def make_run(
     seconds: float = 10.0,
     provenance: Mapping[str, Any] | None = None,
 ) -> Path:
-    """A run folder; without `result.json` where `score` is `None`."""
+    """Write a run folder, without `result.json` if `score` is `None`."""
     folder.mkdir(parents=True)
     curves = {"train/return_mean": training or {100: 1.0, 200: 2.0}}
     curves |= {"eval/return_mean": evaluations or {}, **(measures or {})}
     rows = [{unit: s, name: v} for name, points in curves.items() for s, v in points.items()]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "status.json").write_text(json.dumps({"status": status, "step": 200, "reason": reason}))
-    (folder / "config.yaml").write_text(  # JSON is YAML
+    (folder / "config.yaml").write_text(  # JSON is valid YAML
         json.dumps({"algo": {"name": algo, **(settings or {})}, "env": {"id": env}, "seed": seed})
     )
     (folder / "provenance.json").write_text(json.dumps(provenance or {"python": "3.11.7"}))
@@ -52,19 +52,19 @@ def make_run(
 
 @dataclass
 class Node:
-    """A table as it is read: its head, and the text of its cells."""
+    """A parsed table: its head, and the text of its cells."""
 
     head: list[str] = field(default_factory=list)
     rows: list[list[str]] = field(default_factory=list)
 
     def column(self, name: str) -> list[str]:
-        """The cells below a head."""
+        """Return the cells below a head."""
         place = self.head.index(name)
         return [row[place] for row in self.rows]
 
 
 class ReportPage(HTMLParser):
-    """What is on a page: its tags, attributes that are code, tables by their ids, text and data."""
+    """The contents of a page: tags, code in attributes, tables by id, text and data."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -125,5 +125,5 @@ class ReportPage(HTMLParser):
 
 
 def numbers(cell: str) -> list[float]:
-    """The numbers in a cell: `354.0 [216.4, 472.4]`."""
+    """Return the numbers in a cell such as `354.0 [216.4, 472.4]`."""
     return [float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", cell.replace(",", " "))]

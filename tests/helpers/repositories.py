@@ -1,4 +1,4 @@
-"""Git repositories that tests make of folders."""
+"""Makes git repositories of folders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ AUTHOR_OPTIONS = ("-c", "user.name=tests", "-c", "user.email=tests@example.inval
 
 
 def commit_all(folder: Path, message: str = "begun") -> str:
-    """Commit all files of a folder, as a repository of its own; the name of the commit."""
+    """Commit all files of a folder to a new repository in it; return the commit's id."""
     git(folder, "init", "-q")
     git(folder, "add", "--all")
     git(folder, *AUTHOR_OPTIONS, "commit", "-q", "-m", message)

@@ -1,12 +1,12 @@
-"""Which tests run, by two marks, and in which order processes take their files.
+"""Selects tests by two marks, and orders the files for parallel processes.
 
-| mark | a test with it |
+| mark | meaning |
 |---|---|
 | `slow` | runs nightly: under `RLOX_NIGHTLY=1`, with `-m slow`, or when its id is named; it may take 900 s |
 | `alone` | measures time, or another process's share of a core: never beside others, so not with `-n` |
 
-All others run with a bare `pytest`, in CI and nightly; each may take 120 s. `RLOX_LOADED=1` says that
-other work shares the machine: the limits are five times as long.
+All others run with a bare `pytest`, in CI and nightly; each may take 120 s. `RLOX_LOADED=1` means that other
+work shares the machine: the limits are five times as long.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ FULL = os.environ.get("RLOX_FULL") == "1"
 NIGHTLY = FULL or os.environ.get("RLOX_NIGHTLY") == "1"
 """Whether slow tests run too, and property tests try more examples."""
 SECONDS = 120, 900
-"""What a test may take by the clock, and a slow one."""
+"""Time limits of a test and of a slow test, by the clock."""
 CAMPAIGN_SECONDS = 7200
-"""What each may take when campaigns run at full size."""
+"""Time limit of each test when campaigns run at full size."""
 SECONDS_FILE = Path(__file__).resolve().parents[1] / "seconds.json"
-"""Seconds of each file, measured: `python tests/seconds.py` writes it."""
+"""Measured seconds of each file; `python tests/seconds.py` writes them."""
 DEFAULT_SECONDS = 20.0
 SINGLE_PROCESS_FOLDERS = ("tests/packaging/",)
-"""Folders that one process runs as a whole, because their files share what is built once."""
+"""Folders whose files one process runs, because the files share a build."""
 
 
 def examples(ci: int, nightly: int, full: int) -> int:
-    """How many examples a property test tries."""
+    """Return how many examples a property test tries."""
     return full if FULL else nightly if NIGHTLY else ci
 
 
 def each_value_once(cases: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Parameters of a test: cases that together have every value of every position run always, others slow.
+    """Return parameters of a test: cases that cover each value of each position always run, others are slow.
 
-    Cases are taken with a stride, so that those that run are spread over the combinations.
+    It takes cases with a stride, so that those in CI are spread over the combinations.
     """
     stride = next(k for k in range(len(cases) // 3 + 1, len(cases) + 2) if gcd(k, len(cases)) == 1)
     covered: set[tuple[int, Any]] = set()
@@ -62,13 +62,13 @@ def each_value_once(cases: Sequence[tuple[Any, ...]]) -> list[Any]:
 
 
 def scope_of(nodeid: str) -> str:
-    """What one process runs as a whole: a file, or a folder of `SINGLE_PROCESS_FOLDERS`."""
+    """Return the unit that one process runs: a file, or a folder of `SINGLE_PROCESS_FOLDERS`."""
     path = nodeid.split("::")[0]
     return next((folder for folder in SINGLE_PROCESS_FOLDERS if path.startswith(folder)), path)
 
 
 def longest_first(nodeids: Sequence[str], seconds: Mapping[str, float]) -> list[int]:
-    """The positions of tests in the order in which processes take them, the longest file first."""
+    """Return the positions of tests in the order in which processes run them, the longest file first."""
     scopes = list(map(scope_of, nodeids))
     files = {node.split("::")[0]: scope for node, scope in zip(nodeids, scopes, strict=True)}
     total = dict.fromkeys(scopes, 0.0)
@@ -78,14 +78,14 @@ def longest_first(nodeids: Sequence[str], seconds: Mapping[str, float]) -> list[
 
 
 def parse_ids(config: pytest.Config) -> list[str]:
-    """Ids among the arguments of the command line, as pytest writes them."""
+    """Return the test ids among the arguments of the command line, as pytest writes them."""
     parts = [argument.partition("::") for argument in config.args if "::" in argument]
     folder, root = config.invocation_params.dir, config.rootpath
     return [f"{os.path.relpath(folder / path, root)}::{name}" for path, _, name in parts]
 
 
 class Selection:
-    """The plugin that leaves out slow tests, and with `-n` those that run alone."""
+    """A plugin that leaves out slow tests, and with `-n` the tests that run alone."""
 
     def __init__(self, config: pytest.Config) -> None:
         worker_input: dict[str, Any] = getattr(config, "workerinput", {})
@@ -100,13 +100,13 @@ class Selection:
         return f"tests left out: {' and '.join(left_out) or 'none'}"
 
     def runs(self, item: pytest.Item) -> bool:
-        """Whether a test runs here and now."""
+        """Return whether a test runs in this process now."""
         if self.is_parallel and item.get_closest_marker("alone"):
             return False
         return self.runs_slow or not item.get_closest_marker("slow") or self.is_named(item.nodeid)
 
     def is_named(self, nodeid: str) -> bool:
-        """Whether the command line has the id of a test, or that of its function or class."""
+        """Return whether the command line has the id of a test, or of its function or class."""
         return any(
             nodeid == test_id or nodeid.startswith((f"{test_id}[", f"{test_id}::")) for test_id in self.ids
         )
@@ -121,7 +121,7 @@ class Selection:
                 else SECONDS[item.get_closest_marker("slow") is not None]
             )
             seconds = max(seconds, CAMPAIGN_SECONDS) if FULL else seconds
-            # the closest counts: the first of its own
+            # The closest marker counts; this one is closest.
             item.add_marker(pytest.mark.timeout(seconds * (5 if LOADED else 1)), append=False)
         deselected = [item for item in items if not self.runs(item)]
         if deselected:
@@ -133,12 +133,12 @@ class Selection:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker of pytest-xdist what was asked for: only this process knows."""
+        """Send a pytest-xdist worker the selection, which only this process knows."""
         node.workerinput |= {"slow": self.runs_slow, "ids": self.ids}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        """With `-n` alone a file stays in one process, with what its module makes for it."""
+        """Keep a file in one process with `-n`, so that module fixtures are made once."""
         if config.getoption("dist") not in ("load", "loadfile"):
             return None
         from xdist.scheduler import LoadScopeScheduling
@@ -147,5 +147,5 @@ class Selection:
             def _split_scope(self, nodeid: str) -> str:
                 return scope_of(nodeid)
 
-        config.option.loadscopereorder = False  # the collection has its order
+        config.option.loadscopereorder = False  # keep the order of the collection
         return ByFile(config, log)

@@ -15,7 +15,7 @@ from rlox.runs.session import Session
 
 
 def algorithm(total: int = 512, **options: Any) -> PPO:
-    """CartPole, rollouts of 64 steps; options are top-level keys of the run's configuration."""
+    """Return PPO on CartPole with rollouts of 64 steps; options are top-level keys of the configuration."""
     config = {
         "algo": {"name": "ppo", "n_steps": 16, "n_epochs": 1, "batch_size": 64},
         "env": {"n_envs": 4},
@@ -32,14 +32,14 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def without_timings(metric_rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows without what equality of runs is judged without."""
+    """Return the rows without timings, which the equality of runs ignores."""
     return [{k: v for k, v in r.items() if k != "seconds" and not k.startswith("time/")} for r in metric_rows]
 
 
 def resume_session(
     folder: Path, total_steps: int, prune: Callable[[int, float], bool] | None = None
 ) -> Session:
-    """A session that goes on from the newest checkpoint of `folder`."""
+    """Return a session that continues from the newest checkpoint of `folder`."""
     newest = newest_checkpoint(folder)
     assert newest is not None
     config = make_run(read_checkpoint(newest).config | {"total_steps": total_steps})

@@ -1,4 +1,4 @@
-"""A PPO so small that a run is about everything but learning."""
+"""A small PPO for tests that are not about learning."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ SMALL_PPO: dict[str, Any] = {"n_steps": 16, "n_epochs": 1, "batch_size": 16, "ne
 
 
 def small_ppo(**changes: Any) -> dict[str, Any]:
-    """Its settings as the `algo` group of a configuration."""
+    """Return its settings as the `algo` group of a configuration."""
     return {"name": "ppo", **SMALL_PPO, **changes}

@@ -1,4 +1,4 @@
-"""States of runs beside one another."""
+"""Compares states of runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from rlox.runs.tree import pack
 
 
 def pack_state(state: dict[str, Any]) -> dict[str, Any]:
-    """A state as it is saved: its arrays by name, and the rest of it."""
+    """Return a state as it is saved: its arrays by name, and the rest."""
     arrays: dict[str, Any] = {}
     return {"rest": pack(state, arrays), "arrays": arrays}
 
 
 def assert_same_state(left: dict[str, Any], right: dict[str, Any]) -> None:
-    """Every bit of two states, each packed by `pack_state`."""
+    """Compare every bit of two states, each packed by `pack_state`."""
     assert left["rest"] == right["rest"]
     assert_same(left["arrays"], right["arrays"])

@@ -1,8 +1,8 @@
-"""Buffers of every kind whose rows say which they are: each number of a row follows from its tag.
+"""Buffers of every kind with identifiable rows: each number of a row follows from its tag.
 
-The row of environment e at its step t has a tag of its own, the observation it led to the tag after it,
-and episodes of nine rows begin 20 tags apart. So whatever comes out of a buffer tells where it belongs,
-and bytes that nobody pushed stand out.
+The row of environment e at its step t has a unique tag; the observation after it has the next tag. Episodes
+of nine rows begin 20 tags apart. So any output of a buffer shows its origin, and bytes that were never pushed
+are visible.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ Encode = Callable[[int, int], Any]
 
 
 def tag(env: int, t: int) -> int:
-    """The tag of a row; the observation it led to has the next one."""
+    """Return the tag of a row; its next observation has the next tag."""
     episode, step = divmod(t, EPISODE)
     return 1_000 * env + 20 * episode + step + 1
 
 
 def numbers(k: int, first: int) -> np.ndarray:
-    """float32 `[3]`."""
+    """Return float32 `[3]`."""
     return np.array([k, k / 2, -k], np.float32)
 
 
 def frame(k: int) -> np.ndarray:
-    """uint8 `[4]`."""
+    """Return uint8 `[4]`."""
     return np.array([k % 256, k // 256, 77, k * 7 % 256], np.uint8)
 
 
 def stack_first(k: int, first: int) -> np.ndarray:
-    """Three frames `[3, 4]`, the first one repeated where the episode is younger."""
+    """Return three frames `[3, 4]`; early in an episode the first one is repeated."""
     return np.stack([frame(max(k - back, first)) for back in (2, 1, 0)])
 
 
 def stack_last(k: int, first: int) -> np.ndarray:
-    """Three frames `[2, 2, 3]`."""
+    """Return three frames `[2, 2, 3]`."""
     return np.moveaxis(stack_first(k, first).reshape(3, 2, 2), 0, -1)
 
 
@@ -52,7 +52,7 @@ def mapping(k: int, first: int) -> dict[str, np.ndarray]:
 
 
 def row(encode: Encode, env: int, t: int, latent: bool) -> dict[str, Any]:
-    """The arguments of `push` for one row."""
+    """Return the arguments of `push` for one row."""
     k = tag(env, t)
     first, ended = k - t % EPISODE, t % EPISODE == EPISODE - 1
     terminal = ended and t // EPISODE % 2 == 0
@@ -66,14 +66,14 @@ def row(encode: Encode, env: int, t: int, latent: bool) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Kind:
-    """A buffer and what is pushed into it."""
+    """A buffer with the rows to push into it."""
 
     kind: Any
     encode: Encode
     settings: dict[str, Any] = field(default_factory=dict)
     sizes: tuple[int, ...] = (60,)
     pushed: tuple[int, ...] = (75,)
-    """Rows of each environment."""
+    """Number of rows of each environment."""
 
     @property
     def n_envs(self) -> int:
@@ -84,14 +84,17 @@ class Kind:
         return self.kind is rlox.MmapReplayBuffer
 
     def make(self, folder: Path, seed: int = 5) -> Any:
-        """A buffer without rows of its own; on disk it goes on with those in `folder`."""
+        """Return a buffer without new rows; a buffer on disk continues with the rows in `folder`."""
         arguments = {"action_shape": (1,), "n_envs": self.n_envs, "seed": seed} | self.settings
         if self.tiered:
             arguments["cold_path"] = folder
         return self.kind(*self.sizes, **arguments)
 
     def row(self, env: int, t: int) -> dict[str, Any]:
-        """The row of environment `env` at its step `t`; some leave `next_obs` to the next row."""
+        """Return the row of environment `env` at its step `t`; some rows lack `next_obs`.
+
+        A buffer takes it from the next row.
+        """
         one = row(self.encode, env, t, "extra_columns" in self.settings)
         if t % 3 == 2 and t % EPISODE != EPISODE - 1:
             del one["next_obs"]
@@ -104,14 +107,14 @@ class Kind:
         buffer.push_batch(**batch, env_ids=[env])
 
     def fill(self, buffer: Any, begin: float = 0.0, end: float = 1.0) -> None:
-        """Pushes part of the rows, the environments in turn."""
+        """Push part of the rows, the environments in turn."""
         for t in range(max(self.pushed)):
             for env, count in enumerate(self.pushed):
                 if int(begin * count) <= t < int(end * count):
                     self.push(buffer, env, t)
 
     def held_indices(self) -> np.ndarray:
-        """Indices of the rows held after `fill`, uint64."""
+        """Return the indices of the rows held after `fill`, uint64."""
         each = self.sizes[-1] // self.n_envs
         rows = [
             t * self.n_envs + env
@@ -122,7 +125,7 @@ class Kind:
 
 
 def lead(value: Any) -> Any:
-    """With an axis of length 1 in front."""
+    """Add an axis of length 1 in front."""
     if isinstance(value, dict):
         return {key: lead(part) for key, part in value.items()}
     return np.asarray(value)[None]
@@ -152,7 +155,7 @@ TIERED = {
 
 
 def dataset(rows: int = 40, normalize: bool = False, seed: int = 5, real: bool = True) -> Any:
-    """An `OfflineDatasetBuffer` of tagged rows, or of zeros, to be loaded into."""
+    """Return an `OfflineDatasetBuffer` of tagged rows, or of zeros for a test that loads into it."""
     one = [row(numbers, 0, t, False) for t in range(rows)]
     names = ("obs", "next_obs", "action", "reward", "terminated", "truncated")
     arrays = [np.array([part[name] for part in one]) for name in names]

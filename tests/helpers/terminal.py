@@ -1,4 +1,4 @@
-"""`rlox` as a shell starts it: in a terminal that is its own, with streams that may be missing."""
+"""Starts `rlox` as a shell does: in its own terminal, with streams that may be missing."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _SMALL = (
     "eval.episodes=3",
 )  # fmt: skip
 SHORT = (*_SMALL, "total_steps=512", "checkpoint.every=128")
-# one that goes on until it is stopped: for what happens in the middle of it
+# A run that continues until it is stopped, for tests of events in its middle.
 ENDLESS = (*_SMALL, "total_steps=1e9", "checkpoint.every=1e9")
 
 
 def environment(**changes: str | None) -> dict[str, str]:
-    """That of a shell, with the tests' code and cache; `None` for a variable that is not set."""
+    """Return the variables of a shell, with the tests' code and cache; `None` removes a variable."""
     variables = {"PATH": os.environ["PATH"], "HOME": str(Path.home()), "LANG": "C.UTF-8"}
     variables |= {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     variables |= {name: os.environ[name] for name in ("PYTHONPATH", "RLOX_CACHE") if name in os.environ}
@@ -45,7 +45,7 @@ def environment(**changes: str | None) -> dict[str, str]:
 
 
 def shell(script: str, cwd: Path, **changes: str | None) -> subprocess.CompletedProcess[str]:
-    """Run a script of bash in which `rlox` is the command, far from any terminal."""
+    """Run a bash script in which `rlox` is the command, without a terminal."""
     return subprocess.run(
         ["bash", "-c", f'rlox() {{ "{RLOX}" "$@"; }}\n{script}'], cwd=cwd, env=environment(**changes),
         capture_output=True, text=True, timeout=2 * PATIENCE, check=False, start_new_session=True,
@@ -54,7 +54,7 @@ def shell(script: str, cwd: Path, **changes: str | None) -> subprocess.Completed
 
 @contextmanager
 def background(args: Sequence[str], cwd: Path, **env: str | None) -> Iterator[subprocess.Popen[bytes]]:
-    """`rlox args` as a shell starts it that waits for it; a redirection may be among the arguments."""
+    """Run `rlox args` as a waiting shell does; the arguments may include redirections."""
     script = f'trap - INT; exec "{RLOX}" {" ".join(args)}'
     with subprocess.Popen(
         ["bash", "-c", script], cwd=cwd, env=environment(**env),
@@ -63,11 +63,11 @@ def background(args: Sequence[str], cwd: Path, **env: str | None) -> Iterator[su
         try:
             yield child
         finally:
-            child.kill()  # it may be one that does not end by itself
+            child.kill()  # it may not end by itself
 
 
 class Terminal:
-    """Context manager: `rlox args`, or another program, as the leader of a terminal's session."""
+    """Context manager: runs `rlox args`, or another program, as the session leader of a terminal."""
 
     def __init__(
         self,
@@ -102,47 +102,47 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What it has shown so far."""
+        """All output so far."""
         return self._read.decode()
 
     @property
     def visible(self) -> list[str]:
-        """The lines of it, without the codes that move, hide and colour."""
+        """The lines of the output, without the codes that move, hide and colour."""
         plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.text)
         return [line.rstrip() for line in re.split(r"[\r\n]+", plain) if line.strip()]
 
     def until(self, words: str) -> None:
-        """Read until it shows these words."""
+        """Read until the terminal shows these words."""
         self.until_match(re.escape(words))
 
     def until_match(self, pattern: str) -> None:
-        """Read until what it has shown so far has a match of a regular expression."""
+        """Read until the output matches a regular expression."""
         self._read_until(lambda: re.search(pattern, self.text) is not None)
         assert re.search(pattern, self.text), self.text
 
     def type(self, keys: str) -> None:
-        """As if they were pressed."""
+        """Send these keys."""
         os.write(self._master, keys.encode())
 
     def close(self) -> None:
-        """The window is closed."""
+        """Close the window."""
         if self._master >= 0:
             os.close(self._master)
         self._master = -1
 
     def end(self) -> int:
-        """Read the rest; its exit code."""
+        """Read the rest of the output and return the exit code."""
         self._read_until(lambda: self._master < 0)
         return self._child.wait(PATIENCE)
 
     def _read_until(self, condition: Callable[[], bool]) -> None:
-        """Read until this is true or nothing more comes."""
+        """Read until the condition is true or the output ends."""
         deadline = time.monotonic() + PATIENCE
         while not condition() and self.read_more():
             assert time.monotonic() < deadline, f"the terminal still shows only {self.text}"
 
     def read_more(self) -> bool:
-        """Read more of what it shows; whether there was more."""
+        """Read more output; return whether there was any."""
         assert select.select([self._master], [], [], PATIENCE)[0], f"it hangs: {self.text}"
         try:
             data = os.read(self._master, 65536)
@@ -162,13 +162,13 @@ def _leading(nohup: bool) -> Callable[[], None]:
 
 
 def only_run(folder: Path) -> Path:
-    """The one run folder below."""
+    """Return the single run folder below `folder`."""
     (status_path,) = folder.rglob("status.json")
     return status_path.parent
 
 
 def run_summary(run: Path) -> Mapping[str, Any]:
-    """What a run left: its status, the step of its newest whole checkpoint, whether it has a result."""
+    """Return a run's status, the step of its newest complete checkpoint, and whether it has a result."""
     last = run / "checkpoints" / "last" / "manifest.json"
     status = json.loads((run / "status.json").read_text())
     saved = json.loads(last.read_text())["clock"]["env_steps"] if last.exists() else None
@@ -176,12 +176,12 @@ def run_summary(run: Path) -> Mapping[str, Any]:
 
 
 def expected_summary(step: int = 512) -> Mapping[str, Any]:
-    """What a run leaves that came to its end."""
+    """Return the summary of a run that ended normally."""
     return {"status": "done", "step": step, "saved": step}
 
 
 def wait_until_begun(folder: Path) -> Path:
-    """The one run folder below, once the run in it has played an episode."""
+    """Wait until the run below `folder` has played an episode, and return its folder."""
     until(lambda: any(p.stat().st_size for p in folder.rglob("episodes.jsonl")), "ended episode")
     return only_run(folder)
 
@@ -189,6 +189,6 @@ def wait_until_begun(folder: Path) -> Path:
 def go_on(
     lines: Sequence[str], total_steps: int, cwd: Path, **env: str | None
 ) -> subprocess.CompletedProcess[str]:
-    """What the `resume` line of a stopped run says to type, with so many steps in all."""
+    """Run the `resume` line of a stopped run, with so many steps in total."""
     (line,) = [line for line in lines if line.startswith("  resume  ")]
     return shell(f"{line.removeprefix('  resume  ')} total_steps={total_steps}", cwd, **env)

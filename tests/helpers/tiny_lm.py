@@ -1,4 +1,4 @@
-"""A language model as small as one can be, and a batch to learn from."""
+"""A minimal language model, and a batch to learn from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GENERATING: dict[str, Any] = {
 
 
 class TinyLM(nn.Module):
-    """Logits of the next of nine tokens by the last one alone."""
+    """Computes the logits of the next of nine tokens from the last token alone."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
@@ -33,22 +33,22 @@ class TinyLM(nn.Module):
 
 
 def ended_reward(completions: list[Tensor], prompts: Tensor) -> list[float]:
-    """A reward: whether the last token of a completion is 8."""
+    """Return a reward for each completion: 1 if its last token is 8, else 0."""
     return [float(completion[-1] == 8) for completion in completions]
 
 
 def prefer_first(pairs: list[object], which: int = 0) -> list[int]:
-    """A preference: the same of each pair."""
+    """Return the same preference for each pair."""
     return [which] * len(pairs)
 
 
 def low_token_reward(completions: list[Tensor], prompts: Any) -> list[float | None]:
-    """A reward: the part of a completion's tokens below 5; nothing of those that begin with 6."""
+    """Return the share of tokens below 5 in each completion; `None` if it begins with 6."""
     return [None if int(c[0]) == 6 else float((c < 5).double().mean()) for c in completions]
 
 
 def step(algorithm: Any) -> dict[str, float]:
-    """One update of any algorithm from the batch."""
+    """Make one update of any algorithm from the batch."""
     if isinstance(algorithm, DPO):
         return algorithm.train_step(PROMPTS, ANSWERS, REJECTED)
     if isinstance(algorithm, SFT):

@@ -1,4 +1,4 @@
-"""Random transitions, and the plain list that a replay buffer stands for."""
+"""Random transitions, and a plain-list model of a replay buffer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KEYS = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated")
 
 
 def episodes(n, rng, dim=3, end=0.2):
-    """`n` consecutive transitions of one environment as a dict of arrays."""
+    """Return `n` consecutive transitions of one environment as a dict of arrays."""
     obs, steps = rng.normal(size=dim).astype(np.float32), []
     for _ in range(n):
         after = rng.normal(size=dim).astype(np.float32)
@@ -22,12 +22,12 @@ def episodes(n, rng, dim=3, end=0.2):
 
 
 def row(batch, i):
-    """Transition `i` of a dict of arrays."""
+    """Return transition `i` of a dict of arrays."""
     return {key: batch[key][i] for key in KEYS}
 
 
 def push(buffer, step, **more):
-    """Pushes one transition, or one of each environment."""
+    """Push one transition, or one of each environment."""
     buffer.push(
         *(step[key] for key in ("obs", "actions", "rewards", "terminated", "truncated")),
         step["next_obs"],
@@ -44,7 +44,7 @@ def push_batch(buffer, batch, **more):
 
 @dataclass
 class Model:
-    """Everything pushed, per environment; only the newest `capacity` of each are held."""
+    """A list of all pushed transitions by environment; it holds only the newest `capacity` of each."""
 
     capacity: int
     n_envs: int = 1
@@ -54,7 +54,7 @@ class Model:
         self.streams = [[] for _ in range(self.n_envs)]
 
     def transitions(self):
-        """Index -> transition of everything held."""
+        """Return the held transitions by index."""
         capacity_per_env = self.capacity // self.n_envs
         return {
             t * self.n_envs + env: steps[t]
@@ -63,7 +63,7 @@ class Model:
         }
 
     def window(self, index, n, gamma):
-        """n-step return, discount and last transition from `index`, by the definition."""
+        """Return the n-step return, discount and last transition from `index`, by the definition."""
         t, env = divmod(index, self.n_envs)
         total, factor = 0.0, 1.0
         for step in self.streams[env][t : t + n]:
@@ -74,14 +74,14 @@ class Model:
 
 
 def check_batch(batch, expected):
-    """Every row of a batch is the transition that its index stands for."""
+    """Check that every row of a batch is the transition of its index."""
     for i, index in enumerate(batch["indices"].tolist()):
         for key in KEYS:
             np.testing.assert_array_equal(batch[key][i], expected[index][key], err_msg=key)
 
 
 def check_contents(buffer, model):
-    """The buffer holds exactly what the model holds."""
+    """Check that the buffer holds exactly the rows of the model."""
     expected = model.transitions()
     assert len(buffer) == len(expected)
     batch = buffer.gather(np.array(sorted(expected), np.uint64))

@@ -1,4 +1,4 @@
-"""Code as a user would write it, named in configurations as `helpers.user_code:Name`."""
+"""Code as a user would write it; configurations name it `helpers.user_code:Name`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rlox.policies import DiscretePolicy
 
 RECORDED_CALLS: list[
     tuple[int, int]
-] = []  # what `CountingCallback` noted: the step, and how often it had been called
+] = []  # the records of `CountingCallback`: the step, and the number of earlier calls
 
 
 class TenthReward(gym.RewardWrapper[Any, Any]):
-    """A tenth of the reward, or another part."""
+    """Multiplies the reward by a tenth, or by another factor."""
 
     def __init__(self, env: gym.Env[Any, Any], part: float = 0.1) -> None:
         super().__init__(env)
@@ -34,7 +34,7 @@ class TenthReward(gym.RewardWrapper[Any, Any]):
 
 
 class StatelessWrapper(gym.Wrapper[Any, Any, Any, Any]):
-    """Does nothing, and nobody knows whether it has a state."""
+    """Does nothing; rlox cannot know whether it has a state."""
 
 
 class CountingCallback(Callback):
@@ -59,34 +59,34 @@ class CountingCallback(Callback):
 def small_net(
     observation_space: gym.spaces.Box, action_space: gym.spaces.Discrete, hidden: int = 8
 ) -> nn.Module:
-    """A policy of the spaces."""
+    """Return a policy for the spaces."""
     return DiscretePolicy(observation_space.shape[0], int(action_space.n), hidden=hidden)
 
 
 def no_env(env: gym.Env[Any, Any]) -> int:
-    """Not what a wrapper is."""
+    """A function that is not a wrapper."""
     return 7
 
 
 def no_policy(observation_space: Any, action_space: Any) -> int:
-    """Not what a policy is."""
+    """A function that is not a policy."""
     return 7
 
 
 def wide_net(observation_space: gym.spaces.Box, action_space: gym.spaces.Discrete) -> nn.Module:
-    """The policy that PPO makes unless told otherwise."""
+    """Return PPO's default policy."""
     return DiscretePolicy(observation_space.shape[0], int(action_space.n))
 
 
 class OpaqueWrapper(gym.ObservationWrapper[Any, Any, Any]):
-    """Observations as they are, which nobody can know."""
+    """Leaves observations unchanged, which rlox cannot know."""
 
     def observation(self, observation: Any) -> Any:
         return observation
 
 
 class ExitsProcess(gym.Wrapper[Any, Any, Any, Any]):
-    """Ends the process, or would."""
+    """Tries to end the process."""
 
     def step(self, action: Any) -> Any:
         raise SystemExit(7)

@@ -1,4 +1,4 @@
-"""`gymnasium.vector` environments whose every number a test knows, in each way of resetting."""
+"""`gymnasium.vector` environments with known numbers, for each autoreset mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODES = tuple(AutoresetMode)
 
 
 class EpisodeInfo(gym.Wrapper[Any, Any, Any, Any]):
-    """Says at the end of an episode which one it was, and at the start of one which it will be."""
+    """The info at an episode's end has its number; the info at a start has the number of the new episode."""
 
     def reset(self, **options: Any) -> Any:
         obs, _ = self.env.reset(**options)
@@ -28,7 +28,7 @@ class EpisodeInfo(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def counting(num_envs: int, mode: AutoresetMode = AutoresetMode.NEXT_STEP) -> SyncVectorEnv:
-    """Copies of `Countdown`; copy i has episodes of its own lengths."""
+    """Return copies of `Countdown`; each copy has its own episode lengths."""
     lengths = [(2, 3, 1), (4, 1), (1,), (5, 2)]
     makes = [partial(episode_info, lengths[i % 4]) for i in range(num_envs)]
     return SyncVectorEnv(makes, autoreset_mode=mode)
@@ -39,15 +39,15 @@ def episode_info(lengths: tuple[int, ...]) -> Any:
 
 
 def make_counting(num_envs: int) -> SyncVectorEnv:
-    """As `env=helpers.vectors:make_counting` names it."""
+    """Return the engine that `env=helpers.vectors:make_counting` names."""
     return counting(num_envs)
 
 
 def make_cartpoles(num_envs: int, mode: AutoresetMode = AutoresetMode.NEXT_STEP) -> SyncVectorEnv:
-    """CartPoles of Gymnasium's."""
+    """Return Gymnasium's CartPoles."""
     return SyncVectorEnv([lambda: gym.make("CartPole-v1")] * num_envs, autoreset_mode=mode)
 
 
 def not_vectors(num_envs: int) -> gym.Env[Any, Any]:
-    """What is no vectorised environment."""
+    """Return an environment that is not vectorised."""
     return Countdown()

@@ -1,4 +1,4 @@
-"""Waits that only a hang ends: their patience is far beyond what a busy machine needs."""
+"""Waits whose time limits only a hang exceeds: they are far longer than a busy machine needs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import TypeVar
 T = TypeVar("T")
 
 LOADED = os.environ.get("RLOX_LOADED") == "1"
-"""Whether other processes are known to share the machine: every patience is five times as long."""
+"""Whether other processes share the machine: then every time limit is five times as long."""
 
 PATIENCE = 60.0 * (5 if LOADED else 1)
-"""Seconds after which a wait is taken for a hang."""
+"""Seconds after which a wait counts as hung."""
 
 
 def until(condition: Callable[[], T], description: str, patience: float = PATIENCE) -> T:
-    """Ask `condition` every 10 ms until its answer is true, and return the answer.
+    """Call `condition` every 10 ms until its result is true, and return the result.
 
-    Raises `AssertionError` that names `description` was waited for after `patience` seconds.
+    After `patience` seconds it raises `AssertionError` with `description`.
     """
     deadline = time.monotonic() + patience
     while not (result := condition()):

@@ -1,4 +1,4 @@
-"""A2C with Stable-Baselines3's defaults learns."""
+"""Tests that A2C with Stable-Baselines3's defaults learns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SETTINGS: dict[str, Any] = {}
 
 @pytest.mark.parametrize("backend", [pytest.param("torch", marks=pytest.mark.slow), "native"])
 def test_a2c_balances_the_pole_longer_after_50_000_steps(backend: str) -> None:
-    """A random policy scores 22; the last 100 episodes of training tell more than one final policy.
+    """A random policy scores 22; the last 100 episodes of training measure more than one final policy.
 
     Native, 100 seeds: the lowest 80, 90 and 96, a tenth below 143, the median 237.
     """

@@ -1,7 +1,7 @@
-"""SAC and TD3 swing a pendulum up, with smaller networks than the published recipes.
+"""Tests that SAC and TD3 swing a pendulum up, with smaller networks than the published recipes.
 
-What they score beside Stable-Baselines3, with whole recipes and ten seeds, is a campaign's question; a
-random policy returns -1233, one that has learned the wrong action scale or target -1200 to -1500.
+A campaign compares their scores with Stable-Baselines3's, with whole recipes and ten seeds. Here a random
+policy returns -1233; a policy that learned with a wrong action scale or target returns -1200 to -1500.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SETTINGS: dict[Any, dict[str, Any]] = {
 
 @pytest.mark.parametrize("backend", [pytest.param("torch", marks=pytest.mark.slow), "native"])
 @pytest.mark.parametrize("facade", SETTINGS)
-def test_the_pendulum_is_swung_up_after_6_000_steps(facade: Any, backend: str) -> None:
+def test_sac_and_td3_swing_the_pendulum_up_in_6_000_steps(facade: Any, backend: str) -> None:
     """Native, 20 seeds each: SAC's lowest are -516, -304 and -177, TD3's -627, -603 and -594.
 
     Their medians are -136 and -209.

@@ -1,7 +1,7 @@
-"""DQN with the published recipe learns.
+"""Tests that DQN with the published recipe learns.
 
-The return of its last policy is bimodal, in Stable-Baselines3 too (experiments/sb3_comparison), and in some
-seeds so are the last episodes of training: the score is the larger of the two.
+The return of its last policy is bimodal, in Stable-Baselines3 too (experiments/sb3_comparison). In some seeds
+the return of the last training episodes is bimodal too. The score is the larger of the two.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STEPS = 24_000
 
 
 def recipe() -> dict[str, Any]:
-    """The preset of CartPole-v1 with hidden layers of 64, a quarter of the cost; `2.3e-3` is a number."""
+    """Return CartPole-v1's preset with hidden layers of 64, a quarter of the cost; `2.3e-3` is a number."""
     tree = yaml.safe_load(PRESET.read_text())
     tree["algo"]["learning_rate"] = float(tree["algo"]["learning_rate"])
     return {**tree["algo"], "buffer_size": tree["buffer"]["capacity"], "net_arch": (64, 64)}
@@ -28,7 +28,7 @@ def recipe() -> dict[str, Any]:
 
 @pytest.mark.parametrize("backend", [pytest.param("torch", marks=pytest.mark.slow), "native"])
 def test_dqn_balances_the_pole_after_24_000_steps(backend: str) -> None:
-    """A random policy scores 22, and one that learns the wrong thing 9 to 20.
+    """A random policy scores 22; a policy that learned the wrong thing scores 9 to 20.
 
     Native, 20 seeds: the lowest 106, 118 and 120, the median 210.
     """

@@ -1,4 +1,7 @@
-"""Every factor of an action is learned: who leaves one of them to chance stays below the score asked for."""
+"""Tests that a policy learns every factor of an action.
+
+The score stays below the bound if one factor is left to chance.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,13 @@ SETTINGS: dict[Any, tuple[int, dict[str, Any]]] = {
 @pytest.mark.parametrize(
     ("name", "without_one"),
     [
-        # the mean of the parts that are right over eight steps, one of them right by chance
+        # The mean share of right parts over eight steps, if one part is right only by chance.
         ("MultiDiscrete", 8 * (1 + 1 / 2) / 2),
         ("MultiBinary", 8 * (2 + 1 / 2) / 3),
         ("DictMixed", 8 * (1 + 1 / 2) / 2),
     ],
 )
-def test_each_part_of_an_action_is_learned(facade: Any, name: str, without_one: float) -> None:
+def test_the_policy_learns_each_part_of_an_action(facade: Any, name: str, without_one: float) -> None:
     total, settings = SETTINGS[facade]
     numbers = {"log_std_init": -1.0} if name == "DictMixed" else {}
 

@@ -1,4 +1,4 @@
-"""DQN with hindsight solves what DQN without it does not (Andrychowicz et al. 2017, figure 1)."""
+"""Tests that DQN solves a task with hindsight and not without (Andrychowicz et al. 2017, figure 1)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("backend", [pytest.param("torch", marks=pytest.mark.slow), "native"])
-def test_bits_are_flipped_to_the_goal_with_hindsight_and_not_without(backend: str) -> None:
-    """Eight bits: a random walk meets its goal in some 3 % of the episodes.
+def test_dqn_flips_bits_to_the_goal_only_with_hindsight(backend: str) -> None:
+    """There are eight bits: a random walk reaches its goal in about 3 % of the episodes.
 
-    Native: with hindsight 20 seeds of 20 reach it in all episodes, without it 12 seeds in 6 % at most.
+    Native: with hindsight 20 of 20 seeds reach it in all episodes; without, 12 seeds reach it in 6 % at most.
     """
 
     def success(hindsight: str | None, seed: int) -> float:

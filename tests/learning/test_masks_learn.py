@@ -1,4 +1,4 @@
-"""Masks make a task learnable that is out of reach without them (Huang and Ontanon 2020, section 4)."""
+"""Tests that masks make an otherwise unlearnable task learnable (Huang and Ontanon 2020, section 4)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ SETTINGS: dict[Any, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("facade", "total"), [(PPO, 8_192), pytest.param(DQN, 4_000, marks=pytest.mark.slow)]
 )
-def test_a_lock_opens_with_masks_and_not_without(facade: Any, total: int) -> None:
-    """At each of five dials two of 24 numbers turn: at random, 1 in 32 tries opens it, or 1 in 8 million.
+def test_the_policy_opens_the_lock_only_with_masks(facade: Any, total: int) -> None:
+    """Each of five dials allows two of 24 numbers: random tries open it 1 in 32 times, or 1 in 8 million.
 
-    Of 20 seeds of PPO with masks all opened it each time.
+    The first rate is with masks, the second without.
+
+    All of 20 seeds of PPO with masks opened it each time.
     """
 
     def opened(source: str, seed: int) -> float:

@@ -1,9 +1,9 @@
-"""A clone plays as what it clones; with values learned as well TD3+BC and IQL play better.
+"""Tests that a clone plays as well as its dataset, and that TD3+BC and IQL, which learn values, play better.
 
-Two datasets of SAC when its policy is a third of the way from random actions (-1233) to a pendulum that is
-swung up (-150): that policy's sampled play, and the whole episodes in its buffer, of which most are as bad as
-random. Doing nothing pays -1286. Runs in the native engine, which learns what torch does
-(tests/unit/algorithms/test_native_offline.py).
+There are two datasets of SAC, from the time when its policy was a third of the way from random actions
+(-1233) to a pendulum that is swung up (-150): sampled play of that policy, and the whole episodes in its
+buffer, most of which are as bad as random. Doing nothing pays -1286. The runs use the native engine, which
+learns the same as torch (tests/unit/algorithms/test_native_offline.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEARN: dict[str, tuple[type[Any], ...]] = {"medium": (BC, TD3BC), "replay": (BC,
 
 
 def datasets(seed: int) -> dict[str, dict[str, Any]]:
-    """What SAC plays then, and what is in its buffer."""
+    """Return sampled play of SAC's policy at that time, and the episodes in its buffer."""
     sac = SAC("Pendulum-v1", seed=seed, **SMALL)
     for steps in range(1_000, 8_000, 250):
         sac.train(steps)
@@ -38,7 +38,7 @@ def datasets(seed: int) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def scores() -> dict[str, list[float]]:
-    """Mean returns, seed by seed: of the datasets' behaviour, of 50 episodes of the final policies."""
+    """Return mean returns by seed: of the datasets' behaviour, and of 50 episodes of the final policies."""
     found: dict[str, list[float]] = {}
     for seed in SEEDS:
         for name, columns in datasets(seed).items():

@@ -1,4 +1,4 @@
-"""Rainbow with the shipped preset learns, on fewer steps than it is shipped with."""
+"""Tests that Rainbow with the shipped preset learns in fewer steps than the preset has."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ STEPS = 9_000
 
 
 def recipe() -> dict[str, Any]:
-    """The preset of CartPole-v1; `2.0e-3` is text to a YAML reader that is not Hydra's."""
+    """Return the preset of CartPole-v1; `2.0e-3` is text to YAML readers other than Hydra's."""
     tree = yaml.safe_load(PRESET.read_text())
     tree["algo"]["learning_rate"] = float(tree["algo"]["learning_rate"])
     return {**tree["algo"], "buffer_size": tree["buffer"]["capacity"]}
 
 
 def score(seed: int) -> float:
-    """The larger mean return: of the last 100 episodes of training, or of the final policy."""
+    """Return the larger mean return: of the last 100 episodes of training, or of the final policy."""
     algorithm = Rainbow("CartPole-v1", seed=seed, **recipe())
     training = algorithm.train(STEPS)["mean_reward"]
     final = mean_return(algorithm, "CartPole-v1", 10)
@@ -33,5 +33,5 @@ def score(seed: int) -> float:
 
 @pytest.mark.slow
 def test_rainbow_balances_the_pole_after_9_000_steps() -> None:
-    """A random policy scores 22, and one that learns the wrong thing 9 to 20."""
+    """A random policy scores 22; a policy that learned the wrong thing scores 9 to 20."""
     assert check_learned(score, at_least=60.0)

@@ -1,4 +1,4 @@
-"""Recurrent PPO remembers what PPO cannot."""
+"""Tests that recurrent PPO remembers an observation, which PPO cannot."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ OPTIONS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("rnn", ["lstm", pytest.param("gru", marks=pytest.mark.slow)])
-def test_a_sign_of_the_first_step_is_said_in_the_last(rnn: str) -> None:
-    """Actions are sampled: the mean return is 0 without a memory or without learning, and 1 if always right.
+def test_recurrent_ppo_recalls_the_first_observation_in_the_last_step(rnn: str) -> None:
+    """The test samples actions: the mean return is 0 without memory or learning, and 1 if always right.
 
-    The best actions of a policy that has learned nothing are right always or never, by its initial weights.
+    The best actions of a policy that has learned nothing are always right or never, by its initial weights.
     LSTM, 20 seeds in torch: the lowest 0.56, 0.82 and 0.94.
     """
 
@@ -38,8 +38,8 @@ def test_a_sign_of_the_first_step_is_said_in_the_last(rnn: str) -> None:
     assert check_learned(score, at_least=0.4)
 
 
-def test_without_a_memory_the_sign_is_guessed() -> None:
-    """The mean of 100 guesses has a deviation of 0.1; the largest of 20 seeds was 0.26."""
+def test_ppo_without_memory_guesses_the_sign() -> None:
+    """The mean of 100 guesses has a standard deviation of 0.1; the largest of 20 seeds was 0.26."""
     algorithm = PPO(Recall, seed=1, backend="native", **OPTIONS)
     algorithm.train(6_400)
     assert abs(algorithm.evaluate(100).mean) < 0.5

@@ -1,4 +1,4 @@
-"""Riddles that need every part of an observation are answered: keys, integers, images, frames."""
+"""Tests that policies learn tasks that need all parts of an observation: keys, integers, images, frames."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ SETTINGS: dict[Any, dict[str, Any]] = {
         "ent_coef": "0.01", "n_critics": 1, "n_envs": 4,
     },
 }  # fmt: skip
-CI = (PPO, "native")  # the others nightly
-# Steps for vectors, and for images.
+CI = (PPO, "native")  # the others run nightly
+# Steps for vectors and for images.
 TOTALS = {PPO: (6_144, 6_144), DQN: (3_000, 3_000), SAC: (8_000, 6_000)}
-# A policy of tanh that is thrown to its bounds early has no slope to come back by.
+# If a tanh policy moves to its bounds early, its gradient there is too small to come back.
 OF_IMAGES: dict[Any, dict[str, Any]] = {PPO: {}, DQN: {}, SAC: {"learning_rate": 5e-4}}
-# Of eight combinations 2 of 20 seeds miss one, a mean reward of 0.75; three missed ones make 0.25.
+# Of eight combinations, 2 of 20 seeds miss one, with a mean reward of 0.75; three missed ones give 0.25.
 AT_LEAST = {"every part of a Tuple": 0.4}
 IMAGES = [kind for kind, (space, _) in PROBES.items() if ObservationCodec.of(space).images]
 # SAC takes minutes for images alone.
@@ -48,10 +48,10 @@ CASES = [
 
 
 @pytest.mark.parametrize(("facade", "kind", "backend"), CASES)
-def test_a_riddle_is_answered_by_an_algorithm_that_sees_all_of_it(
+def test_the_policy_solves_tasks_that_need_every_part_of_the_observation(
     facade: Any, kind: str, backend: str
 ) -> None:
-    """Without one of its parts the mean reward is 0."""
+    """An algorithm that ignores one part gets a mean reward of 0."""
     space, ask = PROBES[kind]
     options = NETS | SETTINGS[facade] | {"backend": backend}
     if kind in IMAGES:

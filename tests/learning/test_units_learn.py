@@ -1,4 +1,4 @@
-"""What is learned does not depend on the unit of an observation or of a reward."""
+"""Tests that the learned policy does not depend on the unit of an observation or of a reward."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class Sensor(gym.Env[Any, Any]):
-    """A reading `offset + unit * bit`; the action that names the bit pays `paid`, the other nothing."""
+    """Shows `offset + unit * bit`; the action that equals the bit pays `paid`, the other pays nothing."""
 
     def __init__(self, offset: float, unit: float, paid: float) -> None:
         self.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
@@ -42,10 +42,10 @@ class Sensor(gym.Env[Any, Any]):
 
 
 def share_right(rule: str, offset: float, unit: float, paid: float, seed: int) -> float:
-    """Of the actions of a policy that learned for 4,096 steps.
+    """Return the share of right actions of a policy that learned for 4,096 steps.
 
-    Of 20 seeds each: 1.0 in every unit by `relative`, 0.44 to 0.56 of picoamperes by `sb3`; on an Intel Xeon
-    with AVX-512 and, the same numbers, with the kernels that every x86 CPU has.
+    Of 20 seeds each: 1.0 in every unit by `relative`, 0.44 to 0.56 in picoamperes by `sb3`. The numbers are
+    the same on an Intel Xeon with AVX-512 and with the kernels that every x86 CPU has.
     """
     make = partial(Sensor, offset, unit, paid)
     algorithm = PPO(make, seed=seed, normalize_rule=rule, **SETTINGS)
@@ -66,5 +66,5 @@ def test_ppo_reads_a_sensor_in_any_unit(offset: float, unit: float, paid: float)
     assert check_learned(partial(share_right, "relative", offset, unit, paid), at_least=0.9)
 
 
-def test_ppo_reads_no_picoamperes_by_stable_baselines3s_rule() -> None:
+def test_ppo_with_stable_baselines3s_rule_cannot_read_picoamperes() -> None:
     assert share_right("sb3", 0.0, 1e-12, 1.0, seed=0) < 0.75

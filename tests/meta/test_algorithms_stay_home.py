@@ -1,4 +1,4 @@
-"""No file outside `algorithms/` and `configs/` reads a field of one algorithm's configuration."""
+"""Tests that no file outside `algorithms/` and `configs/` reads a field of one algorithm's configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OWN = {field.name for config in ALGO_CONFIGS.values() for field in fields(config
 
 
 def fields_read(source: str) -> list[str]:
-    """Reads of `algo.<field>`, however `algo` was reached."""
+    """Return the reads of `algo.<field>`, for any path to `algo`."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute) and node.attr in OWN:
@@ -37,7 +37,7 @@ def test_only_algorithms_and_configurations_read_an_algorithms_fields():
     assert {name: found for name, found in read.items() if found} == {}
 
 
-def test_such_a_read_is_found_however_the_configuration_is_reached():
+def test_reads_of_algorithm_fields_are_found_through_any_path_to_the_configuration():
     assert fields_read("rollout = config.algo.n_steps * n") == ["config.algo.n_steps"]
     assert fields_read("def f(algo): return algo.gamma") == ["algo.gamma"]
     assert fields_read("config.algo.name, config.algo.unit, self.gamma") == []

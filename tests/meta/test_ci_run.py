@@ -1,4 +1,4 @@
-"""Stages of `.ci/run`: each runs, what was not installed is tried again, the end names all that failed."""
+"""Tests the stages of `.ci/run`: every stage runs, installations are retried, the end lists failures."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import pytest
 CI_SCRIPT = Path(__file__).resolve().parents[2] / ".ci" / "run"
 STAGE_FUNCTION = CI_SCRIPT.read_text(encoding="utf-8").partition("\nfailed=()\n")[2].partition("\n}\n")[0]
 TRY_COMMAND = "echo try >>tries\n"
-INSTALL_COMMANDS = TRY_COMMAND + "[ $(wc -l <tries) -ge {} ]\ntouch program\n"  # done at that try
+INSTALL_COMMANDS = TRY_COMMAND + "[ $(wc -l <tries) -ge {} ]\ntouch program\n"  # exists after that try
 
 
 def run_stage(folder: Path, name: str, commands: str) -> tuple[int, list[str]]:
-    """How often the commands of a stage `name` ran, and which stages failed, of it and one behind it."""
+    """Return how often the commands of stage `name` ran, and which stages failed.
+
+    A second stage follows, which has to run in any case.
+    """
     script = (
         f"set -uo pipefail\nfailed=()\n{STAGE_FUNCTION}\n}}\n"
         f"stage {name} <<'END'\n{commands}END\n"
@@ -37,10 +40,10 @@ def run_stage(folder: Path, name: str, commands: str) -> tuple[int, list[str]]:
             INSTALL_COMMANDS.format(1) + "exit 5\n",
             1,
             ["named"],
-        ),  # the program that it installed failed
+        ),  # the installed program fails
     ],
 )
-def test_a_stage_runs_again_while_what_it_installs_is_missing(
+def test_a_stage_runs_up_to_three_times_until_its_program_exists(
     commands: str, tries: int, failed: list[str], tmp_path: Path
 ) -> None:
     assert run_stage(tmp_path, "named program", commands) == (tries, failed)

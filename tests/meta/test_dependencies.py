@@ -1,4 +1,4 @@
-"""What the wheel is made of: locked crates from one registry, under the licences of deny.toml."""
+"""Tests the wheel's dependencies: locked crates from one registry, with the licences of deny.toml."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DENY = tomllib.loads((ROOT / "deny.toml").read_text(encoding="utf-8"))
 ALLOWED = set(DENY["licenses"]["allow"])
 EXCEPTIONS = {e["crate"]: set(e["allow"]) for e in DENY["licenses"]["exceptions"]}
-# A workspace of its own: a tensor library is hundreds of crates, which take minutes to compile.
+# The tensor libraries have their own workspace: they are hundreds of crates, which take minutes to compile.
 LIBRARIES = ROOT / "rust" / "tensor-libraries"
 FUZZ = ROOT / "rust" / "fuzz"
 BESIDE = sorted(
@@ -29,7 +29,7 @@ LICENCE = re.compile(r"[\w.+-]+(?: WITH [\w.+-]+)?")
 
 
 def is_allowed(expression: str, allowed: set[str]) -> bool:
-    """Whether an SPDX expression can be met with the allowed licences."""
+    """Return whether the allowed licences satisfy an SPDX expression."""
     words = re.sub(r"[()/]", lambda m: f" {m[0].replace('/', 'OR')} ", expression)
     operators = {"OR": "or", "AND": "and"}
     logic = LICENCE.sub(lambda m: operators.get(m[0], str(m[0] in allowed)), words)
@@ -38,8 +38,9 @@ def is_allowed(expression: str, allowed: set[str]) -> bool:
 
 
 def listed(folder: Path) -> dict[str, str]:
-    """Licences by `name version` of every crate that the workspace there uses on this platform, tests
-    included; crates of this checkout say `(folder)` too.
+    """Return the licence of every crate that the workspace uses on this platform, with its tests.
+
+    The keys are `name version`; for crates of this checkout they also have `(folder)`.
     """
     command = ["cargo", "tree", "--locked", "--offline", "--edges=normal,build,dev"]
     command += ["--workspace", "--prefix=none", "--format={p}|{l}|"]
@@ -54,7 +55,7 @@ def listed(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def crates() -> dict[str, str]:
-    """What the wheel and `.ci/run` build."""
+    """Return the crates of the wheel and of `.ci/run`."""
     return listed(ROOT)
 
 
@@ -119,7 +120,7 @@ def test_the_two_cargo_workspaces_share_lints_profiles_and_core_versions():
         ("none", False),
     ],
 )
-def test_a_licence_expression_is_read_as_spdx_means_it(expression, allowed):
+def test_licence_expressions_follow_spdx(expression, allowed):
     permitted = {"MIT", "Apache-2.0", "Unicode-3.0", "Apache-2.0 WITH LLVM-exception"}
     assert is_allowed(expression, permitted) is allowed
 
@@ -154,7 +155,7 @@ def test_constraints_name_one_exact_version_of_each_requirement():
 
 
 def normal(name: str) -> str:
-    """A package name as the index compares it."""
+    """Return a package name in the normal form of the index."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

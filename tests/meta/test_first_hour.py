@@ -1,4 +1,4 @@
-"""The list of what new users stumbled over names tests that there are."""
+"""Tests that the list of new users' problems names existing tests."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import first_hour  # noqa: E402
 
 
 def functions_of(file: str) -> set[str]:
-    """The functions of a file at its top."""
+    """Return the top-level functions of a file."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def test_every_line_is_held_by_tests_that_there_are() -> None:
+def test_every_line_of_the_list_names_existing_tests() -> None:
     rows = first_hour.read_list()
     assert len(rows) > 40
     assert [sentence for sentence, tests in rows.items() if not tests] == []

@@ -1,4 +1,4 @@
-"""Environments of the nightly tier: which Python is found, which versions are lowest, how a stage ends."""
+"""Tests the environments of the nightly tier: choice of Python, lowest versions, outcomes of a stage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def program(path: Path, *lines: str) -> Path:
-    """A shell script."""
+    """Write a shell script."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(["#!/bin/sh", *lines, ""]), encoding="utf-8")
     path.chmod(0o755)
@@ -30,7 +30,7 @@ def program(path: Path, *lines: str) -> Path:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with a shim that starts nothing, no Python of pyenv's and a uv that installs none."""
+    """Make a machine whose Python shim fails, without a pyenv Python, and with a uv that installs none."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
     monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "pythons"))
@@ -75,7 +75,7 @@ def test_the_lowest_versions_are_the_lower_bounds_of_dependencies_and_extras(
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the environment `x` is made, with what a killed run has left."""
+    """Return the folder of the environment `x`, which contains a file left by a killed run."""
     monkeypatch.setattr(fresh_environments, "ROOT", tmp_path)
     place = tmp_path / ".cache/nightly/environments/x"
     (place / "left").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Names that users type and files hold stay: `helpers/frozen_names.py` reads them from the code."""
+"""Tests that typed and saved names stay: `helpers/frozen_names.py` reads them from the code."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def names():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_name_that_is_typed_or_saved_has_gone(names, kind):
+def test_the_code_keeps_every_frozen_name(names, kind):
     gone = sorted(set(frozen()[kind]) - set(names[kind]))
     assert gone == [], f"{kind}: keep these names, or let old runs and commands go on without them"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_name_that_is_typed_or_saved_is_on_the_list(names, kind):
+def test_the_frozen_list_has_every_typed_or_saved_name(names, kind):
     assert sorted(names) == KINDS
     new = sorted(set(names[kind]) - set(frozen()[kind]))
     assert new == [], f"{kind}: `python tests/helpers/frozen_names.py` adds them to the list"
 
 
-def test_names_of_streams_and_keys_of_states_are_read_from_calls_and_methods():
+def test_stream_names_come_from_calls_and_state_keys_from_methods():
     tree = ast.parse(
         """
 class Source:

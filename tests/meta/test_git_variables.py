@@ -1,4 +1,4 @@
-"""Whoever asks git of a folder is answered of that folder, also within a hook of another checkout."""
+"""Tests that git answers for the folder that code asks about, even in a hook of another checkout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlox_cli import provenance
 
 
 def make_repository(folder: Path, text: str) -> str:
-    """A repository of one file; the name of its commit."""
+    """Make a repository with one file; return the id of its commit."""
     folder.mkdir()
     (folder / "file.txt").write_text(text, encoding="utf-8")
     return commit_all(folder, text)
@@ -23,7 +23,7 @@ def make_repository(folder: Path, text: str) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
-    """A repository and its commit, while git's variables name another one."""
+    """Return a repository and its commit, while git's variables name another one."""
     commit_id = make_repository(tmp_path / "ours", "ours")
     make_repository(tmp_path / "theirs", "theirs")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "theirs" / ".git"))
@@ -40,12 +40,12 @@ COMMIT_READERS: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("who", COMMIT_READERS)
-def test_a_commit_is_that_of_the_folder(who: str, repository: tuple[Path, str]) -> None:
+def test_the_commit_of_a_folder_ignores_git_variables(who: str, repository: tuple[Path, str]) -> None:
     folder, expected = repository
     assert COMMIT_READERS[who](folder) == expected
 
 
-def test_a_commit_of_a_test_is_neither_signed_nor_hooked(
+def test_commits_in_tests_ignore_the_users_signing_and_hooks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hooks = tmp_path / "hooks"

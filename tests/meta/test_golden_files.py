@@ -1,4 +1,4 @@
-"""The index of the golden files is true, and their maker and their comparison see every changed bit."""
+"""Tests that the golden files' index is correct, and that making and comparing them detect every change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from golden.files import HERE, ROOT, UnknownCase, golden_files, largest_change, 
 
 
 def problems(folder: Path, index: dict[str, dict[str, str]]) -> list[str]:
-    """Golden files that the index does not have or has otherwise, and entries without a file."""
+    """Return golden files that the index lacks or lists with another checksum, and entries without a file."""
     names = golden_files(folder)
     changed_names = [n for n in names if n in index and index[n]["sha256"] != sha256(folder / n)]
     return sorted([*changed_names, *(index.keys() ^ set(names))])
@@ -45,7 +45,7 @@ def test_a_changed_a_new_and_a_lost_file_are_each_noticed(tmp_path: Path) -> Non
     assert problems(tmp_path, listed) == sorted([*names[:2], "new.npz"])
 
 
-def test_no_case_is_of_what_old_versions_wrote() -> None:
+def test_no_golden_case_writes_into_the_folder_of_old_versions() -> None:
     assert CASES
     assert {name.partition("/")[0] for name in CASES} == {
         "buffers", "environments", "datasets", "runs",
@@ -59,7 +59,7 @@ def test_a_kept_version_is_never_written_again(capsys: pytest.CaptureFixture[str
     assert {name: sha256(HERE / "old" / name) for name in golden_files(HERE / "old")} == before
 
 
-def test_a_case_is_named_whole_by_its_last_part_or_by_a_pattern() -> None:
+def test_golden_cases_are_selected_by_name_last_part_or_pattern() -> None:
     assert select(["runs/sac"]) == ["runs/sac"]
     assert select(["sac"]) == ["runs/sac", "runs/sac.after"]
     assert select(["environments/Pendulum*"]) == [
@@ -92,7 +92,7 @@ def test_the_largest_change_of_an_array_is_found(before, after, change) -> None:
     assert largest_change(before, after) == change
 
 
-def test_the_maker_writes_what_changed_prints_it_and_deletes_nothing(
+def test_the_golden_maker_writes_and_prints_changes_and_deletes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here, made = tmp_path / "golden", tmp_path / "made"
@@ -163,11 +163,11 @@ Path(out, "made.json").write_text("{}")
 """
 
 
-def test_a_commit_that_lacks_a_case_makes_the_others_by_its_own_maker(tmp_path: Path) -> None:
+def test_an_older_commit_makes_the_golden_cases_that_it_has(tmp_path: Path) -> None:
     source = tmp_path / "source"
     (source / "tests" / "golden").mkdir(parents=True)
     (source / "tests" / "golden" / "__main__.py").write_text(MAKER_SCRIPT, encoding="utf-8")
-    # An rlox in which nothing is that the cases here import.
+    # an rlox that lacks everything the cases here import
     (tmp_path / "old" / "rlox").mkdir(parents=True)
     (tmp_path / "old" / "rlox" / "__init__.py").touch()
     python = tmp_path / "python"
@@ -188,7 +188,7 @@ CompareFunction = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def compare_with_copy(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> CompareFunction:
-    """Compares the package of this checkout with a copy of it in which one text is replaced."""
+    """Compare the package of this checkout with a copy in which one text is replaced."""
 
     def call(file: str, text: str, replacement: str, *names: str) -> tuple[int, str]:
         copy = tmp_path / "changed"
@@ -208,7 +208,7 @@ def compare_with_copy(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Comp
 
 
 @pytest.mark.slow
-def test_the_comparison_of_a_package_with_a_copy_of_itself_finds_every_bit_equal(
+def test_comparing_a_package_with_its_copy_finds_every_bit_equal(
     compare_with_copy: CompareFunction, tmp_path: Path
 ) -> None:
     line = "class OnPolicyConfig"

@@ -1,4 +1,4 @@
-"""Rules of the house that no linter knows."""
+"""Tests the project's own rules, which no linter checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REGISTRY_HOST = re.compile(r"\b(?:pypi|pythonhosted|crates)\.(?:org|io)\b(?!-ind
 UNFINISHED = re.compile(r"\b(?:[T]ODO|[F]IXME)\b")
 RUST_FN = re.compile(r"( *)(?:pub(?:\([^)]*\))? )?(?:const |unsafe |async )*fn (\w+)")
 UNSAFE_RUST = re.compile(r"\bunsafe(?:_code)?\b")
-# the modules whose head says why they are sound
+# modules whose documentation says why they are sound
 AUDITED = {
     "rust/rlox-core/src/row_copy.rs",
     "rust/rlox-nn/src/cpu/gemm.rs",
@@ -31,7 +31,7 @@ CHECKS = re.compile(r"^(?:assert|check|raises$|warns$|fail$)")
 
 
 def project_files(root: Path = ROOT) -> list[Path]:
-    """Every file that `.gitignore` does not name; git itself is not needed."""
+    """Return every file that `.gitignore` does not match, without calling git."""
     rules = [".git", *(root / ".gitignore").read_text(encoding="utf-8").split()]
     anywhere, below_root = (
         re.compile("|".join(fnmatch.translate(rule.strip("/")) for rule in of) or "(?!)")
@@ -60,12 +60,12 @@ CODE = [p for p in (*PYTHON, *RUST) if p.relative_to(ROOT).parts[0] in ("rlox", 
 
 
 def text_of(path: Path) -> str:
-    """The file as text."""
+    """Return the text of a file."""
     return path.read_text(encoding="utf-8")
 
 
 def lines_with(pattern: re.Pattern[str], paths: list[Path]) -> list[str]:
-    """`file:line: text` of every line that the pattern is found in."""
+    """Return `file:line: text` for every line that matches the pattern."""
     return [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in paths
@@ -75,14 +75,14 @@ def lines_with(pattern: re.Pattern[str], paths: list[Path]) -> list[str]:
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
-    """Name and number of lines of each function."""
+    """Yield the name and the number of lines of each function."""
     source = text_of(path)
     if path.suffix == ".py":
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield node.name, (node.end_lineno or 0) - node.lineno + 1
         return
-    # as rustfmt lays it out: `{` ends the signature's last line, `}` stands below its first letter
+    # This relies on rustfmt's layout: `{` ends the last line of the signature; `}` has its indentation.
     lines = source.splitlines()
     for start, line in enumerate(lines):
         head = RUST_FN.match(line)
@@ -94,7 +94,7 @@ def functions(path: Path) -> Iterator[tuple[str, int]]:
 def test_the_house_rules_scan_the_projects_files_and_no_build_output():
     names = {str(p.relative_to(ROOT)) for p in CODE}
     assert {"rlox/types.py", "rlox_cli/main.py", "rust/rlox-core/src/lib.rs"} <= names
-    assert "rlox/runs/algorithm.py" in names  # `/runs/` of .gitignore is the folder at the root
+    assert "rlox/runs/algorithm.py" in names  # `/runs/` in .gitignore is the folder at the root
     assert ROOT / "pyproject.toml" in TEXT
     assert not {".git", "target", "__pycache__"} & {part for p in FILES for part in p.relative_to(ROOT).parts}
     assert len(dict(functions(ROOT / "rust/rlox-core/src/advantage/gae.rs"))) > 3
@@ -137,30 +137,30 @@ def test_unsafe_rust_stands_in_the_audited_modules_only():
     assert all(lines_with(UNSAFE_RUST, [ROOT / name]) for name in AUDITED)
 
 
-def test_the_library_and_the_runner_never_load_code_with_data():
+def test_the_library_and_the_runner_never_unpickle_data():
     assert lines_with(UNSAFE_LOAD, [p for p in CODE if p.suffix == ".py"]) == []
 
 
-def test_the_library_does_not_ask_objects_what_they_are():
+def test_the_library_never_calls_hasattr():
     library = [p for p in CODE if p.suffix == ".py" and p.relative_to(ROOT).parts[0] == "rlox"]
     assert lines_with(re.compile(r"\bhasattr\("), library) == []
 
 
-def test_the_library_does_not_print_but_the_progress_that_it_is_asked_for():
+def test_only_the_progress_module_of_the_library_prints():
     library = [p for p in CODE if p.suffix == ".py" and p.relative_to(ROOT).parts[0] == "rlox"]
     printing = lines_with(re.compile(r"^\s*print\("), library)
     assert {line.partition(":")[0] for line in printing} == {"rlox/runs/progress.py"}
 
 
 def can_fail(condition: ast.expr) -> bool:
-    """Whether a condition may be false: it names or calls something, and is no non-empty tuple."""
+    """Return whether a condition can be false: it has a name or a call, and is no non-empty tuple or list."""
     if isinstance(condition, ast.Tuple | ast.List) and condition.elts:
         return False
     return any(isinstance(node, ast.Name | ast.Call) for node in ast.walk(condition))
 
 
 def checks_something(test: ast.AST, helpers: Collection[str] = ()) -> bool:
-    """Whether a function asserts, or calls something that does: by its name, or one of `helpers`."""
+    """Return whether a function asserts, or calls a function that does (by its name, or one of `helpers`)."""
     for node in ast.walk(test):
         if isinstance(node, ast.Assert) and can_fail(node.test):
             return True

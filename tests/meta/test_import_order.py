@@ -1,4 +1,4 @@
-"""Imports point down: the folder tree is the architecture (docs/architecture.md)."""
+"""Tests that imports point down: the folder tree is the architecture (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RUNNER = sorted((ROOT / "rlox_cli").rglob("*.py"))
 
 
 def imported(source: str) -> Iterator[str]:
-    """Full names of what `source` imports, also inside functions and TYPE_CHECKING blocks."""
+    """Yield the full names of imports in `source`, also inside functions and TYPE_CHECKING blocks."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -38,7 +38,7 @@ def imported(source: str) -> Iterator[str]:
 
 
 def upward(home: str, source: str) -> list[str]:
-    """Imports in a module of the room `home` that lead to a higher row, or out of the library."""
+    """Return the imports of a module in package `home` from a higher row or from outside the library."""
     rooms = [name.split(".")[:2] for name in imported(source)]
     return [
         ".".join(room)
@@ -55,7 +55,7 @@ def test_a_module_imports_only_from_its_own_row_and_the_rows_below(path):
     assert upward(home, path.read_text(encoding="utf-8")) == []
 
 
-def test_an_upward_import_is_found_wherever_it_hides():
+def test_upward_imports_are_found_inside_functions_and_in_every_form():
     assert upward("envs", "def f():\n    from rlox.training import loop") == ["rlox.training"]
     assert upward("envs", "import rlox_cli.main") == ["rlox_cli.main"]
     assert upward("envs", "import rlox") == ["rlox"]

@@ -1,4 +1,4 @@
-"""Signals in the middle of calls reach them, however short the first call is."""
+"""Tests that signals arrive during calls, even if the first call is very short."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from helpers.mid_call import call_interrupted
 from rlox import stopping
 
 
-def test_a_call_that_ends_before_its_signal_is_made_again_twice_as_large() -> None:
+def test_a_call_that_ends_before_its_signal_repeats_at_double_size() -> None:
     sizes: list[int] = []
     rung: list[int] = []
 
@@ -17,7 +17,7 @@ def test_a_call_that_ends_before_its_signal_is_made_again_twice_as_large() -> No
         def call() -> int:
             sizes.append(size)
             rung.clear()
-            stopping.raise_if_expired()  # which sends the signal
+            stopping.raise_if_expired()  # sends the signal
             while size > 1 and not rung:
                 stopping.raise_if_expired()
             if size > 1:

@@ -1,4 +1,4 @@
-"""Mutants: which changes are drawn, what they do to a file, and which tests judge them."""
+"""Tests mutants: which changes are drawn, how they change a file, and which tests judge them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def name(a, b):
 
 
 def changed(source: str = TOY) -> dict[str, list[str]]:
-    """By kind of change, the lines that it leaves."""
+    """Return the changed lines of the mutants, by kind of change."""
     found: dict[str, list[str]] = {}
     for site in sites(Path("toy.py"), source):
         lines = [line[1:] for line in diff(site, source).splitlines()[3:] if line[0] == "+"]
@@ -37,7 +37,7 @@ def changed(source: str = TOY) -> dict[str, list[str]]:
     return found
 
 
-def test_each_change_is_made_where_it_belongs_and_nowhere_else():
+def test_each_kind_of_mutation_applies_only_to_matching_code():
     assert changed() == {
         "3 becomes 4": ["LIMIT: int = 4"],
         "0 becomes 1": ["def grade(points: int, bonus: int = 1, strict: bool = False) -> str:"],
@@ -102,7 +102,7 @@ TREE = {
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # what the toy's tests do not need
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the toy's tests need no plugins
     for name, text in TREE.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_tests_of_a_file_are_those_that_import_it_in_any_way(tree: Path):
+def test_the_tests_of_a_module_are_found_by_imports_or_by_its_name(tree: Path):
     def found(name: str) -> list[list[str]]:
         return [[p.name for p in ring] for ring in mutants.importers(tree, Path(name))]
 
@@ -133,7 +133,7 @@ def test_quick_test_files_run_before_long_ones_of_the_same_distance(
     found = mutants.importers(tree, Path("rlox/kind/toy.py"))
     assert [[p.name for p in part] for part in found] == [
         ["test_facade.py"],
-        ["test_direct.py", "test_helper.py"],  # a file that nobody measured may be long
+        ["test_direct.py", "test_helper.py"],  # a file without a measurement may be long
         ["test_user.py"],
     ]
 
@@ -143,7 +143,7 @@ NIGHTLY = mutants.Trial(600.0, nightly=True)
 INNER = Site(Path("rlox/inner.py"), 4, 5, "3", "2 becomes 3")
 
 
-def test_a_mutant_is_caught_by_name_or_survives_and_the_file_is_as_before(tree: Path):
+def test_judging_a_mutant_names_the_test_that_catches_it_and_restores_the_file(tree: Path):
     path = Path("rlox/kind/toy.py")
     found = {site.description: site for site in sites(path, TOY)}
     caught = mutants.judge(tree, found[">= becomes >"], CI)
@@ -157,7 +157,7 @@ def test_a_mutant_is_caught_by_name_or_survives_and_the_file_is_as_before(tree: 
     assert (tree / path).read_text(encoding="utf-8") == TOY
 
 
-def test_a_line_of_a_log_is_not_taken_for_the_test_that_failed(tree: Path):
+def test_a_log_line_is_not_mistaken_for_the_failing_test(tree: Path):
     (tree / "tests/unit/test_outer.py").write_text(
         "import rlox.inner\ndef test_x():\n    print('ERROR rlox: no')\n    assert rlox.inner.Y == 2\n",
         encoding="utf-8",
@@ -169,7 +169,7 @@ SLOW = "import pytest\n@pytest.mark.slow\n"
 
 
 def slow_test(tree: Path, condition: str) -> None:
-    """Make the only test of `rlox.inner` one that runs nightly."""
+    """Replace the only test of `rlox.inner` by one that runs nightly."""
     (tree / "tests/unit/test_outer.py").write_text(
         f"import os\nimport rlox.inner\n{SLOW}def test_y(): assert {condition}\n", encoding="utf-8"
     )
@@ -177,7 +177,7 @@ def slow_test(tree: Path, condition: str) -> None:
 
 def test_a_mutant_that_only_a_slow_test_notices_is_caught_nightly(tree: Path):
     slow_test(tree, "rlox.inner.Y == 2 and os.environ['RLOX_NIGHTLY'] == '1'")
-    assert mutants.judge(tree, INNER, CI).outcome == "survived"  # no test was left to run
+    assert mutants.judge(tree, INNER, CI).outcome == "survived"  # no test runs in CI
     caught = mutants.judge(tree, INNER, NIGHTLY)
     assert (caught.outcome, caught.nightly) == ("caught by tests/unit/test_outer.py::test_y", True)
 
@@ -206,7 +206,7 @@ def test_the_tests_of_ci_do_not_see_that_the_tool_runs_nightly(tree: Path, monke
     assert mutants.judge(tree, INNER, CI).outcome == "survived"
 
 
-def test_the_record_counts_who_caught_what_and_has_the_survivors(tree: Path, tmp_path: Path):
+def test_the_record_counts_caught_mutants_and_lists_survivors(tree: Path, tmp_path: Path):
     slow_test(tree, "rlox.inner.Y == 2")
     asked = ["--root", str(tree), "--count", "1000", "--record", str(tmp_path / "counts.json")]
     assert mutants.main([*asked, "--nightly", "rlox/inner.py", "rlox/lonely.py"]) == 0
@@ -219,7 +219,7 @@ def test_the_record_counts_who_caught_what_and_has_the_survivors(tree: Path, tmp
     }
 
 
-def test_the_copy_has_what_tests_import_and_none_of_the_tests_that_take_minutes(
+def test_the_copied_tree_has_imported_files_but_no_learning_tests_or_build_output(
     tree: Path, tmp_path_factory: pytest.TempPathFactory
 ):
     left = {"tests/learning/test_x.py", "tests/unit/a.pyc", ".venv/x.py", "rust/core/target/x.rs"}
@@ -233,7 +233,7 @@ def test_the_copy_has_what_tests_import_and_none_of_the_tests_that_take_minutes(
     assert not left & found
 
 
-def test_the_command_tells_each_change_and_fails_below_the_least(tree: Path, capsys):
+def test_the_mutants_command_prints_each_change_and_fails_below_the_minimum(tree: Path, capsys):
     asked = ["--root", str(tree), "--seed", "3", "--count", "1", "rlox/kind/toy.py"]
     assert mutants.main([*asked, "--least", "2"]) == 1
     told = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The list of negative controls is of this code: each change can be made, and leaves Python."""
+"""Tests that the negative controls match the code: each change can be made, and leaves valid Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_control_changes_one_place_of_a_file_and_names_tests_that_are_there(
     assert all((ROOT / file).is_file() for file in control.tests)
 
 
-def test_a_change_that_fits_nowhere_or_twice_is_refused() -> None:
+def test_a_control_refuses_text_that_is_missing_or_ambiguous() -> None:
     control = Control("odd", Path("x.py"), "a", "b", ())
     for source in ("c", "a + a"):
         with pytest.raises(ValueError, match=r"odd: x.py has 'a' \d times"):
@@ -35,7 +35,7 @@ def test_a_change_that_fits_nowhere_or_twice_is_refused() -> None:
 def test_the_record_names_the_changes_that_no_test_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With tests that pass always but for the first change."""
+    """The stub tests pass for every change except the first."""
     (tmp_path / "code.py").write_text("A = 1\n", encoding="utf-8")
     every = [Control(new, Path("code.py"), "A = 1", new, ()) for new in ("A = 2", "A = 3")]
 

@@ -1,4 +1,4 @@
-"""The nightly tier runs its stages one by one, records each at once, and goes on where it was stopped."""
+"""Tests that the nightly tier runs stages one by one, records each at once, and continues after a stop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JUNIT = (
 
 
 def python(name: str, source: str) -> Stage:
-    """A stage that notes in `ran` that it ran, and then does what `source` says."""
+    """Make a stage that appends its name to `ran` and then runs `source`."""
     note = f"from pathlib import Path; open('ran', 'a').write('{name} '); {source}"
     return Stage(name, f"what {name} shows", ("{python}", "-c", note))
 
@@ -44,7 +44,7 @@ TABLE = (GOOD, BAD, COUNTED, ABSENT)
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository of one commit."""
+    """Make a repository with one commit."""
     (tmp_path / REPORT).parent.mkdir(parents=True)
     (tmp_path / ".gitignore").write_text(".cache/\nran\ngate\ngroup\n", encoding="utf-8")
     (tmp_path / "code.py").write_text("A = 1\n", encoding="utf-8")
@@ -58,7 +58,7 @@ def report(root: Path) -> dict[str, Any]:
 
 
 def ran(root: Path) -> list[str]:
-    """The stages that have run, in their order."""
+    """Return the stages that have run, in order."""
     path = root / "ran"
     return path.read_text(encoding="utf-8").split() if path.exists() else []
 
@@ -96,10 +96,10 @@ def test_the_nightly_report_contains_the_counts_that_a_script_prints(root: Path)
 
 def test_a_second_call_runs_only_stages_that_have_not_ended_with_this_code(root: Path) -> None:
     main(["good", "bad"], TABLE, root)
-    assert main([], TABLE, root) == 1  # by the outcome that is in the report
+    assert main([], TABLE, root) == 1  # because of the recorded outcome
     assert ran(root) == ["good", "bad", "counted", "absent"]
     main(["--again"], (GOOD, BAD), root)
-    main(["good"], TABLE, root)  # one that is named
+    main(["good"], TABLE, root)  # a stage that is named runs again
     assert ran(root)[4:] == ["good", "bad", "good"]
     (root / "code.py").write_text("A = 2\n", encoding="utf-8")
     main([], (GOOD,), root)
@@ -108,7 +108,7 @@ def test_a_second_call_runs_only_stages_that_have_not_ended_with_this_code(root:
     assert ran(root)[7:] == ["good"]
 
 
-def test_a_second_call_runs_what_was_not_available_or_ran_on_another_machine(root: Path) -> None:
+def test_a_second_nightly_call_repeats_unavailable_stages_and_those_of_another_machine(root: Path) -> None:
     main([], (GOOD, ABSENT), root)
     main([], (GOOD, ABSENT), root)
     assert ran(root) == ["good", "absent", "absent"]
@@ -151,17 +151,17 @@ def test_a_stage_that_hangs_is_stopped_and_has_failed(root: Path) -> None:
 
 
 def gone(group: int) -> bool:
-    """Whether no process of the group runs; a zombie that nobody has waited for does not."""
+    """Return whether no process of the group runs; an unreaped zombie does not count."""
     for status in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended meanwhile
             state, _, its_group = status.read_text().rpartition(")")[2].split()[:3]
             if int(its_group) == group and state != "Z":
                 return False
     return True
 
 
-def test_a_stopped_nightly_run_goes_on_with_the_stage_in_which_it_was_stopped(root: Path) -> None:
-    # It ends with this test, however that ends.
+def test_a_stopped_nightly_run_continues_with_the_interrupted_stage(root: Path) -> None:
+    # The waiting process ends with this test, even if the test fails.
     (root / "wait.py").write_text(
         "import time\nfrom pathlib import Path\n"
         f"while Path('/proc/{os.getpid()}').exists() and not Path('gate').exists(): time.sleep(0.01)\n"
@@ -177,7 +177,7 @@ def test_a_stopped_nightly_run_goes_on_with_the_stage_in_which_it_was_stopped(ro
         group = int(until(lambda: noted(root / "group"), "stage that waits"))
         child.send_signal(number)
         assert child.wait() == expected
-        if number == signal.SIGKILL:  # it could not stop the stage
+        if number == signal.SIGKILL:  # the killed run could not stop its stage
             os.killpg(group, signal.SIGKILL)
         until(partial(gone, group), "end of the stage and its child")
         assert set(report(root)) == {"good"}
@@ -189,13 +189,13 @@ def test_a_stopped_nightly_run_goes_on_with_the_stage_in_which_it_was_stopped(ro
 
 
 def noted(path: Path) -> str:
-    """What a stage has written, once it is whole."""
+    """Return the text that a stage has written, once it is complete."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return text.strip() if text.endswith(" ") else ""
 
 
 def started(table: tuple[Stage, ...], root: Path) -> subprocess.Popen[bytes]:
-    """All stages of a table, in a process."""
+    """Run all stages of a table in a process."""
     source = (
         f"import sys; sys.path.insert(0, {str(TESTS)!r})\n"
         "from pathlib import Path\nfrom nightly import Stage, main\n"
@@ -204,7 +204,7 @@ def started(table: tuple[Stage, ...], root: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.DEVNULL)
 
 
-def test_the_list_tells_each_stage_and_how_it_ended_and_runs_none(
+def test_the_list_option_prints_stages_and_outcomes_and_runs_none(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["good"], TABLE, root)
@@ -226,7 +226,7 @@ def test_a_stage_that_is_not_in_the_table_is_refused_by_name(
     assert "no stage god: expected good, bad, counted, absent" in capsys.readouterr().err
 
 
-def test_the_stages_name_folders_and_scripts_that_are_there_and_cover_every_folder_of_tests() -> None:
+def test_the_nightly_stages_name_existing_paths_and_cover_every_test_folder() -> None:
     words = {word for stage in nightly.STAGES for word in stage.command}
     named = {word for word in words if word.startswith("tests/")}
     assert all((TESTS.parent / word).exists() for word in named)
@@ -235,7 +235,7 @@ def test_the_stages_name_folders_and_scripts_that_are_there_and_cover_every_fold
     assert len({stage.name for stage in nightly.STAGES}) == len(nightly.STAGES)
 
 
-def test_the_environment_is_installed_by_the_line_that_contributors_read() -> None:
+def test_the_nightly_script_installs_with_the_command_in_contributing() -> None:
     script = (TESTS.parent / ".ci" / "nightly").read_text(encoding="utf-8")
     line = next(line for line in script.splitlines() if line.startswith("python3 -m venv"))
     page = (TESTS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Each experiment is on the page of paper runs, and has what the page says that a folder has.
+"""Tests that the page of paper runs lists each experiment, and that each folder has what the page requires.
 
-The figures are counted anew from the files of the runs, by nothing of rlox's.
+The figures are recomputed from the files of the runs, without rlox's code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROWS = {
     for line in PAGE.splitlines()
     if (match := re.match(r"\| \[(\w+)\]\(\.\./experiments/\1/README\.md\) \|", line))
 }
-# A comparison has the runs of other experiments: where those are that are not in its own folder.
+# Comparisons use runs of other experiments: ELSEWHERE has the paths of runs outside their own folders.
 COMPARED = (
     "PPO_CartPole-v1",
     "A2C_CartPole-v1",
@@ -80,7 +80,7 @@ def test_an_experiments_readme_has_claim_protocol_command_and_figure(experiment)
 
 
 def of_runs(about: str, *places: str) -> list[float]:
-    """What the committed runs `PLACE_s0.json`, `_s1`, ... come to, in order of seed."""
+    """Return the results of the committed runs `PLACE_s0.json`, `_s1`, ..., in order of seed."""
     found = [p for place in places for p in (ROOT / "experiments").glob(f"{place}_s*.json")]
     paths = sorted(found, key=lambda p: int(p.stem.split("_s")[-1]))
     runs = [json.loads(path.read_text(encoding="utf-8"))[about] for path in paths]
@@ -88,19 +88,19 @@ def of_runs(about: str, *places: str) -> list[float]:
 
 
 def middle(scores: list[float]) -> float:
-    """The mean of what is left when the lowest and the highest quarter are taken away."""
+    """Return the mean without the lowest and the highest quarter."""
     cut = len(scores) // 4
     return fmean(sorted(scores)[cut : len(scores) - cut])
 
 
 def legs(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What is neither a version, nor a scale, nor over all legs."""
+    """Return the entries of legs, without versions, scales and aggregates."""
     parts = {name: leg for name, leg in document.items() if isinstance(leg, dict)}
     return {name: leg for name, leg in parts.items() if {"total_steps", "difference"} & set(leg)}
 
 
 def scores_by_figure(experiment: str, document: dict[str, Any]) -> dict[str, list[float]]:
-    """The scores of each figure, from the files of its runs and nothing that reads them in rlox."""
+    """Return the scores of each figure, read from the files of its runs without rlox's code."""
     found = {}
     for name, leg in legs(document).items():
         for about in {"behaviour", "bc"} & set(leg):
@@ -125,7 +125,7 @@ def scores_by_figure(experiment: str, document: dict[str, Any]) -> dict[str, lis
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda p: p.name)
-def test_every_run_names_its_commit_or_the_folder_names_the_one_that_added_it(experiment):
+def test_every_run_has_a_commit_in_its_file_or_in_origin_json(experiment):
     without = set()
     for path in (experiment / "results").rglob("*.json"):
         run = json.loads(path.read_text(encoding="utf-8"))
@@ -139,14 +139,14 @@ def test_every_run_names_its_commit_or_the_folder_names_the_one_that_added_it(ex
 
 
 def at(document: dict[str, Any], path: str) -> Any:
-    """What is at a path of names; names have no slash."""
+    """Return the value at a path of names; names have no slash."""
     for name in path.split("/"):
         document = document[name]
     return document
 
 
 def figures(node: Any, path: str = "") -> Iterator[str]:
-    """The paths of all that has scores or is a list of them."""
+    """Yield the paths of all entries that have scores or are a list of them."""
     if isinstance(node, dict):
         if "scores" in node:
             yield path
@@ -181,7 +181,7 @@ def test_an_experiments_figures_are_those_of_its_runs(experiment):
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda p: p.name)
-def test_runs_as_they_were_agree_and_runs_that_score_much_less_differ(experiment):
+def test_unchanged_runs_agree_and_much_lower_scores_differ(experiment):
     document = json.loads((experiment / "expected.json").read_text(encoding="utf-8"))
     scores = scores_by_figure(experiment.name, document)
 

@@ -1,4 +1,4 @@
-"""A child with pinned kernels takes those that every x86 CPU has, whatever this one has."""
+"""Tests that a child with pinned kernels uses those that every x86 CPU has, also on a newer CPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ print(json.dumps({
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the kernels are those of x86")
 def test_a_pinned_child_dispatches_no_kernel_by_its_cpu() -> None:
-    """Where one of the variables is unknown to a later version, its library would choose again."""
+    """A later version of a library that ignores its variable would choose kernels by the CPU again."""
     done = subprocess.run(
         [sys.executable, "-c", TOLD],
         env=pinned_floats.environment(), capture_output=True, text=True, check=True,
@@ -31,6 +31,6 @@ def test_a_pinned_child_dispatches_no_kernel_by_its_cpu() -> None:
     assert json.loads(done.stdout) == {"torch": "DEFAULT", "threads": 1, "numpy": []}
 
 
-def test_a_module_that_fails_in_a_pinned_child_is_told_with_its_error() -> None:
+def test_a_pinned_child_reports_the_error_of_a_failing_module() -> None:
     with pytest.raises(AssertionError, match=r"No module named helpers\.nothing"):
         pinned_floats.run("helpers.nothing")

@@ -1,4 +1,4 @@
-"""What the documents show works: commands, output, Python, links."""
+"""Tests that the documents' commands, outputs, Python examples and links work."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PAGES = sorted(
 
 
 def blocks(language: str) -> list[str]:
-    """The README's code blocks of one language."""
+    """Return the README's code blocks of one language."""
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 
@@ -40,7 +40,7 @@ SETUPS = [line for b in blocks("sh") for line in b.splitlines() if line.startswi
 
 
 def rlox(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs the command of this environment."""
+    """Run the rlox command of this environment."""
     return subprocess.run(
         [Path(sys.executable).with_name("rlox"), *arguments],
         cwd=cwd,
@@ -61,14 +61,14 @@ def test_ci_runs_the_readmes_command_as_written(command):
     assert command in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
 
 
-def test_the_readme_says_how_the_command_is_called_and_what_the_set_up_takes():
+def test_the_readme_names_the_command_and_the_cost_of_the_setup():
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert "the command is `.venv/bin/rlox`, or `rlox` after `source .venv/bin/activate`" in text
     assert re.search(r"It needs .*`cargo`.*, \d+ GB of disk .* and about \w+ minutes", text)
     assert "https://pytorch.org/get-started" in text
 
 
-def test_shown_output_is_what_the_command_prints(workdir):
+def test_output_in_the_readme_equals_that_of_the_command(workdir):
     dialogues = [b.partition("\n") for b in blocks("text") if b.startswith("$ rlox")]
     assert dialogues
     for command, _, shown in dialogues:
@@ -77,7 +77,7 @@ def test_shown_output_is_what_the_command_prints(workdir):
 
 @pytest.mark.parametrize("number", range(len(blocks("python"))))
 def test_a_python_block_of_the_readme_runs(number, workdir):
-    # 50,000 steps are half a minute; the numbers printed are not checked here
+    # 50,000 steps take half a minute; the printed numbers are not checked here
     code = blocks("python")[number].replace("50_000", "4_096")
     names: dict[str, object] = {}
     exec(compile(code, f"README.md, python block {number}", "exec", dont_inherit=True), names)
@@ -85,12 +85,12 @@ def test_a_python_block_of_the_readme_runs(number, workdir):
 
 
 def shown_in(page: Path, language: str) -> list[str]:
-    """The code blocks of one language on a page."""
+    """Return the code blocks of one language on a page."""
     text = page.read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-TESTS_PAGE = ROOT / "tests" / "README.md"  # whose blocks are tests
+TESTS_PAGE = ROOT / "tests" / "README.md"  # its blocks are tests
 OTHERS = [p for p in PAGES if p != ROOT / "README.md" and p.relative_to(ROOT).parts[0] != "tests"]
 PYTHON = [(p, number) for p in OTHERS for number in range(len(shown_in(p, "python")))]
 
@@ -103,12 +103,12 @@ def name_of(value: object) -> str:
 def test_a_python_block_of_a_page_runs(page, number, workdir):
     names: dict[str, object] = {}
     block = shown_in(page, "python")[number]
-    # without the future imports of this file, which make text of annotations
+    # without the future imports of this file, which turn annotations into text
     exec(compile(block, f"{page}, python block {number}", "exec", dont_inherit=True), names)
     assert len(names) > 1, "a block that makes nothing"
 
 
-# What the files that pages show have to set, as `--cfg all` prints it.
+# Settings of the files that pages show, as `--cfg all` prints them.
 SETS = {
     "five_seeds": "seed: range(0,5)",
     "ppo_big": "net_arch:\n  - 256\n  - 256\n",
@@ -120,7 +120,7 @@ SETS = {
     ("page", "block"), [(p, b) for p in OTHERS for b in shown_in(p, "yaml")], ids=name_of
 )
 def test_a_file_that_a_page_shows_composes(page, block, workdir, capsys):
-    place = re.search(r"^# FOLDER/(\w+)/(\w+)\.yaml$", block, re.MULTILINE)  # where it stands
+    place = re.search(r"^# FOLDER/(\w+)/(\w+)\.yaml$", block, re.MULTILINE)  # the file's path
     assert place is not None
     group, name = place.groups()
     (workdir / "conf" / group).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""README's figures are those that `benchmarks/readme_tables.py` makes from committed results."""
+"""Tests that README's figures are those that `benchmarks/readme_tables.py` makes from committed results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def results_of(name: str) -> Any:
 
 
 def commits() -> dict[str, str]:
-    """The commit that each committed figure names, by where it stands."""
+    """Return the commit of each committed figure, by its place."""
     found = {f"learning {t['env']}": t["commit"]["id"] for t in results_of("learning")["tasks"]}
     found |= {name: results_of(name)["commit"]["id"] for name in NAMED}
     report = json.loads((ROOT / "benchmarks/reliability/report.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""`tests/rename.py` on a small repository: what it renames and refuses, and what its proof notices."""
+"""Tests `tests/rename.py` on a small repository: its renames, refusals, and the changes its proof detects."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def git(root: Path, *words: str) -> None:
 
 @pytest.fixture(scope="module")
 def renamed(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The repository after the table; what was there before, and the plan."""
+    """Return the repository after the renames, its earlier content, and the plan."""
     root = tmp_path_factory.mktemp("repository")
     for path, text in FILES.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -318,14 +318,14 @@ def test_comments_and_docstrings_stay_and_are_listed(renamed):
     assert "docs/page.md:1: `Told` is now Message" in listed
 
 
-def test_names_that_would_meet_are_refused(renamed):
+def test_colliding_names_are_refused(renamed):
     assert "already" in renamed.refused["many", "squares"]
     assert "hide" in renamed.refused["other", "len"]
     assert "hide" in renamed.refused["other", "thing"]
     assert "return len([other]) + MAX_FOUND" in renamed.texts["rlox/message.py"]
 
 
-def test_names_of_others_and_typed_keys_are_refused(renamed):
+def test_names_of_other_packages_and_configuration_keys_are_refused(renamed):
     assert "another package" in renamed.refused["update", "add"]
     assert "another package" in renamed.refused["monkeypatch", "patch"]
     assert renamed.refused["typed", "n_typed"] == "a config key"
@@ -363,7 +363,7 @@ def test_rows_without_a_name_are_skipped_and_rust_is_left_out(renamed):
     assert not any(row.kind.startswith("rust") for row in renamed.rows)
 
 
-def test_the_proof_accepts_what_was_applied(renamed):
+def test_the_proof_accepts_the_applied_table(renamed):
     differences, results = compare_all(renamed.before, read_sources(renamed.root), renamed.rows)
     assert differences == []
     assert sum(result.names for result in results.values()) > 50
@@ -540,7 +540,7 @@ fn describe(message: &Message) -> String {
 """
 
 
-def test_the_proof_of_rust_accepts_names_of_the_table_and_what_rustfmt_moves():
+def test_the_rust_proof_accepts_names_of_the_table_and_rustfmt_changes():
     assert difference(RUST, RENAMED_RUST, RUST_PAIRS) == ""
     field = RENAMED_RUST.replace("Message { x: column, y }", "Message { column: x, y }")
     assert difference(RUST, field, RUST_PAIRS) == ""

@@ -1,4 +1,4 @@
-"""The report of full-size counts: nothing is lost as it is written, and each count says where it is from."""
+"""Tests the report of full-size counts: no entry is lost in writing, and each count names its origin."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_entries_that_are_added_at_once_are_all_there_and_sorted(tmp_path: Path)
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A repository with one commit: the report, and a file beside it."""
+    """Make a repository with one commit of the report and another file."""
     place = tmp_path / REPORT.relative_to(REPORT.parents[2])
     place.parent.mkdir(parents=True)
     place.write_text("{}\n", encoding="utf-8")
@@ -66,7 +66,7 @@ def test_an_entry_names_its_date_its_machine_and_its_commit(name: str):
     assert re.fullmatch(r"20\d\d-\d\d-\d\d", entry["date"])
     assert "cores" in entry["machine"]
     assert re.fullmatch("[0-9a-f]{40}", entry["commit"]["id"])
-    if entry["commit"]["changed"] is None:  # nobody knows: then it says why
+    if entry["commit"]["changed"] is None:  # the commit is unknown: then the entry says why
         assert len(entry["commit"]["by hand"]) > 10
 
 

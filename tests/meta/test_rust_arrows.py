@@ -1,8 +1,8 @@
-"""Arrows inside each crate point down: rooms in the order of the tables below, and no circle anywhere.
+"""Tests that imports inside each crate point down, in the order of the tables below, without cycles.
 
-A room is a module of the crate's root, a file or a folder. What a file uses is read from its `use` lines
-and from paths in its code (`crate::`, `super::`, `self::`), followed through re-exports to the file that
-defines the name; tests, inside a file or in one of their own, may use what they like.
+A "room" is a module of the crate's root, a file or a folder. The imports of a file come from its `use` lines
+and from the paths in its code (`crate::`, `super::`, `self::`). They are followed through re-exports to the
+file that defines the name. Tests, inside a file or in their own file, may import anything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Lowest first; a room may use its own row and those before it.
+# Lowest first; a room may use its own row and the rows before it.
 ROOMS = {
     "rlox-core": (
         "error",
@@ -37,7 +37,7 @@ ROOMS = {
         "nn",
     ),
 }
-# A module of tests may have more attributes than the one that makes it one.
+# A module of tests may have attributes besides `#[cfg(test)]`.
 TESTS = re.compile(r"^#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*mod \w+ \{\n.*?^\}\n", re.M | re.S)
 TEST_FILE = re.compile(r"^#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*(?:pub(?:\([^)]*\))? )?mod (\w+);", re.M)
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
@@ -48,13 +48,13 @@ Module = tuple[str, ...]
 
 
 def module_of(file: str) -> Module:
-    """`buffer/rows/mod.rs` is `(buffer, rows)`, `lib.rs` the root."""
+    """Return the module of a file: `buffer/rows/mod.rs` is `(buffer, rows)`, `lib.rs` is the root."""
     parts = PurePosixPath(file).with_suffix("").parts
     return parts[:-1] if parts[-1] in ("mod", "lib") else parts
 
 
 def expanded(tree: str) -> Iterator[list[str]]:
-    """The paths of a use tree: `a::{b, c::d}` is `a::b` and `a::c::d`."""
+    """Yield the paths of a use tree: `a::{b, c::d}` is `a::b` and `a::c::d`."""
     tree = tree.strip()
     if "{" not in tree:
         yield [part.strip() for part in tree.split(" as ")[0].split("::")]
@@ -74,13 +74,13 @@ def expanded(tree: str) -> Iterator[list[str]]:
 
 
 def renamed(tree: str, path: list[str]) -> str:
-    """The name that a path of a use tree gets."""
+    """Return the name that a path of a use tree gets."""
     found = re.search(rf"\b{path[-1]}\s+as\s+(\w+)", tree)
     return found[1] if found else path[-1]
 
 
 class Crate:
-    """Its files, and which of them uses which."""
+    """The files of a crate and the imports between them."""
 
     def __init__(self, sources: dict[str, str]) -> None:
         tests = {
@@ -99,7 +99,7 @@ class Crate:
                 for path in expanded(tree):
                     if public:
                         self.exports.setdefault(module, {})[renamed(tree, path)] = path
-                    # a folder's own file tells what is in the folder; that is no arrow
+                    # a folder's own file declares the folder's content; that is no arrow
                     if not (public and file.endswith(("mod.rs", "lib.rs"))):
                         paths.append(path)
             found[module] = paths
@@ -110,7 +110,7 @@ class Crate:
         return files - {self.files[module]}
 
     def absolute(self, module: Module, path: list[str]) -> Module | None:
-        """The path from the root; None if it leads out of the crate."""
+        """Return the path from the root; None if it leads out of the crate."""
         first, *rest = path
         if first == "crate":
             return tuple(rest)
@@ -125,8 +125,9 @@ class Crate:
         return module + tuple(path) if inside else None
 
     def resolve(self, module: Module, path: list[str], depth: int = 0) -> set[str]:
-        """The file that defines what a path names, and files that only pass the name on: those too
-        have to be there first, unless they are a folder's own.
+        """Return the file that defines the name of a path, and files that re-export it.
+
+        Re-exporting files also have to be lower, unless they are a folder's own file.
         """
         target = self.absolute(module, path)
         if target is None or depth > 8:
@@ -148,7 +149,7 @@ def read(crate: str) -> Crate:
 
 
 def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
-    """Groups in which everything leads to everything else, by Tarjan's algorithm."""
+    """Return the groups of files that all reach each other, by Tarjan's algorithm."""
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -180,7 +181,7 @@ def room(file: str) -> str:
 
 
 def upward(arrows: dict[str, set[str]], rows: Iterable[str]) -> list[str]:
-    """Arrows from a room to one of a higher row, or to or from one that stands in no row."""
+    """Return the arrows from a room to one of a higher row, or to or from one without a row."""
     level = {name: at for at, row in enumerate(rows) for name in row.split()}
     return [
         f"{file} -> {other}"
@@ -191,13 +192,13 @@ def upward(arrows: dict[str, set[str]], rows: Iterable[str]) -> list[str]:
 
 
 def between_folders(arrows: dict[str, set[str]]) -> dict[str, set[str]]:
-    """The arrows of a crate as arrows between a file and a folder beside it, or two folders."""
+    """Convert a crate's arrows to arrows between a file and a folder beside it, or between two folders."""
     found: dict[str, set[str]] = {}
     for file, others in arrows.items():
         for other in others:
             one, two = PurePosixPath(file).parts, PurePosixPath(other).parts
             shared = next(i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b)
-            # a folder's own file is what is below its other files, or above them: both is a circle
+            # a folder's own file is below the folder's other files or above them; both together are a cycle
             ends = ["/".join(parts[: shared + 1]) for parts in (one, two)]
             found.setdefault(ends[0], set()).add(ends[1])
     return found
@@ -218,11 +219,11 @@ def test_no_files_of_a_rust_crate_import_each_other_in_a_cycle(crate):
 
 
 @pytest.mark.parametrize("crate", ROOMS)
-def test_no_folders_stand_in_a_circle(crate):
+def test_no_folders_of_a_rust_crate_import_each_other_in_a_cycle(crate):
     assert circles(between_folders(read(crate).arrows)) == []
 
 
-def test_the_arrows_of_the_core_are_seen():
+def test_known_imports_of_the_core_crate_are_found():
     arrows = read("rlox-core").arrows
     assert {"error.rs", "seed.rs"} <= arrows["env/vec_env.rs"]  # `use crate::`
     assert "env/angles.rs" in arrows["env/cartpole.rs"]  # `use super::`
@@ -231,7 +232,7 @@ def test_the_arrows_of_the_core_are_seen():
     assert sum(map(len, arrows.values())) > 150
 
 
-def test_an_upward_arrow_is_found_wherever_it_hides():
+def test_upward_rust_imports_are_found_in_every_form():
     files = {"lib.rs": "mod low;\npub mod high;\n", "low.rs": "", "high.rs": "use crate::low::a;\n"}
     for line in (
         "use crate::{high::X};",
@@ -287,5 +288,5 @@ def test_names_are_followed_through_re_exports_to_their_files():
     assert circles(between_folders(folders)) == [["x", "y"]]
 
 
-def test_a_room_without_a_row_is_noticed():
+def test_a_rust_module_without_a_row_is_reported():
     assert upward({"new.rs": {"old.rs"}, "old.rs": set()}, ("old",)) == ["new.rs -> old.rs"]

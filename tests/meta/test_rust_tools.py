@@ -1,4 +1,4 @@
-"""The fuzzer, cargo-deny and miri: what is counted, what fails a stage, what is said of a missing tool."""
+"""Tests the fuzzer, cargo-deny and miri: the counts, the failures of a stage, reports of missing tools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CRASHED = "#2\tINITED\n#517\tNEW    cov: 3\nthread panicked\n==7== ERROR: libFuz
 
 
 @pytest.mark.parametrize(("output", "count"), [(ENDED, 20_000), (CRASHED, 517), ("no such file", 0)])
-def test_executions_are_those_that_libfuzzer_tells(output: str, count: int) -> None:
+def test_executions_are_counted_from_libfuzzers_output(output: str, count: int) -> None:
     assert rust_tools.count_executions(output) == count
 
 
@@ -32,7 +32,7 @@ def test_every_target_has_a_small_corpus_and_is_built() -> None:
     assert sum(sizes) < 2_000_000
 
 
-def test_the_workspaces_that_are_audited_are_all_that_there_are() -> None:
+def test_cargo_deny_audits_every_workspace() -> None:
     found = {
         str(path.relative_to(rust_tools.ROOT))
         for path in (rust_tools.ROOT / "Cargo.toml", *rust_tools.ROOT.glob("rust/*/Cargo.toml"))
@@ -42,7 +42,7 @@ def test_the_workspaces_that_are_audited_are_all_that_there_are() -> None:
 
 
 @pytest.mark.parametrize(("codes", "crashes", "hangs"), [((0, 0), 0, 0), ((77, 0), 1, 0), ((70, -6), 1, 1)])
-def test_an_input_that_ends_a_target_is_a_crash_or_a_hang_and_fails_the_stage(
+def test_a_crash_or_a_hang_of_a_fuzz_target_fails_the_stage(
     codes: tuple[int, int],
     crashes: int,
     hangs: int,
@@ -144,6 +144,6 @@ def test_a_workspace_that_cargo_deny_refuses_fails_the_stage(
     told = json.loads(record.read_text(encoding="utf-8"))
     assert told == {"workspaces": 3, "failures": failures, "advisories_checked": checked}
     assert {command[4] for command in commands} == set(rust_tools.MANIFESTS)
-    # behind the subcommand nothing but names: older and newer versions take other options there
+    # Only names follow the subcommand, because the options there differ between versions.
     asked = {" ".join(command[5:]) for command in commands}
     assert asked <= {"check bans licenses sources", "fetch db", "check advisories"}

@@ -1,4 +1,4 @@
-"""The examples that rlox was specified by run as they were printed, with the shapes they promise.
+"""Tests that the examples of rlox's specification run as printed, with the promised shapes.
 
 Each file of snippets/ is one example; a comment at its top says where it is shorter than printed.
 """
@@ -17,8 +17,8 @@ from helpers.selection import FULL
 from rlox.policies import ContinuousPolicy
 
 SNIPPETS = Path(__file__).parent / "snippets"
-COLD = "/tmp/replay_cold.bin"  # as printed; the test gives the example a folder of its own
-# Numbers of steps as printed, and how many are enough to see an example run; all with RLOX_FULL=1.
+COLD = "/tmp/replay_cold.bin"  # as printed; the test replaces it by its own folder
+# Steps that suffice to see an example run, in place of the printed number; RLOX_FULL=1 runs all of them.
 LONG = {"sac_training": 210, "td3_training": 210, "sac_training_loop": 1_030}
 LONG |= {"dqn_plain_and_with_its_extensions": 2_000}
 
@@ -35,7 +35,7 @@ def single_env_observation(ran: dict[str, Any]) -> None:
 
 
 def single_env_episode(ran: dict[str, Any]) -> None:
-    assert 8 <= ran["episode_reward"] == ran["t"] + 1 <= 11  # pushing one way topples it
+    assert 8 <= ran["episode_reward"] == ran["t"] + 1 <= 11  # a constant action makes the pole fall
 
 
 def policies_discrete_and_continuous(ran: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ def policy_action_and_log_prob(ran: dict[str, Any]) -> None:
 
 
 def gae_of_four_steps(ran: dict[str, Any]) -> None:
-    # the definition by hand: delta = r + gamma V' - V, A = delta + gamma lam A'
+    # the definition: delta = r + gamma V' - V, A = delta + gamma lam A'
     delta = np.array([1 + 0.99 * 2 - 2.5, 1 + 0.99 * 1 - 2, 1 - 1, 0])
     decay = 0.99 * 0.95
     by_hand = [delta[0] + decay * delta[1], delta[1], 0.0, 0.0]
@@ -117,7 +117,7 @@ def ppo_save_and_restore(ran: dict[str, Any]) -> None:
 
 
 def group_advantages(ran: dict[str, Any]) -> None:
-    # population z-scores: the printed comment of the first example rounds another formula
+    # population z-scores; the comment in the first example rounds another formula
     np.testing.assert_allclose(ran["advantages"], [1.265, -0.632, 0.632, -1.265], atol=5e-4)
     groups = ran["all_rewards"].reshape(3, 4)
     expected = groups - groups.mean(axis=1, keepdims=True)
@@ -161,7 +161,7 @@ def grpo_of_an_llm(ran: dict[str, Any]) -> None:
 
 
 def dpo_training(ran: dict[str, Any]) -> None:
-    # a policy that is its reference prefers nothing
+    # a policy that equals its reference has no preference
     assert ran["metrics"]["loss"] == pytest.approx(np.log(2.0), abs=1e-6)
     loss, after = ran["dpo"].compute_loss(ran["prompt_ids"], ran["chosen_ids"], ran["rejected_ids"])
     assert float(loss.detach()) == after["loss"] < ran["metrics"]["loss"]
@@ -246,7 +246,7 @@ def candle_collector(ran: dict[str, Any]) -> None:
 def mmap_replay_buffer(ran: dict[str, Any]) -> None:
     assert ran["batch"]["obs"].shape == (32, 84 * 84 * 4)
     assert (ran["batch"]["next_obs"] == 1).all()
-    assert list(Path().iterdir()) == []  # closing it removed its files from the test's folder
+    assert list(Path().iterdir()) == []  # closing it removes its files from the test's folder
 
 
 CHECKS = (

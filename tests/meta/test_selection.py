@@ -1,4 +1,4 @@
-"""Marks decide which tests run, measured seconds their order; budgets are counted, also with workers."""
+"""Tests that marks select tests, measured seconds order them, and budgets are counted, also with workers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_children_count():
 
 
 def make_tree(folder: Path, **extra_files: str) -> Path:
-    """A small tree of tests under these plugins."""
+    """Make a small tree of tests with these plugins."""
     for name, text in {**TREE, **extra_files}.items():
         path = folder / "tests" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def make_tree(folder: Path, **extra_files: str) -> Path:
 
 
 def run_pytest(folder: Path, *arguments: str, **environ: str) -> tuple[int, str]:
-    """Exit code and output of pytest in `folder`."""
+    """Run pytest in `folder`; return its exit code and output."""
     prefixes = ("RLOX_", "PYTEST_")
     env = {k: v for k, v in os.environ.items() if not k.startswith(prefixes) and k != "CI"}
     plugins = ["-p", "no:cacheprovider", "-p", "xdist", "-p", "pytest_timeout"]
@@ -77,7 +77,7 @@ def run_pytest(folder: Path, *arguments: str, **environ: str) -> tuple[int, str]
 
 
 def passed_tests(output: str) -> list[str]:
-    """Names of the tests that passed, in their order."""
+    """Return the names of the passed tests, in order."""
     lines = [line for line in output.splitlines() if "PASSED" in line and "::" in line]
     return [line.split("::")[1].split()[0].removesuffix("@") for line in lines]
 
@@ -111,7 +111,7 @@ def test_workers_take_the_longest_files_first(tmp_path):
     assert (code, passed_tests(output)) == (0, ["test_long", "test_unmeasured", "test_quick"]), output
 
 
-def test_files_of_one_folder_stay_together_where_they_share_what_is_built():
+def test_packaging_tests_form_one_scope_and_other_files_one_each():
     nodeids = ["tests/packaging/test_a.py::test_1", "tests/unit/test_b.py::test_2"]
     assert [selection.scope_of(n) for n in nodeids] == ["tests/packaging/", "tests/unit/test_b.py"]
     nodeids = ["tests/x.py::a", "tests/packaging/p.py::b", "tests/packaging/q.py::c"]
@@ -121,7 +121,7 @@ def test_files_of_one_folder_stay_together_where_they_share_what_is_built():
 
 @pytest.mark.parametrize(("mark", "limit"), [("", 120), ("@pytest.mark.slow\n", 900)])
 @pytest.mark.parametrize(("loaded", "times"), [("0", 1), ("1", 5)])
-def test_a_test_has_a_limit_of_seconds_by_its_mark(mark, limit, loaded, times, tmp_path):
+def test_the_mark_of_a_test_sets_its_time_limit(mark, limit, loaded, times, tmp_path):
     code, output = run_pytest(
         make_tree(tmp_path, **make_limit_test(mark, limit * times)), "tests/d/test_limit.py::test_limit",
         RLOX_LOADED=loaded,
@@ -137,7 +137,7 @@ def test_a_campaign_at_full_size_has_hours(mark, limit, tmp_path):
 
 
 def make_limit_test(mark: str, limit: int) -> dict[str, str]:
-    """A file whose test sees this limit."""
+    """Return a file whose test requires this time limit."""
     source = (
         f"import pytest\n{mark}def test_limit(request):\n"
         f"    assert request.node.get_closest_marker('timeout').args == ({limit},)\n"
@@ -175,7 +175,7 @@ def test_a_part_is_a_folder_or_the_longest_entry_of_the_table():
     assert {nodeid: budgets.part_of(nodeid, listed) for nodeid in found} == found
 
 
-def test_a_part_is_over_beyond_twice_its_budget_on_a_machine_as_fast():
+def test_a_part_is_over_budget_above_twice_its_budget_scaled_by_machine_speed():
     table = budgets.Table({"a": 10.0, "b": 10.0}, 15.0, "")
     spent = {"a": 20.1, "b": 20.0, "c": 31.0}
     expected = {"a": pytest.approx(2.01), "c": pytest.approx(31 / 15)}
@@ -196,7 +196,7 @@ def test_a_part_far_beyond_its_budget_fails_ci_only_if_its_files_changed(workers
     folder = make_tree(tmp_path, **work)
     table = TREE["budgets.toml"].replace("'unit/part' = 15", "'unit/part' = 0.0001")
     (folder / "tests" / "budgets.toml").write_text(table.replace("none", commit_all(folder)[:12]))
-    commit_all(folder)  # where only the budgets differ
+    commit_all(folder)  # a commit in which only the budgets differ
     for arguments, environ in (((), {}), (workers, {"CI": "true"})):
         code, output = run_pytest(folder, *arguments, **environ)
         assert code == 0, output
@@ -219,7 +219,7 @@ def test_the_speed_of_the_processor_is_sampled_while_tests_run(monkeypatch):
     assert 0 < budgets.known_work() < 60
 
 
-def test_ci_runs_the_tests_that_run_alone_and_no_file_of_them_is_missed():
+def test_ci_runs_every_file_with_tests_marked_alone():
     marked = re.compile(r"mark\.alone\b")
     script = (TESTS.parent / ".ci" / "run").read_text(encoding="utf-8")
     assert r"$(grep -rlE 'mark\.alone\b' tests --include='test_*.py')" in script

@@ -1,7 +1,6 @@
-"""Every command line that README and the pages show is one that rlox takes, or names files that are there.
+"""Tests that rlox accepts every command of README and the pages, and that files named in commands exist.
 
-Lines of `rlox` are composed and checked in this process, with the reader's placeholders replaced;
-nothing is trained by them.
+Commands of `rlox` are composed and checked in this process, with replaced placeholders; they train nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ PAGES = sorted(
     p for pattern in ("*.md", "docs/*.md", "rust/*/*.md", "experiments/*/*.md") for p in ROOT.glob(pattern)
 )
 Shown = tuple[Path, str]
-# What a placeholder of the reader's stands for: a run folder, a sweep, a dataset, a model.
+# Placeholders for a run folder, a sweep, a dataset, a model.
 RUN = re.compile(r"^(?:run=|resume=|policy=|init_from=)?(?:RUN|OTHER|runs/[\w/.-]+/NAME)$")
 MODULES = {
     "my_pkg": (
@@ -52,18 +51,18 @@ FILES = {
     "pairs.jsonl": '{"prompt": "1 + 1", "chosen": "2", "rejected": "3"}\n',
     "test.jsonl": '{"prompt": "1 + 2", "chosen": "3", "rejected": "4"}\n',
 }
-# Lines that need a package of their own, which another test installs and trains with.
+# Commands that need another package; that test installs it and trains with it.
 ELSEWHERE = {"rlox train algo=vpg logger=sqlite run.name=NAME": "tests/packaging/test_plugin.py"}
 
 
 def blocks(page: Path) -> list[str]:
-    """The shell blocks of a page."""
+    """Return the shell blocks of a page."""
     text = page.read_text(encoding="utf-8")
     return re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def lines_of(page: Path) -> Iterator[str]:
-    """Each command of a page's shell blocks, comments taken away."""
+    """Yield each command of a page's shell blocks, without comments."""
     for block in blocks(page):
         for line in block.splitlines():
             words = " ".join(re.sub(r"(?:^|\s)#.*", "", line).split())
@@ -72,7 +71,7 @@ def lines_of(page: Path) -> Iterator[str]:
 
 
 def rlox_of(line: str) -> str | None:
-    """The `rlox ...` of a line: alone, from the environment, in a shell's substitution, under torchrun."""
+    """Return the `rlox ...` of a line: alone, from the environment, in a substitution, under torchrun."""
     line = re.sub(r"^source <\((.*)\)$|^(.*) \| source$", r"\1\2", line)
     line = re.sub(r"^torchrun .* -m rlox ", "rlox ", line)
     line = line.removeprefix(".venv/bin/")
@@ -80,7 +79,7 @@ def rlox_of(line: str) -> str | None:
 
 
 ALL: list[Shown] = [(page, line) for page in PAGES for line in lines_of(page)]
-# A line that several pages show is tried once.
+# A line that several pages show is tested once.
 RLOX: list[Shown] = [(page, x) for x, page in {x: p for p, x in ALL if rlox_of(x)}.items()]
 SCRIPTS: list[Shown] = [(p, x) for p, x in ALL if re.search(r"python benchmarks/|python tests/", x)]
 CARGO: list[Shown] = [(page, line) for page, line in ALL if re.search(r"\bcargo \w", line)]
@@ -93,7 +92,7 @@ def name_of(value: object) -> str:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder that is done, for every placeholder that stands for one."""
+    """Make a finished run folder, for every placeholder of one."""
     folder = tmp_path_factory.mktemp("shown") / "run"
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(plot, "learning_curve", lambda run: None)
@@ -103,7 +102,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(run: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with what the pages' readers have: modules of their own."""
+    """Make a working folder with the modules and files of a page's reader."""
     for name, code in MODULES.items():
         (workdir / f"{name}.py").write_text(code, encoding="utf-8")
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -117,12 +116,12 @@ def place(run: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def with_run(arguments: list[str], run: Path) -> list[str]:
-    """The arguments with the run folder in the place of the reader's."""
+    """Replace the placeholder of a run folder in the arguments."""
     return [f"{a.rpartition('=')[0]}={run}".removeprefix("=") if RUN.match(a) else a for a in arguments]
 
 
 def first_values(arguments: list[str]) -> list[str]:
-    """Of several values of a sweep the first: a whole sweep is many configurations."""
+    """Keep the first of several values of a sweep, because a whole sweep has many configurations."""
     found = []
     for argument in arguments:
         key, equals, value = argument.partition("=")
@@ -160,7 +159,7 @@ def test_a_command_that_a_page_shows_is_a_valid_configuration(
 
 
 def require_resumable(arguments: list[str]) -> None:
-    """The run is found, and what the line changes of it may change."""
+    """Require that the run is found and that the line's changes are allowed."""
     command, *rest = arguments
     train = commands.load("train")
     assert train.alias is not None
@@ -176,7 +175,7 @@ def require_resumable(arguments: list[str]) -> None:
             assert plan.config.total_steps == float(value)
 
 
-def test_a_misspelt_key_of_each_command_is_found(run: Path, place: Path, capsys: pytest.CaptureFixture[str]):
+def test_every_command_refuses_a_misspelt_key(run: Path, place: Path, capsys: pytest.CaptureFixture[str]):
     for command in (
         "train",
         "sweep",
@@ -212,7 +211,7 @@ def test_torchrun_takes_its_part_of_a_line(page: Path, line: str):
 
 
 @pytest.mark.parametrize(("page", "line"), SCRIPTS, ids=name_of)
-def test_a_script_that_a_page_calls_is_there_and_has_the_options(page: Path, line: str):
+def test_scripts_on_pages_exist_and_have_the_shown_options(page: Path, line: str):
     words = shlex.split(line)
     script = next(w for w in words if re.match(r"(?:benchmarks|tests)/.*\.py$", w))
     sources = [ROOT / script, *(ROOT / "benchmarks" / "harness").glob("*.py")]
@@ -241,7 +240,7 @@ def test_a_crate_example_or_binary_that_a_page_names_is_there(page: Path, line: 
         assert (crate / "src" / "bin" / f"{named['--bin']}.rs").is_file()
 
 
-def test_the_rust_of_the_export_page_is_the_crates_documentation_which_is_compiled():
+def test_the_rust_code_of_the_export_page_equals_the_crates_doctest():
     page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```rust\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     source = (ROOT / "rust/rlox-nn/src/exported/mod.rs").read_text(encoding="utf-8")

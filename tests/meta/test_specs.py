@@ -1,4 +1,4 @@
-"""Whatever is registered has a spec, by which its contract tests try it, and nothing else has."""
+"""Tests that exactly the registered things have a spec, with which the contract tests run them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The library's types are those that a strict checker finds in a program of one's own."""
+"""Tests that a strict type checker reads the library's types in a user's program."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WRONG = {
 
 
 @pytest.mark.slow
-def test_a_program_of_ones_own_is_checked_strictly(tmp_path: Path) -> None:
+def test_strict_mypy_accepts_a_users_program_and_finds_wrong_calls(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(PROGRAM)
     lines = "\n".join(f"    {line}" for line in WRONG)
     text = f"from rlox.algorithms import PPO\n\n\ndef f(env: str) -> None:\n    ppo = PPO(env)\n{lines}\n"

@@ -1,4 +1,4 @@
-"""A user's environment in Rust: the example crate is built, found by its module, trained, evaluated."""
+"""Tests an environment in Rust by a user: builds the example crate, then finds, trains and evaluates it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.timeout(900)  # the first test waits for the compiler
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the built module in it."""
+    """Return a folder with the built module in it."""
     folder = tmp_path_factory.mktemp("corridor")
-    # Unoptimised: it is quick to build, for the most part from what `cargo test` has built, and steps
-    # a few thousand times.
+    # Unoptimised: the build is quick, mostly with output that `cargo test` has built, and the runs take only
+    # a few thousand steps.
     build = ["cargo", "build", "--locked", "-p", "rlox-corridor", "--features", "extension-module"]
     subprocess.run(build, cwd=ROOT, env=build_variables(), check=True)
     built = TARGET / "debug" / PRODUCTS.get(sys.platform, "librlox_corridor.so")
@@ -47,11 +47,11 @@ def read(path: Path) -> dict[str, Any]:
 def test_ppo_learns_and_evaluates_a_rust_plugin_environment(folder: Path) -> None:
     ran = rlox(folder, "train", ENV, "total_steps=16384", "hydra.run.dir=run", "eval.episodes=20")
     assert ran.returncode == 0, ran.stderr
-    # Walking straight to the open door costs at most 15 steps of 0.01, so the best score is above 0.85; any
-    # door pays 0 on average. Of 20 seeds of the same task written in Python the lowest scored 0.89.
+    # Walking straight to the open door costs at most 15 steps of 0.01, so the best score is above 0.85; a
+    # random door pays 0 on average. Of 20 seeds of the same task in Python the lowest scored 0.89.
     assert read(folder / "run/result.json")["score"] >= 0.5
     assert read(folder / "run/provenance.json")["resume_grade"] == "exact"
-    played = rlox(folder, "evaluate", "run=run", ENV, "episodes=5")  # the run folder is data
+    played = rlox(folder, "evaluate", "run=run", ENV, "episodes=5")  # the run folder contains data only
     assert played.returncode == 0, played.stderr
     assert read(folder / "run/eval/last.json")["mean"] >= 0.5
 
@@ -63,7 +63,7 @@ def test_rlox_trains_on_a_rust_plugin_environment_in_float32(folder: Path) -> No
     assert read(folder / "single/result.json")["status"] == "done"
 
 
-def test_the_module_offers_its_own_environment_beside_those_of_rlox(folder: Path) -> None:
+def test_the_module_adds_its_own_environment_to_those_of_rlox(folder: Path) -> None:
     code = (
         "import rlox, rlox_corridor as c, gymnasium as gym\n"
         "from rlox.envs.ids import find_spec\n"

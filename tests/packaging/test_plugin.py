@@ -1,4 +1,4 @@
-"""A plugin as pip installs it: the example's folder, into an environment of its own."""
+"""Tests a plugin as pip installs it: the example's folder, in a separate environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from helpers.waiting import PATIENCE
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that pip has installed the example into, from a copy: building leaves files."""
+    """Return a folder into which pip has installed a copy of the example, because building leaves files."""
     folder = tmp_path_factory.mktemp("pip")
     source = folder / "source"
     for path in (p for p in EXAMPLE.rglob("*") if p.suffix in (".py", ".toml", ".yaml")):
@@ -49,8 +49,8 @@ def test_an_installed_plugin_is_listed_as_documented_and_trains_with_its_preset(
     ran = rlox(site, tmp_path, "train", "algo=vpg", "logger=sqlite", "hydra.run.dir=run", "eval.episodes=5")
     assert ran.returncode == 0, ran.stderr
     result = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert result["env_steps"] == 50_176  # of the preset in its conf folder
-    # A policy that does not learn falls after about 20 steps; of 20 seeds on an Intel Xeon with AVX-512 the
-    # lowest scored 151, a tenth below 183, so that seed and CPU do not decide.
+    assert result["env_steps"] == 50_176  # from the preset in its conf folder
+    # A policy that does not learn falls after about 20 steps. Of 20 seeds on an Intel Xeon with AVX-512 the
+    # lowest scored 151 and a tenth scored below 183, so the result does not depend on seed or CPU.
     assert result["score"] > 60
     assert (tmp_path / "run" / "metrics.db").is_file()

@@ -1,4 +1,4 @@
-"""What a user installs: the wheel and the sdist, built from this checkout, used somewhere else."""
+"""Tests the files that a user installs: the wheel and the sdist of this checkout, used in another folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CARGO_HOME = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
 
 
 def run(command: Sequence[str | Path], cwd: Path, **variables: str) -> str:
-    """The command's output; fails the test, with all of it, unless the exit code is 0."""
+    """Return the command's output; fail the test with this output unless the exit code is 0."""
     result = subprocess.run(
         command,
         cwd=cwd,
@@ -33,7 +33,7 @@ def run(command: Sequence[str | Path], cwd: Path, **variables: str) -> str:
 
 
 def build_wheel(source: Path, folder: Path, **variables: str) -> Path:
-    """Build as `pip install` does, with the build tools of this environment and no downloads."""
+    """Build as `pip install` does, with the build tools of this environment and without downloads."""
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
     run([*command, "-w", folder, source], folder, **variables)
     (built,) = folder.glob("*.whl")
@@ -42,7 +42,7 @@ def build_wheel(source: Path, folder: Path, **variables: str) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that is in the folder `RLOX_WHEEL`, where CI built it, or one built from the checkout."""
+    """Return the wheel in the folder `RLOX_WHEEL`, where CI built it, or a wheel built from the checkout."""
     if folder := os.environ.get("RLOX_WHEEL"):
         (built,) = Path(folder).glob("*.whl")
         return built
@@ -51,7 +51,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source distribution."""
+    """Return the source distribution."""
     folder = tmp_path_factory.mktemp("sdist")
     run([sys.executable, "-m", "maturin", "sdist", "--out", folder], ROOT)
     (built,) = folder.glob("*.tar.gz")
@@ -60,14 +60,14 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def sdist_wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from the unpacked sdist where there is no checkout.
+    """Return a wheel that is built from the unpacked sdist, outside the checkout.
 
-    Unoptimised, in half the time: it is the sources that are looked at.
+    The build is unoptimised and takes half the time: the tests need only its sources.
     """
     source = tmp_path_factory.mktemp("unpacked")
     with tarfile.open(sdist) as archive:
         archive.extractall(source, filter="data")
-    # The archive's times are old, and cargo would take what it built from the checkout instead.
+    # The archive's times are old, so cargo would use its earlier build of the checkout.
     for file in source.rglob("*.rs"):
         file.touch()
     (root,) = source.iterdir()
@@ -77,19 +77,19 @@ def sdist_wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def contents(wheel: Path) -> dict[str, bytes]:
-    """Every file of the wheel."""
+    """Return every file of the wheel."""
     return files_of(wheel)
 
 
 def files_of(wheel: Path) -> dict[str, bytes]:
-    """Name and content of each file of a wheel."""
+    """Return name and content of each file of a wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
 @pytest.fixture(scope="session")
 def install(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Installs a wheel into a fresh virtual environment and returns the environment's folder."""
+    """Return a function that installs a wheel into a fresh virtual environment and returns its folder."""
 
     def install_into_fresh_environment(wheel: Path) -> Path:
         place = tmp_path_factory.mktemp("installed") / "venv"
@@ -97,8 +97,8 @@ def install(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
         python = place / "bin" / "python"
         pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q"]
         run([*pip, "--no-deps", "--no-index", wheel], place.parent)
-        # Dependencies come from this environment. Its own .pth files, such as the one of the
-        # editable rlox, count only in a site folder, which a folder named in a .pth file is not.
+        # Dependencies come from this environment. Python reads .pth files, such as the file of the editable
+        # rlox, only in a site folder, and a folder that a .pth file names is not one.
         (site,) = place.glob("lib/python*/site-packages")
         shared = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
         (site / "dependencies.pth").write_text("\n".join(sorted(shared)) + "\n", encoding="utf-8")
@@ -109,7 +109,7 @@ def install(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
 
 @pytest.fixture(scope="session")
 def installed(wheel: Path, install: Callable[[Path], Path]) -> Path:
-    """An environment with the wheel."""
+    """Return an environment with the wheel."""
     return install(wheel)
 
 
@@ -156,16 +156,16 @@ def test_the_wheel_has_the_config_tree_unchanged(contents):
     assert "rlox_cli/conf/train.yaml" in packed
 
 
-def test_the_wheel_does_not_tell_where_it_was_built(contents):
+def test_the_wheel_contains_no_paths_of_the_build_machine(contents):
     folders = {str(p).encode() for p in (ROOT, TARGET, CARGO_HOME, Path.home()) if p != Path("/")}
-    # where the component rust-src is installed, rustc names the sources of its own library by their place
+    # If the component rust-src is installed there, rustc names the sources of its own library by their path.
     sysroot = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True)
     library = f"{sysroot.stdout.strip()}/lib/rustlib/src/rust/library/".encode()
     own = {name: data.replace(library, b"") for name, data in contents.items()}
     assert [(name, f) for name, data in own.items() for f in folders if f + b"/" in data] == []
 
 
-def test_the_command_runs_where_the_checkout_is_not(installed, workdir):
+def test_the_installed_command_runs_without_the_checkout(installed, workdir):
     command = installed / "bin" / "rlox"
     assert "rlox train algo=ppo" in run([command, "--help"], workdir)
     assert "clip_eps: 0.2" in run([command, "train", "--cfg", "job"], workdir)
@@ -176,8 +176,10 @@ def test_the_command_runs_where_the_checkout_is_not(installed, workdir):
 
 @pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize("command", ["doctor", "--version", "train"])
-def test_the_command_names_another_rlox_in_its_folder_without_a_traceback(installed, workdir, command, later):
-    """Also one that was installed later, and has put its own file in the place of ours with the check."""
+def test_the_command_reports_another_package_named_rlox_without_a_traceback(
+    installed, workdir, command, later
+):
+    """The same holds if another rlox was installed later and replaced our file that contains the check."""
     (site,) = installed.glob("lib/python*/site-packages")
     other, package = site / "rlox-1.2.0.dist-info", site / "rlox" / "__init__.py"
     ours = package.read_bytes()
@@ -197,13 +199,13 @@ def test_the_command_names_another_rlox_in_its_folder_without_a_traceback(instal
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_run_of_the_installed_command_leaves_its_folder(installed, workdir):
+def test_the_installed_command_writes_a_run_folder(installed, workdir):
     short = ["total_steps=512", "algo.n_steps=64", "eval.episodes=2", "env=Pendulum-v1"]
     run([installed / "bin" / "rlox", "train", *short], workdir)
     assert len(list(workdir.glob("runs/Pendulum-v1/ppo/*/result.json"))) == 1
 
 
-def test_the_sdist_has_what_a_build_needs_and_no_other_folders(sdist):
+def test_the_sdist_has_the_build_files_and_no_other_folders(sdist):
     with tarfile.open(sdist) as archive:
         members = archive.getmembers()
     assert all(m.isfile() for m in members)

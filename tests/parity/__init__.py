@@ -1,1 +1,1 @@
-"""The same weights, batches and noise into our updates, the papers' equations and Stable-Baselines3."""
+"""Gives rlox's updates, the papers' equations and Stable-Baselines3 the same weights, batches and noise."""

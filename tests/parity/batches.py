@@ -1,4 +1,4 @@
-"""Batches that no rounding can push over a kink: drawn, tried on the transcription, and drawn again."""
+"""Draws batches that rounding cannot push over a kink; redraws those too near one in the transcription."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from parity.transcriptions import TRANSCRIPTIONS
 from parity.transcriptions.actor_critic import judged
 from parity.transcriptions.common import Kinks
 
-MARGIN = 2e-4  # rounding in float32 moves what is compared by some 1e-6
+MARGIN = 2e-4  # rounding in float32 moves the compared values by about 1e-6
 TRIES = 400
 DOUBLE = torch.float64
 
 
 def tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
-    """In float64 whatever they are: a whole number is one in float64 too."""
+    """Convert to float64, which also holds integers."""
     return {name: torch.as_tensor(np.asarray(a)).to(DOUBLE) for name, a in arrays.items()}
 
 
@@ -42,7 +42,7 @@ def transcription(case: Case, init: Arrays) -> Any:
 
 
 def draw(case: Case, init: Arrays, rng: np.random.Generator) -> Arrays:
-    """All batches of a case, `[trains, ...]`."""
+    """Draw all batches of a case, `[trains, ...]`."""
     learner, kept = transcription(case, init), []
     for train in range(case.trains):
         batch, learner = _settled(case, learner, train, rng)
@@ -51,7 +51,7 @@ def draw(case: Case, init: Arrays, rng: np.random.Generator) -> Arrays:
 
 
 def _settled(case: Case, learner: Any, train: int, rng: np.random.Generator) -> tuple[Arrays, Any]:
-    """A batch that keeps its distance, and the learner after it."""
+    """Draw a batch that is far enough from every kink, and return it with the updated learner."""
     for _ in range(TRIES):
         batch = _replayed(case, train, rng) if case.algo in REPLAYED else _rollout(case, learner, rng)
         tried = copy.deepcopy(learner)
@@ -70,7 +70,7 @@ def _normal(rng: np.random.Generator, *shape: int) -> NDArray[np.float32]:
 
 
 def _rollout(case: Case, learner: Any, rng: np.random.Generator) -> Arrays:
-    """Rows near what the policy says of them, some beyond the clipping range."""
+    """Draw rows near the policy's outputs, some beyond the clipping range."""
     rows = BATCH * MINIBATCHES if case.algo == "ppo" else BATCH
     obs = _normal(rng, rows, OBS)
     actions = _normal(rng, rows, ACT) if case.box else rng.integers(CHOICES, size=rows)
@@ -114,7 +114,7 @@ def _replayed(case: Case, train: int, rng: np.random.Generator) -> Arrays:
 
 
 def _noise(case: Case, rng: np.random.Generator) -> Arrays:
-    """What Stable-Baselines3 draws after `torch.manual_seed(torch_seed)`, in its order."""
+    """Draw the noise that Stable-Baselines3 draws after `torch.manual_seed(torch_seed)`, in its order."""
     if case.algo == "dqn":
         return {}
     seed = int(rng.integers(2**31))
@@ -132,6 +132,6 @@ def _noise(case: Case, rng: np.random.Generator) -> Arrays:
 
 
 def each(batches: Arrays) -> Iterator[Arrays]:
-    """The batches of a case one by one."""
+    """Yield the batches of a case one by one."""
     for i in range(len(next(iter(batches.values())))):
         yield {name: array[i] for name, array in batches.items()}

@@ -1,4 +1,4 @@
-"""The settings under which updates are compared, and the weights that they begin with."""
+"""The settings under which updates are compared, and their initial weights."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Arrays = dict[str, NDArray[Any]]
 
 GOLDEN = Path(__file__).parent / "golden"
 OBS, CHOICES, ACT = 5, 3, 2
-HIDDEN = (16, 12)  # widths that differ, so that no transposed matrix fits
+HIDDEN = (16, 12)  # different widths, so that no transposed matrix fits
 SB3_VERSION = "2.9.2"
 UPDATES, BATCH = 20, 16
-EPOCHS, MINIBATCHES = 2, 2  # of each of PPO's rollouts
+EPOCHS, MINIBATCHES = 2, 2  # of each PPO rollout
 
 ACTOR_CRITIC = {
     "vf_coef": 0.5,
     "ent_coef": 0.01,
     "max_grad_norm": 1.5,
-}  # which clips some of the steps
+}  # this limit clips some of the steps
 PPO = {**ACTOR_CRITIC, "learning_rate": 3e-3, "clip_eps": 0.2, "clip_vloss": False,
        "normalize_advantages": True, "batch_size": BATCH, "n_epochs": EPOCHS}  # fmt: skip
 A2C = {**ACTOR_CRITIC, "learning_rate": 7e-4, "normalize_advantages": False,
@@ -39,23 +39,23 @@ TRAIN_FREQ = 4  # environment steps between DQN's batches
 
 @dataclass(frozen=True)
 class Case:
-    """One algorithm under one set of settings; `sb3`: Stable-Baselines3 can be set to the same."""
+    """One algorithm with one set of settings; `sb3`: Stable-Baselines3 supports the same settings."""
 
     algo: str
     settings: dict[str, Any]
     box: bool = False
     sb3: bool = True
-    extras: tuple[str, ...] = field(default=())  # of a batch: "steps" > 1, "weights"
-    clips: str | None = None  # which gradients the limit clips now and now not, if not all
+    extras: tuple[str, ...] = field(default=())  # extras of a batch: "steps" > 1, "weights"
+    clips: str | None = None  # prefix of the gradients that some updates clip, not all; None: all
 
     @property
     def trains(self) -> int:
-        """How often a learner is handed a batch."""
+        """How many batches a learner gets."""
         return UPDATES // self.updates
 
     @property
     def clipped_together(self) -> tuple[str, ...]:
-        """How the names of the tensors begin whose gradients have one norm; of each a norm is limited."""
+        """Prefixes of tensor names; the gradients of each prefix have one norm, and the norm is limited."""
         if "max_grad_norm" not in self.settings:
             return ()
         apart = ("actor.", "critic.") if self.algo in ("sac", "td3") else ("",)
@@ -63,7 +63,7 @@ class Case:
 
     @property
     def updates(self) -> int:
-        """Gradient steps of each batch."""
+        """Gradient steps per batch."""
         return EPOCHS * MINIBATCHES if self.algo == "ppo" else 1
 
 
@@ -116,19 +116,19 @@ CASES = {
 
 
 def initial_weights(case: Case, rng: np.random.Generator) -> Arrays:
-    """Weights of each network of `case` that learns, by name, in float32."""
+    """Draw the initial weights of each network of `case` that learns, by name, in float32."""
     out: Arrays = {}
     for name, sizes in networks(case).items():
         for i, (inputs, outputs) in enumerate(pairwise(sizes)):
             add_layer(out, f"{name}.{i}", inputs, outputs, rng)
     if case.algo == "sac":
         heads = {"mean": 0.0} if case.settings["use_sde"] else {"mean": 0.0, "log_std": -1.2}
-        for head, centre in heads.items():  # far from where tanh is flat
+        for head, centre in heads.items():  # far from the flat ends of tanh
             add_layer(out, f"actor.{head}", HIDDEN[-1], ACT, rng)
             out[f"actor.{head}.bias"] += np.float32(centre)
         if case.settings["use_sde"]:
             out["actor.log_std"] = rng.uniform(-3, -2, (HIDDEN[-1], ACT)).astype(np.float32)
-            out["actor.mean.bias"][-1] += 1.6  # so that the mean is cut off in some rows
+            out["actor.mean.bias"][-1] += 1.6  # so that the mean is clipped in some rows
         out["log_alpha"] = np.float32([-1.5])
     elif case.box and case.algo != "td3":
         out["log_std"] = np.float32([-0.4, 0.2])
@@ -136,7 +136,7 @@ def initial_weights(case: Case, rng: np.random.Generator) -> Arrays:
 
 
 def networks(case: Case) -> dict[str, tuple[int, ...]]:
-    """Widths of the networks by name; a hidden layer of `x` is `x.0`."""
+    """Return the widths of the networks by name; a hidden layer of `x` is `x.0`."""
     head = ACT if case.box else CHOICES
     if case.algo in ("ppo", "a2c"):
         return {"actor": (OBS, *HIDDEN, head), "critic": (OBS, *HIDDEN, 1)}
@@ -160,13 +160,13 @@ def add_layer(out: Arrays, name: str, inputs: int, outputs: int, rng: np.random.
 
 
 def made_by_sb3(file: dict[str, Arrays]) -> Arrays:
-    """What SB3 did, as `traces.py` names it; empty for a case that it has no settings for."""
+    """Return SB3's trace, named as in `traces.py`; it is empty if SB3 does not support the settings."""
     parts = ("loss", "grad", "clipped", "weights", "final")
     return {f"{p}/{name}": array for p in parts for name, array in file.get(p, {}).items()}
 
 
 def load(name: str) -> dict[str, Arrays]:
-    """The golden file of a case, by the first part of its arrays' names (see `make_sb3.py`)."""
+    """Read the golden file of a case, by the first part of its arrays' names (see `make_sb3.py`)."""
     out: dict[str, Arrays] = {}
     with np.load(GOLDEN / f"{name}.npz") as file:
         for key in file.files:

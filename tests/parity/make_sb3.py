@@ -1,14 +1,14 @@
-"""Writes `golden/CASE.npz`: initial weights, batches, and what Stable-Baselines3 made of them.
+"""Writes `golden/CASE.npz`: initial weights, batches, and the results of Stable-Baselines3.
 
 `python tests/parity/make_sb3.py [CASE ...]` with `tests` on the path and Stable-Baselines3 installed. Its
-own `train()` runs on a buffer of given rows; wrappers around `backward`, `clip_grad_norm_` and the
-optimizers' steps take down what passes. Arrays of a file, besides those of `traces.py`:
+own `train()` runs on a buffer with the given rows; wrappers of `backward`, `clip_grad_norm_` and the
+optimizers' steps record their arguments. Arrays of a file, besides those of `traces.py`:
 
 | name | of |
 |---|---|
-| `meta/made_by` | the library and its version; empty for cases that it has no settings for |
-| `init/TENSOR` | weights before the first update; targets begin as copies |
-| `batch/NAME` | `[trains, rows, ...]`, what each call of `train` was given, noise included |
+| `meta/made_by` | the library and its version; empty for cases whose settings it does not support |
+| `init/TENSOR` | weights before the first update; targets start as copies |
+| `batch/NAME` | `[trains, rows, ...]`, the input of each `train` call, including the noise |
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CLASSES = {"ppo": sb3.PPO, "a2c": sb3.A2C, "dqn": sb3.DQN, "sac": sb3.SAC, "td3"
 
 
 class Spaces(gym.Env[Any, Any]):
-    """Spaces, and nothing that is ever stepped."""
+    """An environment with spaces that is never stepped."""
 
     def __init__(self, box: bool) -> None:
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, (OBS,), np.float32)
@@ -58,7 +58,7 @@ class Spaces(gym.Env[Any, Any]):
 
 
 class InOrder(ReplayBuffer):
-    """Gives its rows as they lie, not drawn; `discounts` `[rows, 1]` as SB3's own for m-step returns."""
+    """Returns its rows in stored order; `discounts` `[rows, 1]` are SB3's own for m-step returns."""
 
     discounts: torch.Tensor | None = None
 
@@ -68,7 +68,7 @@ class InOrder(ReplayBuffer):
 
 
 def made(case: Case, init: Arrays) -> Any:
-    """SB3's algorithm under the settings of `case`, with the given weights."""
+    """Make SB3's algorithm with the settings of `case` and the given weights."""
     model = CLASSES[case.algo]("MlpPolicy", Spaces(case.box), device="cpu", seed=0, **arguments(case))
     model.set_logger(Logger(folder=None, output_formats=[]))
     names = {theirs: begins_as(ours_of(case, theirs), init) for theirs in model.policy.state_dict()}
@@ -80,7 +80,7 @@ def made(case: Case, init: Arrays) -> Any:
 
 
 def arguments(case: Case) -> dict[str, Any]:
-    """SB3's names of the settings."""
+    """Return the settings by SB3's names."""
     s = case.settings
     policy: dict[str, Any] = {"net_arch": list(HIDDEN)}
     out: dict[str, Any] = {"learning_rate": s["learning_rate"], "policy_kwargs": policy}
@@ -110,7 +110,7 @@ def arguments(case: Case) -> dict[str, Any]:
 
 
 class Recorder:
-    """Takes down each optimizer step of a model."""
+    """Records each optimizer step of a model."""
 
     def __init__(self, case: Case, model: Any) -> None:
         self.case, self.model = case, model
@@ -168,7 +168,7 @@ class Recorder:
         return {n: p.detach().numpy().copy() for n, p in found if n.startswith("target") == targets}
 
     def update(self) -> list[Row]:
-        """The rows since it was last asked; the steps of several optimizers are one update."""
+        """Return the rows since the last call; the steps of several optimizers form one update."""
         rows, totals, self.rows, self.totals = self.rows, self.totals, [], []
         logged = {k.partition("/")[2]: v for k, v in self.model.logger.name_to_value.items()}
         self.model.logger.name_to_value.clear()
@@ -207,7 +207,7 @@ def fill(case: Case, model: Any, batch: Arrays) -> None:
 
 
 def trained(case: Case, model: Any, batch: Arrays) -> None:
-    """SB3's `train()` on a batch."""
+    """Run SB3's `train()` on a batch."""
     fill(case, model, batch)
     if case.algo == "dqn":
         for _ in range(TRAIN_FREQ):

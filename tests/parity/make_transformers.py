@@ -1,7 +1,7 @@
-"""Writes `golden/llama.npz`: logits that transformers' Llama says of some tokens.
+"""Writes `golden/llama.npz`: the logits of transformers' Llama for some tokens.
 
-`python tests/parity/make_transformers.py` with `tests` on the path and transformers installed. Of each of
-`SIZES` by its number: `N/logits`, and `N/padded`, of tokens behind padding.
+`python tests/parity/make_transformers.py` with `tests` on the path and transformers installed. For each
+number of `SIZES`, the file has `N/logits` and `N/padded`, the logits of tokens after padding.
 """
 
 from __future__ import annotations

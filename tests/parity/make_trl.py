@@ -1,16 +1,16 @@
-"""Writes `golden/trl.npz`: losses and gradients that TRL makes of `parity.text`'s batch.
+"""Writes `golden/trl.npz`: TRL's losses and gradients for the batch of `parity.text`.
 
 `python tests/parity/make_trl.py` with `tests` on the path and TRL installed. A trainer without a run gets
-the attributes that its loss reads, and the log-probabilities of the small model. What TRL computes in the
-midst of its generation, advantages and weights against a mismatch, runs as the lines that stand there.
+the attributes that its loss reads, and the log-probabilities of the small model. TRL computes advantages
+and mismatch weights in the middle of its generation; the script executes those lines of its source.
 
 | name | of |
 |---|---|
 | `meta/made_by` | the library and its version |
-| `grpo/CASE/loss`, `grpo/CASE/gradient` | the gradient of all parameters, one after the other, float32 |
+| `grpo/CASE/loss`, `grpo/CASE/gradient` | the concatenated gradient of all parameters, float32 |
 | `dpo/CASE/loss`, `dpo/CASE/gradient` | |
 | `rloo/loss`, `rloo/gradient`, `rloo/advantages` | |
-| `advantages/REWARDS/SCALE`, `.../normalize_then_sum` | of rewards that are `whole`, or some `missing` |
+| `advantages/REWARDS/SCALE`, `.../normalize_then_sum` | REWARDS: `whole`, or `missing` (some are missing) |
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ IDS = torch.cat([BATCH.prompts, BATCH.completions], 1)
 
 
 def scored(of: text.TinyLM, ids: Tensor, keep: int) -> Tensor:
-    """By TRL's function."""
+    """Return log-probabilities by TRL's function."""
     return selective_log_softmax(of(ids)[:, -keep - 1 : -1], ids[:, -keep:])
 
 
 def lines(function: Any, begin: str, end: str) -> str:
-    """A part of a function, from the line with `begin` to before the one with `end`."""
+    """Return the source of a function from the line with `begin` to before the line with `end`."""
     source = inspect.getsource(function).splitlines()
     first = next(i for i, line in enumerate(source) if begin in line)
     last = next(i for i, line in enumerate(source) if end in line and i > first)
@@ -56,7 +56,7 @@ def accelerator() -> SimpleNamespace:
 
 
 def trainer(kind: type, of: text.TinyLM, **more: Any) -> Any:
-    """One without a run, whose model says log-probabilities."""
+    """Make a trainer without a run that takes log-probabilities from the model."""
 
     class Trainer(kind):  # type: ignore[misc, valid-type]
         accelerator, current_gradient_accumulation_steps = accelerator(), 1
@@ -75,7 +75,7 @@ def trainer(kind: type, of: text.TinyLM, **more: Any) -> Any:
 
 
 def mismatch(case: text.Case, mask: Tensor) -> Tensor:
-    """TRL's weights."""
+    """Return TRL's importance weights."""
     mode, least, most = case.mismatch  # type: ignore[misc]
     self = SimpleNamespace(
         use_vllm=True, vllm_importance_sampling_correction=True, vllm_importance_sampling_mode=mode,
@@ -93,7 +93,7 @@ def mismatch(case: text.Case, mask: Tensor) -> Tensor:
 
 
 def grpo(case: text.Case) -> tuple[Tensor, Tensor]:
-    """The loss, and the gradient of all parameters."""
+    """Return the loss, and the gradient of all parameters."""
     of, given = text.model(), {"kl_coef": 0.0, "kl_correction": True, **case.loss}
     kind, cispo = given["loss_type"], given["loss_type"] == "cispo"
     low = given.get("clip_eps", 0.2)
@@ -129,7 +129,7 @@ def grpo(case: text.Case) -> tuple[Tensor, Tensor]:
 
 
 def dpo(loss: dict[str, Any], reference: bool) -> tuple[Tensor, Tensor]:
-    """Even rows are chosen, odd ones rejected."""
+    """Return the loss and its gradient; even rows are chosen, odd rows rejected."""
     of = text.model()
     order = torch.cat([torch.arange(0, len(IDS), 2), torch.arange(1, len(IDS), 2)])
     ids, mask = IDS[order], BATCH.mask[order].long()
@@ -145,7 +145,7 @@ def dpo(loss: dict[str, Any], reference: bool) -> tuple[Tensor, Tensor]:
         beta=loss["beta"], label_smoothing=loss.get("label_smoothing", 0.0), precompute_ref_logps=True,
         f_divergence_type="reverse_kl", use_weighting=False, _total_train_tokens=0,
     )  # fmt: skip
-    # behind the loss come metrics of the model's outputs, which there are none of
+    # after the loss, TRL computes metrics from model outputs that do not exist here
     source = lines(dpo_trainer.DPOTrainer._compute_loss, "mode =", "# Log the metrics")
     names = vars(dpo_trainer) | {
         "self": made, "return_outputs": False, "model": SimpleNamespace(),
@@ -166,7 +166,7 @@ def learned(of: text.TinyLM, loss: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def advantages(scale: str, missing: bool, aggregation: str = "sum_then_normalize") -> Tensor:
-    """TRL's of the rewards."""
+    """Return TRL's advantages of the rewards."""
     self = SimpleNamespace(
         multi_objective_aggregation=aggregation, scale_rewards=scale, reward_funcs=[None, None],
         reward_weights=torch.tensor(text.WEIGHTS),
@@ -182,7 +182,7 @@ def advantages(scale: str, missing: bool, aggregation: str = "sum_then_normalize
 
 
 def rloo() -> dict[str, Tensor]:
-    """Its advantages and its loss."""
+    """Return RLOO's advantages and loss."""
     of, mask = text.model(), BATCH.mask.float()
     self = SimpleNamespace(normalize_advantages=False, num_generations=text.GROUP)
     scores = text.rewards().sum(1)

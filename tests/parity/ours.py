@@ -1,4 +1,4 @@
-"""The same batches through our learners: a driver for each algorithm, in `DRIVERS`."""
+"""Runs rlox's learners on the same batches: a driver for each algorithm, in `DRIVERS`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rlox.types import Clock, Rollout
 
 
 def driven(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arrays:
-    """The trace of our learner on these batches, computed in `dtype`."""
+    """Return the trace of rlox's learner on these batches, computed in `dtype`."""
     return DRIVERS[case.algo](case, init, batches, dtype)
 
 
@@ -38,7 +38,7 @@ def with_weights(module: nn.Module, init: Arrays, dtype: torch.dtype) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class InOrder(Rollout):
-    """A rollout whose minibatches are those that the others were given."""
+    """A rollout whose minibatches are those of the other implementations."""
 
     orders: Iterator[Tensor] = field(default_factory=lambda: iter(()))
 
@@ -96,7 +96,7 @@ def on_policy(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> 
 
 
 def noting(terms: Callable[..., Any], totals: list[Tensor]) -> Callable[..., Any]:
-    """The loss of a minibatch, with its total put down."""
+    """Compute the loss of a minibatch and record its total."""
 
     def noted(*arguments: Any) -> Any:
         found = terms(*arguments)

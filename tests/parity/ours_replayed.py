@@ -1,4 +1,4 @@
-"""The same batches through our SAC and TD3, whose critics are one module and whose actor has one head."""
+"""Runs rlox's SAC and TD3 on the same batches; their critics are one module, and their actor has one head."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LAYERS = len(HIDDEN) + 1
 
 
 def apart(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors of ours by the golden files' names: critics one by one, the actor's heads too."""
+    """Rename rlox's tensors as in the golden files; split the critics and the actor's heads."""
     out: dict[str, Tensor] = {}
     for name, value in values.items():
         if match := re.fullmatch(r"critic\.(weights|biases)\.(\d)", name):
@@ -37,7 +37,7 @@ def apart(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
             out |= {f"critic.{k}.{match[2]}.{part}": value[k] for k in range(CRITICS)}
         elif match := re.fullmatch(r"actor\.(?:net\.)?(\d)\.(weight|bias)", name):
             layer = int(match[1])
-            if "net" in name and layer == LAYERS - 1:  # under gSDE of the mean alone
+            if "net" in name and layer == LAYERS - 1:  # under gSDE the layer has only the mean
                 heads = zip(("mean", "log_std"), value.split(ACT), strict=False)
                 out |= {f"actor.{head}.{match[2]}": half for head, half in heads}
             else:
@@ -48,10 +48,10 @@ def apart(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def begin(policy: nn.Module, init: Arrays) -> None:
-    """Give `policy` the golden files' initial weights."""
+    """Load the golden files' initial weights into `policy`."""
     state = {neutral(name): value for name, value in policy.state_dict().items()}
     for name, part in apart(state).items():
-        part.copy_(torch.from_numpy(init[name]))  # a view of the policy's own
+        part.copy_(torch.from_numpy(init[name]))  # a view of the policy's own tensor
 
 
 def sac(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arrays:
@@ -90,20 +90,20 @@ def td3(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arrays
 
 
 def given(numbers: Any) -> NoiseFunction:
-    """The noise of the golden files, by the number of the update."""
+    """Return the noise of the golden files, by the number of the update."""
     return lambda update, shape, like: torch.from_numpy(np.asarray(numbers[update])).reshape(shape).to(like)
 
 
 def merged(
     learner: Any, taps: Mapping[str, Tap], batch: Arrays, case: Case, i: int, dtype: torch.dtype
 ) -> Row:
-    """One update, with what passed through each optimizer."""
+    """Run one update; return the losses, gradients and weights of all optimizers."""
     metrics = learner.update(transitions(case, batch, dtype), Clock(updates=i)).metrics
     passed = [row for tap in taps.values() for row in tap.taken()]
     gradients = {name: value for row in passed for name, value in row.gradients.items()}
     clipped = {name: value for row in passed for name, value in row.clipped.items()}
     weights = {name: value for tap in taps.values() for name, value in tap.weights().items()}
-    # what an optimizer did not step on, another update reported
+    # if an optimizer makes no step, the reported loss is that of an earlier update
     stepped = {name.split(".")[0] for name in gradients}
     losses = {name: metrics[f"loss/{name}"] for name in taps if name in stepped}
     clipped = apart(clipped) if case.clipped_together else {}
@@ -111,7 +111,7 @@ def merged(
 
 
 def targets(networks: Mapping[str, nn.Module]) -> dict[str, Tensor]:
-    """Final target networks; of SAC, which has one, without the word critic."""
+    """Return the final target networks; SAC has only one, whose names lose the word critic."""
     states = {net: module.state_dict() for net, module in networks.items()}
     named = {f"{net}.{name}": v for net, state in states.items() for name, v in state.items()}
     found = apart(copies(named))

@@ -1,4 +1,4 @@
-"""What Stable-Baselines3 calls the tensors and losses that are compared."""
+"""Maps the names of tensors and losses to those of Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODULES = {
     "dqn": {"q_net.q_net": "q", "q_net_target.q_net": "target.q"},
     "sac": {
         "actor.latent_pi": "actor",
-        "actor.mu.0": "actor.mean",  # under gSDE, where what cuts it off comes after it
+        "actor.mu.0": "actor.mean",  # under gSDE, which clips the mean after this layer
         "actor.mu": "actor.mean",
         "actor.log_std": "actor.log_std",
         **CRITICS,
@@ -35,7 +35,7 @@ MODULES = {
         **{f"critic_target.qf{k}": f"target.critic.{k}" for k in (0, 1)},
     },
 }
-# Each loss: its name in the log below `train/`, and the sign that makes it ours.
+# Each loss: its name in the log after `train/`, and the sign that converts it to rlox's.
 PARTS = {"value": ("value_loss", 1), "entropy": ("entropy_loss", -1)}
 LOSSES = {
     "ppo": {"policy": ("policy_gradient_loss", 1), **PARTS},
@@ -51,7 +51,7 @@ LOSSES = {
 
 
 def ours_of(case: Case, theirs: str) -> str:
-    """Our name of one of SB3's tensors; layers count without the activations between them."""
+    """Return rlox's name of one of SB3's tensors; layer numbers skip the activations."""
     for module, ours in MODULES[case.algo].items():
         rest = theirs.removeprefix(module)
         if rest != theirs and (not rest or rest.startswith(".")):
@@ -60,6 +60,6 @@ def ours_of(case: Case, theirs: str) -> str:
 
 
 def begins_as(ours: str, init: Collection[str]) -> str:
-    """The initial weight that a tensor has first; a target's is its network's."""
+    """Return the initial weight of a tensor; a target starts as its network."""
     online = ours.removeprefix("target.")
     return online if online in init else ours.replace("target.", "critic.")

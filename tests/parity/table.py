@@ -1,8 +1,8 @@
 """Measures every case and writes the table of docs/parity.md.
 
-`python tests/parity/table.py` with `tests` on the path. It measures in a child whose kernels are those of
-every x86 CPU (helpers/pinned_floats.py), as the test of the page does; `python -m parity.table print`
-measures here.
+`python tests/parity/table.py` with `tests` on the path. It measures in a child process with kernels that
+every x86 CPU has (helpers/pinned_floats.py), as the test of the page does; `python -m parity.table print`
+measures in this process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from parity.cases import CASES, load, made_by_sb3
 from parity.ours import driven
 from parity.traces import Difference, difference, transcribed
 
-FLOAT64, FLOAT32 = 1e-6, 1e-4  # what a difference may be, against the papers and against SB3
+FLOAT64, FLOAT32 = 1e-6, 1e-4  # limits of a difference: to the papers, and to SB3
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "parity.md"
 BEGIN, END = "<!-- written by tests/parity/table.py -->", "<!-- until here -->"
 HEAD = """\
@@ -28,13 +28,13 @@ FIGURES = 7
 
 
 def row(name: str) -> str:
-    """The line of one case, figures to one digit."""
+    """Return the table line of one case, with figures of one digit."""
     cells = [f"{value:.0e}" for value in measured(name)]
     return f"| `{name}` | " + " | ".join(cells + [""] * (FIGURES - len(cells))) + " |"
 
 
 def measured(name: str) -> list[float]:
-    """The figures of one case: the first three, of one that Stable-Baselines3 has settings for all."""
+    """Return the figures of one case; only the first three if Stable-Baselines3 lacks the settings."""
     case, file = CASES[name], load(name)
     init, batches = file["init"], file["batch"]
     paper, _ = transcribed(case, init, batches)

@@ -1,4 +1,4 @@
-"""What our learners are watched with, and the batches that they are handed."""
+"""Records the optimizers of rlox's learners, and makes the batches for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOSSES = {
 
 
 def neutral(name: str) -> str:
-    """A tensor's name in the golden files: layers count without the activations between them."""
+    """Return a tensor's name in the golden files, where layer numbers skip the activations."""
     return re.sub(r"\.(\d+)\.", lambda found: f".{int(found[1]) // 2}.", name)
 
 
@@ -33,9 +33,9 @@ def copies(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 class Tap:
-    """Takes down what passes through an optimizer; `rows` has one for each of its steps.
+    """Records the gradients and weights of an optimizer; `rows` has one entry for each step.
 
-    Names of tensors get `prefix`.
+    `prefix` is added to the names of tensors.
     """
 
     def __init__(self, optimizer: Optimizer, prefix: str = "") -> None:
@@ -56,14 +56,14 @@ class Tap:
         self.rows[-1].weights = self.weights()
 
     def weights(self) -> dict[str, Tensor]:
-        """As they are now, copied."""
+        """Return a copy of the present weights."""
         return self._named(self.optimizer.flat.views(self.optimizer.vector))
 
     def _named(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return copies({self.prefix + name: value for name, value in values.items()})
 
     def taken(self, metrics: Mapping[str, float] | None = None) -> list[Row]:
-        """The rows since it was last asked, with the parts of the loss that the learner reported."""
+        """Return the rows since the last call, with the parts of the loss that the learner reported."""
         rows, self.rows = self.rows, []
         said = metrics or {}
         parts = {ours: said[key] for key, ours in LOSSES.items() if key in said}
@@ -78,7 +78,7 @@ def tensor_of(array: Any, dtype: torch.dtype) -> Tensor:
 
 
 def transitions(case: Case, batch: Arrays, dtype: torch.dtype) -> Transitions:
-    """One batch, with the discounts that a source computes: gamma^m, 0 after termination."""
+    """Make one batch, with the discounts that a source computes: gamma^m, 0 after termination."""
     given = {
         name: tensor_of(batch[name], dtype)[None]
         for name in ("obs", "actions", "rewards", "next_obs", "weights")

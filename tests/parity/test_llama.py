@@ -1,4 +1,4 @@
-"""Our Llama says what transformers' does with the same weights, at once and token by token."""
+"""Tests that rlox's Llama equals transformers' with the same weights, in one call and token by token."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def given(request: pytest.FixtureRequest) -> tuple[Llama, dict[str, Tensor]]:
 
 @torch.no_grad()
 def in_steps(model: Llama, mask: Tensor | None, positions: Tensor | None) -> Tensor:
-    """Four tokens at once, then three, then one by one, with what was seen in the cache."""
+    """Run four tokens at once, then three, then one by one; the cache holds the earlier ones."""
     cache = model.cache(len(IDS), LENGTH)
     parts, at = [], 0
     for end in (4, *range(7, LENGTH + 1)):
@@ -66,10 +66,10 @@ def test_padding_before_a_text_changes_nothing_of_it(
     torch.testing.assert_close(alone[0], theirs["padded"][1, 2:], **CLOSE)
 
 
-def test_padding_itself_is_no_number_that_is_not_finite(
+def test_logits_at_padding_tokens_are_finite(
     given: tuple[Llama, dict[str, Tensor]],
 ) -> None:
-    """It would go on into what is learned: 0 times NaN."""
+    """A NaN would reach the loss: 0 times NaN is NaN."""
     model, _ = given
     logits = model(IDS, *padding()).logits
     assert torch.isfinite(logits).all()

@@ -1,8 +1,8 @@
-"""The native engine's trainings of SAC and TD3 against autograd: random networks, batches and settings.
+"""Tests the native engine's SAC and TD3 updates against autograd, on random networks, batches and settings.
 
-In float64 the reference is written out here from the losses, with torch's autograd, clipping and Adam: what
-the networks are after some batches, and how wrong each row was. Adam's epsilon is large, so that a step is
-no sign of a gradient near 0.
+The float64 reference is written here from the losses, with torch's autograd, clipping and Adam. The test
+compares the networks after some batches, and the error of each row. Adam's epsilon is large, so that a step
+does not depend on the sign of a gradient near 0.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RATE, EPS, TAU = 0.01, 1e-3, 0.3
 
 
 class Case:
-    """An actor, critics, batches for them and settings, drawn by a number."""
+    """An actor, critics, their batches and settings, drawn by a number."""
 
     def __init__(self, number: int, outputs: int) -> None:
         draw = self.draw = np.random.default_rng(number)
@@ -78,7 +78,7 @@ class Case:
         )
 
     def torches(self) -> list[dict[str, Tensor]]:
-        """Each batch as tensors."""
+        """Return each batch as tensors."""
         return [
             {name: torch.from_numpy(column[i]) for name, column in self.columns.items()}
             for i in range(BATCHES)
@@ -98,7 +98,7 @@ def adams(vector: NDArray[np.float64]) -> tuple[NDArray[Any], ...]:
 
 
 def stepper(net: nn.Module, norm: float | None) -> Callable[[Tensor], float]:
-    """What takes a step along a loss's gradient, and says its norm."""
+    """Return a function that takes a step along a loss's gradient and returns the gradient norm."""
     adam = torch.optim.Adam(net.parameters(), RATE, eps=EPS)
 
     def step(loss: Tensor) -> float:
@@ -124,7 +124,7 @@ def assert_close(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]
 
 
 def drawn(actor: nn.Sequential, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """By the module's own `draw`, so that autograd sees every operation."""
+    """Sample with the module's own `draw`, so that autograd sees every operation."""
     policy = SquashedGaussianPolicy(1, noise.shape[-1], 1)
     policy.net = actor
     return policy.draw(obs, noise)
@@ -132,7 +132,7 @@ def drawn(actor: nn.Sequential, obs: Tensor, noise: Tensor) -> tuple[Tensor, Ten
 
 @EACH
 @pytest.mark.parametrize("learned", [True, False])
-def test_trainings_of_sac_are_those_of_autograd(learned: bool, cases: int) -> None:
+def test_native_sac_updates_equal_autograd_in_float64(learned: bool, cases: int) -> None:
     for number in range(cases):
         case = Case(number, outputs=2)
         actor, critic, target = map(copy.deepcopy, (case.actor, case.critic, case.target_critic))
@@ -187,7 +187,7 @@ def test_trainings_of_sac_are_those_of_autograd(learned: bool, cases: int) -> No
 
 @EACH
 @pytest.mark.parametrize("deviation", [0.2, 0.0])
-def test_trainings_of_td3_are_those_of_autograd(deviation: float, cases: int) -> None:
+def test_native_td3_updates_equal_autograd_in_float64(deviation: float, cases: int) -> None:
     for number in range(cases):
         case = Case(number, outputs=1)
         nets = (case.actor, case.critic, case.target_actor, case.target_critic)
@@ -232,7 +232,7 @@ def test_trainings_of_td3_are_those_of_autograd(deviation: float, cases: int) ->
 
 
 def trained(case: Case, **changes: Any) -> Any:
-    """One training of TD3 in which some arguments are others."""
+    """Run one TD3 update with some changed arguments."""
     given: dict[str, Any] = {
         "actor": adams(flat(case.actor)), "critic": adams(flat(case.critic)),
         "target_actor": flat(case.target_actor), "target_critic": flat(case.target_critic),

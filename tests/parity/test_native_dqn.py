@@ -1,8 +1,8 @@
-"""The native engine's trainings of DQN against torch: random networks, batches and settings.
+"""Tests the native engine's DQN updates against torch, on random networks, batches and settings.
 
-In float64 torch's autograd is the reference for the loss, the errors, the gradient (Adam's first moment
-after a step from zeros) and the parameters; in float32 the same cases have to be as close to it as torch's
-own float32 is.
+In float64, torch's autograd is the reference for the loss, the errors, the gradient (Adam's first moment
+after a step from zeros) and the parameters. In float32, the same cases must be as close to it as torch's own
+float32 results.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Case:
         )
 
     def native(self, precision: str, batches: int = 1) -> tuple[dict[str, float], Columns]:
-        """What is told of a training of the first batches, and what it leaves."""
+        """Train on the first batches; return the metrics and the resulting arrays."""
         kind = np.float32 if precision == "f32" else np.float64
         vector = FlatParameters(copy.deepcopy(self.online)).vector.numpy().astype(kind)
         target = FlatParameters(copy.deepcopy(self.target)).vector.numpy()
@@ -94,12 +94,12 @@ class Case:
             double=self.double,
             loss=self.loss,
             max_grad_norm=self.norm,
-            adam_eps=1e-4,  # so that a step is no sign of a gradient near 0
+            adam_eps=1e-4,  # so that a step does not depend on the sign of a gradient near 0
         )
         return told, {**state, "errors": errors}
 
     def by_torch(self, kind: torch.dtype, batches: int = 1) -> tuple[dict[str, float], Columns]:
-        """The same, by autograd, torch's clipping and torch's Adam."""
+        """Do the same with autograd, torch's clipping and torch's Adam."""
         online, target = (copy.deepcopy(net).to(kind) for net in (self.online, self.target))
         adam = torch.optim.Adam(online.parameters(), RATE, betas=DECAY, eps=1e-4)
         errors, told = [], []
@@ -133,7 +133,7 @@ class Case:
 
 
 def q_of(policy: QPolicy, obs: Tensor) -> Tensor:
-    """Q by the modules alone, so that autograd sees every operation."""
+    """Compute Q with the modules alone, so that autograd sees every operation."""
     q: Tensor = policy.q(obs)
     return q
 
@@ -144,7 +144,7 @@ def apart(found: NDArray[Any], expected: NDArray[Any]) -> float:
 
 
 @EACH
-def test_trainings_equal_those_of_autograd_in_float64(cases: int) -> None:
+def test_native_dqn_updates_equal_autograd_in_float64(cases: int) -> None:
     worst, kinds = 0.0, set()
     for number in range(cases):
         case = Case(number)
@@ -162,7 +162,7 @@ def test_trainings_equal_those_of_autograd_in_float64(cases: int) -> None:
 
 
 @EACH
-def test_trainings_are_as_close_in_float32_as_torch_s_own(cases: int) -> None:
+def test_native_dqn_gradients_in_float32_are_as_close_as_torchs(cases: int) -> None:
     far = 0
     for number in range(cases):
         case = Case(number)

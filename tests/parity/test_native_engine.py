@@ -1,8 +1,8 @@
-"""The native engine against torch: 1,000 networks and batches, of every head, activation and setting.
+"""Tests the native engine against torch: 1,000 networks and batches, of every head, activation and setting.
 
-In float64 torch's autograd is the reference for the loss, its gradient and the parameters after a step. In
-float32 the same cases have to agree with it where nothing lies within rounding of a kink (elsewhere either
-side of a minimum or of a clipping is as right as the other), or be as close as torch's own float32 is.
+In float64, torch's autograd is the reference for the loss, its gradient and the parameters after a step. In
+float32, the same cases must agree with it unless rounding may reach a kink (there, either side of a minimum
+or of a clipping is as right as the other), or be as close to it as torch's own float32 results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CASES = 1_000
 ACTIVATIONS = ("tanh", "relu", "elu", "silu")
 LEARNING_RATE = 0.01
 DOUBLE, SINGLE = 1e-9, 1e-5  # norm of a difference over the norm
-# An ill-conditioned case may be off by so many times what rounding does in a few draws: 1.9 with AVX-512.
+# The limit of an ill-conditioned case, as a multiple of its rounding in a few draws; 1.9 with AVX-512.
 CONDITIONED = 6.0
 
 
@@ -51,7 +51,7 @@ class Case:
             clip_eps=float(draw.uniform(0.05, 0.4)),
             vf_coef=float(draw.uniform(0.1, 1.0)),
             ent_coef=float(draw.choice([0.0, 0.02])),
-            max_grad_norm=float(draw.choice([0.1, 1e3])),  # one that cuts, and one that does not
+            max_grad_norm=float(draw.choice([0.1, 1e3])),  # one that clips, and one that does not
             clip_vloss=bool(draw.integers(2)),
         )
         self.policy = self._policy().double()
@@ -61,7 +61,7 @@ class Case:
         self._act()
         with torch.no_grad():
             log_probs, _, values = self.policy.evaluate_actions(self.seen, self.actions)
-        # Numbers that both precisions can hold.
+        # Numbers that both precisions can represent.
         self.old_log_probs = (log_probs + 0.3 * self._normal(self.rows)).float().double()
         self.old_values = (values + 0.5 * self._normal(self.rows)).float().double()
         self.advantages, self.returns = self._normal(self.rows), self._normal(self.rows)
@@ -81,7 +81,7 @@ class Case:
         return policy
 
     def _move(self) -> None:
-        """Parameters at random, in numbers of float32."""
+        """Draw random parameters that float32 represents."""
         self._set([0.5 * self._normal(*parameter.shape) for parameter in self.policy.parameters()])
 
     @torch.no_grad()
@@ -107,7 +107,7 @@ class Case:
             self.seen = self.obs
 
     def by_torch(self) -> tuple[float, NDArray[Any], NDArray[Any]]:
-        """The loss, its clipped gradient and the parameters after a step, by autograd."""
+        """Return the loss, its clipped gradient and the parameters after a step, by autograd."""
         optimizer = Adam(self.policy, LEARNING_RATE)
         before = optimizer.vector.clone()
         log_probs, entropy, values = self.policy.evaluate_actions(self.seen, self.actions)
@@ -123,7 +123,7 @@ class Case:
         return float(terms.total.detach()), optimizer.gradient.numpy().copy(), after
 
     def engine(self, precision: str) -> OnPolicyEngine:
-        """The engine of this policy."""
+        """Make the engine of this policy."""
         return OnPolicyEngine(
             [(name, tuple(p.shape)) for name, p in self.policy.named_parameters()],
             kind="choices" if self.kind == "masked" else self.kind,
@@ -136,7 +136,7 @@ class Case:
         )
 
     def natively(self, precision: str) -> tuple[float, NDArray[Any], NDArray[Any]]:
-        """The same by the engine."""
+        """Return the same from the engine."""
         dtype, engine = np.float32 if precision == "f32" else np.float64, self.engine(precision)
         vector = Adam(self.policy, LEARNING_RATE).vector.numpy().astype(dtype)
         moments = [np.zeros_like(vector) for _ in range(2)]
@@ -152,10 +152,10 @@ class Case:
         return told["total"], engine.gradient, vector
 
     def rounding(self, *exact: NDArray[Any]) -> float:
-        """How far the exact gradient, or the parameters after the step, move by rounding alone.
+        """Return how far rounding alone moves the exact gradient, or the parameters after the step.
 
-        The largest of four draws of parameters within half a last digit of float32, and of what torch finds
-        in float32, in which the case is left.
+        The largest of four draws of parameters within half a last digit of float32, and of torch's float32
+        results. The case stays in float32.
         """
         kept = [p.detach().clone() for p in self.policy.parameters()]
         found: list[float] = []
@@ -172,7 +172,7 @@ class Case:
         return max(*found, *map(apart, self.by_torch()[1:], exact))
 
     def at_a_kink(self) -> bool:
-        """Whether rounding to float32 could put a row on the other side of a clipping or a relu."""
+        """Whether rounding to float32 may move a row to the other side of a clipping or a relu."""
         with torch.no_grad():
             log_probs, _, values = self.policy.evaluate_actions(self.seen, self.actions)
         eps, near = self.loss.clip_eps, 1e-4
@@ -194,7 +194,7 @@ class Case:
 
 
 def apart(got: NDArray[Any], expected: NDArray[Any]) -> float:
-    """The norm of the difference over the norm."""
+    """Return the norm of the difference over the norm."""
     return float(np.linalg.norm(got - expected) / np.linalg.norm(expected))
 
 
@@ -218,12 +218,12 @@ def test_loss_gradient_and_step_of_random_networks_are_torchs(cases: int) -> Non
             assert max(wrong) <= limit, f"case {number}, {precision}, {case.kind}: {wrong}"
     assert compared["f64"] == cases
     assert compared["f32"] > cases // 2, compared
-    # 2 of 956 with AVX-512, 10 beyond a third of the limit: those depend on the order in which a CPU sums.
+    # 2 of 956 with AVX-512, 10 beyond a third of the limit; these depend on the order in which a CPU sums.
     assert ill <= cases * 3 // 100, f"{ill} cases in which rounding alone moves a step by {SINGLE}"
 
 
 def one(**changes: Any) -> OnPolicyEngine:
-    """An engine for two choices, with some of its arguments changed."""
+    """Make an engine for two choices, with some changed arguments."""
     policy = DiscretePolicy(3, 2, net_arch=(4,))
     named = [(name, tuple(p.shape)) for name, p in policy.named_parameters()]
     arguments: dict[str, Any] = {"parameters": named, "kind": "choices", "size": 2, "obs_dim": 3}
@@ -268,7 +268,7 @@ def test_an_a2c_update_of_the_native_engine_equals_torchs(rule: str) -> None:
             wrong = max(
                 apart(mine[0], optimizer.vector.numpy()),
                 apart(engine.gradient, optimizer.gradient.numpy()),
-                # squares of a gradient are off by twice as much
+                # the error of a squared gradient is twice as large
                 *(apart(a, b.numpy()) / 2.0 for a, b in zip(mine[1:], vectors[1:], strict=True)),
             )
             assert wrong <= limit, f"case {number}, {precision}, {case.kind}: {wrong}"
@@ -277,7 +277,7 @@ def test_an_a2c_update_of_the_native_engine_equals_torchs(rule: str) -> None:
 
 
 def test_wide_networks_and_several_minibatches_are_torchs_too() -> None:
-    """Products are made in blocks of up to 512 numbers, and of other shapes in a last minibatch."""
+    """Products use blocks of up to 512 numbers; the last minibatch needs other shapes."""
     torch.manual_seed(0)
     policy = ContinuousPolicy(5, 3, net_arch=(300, 260), critic_net_arch=(520,)).double()
     optimizer, loss = Adam(policy, 1e-3), PPOLoss()
@@ -304,7 +304,7 @@ def test_wide_networks_and_several_minibatches_are_torchs_too() -> None:
 
 
 def native_like(policy: MLPActorCritic) -> OnPolicyEngine:
-    """The engine in float64 of a policy of normal numbers."""
+    """Make the float64 engine of a policy with normal distributions."""
     return OnPolicyEngine(
         [(name, tuple(p.shape)) for name, p in policy.named_parameters()],
         kind="numbers", size=3, obs_dim=5, actor=[300, 260], critic=[520], precision="f64",
@@ -342,7 +342,7 @@ def test_parameters_in_another_order_are_found_by_their_names() -> None:
         np.testing.assert_allclose(engine.gradient[places[name]], view.numpy().ravel(), atol=1e-12)
 
 
-def test_networks_that_are_not_those_of_the_parameters_are_refused_by_name() -> None:
+def test_the_engine_refuses_parameters_that_do_not_fit_the_networks() -> None:
     with pytest.raises(ShapeError, match=r"actor\.0\.weight has shape \[4, 3\], expected \[5, 3\]"):
         one(actor=[5])
     with pytest.raises(UnknownNameError, match=r"critic\.0\.weight"):
@@ -360,7 +360,7 @@ def test_networks_that_are_not_those_of_the_parameters_are_refused_by_name() -> 
         one(parameters=3)
 
 
-def test_a_policy_that_the_engine_does_not_know_is_refused_with_what_does() -> None:
+def test_the_engine_refuses_unsupported_policies_and_suggests_torch() -> None:
     class Own(DiscretePolicy):
         pass
 

@@ -1,6 +1,6 @@
-"""The native engine's updates on datasets: twenty are those of literal transcriptions, in float64.
+"""Tests that twenty native updates on datasets equal literal transcriptions of the papers, in float64.
 
-Of cloning the reference is torch's autograd, clipping and Adam.
+The reference of cloning is torch's autograd, clipping and Adam.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ A = NDArray[Any]
 
 
 def adams(module: nn.Module) -> tuple[A, A, A, A]:
-    """The module's own memory, moments and steps."""
+    """Return the module's own memory, the moments and the step count."""
     vector = FlatParameters(module).vector.numpy()
     return vector, np.zeros_like(vector), np.zeros_like(vector), np.zeros(1, np.int64)
 
 
 def shapes(module: nn.Module, prefix: str = "", without: str = "") -> list[Any]:
-    """Names and shapes as engines are told them."""
+    """Return the names and shapes that an engine takes."""
     named = module.named_parameters()
     return [
         (name if name == "log_std" else prefix + name.removeprefix(without), tuple(p.shape))
@@ -134,8 +134,8 @@ def test_native_offline_updates_depend_on_every_setting(algo: Any, changed: dict
 
 
 @pytest.mark.parametrize("number", range(24))
-def test_cloning_is_what_autograd_makes_of_its_loss(number: int) -> None:
-    """Choices, vectors and their squared error; several batches in a call."""
+def test_native_cloning_equals_autograd(number: int) -> None:
+    """Compare choices, vectors and their squared error, with several batches in a call."""
     draw = np.random.default_rng(number)
     kind, activation = (
         ("choices", "numbers", "mse")[number % 3],
@@ -222,7 +222,7 @@ def test_the_cloning_engine_refuses_invalid_batches_and_changes_no_weight() -> N
     np.testing.assert_allclose(out, policy.net(torch.zeros(5, 3)).detach().numpy(), atol=1e-6)
 
 
-def test_values_that_are_no_numbers_are_found_in_their_batch() -> None:
+def test_a_native_iql_update_names_the_minibatch_of_a_nan() -> None:
     policy = IQLPolicy(OBS, ACT, CRITICS, HIDDEN, HIDDEN, "relu").double()
     engine = IQLEngine(
         shapes(policy.actor, "actor.", "net."),

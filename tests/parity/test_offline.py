@@ -1,4 +1,4 @@
-"""Twenty updates of the offline algorithms are those of literal transcriptions of their papers."""
+"""Tests that twenty updates of the offline algorithms equal literal transcriptions of their papers."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from rlox.types import Clock, Transitions
 OBS, ACT, CHOICES, SAMPLES = 3, 2, 4, 3
 BATCH, UPDATES, HIDDEN = 6, 20, (8, 7)
 GAMMA, TAU, LR = 0.9, 0.1, 3e-3
-CLOSE = 1e-8  # of the norm: torch counts the steps of Adam in float32
+CLOSE = 1e-8  # of the norm: torch counts Adam's steps in float32
 Numbers = list[dict[str, Tensor]]
 
 
 def numbers(choices: bool = False) -> Numbers:
-    """Batches, and what updates draw with."""
+    """Draw batches and the noise of the updates."""
     rng = np.random.default_rng(4)
 
     def normal(*shape: int) -> Tensor:
@@ -61,7 +61,7 @@ def numbers(choices: bool = False) -> Numbers:
 
 
 def apart(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors of ours by the transcriptions' names: layers by number, critics one by one."""
+    """Rename rlox's tensors as in the transcriptions: layers by number, critics one by one."""
     out: dict[str, Tensor] = {}
     for name, value in values.items():
         head, *rest = name.split(".")
@@ -77,7 +77,7 @@ def apart(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def learned_of(learner: Any, data: Numbers) -> Tensor:
-    """All weights of ours after the batches."""
+    """Train on the batches and return all weights of rlox's learner."""
     for i, batch in enumerate(data):
         discounts = torch.where(batch["terminated"], 0.0, GAMMA)
         columns = [batch["obs"], batch["actions"], batch["rewards"], batch["next_obs"], discounts]
@@ -101,7 +101,7 @@ def start(policy: nn.Module) -> tuple[Any, dict[str, Tensor]]:
 
 
 def split(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A squashed actor's one head as the transcription's two."""
+    """Split the one head of a squashed actor into the two heads of the transcription."""
     out = {}
     for name, value in weights.items():
         if name.startswith("actor.net."):
@@ -119,7 +119,7 @@ def split(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def together(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The transcription's two heads as ours."""
+    """Join the two heads of the transcription as in rlox."""
     out = dict(weights)
     for kind in ("weight", "bias"):
         halves = [out.pop(f"actor.{head}.{kind}") for head in ("mean", "log_std")]
@@ -135,7 +135,7 @@ def given(name: str, data: Numbers, over: float = 1.0) -> Callable[..., Tensor]:
     return lambda update, shape, like: (data[update][name] / over).reshape(shape)
 
 
-LIMIT = 0.4  # of gradients, of which it cuts some
+LIMIT = 0.4  # a limit of gradients that clips some of them
 COMMON = {
     "gamma": GAMMA,
     "tau": TAU,

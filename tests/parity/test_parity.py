@@ -1,4 +1,4 @@
-"""Our updates are those of the papers, and of Stable-Baselines3, for 20 updates one after the other."""
+"""Tests that 20 consecutive updates of rlox equal those of the papers and of Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_updates_of_the_papers_equal_those_of_stable_baselines3(name: str) -> No
 
 @pytest.mark.parametrize("name", CASES)
 def test_no_parity_batch_is_within_rounding_of_a_kink_of_its_loss(name: str) -> None:
-    assert paper(name)[1] > MARGIN / 2  # drawn with all of it, where last digits may be others
+    assert paper(name)[1] > MARGIN / 2  # half of it, because other machines differ in the last digits
 
 
 @pytest.mark.parametrize(("name", "part"), CLIPPED)
@@ -69,7 +69,7 @@ def test_some_gradients_are_clipped_and_some_are_not(name: str, part: str) -> No
     assert 3 <= clipped.sum() <= UPDATES - 3
 
 
-# What makes the tests above fail: one setting of ours that is not the others'.
+# Each change of one setting makes the tests above fail.
 @pytest.mark.parametrize(
     ("name", "changed"),
     [
@@ -110,7 +110,7 @@ def test_changing_steps_or_weights_of_the_rows_changes_the_update(name: str, col
     assert difference(found, paper(name)[0]).largest > 10 * FLOAT32
 
 
-def test_where_the_mean_of_gsde_is_cut_off_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_comparison_detects_another_mean_limit_of_gsde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(squashed, "SDE_MEAN_LIMIT", 2.1)
     assert difference(ours("sac_gsde"), paper("sac_gsde")[0]).largest > 10 * FLOAT32
 
@@ -151,7 +151,7 @@ def test_the_script_makes_the_golden_file_again(name: str) -> None:
 
 
 def figures(text: str) -> dict[str, list[float]]:
-    """Of each case on the page."""
+    """Return the figures of each case on the page."""
     table = text[text.index(BEGIN) : text.index(END)]
     rows = re.findall(r"^\| `(\w+)` \|(.*)\|$", table, re.M)
     return {name: [float(cell) for cell in row.split("|") if cell.strip()] for name, row in rows}
@@ -169,13 +169,13 @@ def test_the_page_shows_and_explains_every_case() -> None:
 
 @cache
 def figures_now() -> dict[str, list[float]]:
-    """Measured with kernels that round alike on every x86 CPU."""
+    """Measure with kernels that round alike on every x86 CPU."""
     return figures(pinned_floats.run("parity.table", "print").stdout)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_page_shows_the_figures_that_its_script_measures(name: str) -> None:
-    """On any x86 CPU; another version of PyTorch rounds other digits, to a tenth or ten times as much."""
+    """The figures are equal on x86 CPUs; another PyTorch may change them by a factor of ten at most."""
     shown, now = figures(PAGE.read_text("utf-8"))[name], figures_now()[name]
     assert len(shown) == len(now) == (FIGURES if name in BY_SB3 else 3)
     for on_page, here, limit in zip(shown, now, [FLOAT64] * 3 + [FLOAT32] * 4, strict=False):

@@ -1,4 +1,4 @@
-"""The page says in which defaults QR-DQN differs from sb3-contrib's, and which keys make them the same."""
+"""Tests the page's list of defaults in which QR-DQN differs from sb3-contrib's, with the keys to match."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from parity.table import PAGE
 from rlox.configs import make_run, to_plain
 from rlox.configs.buffers import DEFAULT_CAPACITY
 
-# Defaults of sb3-contrib 2.9.2's QRDQN, by our names; None: gradients are not clipped.
+# Defaults of sb3-contrib 2.9.2's QRDQN, by rlox's names; None: gradients are not clipped.
 THEIRS = {
     "learning_rate": 5e-5, "learning_starts": 100, "batch_size": 32, "tau": 1.0, "gamma": 0.99,
     "train_freq": 4, "gradient_steps": 1, "n_step": 1, "target_update_interval": 10_000,
@@ -22,7 +22,7 @@ THEIRS = {
 
 
 def shown() -> dict[str, tuple[str, str]]:
-    """Of each key in the table: what to set it to, and what it is here."""
+    """Return, for each key in the table, the value to set and rlox's own default."""
     section = PAGE.read_text("utf-8").split("### QR-DQN")[1].split("\n### ")[0]
     rows = re.findall(r"^\|.*\| ([^|]*) \| `algo\.(\w+)=(\S+)`.*\|$", section, re.M)
     return {name: (value, here) for here, name, value in rows}
@@ -49,8 +49,8 @@ def test_the_page_has_all_defaults_that_differ_and_what_they_are_here() -> None:
         assert number(here.split()[0]) == mine[name]
 
 
-def test_the_defaults_of_sb3_contrib_are_those_it_has() -> None:
-    """Where it is installed, with the extra `peers`."""
+def test_the_listed_sb3_contrib_defaults_equal_the_installed_ones() -> None:
+    """Runs if sb3-contrib is installed, with the extra `peers`."""
     contrib = pytest.importorskip("sb3_contrib")
     assert contrib.__version__ == "2.9.2"
     given = inspect.signature(contrib.QRDQN.__init__).parameters

@@ -1,4 +1,4 @@
-"""Losses of language models, their gradients and advantages are TRL's on the same batch."""
+"""Tests that losses of language models, their gradients and advantages equal TRL's on the same batch."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def test_the_65_grpo_and_9_dpo_cases_have_pairwise_different_gradients(
     theirs: dict[str, Any],
 ) -> None:
     gradients = [theirs[f"grpo/{name}/gradient"] for name in GRPO]
-    assert (len(GRPO), len(DPO)) == (65, 9)  # and RLOO's: 75
+    assert (len(GRPO), len(DPO)) == (65, 9)  # with RLOO's, 75
     first = [name for name in GRPO if "first step" in name]
-    same = {  # where the ratio is 1 it is neither clipped nor another one of the whole completion
+    same = {  # at a ratio of 1, nothing is clipped and the ratio of the completion is the same
         frozenset(("grpo, first step", "gspo, first step")),
         frozenset(("dapo, first step", "cispo, first step")),
     }
@@ -110,7 +110,7 @@ def test_rloos_loss_and_its_gradient_are_trls(theirs: dict[str, Any]) -> None:
 def test_group_advantages_equal_those_of_trl_also_with_missing_rewards(
     scale: Any, rewards: str, theirs: dict[str, Any]
 ) -> None:
-    """Of two weighted rewards, also where one is missing, or both."""
+    """The advantages combine two weighted rewards, of which one or both may be missing."""
     given = text.rewards(rewards == "missing").numpy()
     found = group_advantages(given, text.GROUP, text.WEIGHTS, scale)
     expected = theirs[f"advantages/{rewards}/{scale}"]
@@ -127,6 +127,6 @@ def test_advantages_that_are_standardised_before_they_are_summed_are_trls(
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_advantages_beside_the_others_are_trls(theirs: dict[str, Any]) -> None:
+def test_leave_one_out_advantages_equal_trls(theirs: dict[str, Any]) -> None:
     found = leave_one_out_advantages(text.rewards().sum(1).numpy(), text.GROUP)
     np.testing.assert_allclose(found, theirs["rloo/advantages"], rtol=1e-5, atol=1e-6)

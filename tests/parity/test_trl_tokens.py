@@ -1,4 +1,4 @@
-"""Rows of text become the tokens that TRL makes of them."""
+"""Tests that rows of text become the same tokens as in TRL."""
 
 from __future__ import annotations
 

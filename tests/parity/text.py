@@ -1,4 +1,4 @@
-"""One batch of text, a language model that is small, and the losses that TRL and rlox make of them."""
+"""One batch of text, a small language model, and the losses that TRL and rlox compute for them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import Tensor, nn
 TRL_VERSION = "1.16.0"
 GOLDEN = Path(__file__).parent / "golden" / "trl.npz"
 VOCABULARY, WIDTH, PROMPT, LENGTH, GROUP, PROMPTS = 11, 6, 3, 7, 4, 3
-MAX_LENGTH = 9  # tokens that a completion might have had
+MAX_LENGTH = 9  # the longest possible completion, in tokens
 LENGTHS = (7, 4, 1, 6, 2, 7, 7, 5, 3, 1, 6, 7)  # of the completions
-TOKENS = 80.0  # of the batch of an optimizer's step, of which this one is a part
+TOKENS = 80.0  # of the optimizer step's batch, of which this batch is a part
 RATIO_TYPES = ("grpo", "dr_grpo", "dapo", "bnpo", "gspo")
 
 
 class TinyLM(nn.Module):
-    """Each position sees the mean of what came before it."""
+    """A model in which each position sees the mean of the earlier ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class TinyLM(nn.Module):
         self.head = nn.Linear(WIDTH, VOCABULARY)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Token ids `[B, L]` -> logits `[B, L, V]`."""
+        """Map token ids `[B, L]` to logits `[B, L, V]`."""
         x = self.embed(ids)
         before = x.cumsum(1) / torch.arange(1, ids.shape[1] + 1).unsqueeze(-1)
         logits: Tensor = self.head(self.hidden(torch.cat([x, before], -1)).tanh())
@@ -37,7 +37,7 @@ class TinyLM(nn.Module):
 
 
 def model(seed: int = 0) -> TinyLM:
-    """A model by its seed."""
+    """Make a model from a seed."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return TinyLM()
@@ -45,7 +45,7 @@ def model(seed: int = 0) -> TinyLM:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a loss is made of; `[B, ...]` each."""
+    """The inputs of a loss; `[B, ...]` each."""
 
     prompts: Tensor
     completions: Tensor
@@ -58,7 +58,7 @@ class Batch:
 
 
 def batch() -> Batch:
-    """Completions of the lengths `LENGTHS`, scored a little otherwise by three other models."""
+    """Draw completions of the lengths `LENGTHS`, with the slightly different scores of three other models."""
     g = torch.Generator().manual_seed(5)
     count = GROUP * PROMPTS
     ids = torch.randint(VOCABULARY, (count, PROMPT + LENGTH), generator=g)
@@ -72,23 +72,23 @@ def batch() -> Batch:
 
 
 def log_probs(of: nn.Module, ids: Tensor) -> Tensor:
-    """By torch alone, of the tokens behind the prompt, `[B, LENGTH]`."""
+    """Return log-probabilities of the tokens after the prompt by torch alone, `[B, LENGTH]`."""
     said = of(ids)[:, PROMPT - 1 : -1].log_softmax(-1)
     return said.gather(-1, ids[:, PROMPT:].unsqueeze(-1)).squeeze(-1)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A GRPO loss: the arguments of `GRPOLoss`, and what else it is made with."""
+    """A GRPO loss: the arguments of `GRPOLoss` and its other inputs."""
 
     loss: dict[str, Any] = field(default_factory=dict)
-    old: bool = True  # or that of the first step, where it is what the model says
+    old: bool = True  # False: the first step, in which the old log-probabilities are the model's own
     tool_mask: bool = False
-    mismatch: tuple[str, float | None, float | None] | None = None  # correction, least, most
+    mismatch: tuple[str, float | None, float | None] | None = None  # correction, lower bound, upper bound
 
 
 def grpo_cases() -> Iterator[tuple[str, Case]]:
-    """By name: every type with every option that it has."""
+    """Yield every loss type with each of its options, by name."""
     high = {"clip_eps": 0.1, "clip_eps_high": 0.28}
     kl = {"kl_coef": 0.3, "kl_estimator": "k3"}
     for of in (*RATIO_TYPES, "cispo"):
@@ -110,7 +110,7 @@ def grpo_cases() -> Iterator[tuple[str, Case]]:
 
 
 def dpo_cases() -> Iterator[tuple[str, dict[str, Any], bool]]:
-    """Name, arguments of `DPOLoss`, and whether there is a reference."""
+    """Yield the name, the arguments of `DPOLoss`, and whether there is a reference."""
     for of in ("sigmoid", "ipo", "hinge", "robust"):
         for beta in (0.1, 1.5):
             smoothing = {"label_smoothing": 0.2} if of == "robust" else {}
@@ -122,7 +122,7 @@ SCALES = ("group", "batch", "none")
 
 
 def rewards(missing: bool = True) -> Tensor:
-    """Of two functions, `[B, 2]`; a group without spread, `missing`: a completion without a score."""
+    """Draw rewards of two functions, `[B, 2]`; a group has no spread; `missing`: one row has no score."""
     g = torch.Generator().manual_seed(6)
     found = torch.rand(GROUP * PROMPTS, 2, generator=g)
     found[GROUP : 2 * GROUP] = 0.5

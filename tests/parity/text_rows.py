@@ -1,4 +1,4 @@
-"""Rows of text in every form that TRL's trainers take, and where the tokens are that TRL made of them."""
+"""Rows of text in every form that TRL's trainers take, and the folder with TRL's tokens for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "messages": [{"messages": SKY + BLUE}, {"messages": SYSTEM + SKY + GREEN}],
     "completion": [
         {"prompt": "the sky is", "completion": " blue today"},
-        {"prompt": "the sea i", "completion": "s green"},  # tokens that merge over the edge
+        {"prompt": "the sea i", "completion": "s green"},  # tokens that merge across the boundary
         {"prompt": "12+3", "completion": "45"},
     ],
     "conversation": [

@@ -1,15 +1,15 @@
-"""What 20 updates did, as arrays that can be compared and stored.
+"""The results of 20 updates, as arrays that can be compared and stored.
 
 | name | shape | of |
 |---|---|---|
-| `loss/NAME` | `[trains]` | a part of the loss, the mean of the updates of a batch |
-| `loss/total` | `[updates]` | PPO's and A2C's whole loss, each update |
+| `loss/NAME` | `[trains]` | a part of the loss, averaged over the updates of a batch |
+| `loss/total` | `[updates]` | PPO's and A2C's whole loss, for each update |
 | `grad/TENSOR` | `[updates, ...]` | the gradient before clipping |
-| `clipped/TENSOR` | `[updates, ...]` | after clipping, where gradients are clipped |
+| `clipped/TENSOR` | `[updates, ...]` | the gradient after clipping, if gradients are clipped |
 | `weights/TENSOR` | `[updates, ...]` | the weights after the update |
 | `final/TENSOR` | `[...]` | a target network after the last update |
 
-An update that does not touch a tensor (TD3's actor, every other time) has NaN there.
+If an update does not change a tensor (TD3's actor, every second time), the entry is NaN.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EACH_UPDATE = ("loss/total",)
 
 @dataclass
 class Row:
-    """One update of anybody's: arrays by name."""
+    """One update of any implementation: arrays by name."""
 
     losses: Mapping[str, Any] = field(default_factory=dict)
     gradients: Mapping[str, Any] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Row:
 
 
 def trace(case: Case, rows: Sequence[Row], final: Mapping[str, Any]) -> Arrays:
-    """The rows of all updates as one array each."""
+    """Stack the rows of all updates into one array per name."""
     out: Arrays = {}
     for name in names(row.losses for row in rows):
         losses = np.array([_number(row.losses.get(name)) for row in rows])
@@ -69,7 +69,7 @@ def _number(value: Any) -> float:
 
 
 def transcribed(case: Case, init: Arrays, batches: Arrays) -> tuple[Arrays, float]:
-    """The transcription's trace, and how near it came to a kink."""
+    """Return the transcription's trace, and its smallest distance to a kink."""
     learner = transcription(case, init)
     rows = [
         Row(s.losses, s.gradients, s.clipped if "max_grad_norm" in case.settings else {}, s.weights)
@@ -81,7 +81,7 @@ def transcribed(case: Case, init: Arrays, batches: Arrays) -> tuple[Arrays, floa
 
 @dataclass(frozen=True)
 class Difference:
-    """Norms of the difference over the norm, the largest of all updates and tensors."""
+    """Norms of the difference over the norm; the largest of all updates and tensors."""
 
     losses: float
     gradients: float
@@ -94,7 +94,7 @@ class Difference:
 
 
 def difference(found: Arrays, expected: Arrays) -> Difference:
-    """How far `found` is from `expected`; names or gaps that differ are an error."""
+    """Return how far `found` is from `expected`; different names or gaps are an error."""
     missing = found.keys() ^ expected.keys()
     if missing:
         raise ValueError(f"only one side has {sorted(missing)}")
@@ -111,7 +111,7 @@ def difference(found: Arrays, expected: Arrays) -> Difference:
 
 
 def _relative(name: str, found: NDArray[Any], expected: NDArray[Any]) -> float:
-    """A gradient in each update; losses, and weights, which pass zero, over all updates."""
+    """Compare a gradient in each update, but losses and weights over all updates, since they pass zero."""
     a, b = np.asarray(found, np.float64), np.asarray(expected, np.float64)
     if a.shape != b.shape or (np.isnan(a) != np.isnan(b)).any():
         raise ValueError(f"{name}: {a.shape} and {b.shape}, or numbers in other updates")

@@ -1,4 +1,4 @@
-"""Whatever the action space: rows become actions of it and come back, and masks allow what is taken."""
+"""Tests for random action spaces that rows become actions and return, and that heads respect masks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHAPES = st.lists(st.integers(1, 3), min_size=1, max_size=2).map(tuple)
 
 @st.composite
 def choices(draw: st.DrawFn) -> gym.Space[Any]:
-    """One or several choices, from any number on and of any dtype."""
+    """Draw a space of one or several choices, with any start and dtype."""
     kind, dtype = draw(st.sampled_from(["one", "many", "binary"])), draw(INTEGERS)
     if kind == "one":
         return spaces.Discrete(draw(st.integers(1, 6)), start=draw(st.integers(-9, 9)), dtype=dtype)
@@ -38,7 +38,7 @@ def choices(draw: st.DrawFn) -> gym.Space[Any]:
 
 @st.composite
 def boxes(draw: st.DrawFn) -> gym.Space[Any]:
-    """Bounds on both sides, on one or on none, each number its own; whole numbers too."""
+    """Draw a Box with a bound on both sides, one or none for each number; some have integers."""
     shape, dtype = (
         draw(st.one_of(st.just(()), SHAPES)),
         draw(st.sampled_from([np.float16, np.float32, np.float64, np.int8, np.int64])),
@@ -63,7 +63,7 @@ SPACES = st.recursive(
 
 
 def sampled(codec: ActionCodec, n: int, seed: int) -> np.ndarray[Any, Any]:
-    """Rows of choices that exist and numbers of all sizes."""
+    """Draw rows of valid choices and of numbers of all sizes."""
     rng = np.random.default_rng(seed)
     columns = [rng.integers(count, size=n) for count in codec.choices]
     columns += [rng.normal(scale=4.0, size=n) for _ in range(codec.box_dim)]
@@ -83,7 +83,7 @@ def test_a_row_becomes_an_action_of_the_space_and_comes_back(space: Any, seed: i
     chosen = (slice(None), slice(len(codec.choices)))
     wide = back.reshape(3, -1), rows.reshape(3, -1)
     assert np.array_equal(wide[0][chosen], wide[1][chosen])
-    assert repr(codec.to_env(back)) == repr(actions)  # what was cut stays where it was cut to
+    assert repr(codec.to_env(back)) == repr(actions)  # a clipped number stays where it was clipped
 
 
 @settings(max_examples=EXAMPLES, deadline=None)

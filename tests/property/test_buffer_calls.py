@@ -1,6 +1,6 @@
-"""Random programs of calls on every buffer and kind of observation: half of the calls are valid and equal
-to a NumPy model, half are spoilt and refused with a typed error, or valid all the same and equal to the
-model too. After each call, refused ones too, the buffer holds what the model holds.
+"""Tests random programs of calls on every buffer and kind of observation. Half of the calls are valid and
+equal a NumPy model. The other half have a spoilt argument: they raise a typed error, or are still valid and
+equal the model. After each call, also a refused one, the buffer has the contents of the model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rlox.errors import InternalError, RloxError, StaleIndexError
 
 EXAMPLES = examples(ci=72, nightly=400, full=20_000)
 LONG = 50  # calls of a program
-# what needs no row to be held
+# calls that need no stored row
 FREE = {
     "push", "push_batch", "save", "load", "facts", "restore", "prune", "clear", "flush", "construct",
     "from_spaces", "hindsight",
@@ -36,7 +36,7 @@ FREE = {
 
 
 def run(program: Program, step: str, spoil: bool) -> str:
-    """One call, compared with the model or refused; returns which."""
+    """Make one call and compare it with the model or expect an error; return which."""
     if step not in FREE and not program.model.held_indices():
         run(program, "push", False)
     given = getattr(program, f"draw_{step}")()
@@ -57,13 +57,13 @@ def run(program: Program, step: str, spoil: bool) -> str:
 
 
 def calls(kind: type[Program]) -> st.SearchStrategy[list[tuple[str, bool, int]]]:
-    """Steps, whether each is spoilt, and the seed of its arguments; most programs are long."""
+    """Draw steps, whether each is spoilt, and the seed of its arguments; most programs are long."""
 
     def call(number: int) -> tuple[str, bool, int]:
         rest, step = divmod(number, len(kind.steps))
         return kind.steps[step], bool(rest % 2), rest // 2
 
-    # one draw for each call, which takes a third of the time of three
+    # one draw for each call takes a third of the time of three
     one = st.integers(0, 2**32 - 1).map(call)
     length = st.sampled_from([1, LONG, LONG, LONG])
     return length.flatmap(lambda least: st.lists(one, min_size=least, max_size=LONG + 10))
@@ -92,7 +92,7 @@ def test_random_programs_of_calls_equal_the_model(kind):
                 program.close()
 
     for schema in kind.schemas:
-        # a run of its own each, the same ones every time; full size draws others each time
+        # each schema has its own run, always the same one; the full size draws others each time
         number = random.getrandbits(64) if FULL else zlib.crc32(f"{kind.__name__} {schema}".encode())
         seed(number)(programs)(schema)
     assert len(made) == 2 * len(kind.steps) and min(made.values()) >= EXAMPLES / 2

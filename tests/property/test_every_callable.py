@@ -1,5 +1,5 @@
-"""Every public callable of the extension: valid calls that equal a NumPy model, and as many spoilt
-ones that are refused with a typed error or, where they are valid all the same, equal the model too.
+"""Tests every public callable of the extension. Valid calls equal a NumPy model; as many calls with a spoilt
+argument raise a typed error or, if they are still valid, equal the model too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ many = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[Hea
 
 
 def public_callables() -> set[str]:
-    """Functions and the methods and properties of classes, as `name` or `Class.name`."""
+    """Return functions, and the methods and properties of classes, as `name` or `Class.name`."""
     names = set()
     for name in _core.__all__:
         member = getattr(_core, name)
@@ -45,10 +45,10 @@ def check(case: Case, arguments: dict[str, Any]) -> None:
     assert_equal(case.call(**arguments), expected, case.tolerance)
 
 
-# Held against torch, which is the model of all they do (tests/parity/test_native_engine.py,
-# test_native_dqn.py, test_native_critics.py and test_native_offline.py,
-# tests/unit/sources/test_native_collector.py; exploring and iterations against these, in
-# tests/unit/algorithms/test_iterations.py and test_replayed_iterations.py).
+# The model of these callables is torch (tests/parity/test_native_engine.py, test_native_dqn.py,
+# test_native_critics.py and test_native_offline.py, tests/unit/sources/test_native_collector.py). The tests
+# of exploring and iterations compare with these callables (tests/unit/algorithms/test_iterations.py and
+# test_replayed_iterations.py).
 BY_TORCH = {
     "DQNEngine", "DQNEngine.learn", "SACEngine", "SACEngine.learn", "TD3Engine", "TD3Engine.learn",
     "IQLEngine", "IQLEngine.learn", "CloningEngine", "CloningEngine.learn", "CloningEngine.outputs",

@@ -1,4 +1,4 @@
-"""Laws that hold for all inputs, tried on many."""
+"""Tests laws that hold for all inputs, on many random inputs."""
 
 from __future__ import annotations
 
@@ -98,9 +98,7 @@ def test_a_state_tree_survives_being_packed_as_json_and_arrays(tree: dict[str, A
     hnp.arrays(np.float64, st.tuples(st.integers(2, 60), st.just(2)), elements=finite),
     st.lists(st.integers(1, 59), max_size=6),
 )
-def test_moments_do_not_depend_on_how_the_data_came_in_parts(
-    data: np.ndarray[Any, Any], cuts: list[int]
-) -> None:
+def test_moments_do_not_depend_on_the_split_of_the_data(data: np.ndarray[Any, Any], cuts: list[int]) -> None:
     whole, parts = RunningMoments((2,)), RunningMoments((2,))
     whole.update(data)
     for part in np.split(data, sorted(c for c in cuts if c < len(data))):
@@ -128,6 +126,6 @@ def test_the_clipped_objective_never_exceeds_the_plain_one(
 
 
 @given(st.floats(allow_nan=True), st.floats(-5, 5), st.floats(-5, 5))
-def test_an_interval_holds_what_lies_between_its_ends(x: float, low: float, high: float) -> None:
+def test_is_inside_accepts_exactly_numbers_between_the_bounds(x: float, low: float, high: float) -> None:
     assert is_inside(x, f"[{low}, {high}]") == (low <= x <= high)
     assert is_inside(x, f"({low}, {high})") == (low < x < high)

@@ -1,4 +1,4 @@
-"""Estimates of any scores, against definitions by loops and in exact fractions."""
+"""Tests estimates of random scores against definitions by loops and exact fractions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_mean_median_iqm_and_optimality_gap_equal_exact_fractions(
     assert mean(scores) == near(average(means))
     assert median(scores) == near((means[(k - 1) // 2] + means[k // 2]) / 2)
     pooled = sorted(score for runs in of for score in runs)
-    for _ in range(len(pooled) // 4):  # takes away the least and the greatest
+    for _ in range(len(pooled) // 4):  # drops the least and the greatest
         pooled = pooled[1:-1]
     assert iqm(scores) == near(average(pooled))
     short = [Fraction(gamma) - min(Fraction(s), Fraction(gamma)) for runs in of for s in runs]
@@ -111,7 +111,7 @@ def test_a_curve_is_the_estimate_of_the_lines_at_each_step(runs: list[dict[int, 
 
 
 def at(run: dict[int, float], step: int) -> list[Fraction]:
-    """The value of the line at a step, none outside it."""
+    """Return the value of the line at a step, and nothing outside the line."""
     below, above = [s for s in run if s <= step], [s for s in run if s >= step]
     if not below or not above:
         return []

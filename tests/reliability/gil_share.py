@@ -1,9 +1,9 @@
-"""How much of the time a counting thread may run while this process makes one long call after another.
+"""Measures how much of the time a counting thread may run while this process makes long calls.
 
-Prints JSON: the milliseconds a call takes, as large as this machine needs it to be, and the share of the time
-in which the counting thread ran or was ready to, as a process beside this one sees it (Linux: the state in
-/proc). A thread that waits for the interpreter sleeps; one that waits for a processor, because of other
-processes, is ready.
+Prints JSON: the milliseconds of a call, whose size is adapted to this machine, and the share of the time in
+which the counting thread ran or was ready to run. A second process measures the share from Linux's /proc. A
+thread that waits for the interpreter sleeps; one that waits for a processor, because of other processes, is
+ready.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from rlox import _core
 
 SAMPLES = 600
-# Seconds that a call takes: long beside what Python does between two calls.
+# Seconds of a call, which must be long compared with Python's work between two calls.
 LEAST = 0.002
-# Seconds that a thread which has the interpreter may keep it; the default of 5 ms hides short calls.
+# Seconds that a thread with the interpreter may keep it; the default of 5 ms hides short calls.
 SWITCH_INTERVAL = 1e-4
 
 
 class Counter(threading.Thread):
-    """Counts as fast as it can."""
+    """Counts as fast as possible."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -56,7 +56,7 @@ def gae_batched(scale: int) -> Callable[[], object]:
 
 
 def matrix(scale: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Numbers and ends of episodes, time-major."""
+    """Return random numbers and zeros for the ends of episodes, time-major."""
     shape = 250 * scale, 1_000
     return np.random.default_rng(0).normal(size=shape), np.zeros(shape)
 
@@ -120,14 +120,14 @@ def draws(scale: int) -> Callable[[], object]:
 
 
 def holding(scale: int) -> Callable[[], object]:
-    """A call that keeps the interpreter: what is measured has to tell it from the others."""
+    """Make a call that keeps the interpreter; the measurement must distinguish it from the others."""
     usleep = ctypes.PyDLL(None).usleep
     return lambda: usleep(10_000)
 
 
-# Not here: `pack_sequences` and `pack_tokens`, which spend a large part of a long call making and
-# filling Python's arrays, `unpack_sequences`, which makes nothing but views, and `snapshot` and
-# `restore`, which copy arrays into a dict and back.
+# Without `pack_sequences` and `pack_tokens`, which spend a large part of a long call on making and
+# filling Python's arrays, `unpack_sequences`, which only makes views, and `snapshot` and `restore`,
+# which copy arrays into a dict and back.
 CALLS: dict[str, Callable[[int], Callable[[], object]]] = {
     "compute_gae": gae,
     "compute_gae_batched_f32": gae_batched,
@@ -146,7 +146,7 @@ CALLS: dict[str, Callable[[int], Callable[[], object]]] = {
 
 
 def sized(make: Callable[[int], Callable[[], object]]) -> tuple[Callable[[], object], float]:
-    """A call that takes `LEAST` seconds and more on this machine, and how long: the shortest of three."""
+    """Return a call of at least `LEAST` seconds on this machine, and its seconds: the shortest of three."""
     scale = 1
     while True:
         work, times = make(scale), []
@@ -160,7 +160,7 @@ def sized(make: Callable[[int], Callable[[], object]]) -> tuple[Callable[[], obj
 
 
 def watch(stat: str) -> None:
-    """Print the share of looks at a thread's `stat` that find it running or ready."""
+    """Print the share of samples of a thread's `stat` in which it is running or ready."""
     states = []
     for _ in range(SAMPLES):
         time.sleep(0.0005)
@@ -169,7 +169,7 @@ def watch(stat: str) -> None:
 
 
 def share(thread: threading.Thread, work: Callable[[], object]) -> float:
-    """What `watch` says of `thread` while `work` is done again and again."""
+    """Return the share that `watch` prints for `thread` while this process repeats `work`."""
     stat = f"/proc/{os.getpid()}/task/{thread.native_id}/stat"
     command = [sys.executable, __file__, "--watch", stat]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watcher:

@@ -1,4 +1,4 @@
-"""A dead, hung or lying environment costs one episode, not the run: nothing is joined, all is counted."""
+"""Tests that a dead, hung or lying environment costs one episode: rlox counts each loss and joins nothing."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from rlox_cli.main import main
 N = 8
 STEPS = 500_000 if FULL else 24_000
 HUNG = 100 if FULL else 6
-# in the short run as many failures as show that they happen
+# the short run has more failures, so that some happen
 CHANCES = {"p_raise": 1e-3, "p_kill": 1e-4 if FULL else 5e-4}
 ONE_EACH: dict[str, Any] = {"workers": "subprocess", "worker_envs": 1}
 
 
 class Losses:
-    """What a vector says of the steps of its environments, checked as it comes."""
+    """Steps a vector of environments and checks its reports about each step."""
 
     def __init__(self, vec: Any) -> None:
         self.vec = vec
@@ -45,7 +45,7 @@ class Losses:
         self.seen_lives = {(i, float(life)) for i, life in enumerate(self.obs[:, 0])}
 
     def step(self) -> None:
-        """One step: [life, episode, step] goes on, or it is said why not."""
+        """Step once: [life, episode, step] continues in each environment, or the vector says why not."""
         before = self.obs.copy()
         actions = np.zeros(self.vec.n_envs, np.int64)
         finals = self.vec.step_into(actions, self.obs, self.rewards, *self.flags)
@@ -66,7 +66,7 @@ class Losses:
 
 
 def side_by_side(*sources: Any) -> list[tuple[float, Losses]]:
-    """Seconds that `STEPS` environment steps took, and what was lost, of sources that took turns."""
+    """Step sources in turns for `STEPS` environment steps; return the seconds and losses of each."""
     config = EnvConfig(n_envs=N, max_restarts=5, **ONE_EACH)
     vecs = [make_vec(config, 0, source) for source in sources]
     try:
@@ -88,7 +88,7 @@ def test_crashes_are_counted_and_join_nothing() -> None:
     (whole, sound), (crashing, losses) = side_by_side(CountingCrashingEnv, crashes)
     assert (sound.lost, sound.restarts, sound.joined) == (0, 0, 0)
     assert losses.joined == 0
-    assert losses.lost == losses.restarts  # a process each
+    assert losses.lost == losses.restarts  # each loss restarts one process
     expected = STEPS * sum(CHANCES.values())
     assert abs(losses.lost - expected) < 5 * np.sqrt(expected)
     share = whole / crashing
@@ -106,7 +106,7 @@ def test_crashes_are_counted_and_join_nothing() -> None:
 def test_each_hang_costs_the_episode_of_its_worker_and_leaves_no_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In a full run by the clock, within a second of the deadline; else deadlines pass at once."""
+    """A full run uses the clock, with one second after the deadline; otherwise deadlines pass at once."""
     passed = [] if FULL else expire_for_hung(monkeypatch)
     deadline, late, processes = 5.0 if FULL else PATIENCE, [], set(descendants(os.getpid()))
     started: set[int] = set()
@@ -136,7 +136,7 @@ def test_each_hang_costs_the_episode_of_its_worker_and_leaves_no_process(
     assert max(late) <= 1.0
 
 
-def test_ppo_learns_from_no_step_that_was_lost_and_reports_each() -> None:
+def test_ppo_skips_lost_steps_and_reports_each() -> None:
     source = partial(CountingCrashingEnv, p_raise=0.01, p_kill=0.002)
     small = {"n_steps": 32, "n_epochs": 1, "batch_size": 64, "net_arch": (8,), "backend": "torch"}
     algorithm = PPO(source, n_envs=4, seed=1, **small, **ONE_EACH)
@@ -157,7 +157,7 @@ def test_ppo_learns_from_no_step_that_was_lost_and_reports_each() -> None:
     assert sum(left_out) == counts["env/lost_episodes"] == counts["env/restarts"] > 10
     assert sum(shown) == algorithm.clock.env_steps - sum(left_out)
     assert algorithm.summary()["env/restarts"] == counts["env/restarts"]
-    assert algorithm.recent.mean_length == 20  # of whole episodes only
+    assert algorithm.recent.mean_length == 20  # the mean is over whole episodes only
 
 
 def test_a_buffer_joins_nothing_across_a_restart() -> None:
@@ -188,7 +188,7 @@ def registered() -> Any:
 
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("env", ["Doomed-v0", "Broken-v0"])
-def test_a_run_counts_its_losses_and_ends_with_code_4_when_they_do_not_end(
+def test_a_run_counts_lost_episodes_and_exits_with_4_after_too_many(
     env: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
@@ -212,7 +212,7 @@ def test_a_run_counts_its_losses_and_ends_with_code_4_when_they_do_not_end(
         told = capfd.readouterr().err
         assert "raised RuntimeError in step: a fault on purpose" in told
         assert "env.max_restarts=5" in told
-        assert "in fail" in (run / "log.txt").read_text()  # where it was raised, in the subprocess
+        assert "in fail" in (run / "log.txt").read_text()  # the log shows where the subprocess raised
         return
     assert main(line) == 0
     rows = [json.loads(row) for row in (run / "metrics.jsonl").read_text().splitlines()]

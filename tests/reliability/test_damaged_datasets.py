@@ -1,4 +1,4 @@
-"""Damaged datasets of every format are refused, or what was read is what was written."""
+"""Tests that damaged datasets of every format are refused or read with the written rows."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rlox.errors import RloxError
 from rlox.offline import export_dataset
 from rlox.sources.dataset_file import DATA_FILE, DOCUMENT_FILE, read_dataset
 
-COUNT = 200  # of each of the five formats
+COUNT = 200  # for each of the five formats
 
-# Which file of a dataset is damaged.
+# The file of a dataset to damage.
 INSIDE = {"minari": "data/main_data.hdf5"}
 
 
 def damaged(data: bytes, rng: np.random.Generator) -> bytes:
-    """A bit turned, a stretch of zeros, bytes of another place, or the end cut off."""
+    """Flip a bit, zero a range, copy bytes from another place, or cut off the end."""
     found, at = bytearray(data), int(rng.integers(len(data)))
     kind, size = int(rng.integers(4)), int(rng.integers(1, 200))
     if kind == 0:
@@ -62,14 +62,14 @@ def test_a_damaged_file_of_another_format_gives_an_error_or_its_rows(form: str, 
 
 
 def outcome(found: dict[str, Any], sound: dict[str, Any]) -> str:
-    """What became of a damaged file."""
+    """Classify the result of reading a damaged file."""
     if "crash" in found:
         return "the reader died"
     if "error" in found:
         return "refused"
     if found["rows"] == sound["rows"]:
         return "the same rows"
-    # the digest that is written beside the rows is that of others (`write_dataset` compares them)
+    # the stored digest differs from that of these rows (`write_dataset` compares them)
     return "refused by its digest" if found["digest"] else "other rows"
 
 

@@ -1,4 +1,4 @@
-"""Same seed, same bytes: whatever the number of threads, and whoever starts the run."""
+"""Tests that equal seeds give equal bytes for any number of threads, from Python and the command line."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from helpers.waiting import PATIENCE
 
 from rlox.algorithms import PPO
 
-PARALLEL_FROM = 16_384  # rust/rlox-core/src/env/vec_env.rs: below, one thread does everything
+PARALLEL_FROM = 16_384  # rust/rlox-core/src/env/vec_env.rs: smaller batches use one thread
 
 
 def config(seed: int = 1, **env: Any) -> dict[str, Any]:
-    """Five updates of one epoch over environments enough for several threads."""
+    """Configure five updates of one epoch, with enough environments for several threads."""
     algo = {"n_steps": 2, "n_epochs": 1, "net_arch": [8], "batch_size": PARALLEL_FROM}
     return {
         "algo": {"name": "ppo", **algo},
@@ -84,7 +84,7 @@ LEARNERS = sorted(CASES.keys() - {"256 CartPoles", "Gymnasium's CartPole", "BC"}
 
 
 @pytest.mark.parametrize("case", LEARNERS if FULL else ["SAC", "Rainbow", "Recurrent PPO"])
-def test_no_algorithm_learns_otherwise_where_threads_share_its_environments(
+def test_sharing_environments_among_threads_changes_no_result(
     case: str, nursery: ChildServer, tmp_path: Path
 ) -> None:
     found = {}
@@ -111,7 +111,7 @@ SMALL: dict[str, Any] = {"n_steps": 16, "n_epochs": 2, "batch_size": 32, "net_ar
 
 
 def trained(folder: Path, caller_threads: int) -> bytes:
-    """Weights of the façade's run, called from a program with its own number of torch threads."""
+    """Train with the façade in a program with this number of torch threads; return the weights' bytes."""
     before = torch.get_num_threads()
     torch.set_num_threads(caller_threads)
     try:

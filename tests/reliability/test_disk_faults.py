@@ -1,4 +1,4 @@
-"""Whatever the disk does, and whenever the process dies: the newest whole checkpoint is found."""
+"""Tests that the newest whole checkpoint is found after any disk error and any kill."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def checkpoint(step: int, mark: float) -> Checkpoint:
 
 
 def mark_of(folder: Path) -> float:
-    """Which checkpoint this is; every part of it must say the same."""
+    """Return the mark of a checkpoint; all its parts must have the same one."""
     saved = read_checkpoint(folder)
     marks = {float(a[0]) for a in (saved.weights["w"], saved.optimizer["m"], saved.state["s"])}
     (mark,) = marks
@@ -57,19 +57,19 @@ def mark_of(folder: Path) -> float:
 
 
 def save_next(run: Path) -> None:
-    """Step 10 is there; step 20 is saved and, with keep=1, step 10 removed."""
+    """Save step 20 in a store with step 10; keep=1 then removes step 10."""
     CheckpointStore(run / "checkpoints", keep=1).save(checkpoint(20, 2.0), best=True)
 
 
 def save_again(run: Path) -> None:
-    """Step 10 is there and was read; only its log offsets are moved."""
+    """Save step 10 again, after it was read; only its log offsets change."""
     there = checkpoint(10, 1.0)
     store = CheckpointStore(run / "checkpoints", keep=1, resume_checkpoint=there)
     store.save(replace(there, logs={"log": 9}))
 
 
 def save_over(run: Path) -> None:
-    """A checkpoint at a path of the user's is replaced by another one."""
+    """Replace a checkpoint at the user's own path by another one."""
     write_checkpoint(run / "mine", checkpoint(20, 2.0))
 
 
@@ -90,7 +90,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("what", SAVES)
 @pytest.mark.parametrize(("error", "torn"), [("full", 30), ("broken", 0)])
-def test_whichever_disk_call_of_a_save_fails_the_old_or_the_new_checkpoint_is_found(
+def test_an_error_in_any_disk_call_of_a_save_keeps_a_whole_checkpoint(
     what: str, error: str, torn: int, before: Path, tmp_path: Path
 ) -> None:
     save, find, new = SAVES[what]
@@ -102,7 +102,7 @@ def test_whichever_disk_call_of_a_save_fails_the_old_or_the_new_checkpoint_is_fo
         found = find(run)
         assert found is not None, (k, disk.calls)
         assert mark_of(found) in (1.0, new), (k, disk.calls)
-        save(run)  # and the disk works again
+        save(run)  # now the disk works again
         found = find(run)
         assert found is not None and mark_of(found) == new
         if not disk.failed:
@@ -128,7 +128,7 @@ def test_a_disk_that_stays_broken_costs_no_checkpoint(what: str, before: Path, t
 
 
 def killed_at(k: int, save: Callable[[Path], None], run: Path) -> bool:
-    """Fork, save, SIGKILL in disk call k; whether the save came that far."""
+    """Fork, save, and SIGKILL the child in disk call k; return whether the child came that far."""
     import os
 
     if (pid := os.fork()) == 0:
@@ -139,7 +139,7 @@ def killed_at(k: int, save: Callable[[Path], None], run: Path) -> bool:
 
 
 @pytest.mark.parametrize("what", SAVES)
-def test_whichever_disk_call_of_a_save_is_the_last_the_old_or_the_new_checkpoint_is_found(
+def test_a_kill_in_any_disk_call_of_a_save_keeps_a_whole_checkpoint(
     what: str, before: Path, tmp_path: Path
 ) -> None:
     save, find, new = SAVES[what]
@@ -149,7 +149,7 @@ def test_whichever_disk_call_of_a_save_is_the_last_the_old_or_the_new_checkpoint
         found = find(run)
         assert found is not None, k
         assert mark_of(found) in (1.0, new), k
-        save(run)  # a later process cleans up after it
+        save(run)  # a later process cleans up
         found = find(run)
         assert found is not None and mark_of(found) == new
         left = [p.name for p in (run / "checkpoints").iterdir() if p.name.startswith(".step")]
@@ -190,7 +190,7 @@ def test_kills_at_random_times_while_every_update_is_saved_lose_at_most_one(
     torn = 0
     for number in range(kills):
         pid = nursery.start(tmp_path, config(10**7), resume=True)
-        # the first before it has saved anything, each other one some saves after the last
+        # kill the first process before it saves, each later one some saves after the last checkpoint
         at = reached(tmp_path) + chance.randint(1, 9) * ROLLOUT if number else 0
         assert nursery.kill(pid, tmp_path, at, chance.uniform(0, 0.02)) == KILLED
         newest = newest_checkpoint(tmp_path)
@@ -213,7 +213,7 @@ def test_a_full_disk_costs_no_row_and_no_checkpoint(last: int, nursery: ChildSer
     assert nursery.run(whole, config(30)) == 0
     between = [10 * ROLLOUT, last * ROLLOUT]
     assert nursery.run(full, config(30), full_disk=between) == 0
-    allowed = {"folders"} if last > 30 else set()  # no save before the last found room
+    allowed = {"folders"} if last > 30 else set()  # no save before the last one had space
     assert set(difference(fingerprint(full), fingerprint(whole))) <= allowed
     warned = (full / "warnings.txt").read_text().splitlines()
     assert len(warned) == len({w.split(":")[0] for w in warned}), "one warning for each thing"
@@ -243,7 +243,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("mounting is not allowed here; the other tests use RLIMIT_FSIZE")
     yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)  # a test that failed may have left a run
+    subprocess.run(["umount", "-l", str(folder)], check=True)  # a failed test may have left a run
 
 
 @pytest.mark.parametrize("last", [40, 60], ids=["mid-run", "at the end"])
@@ -253,7 +253,7 @@ def test_a_real_full_disk_costs_nothing(
     made = config(60)
     assert nursery.run(small_disk / "whole", made) == 0
     fill, free = 20 * ROLLOUT, last * ROLLOUT
-    # at the end it waits for room by itself
+    # at the end, the run waits for space by itself
     gates = [(fill, str(tmp_path / "filled")), (40 * ROLLOUT, str(tmp_path / "freed"))]
     run = small_disk / "run"
     pid = nursery.start(run, made, gates=gates[: 2 if last == 40 else 1])
@@ -269,7 +269,7 @@ def test_a_real_full_disk_costs_nothing(
     assert nursery.wait(pid) == 0
     assert (run / "warnings.txt").read_text().count("\n") in (1, 2, 3)
     differing = difference(fingerprint(run), fingerprint(small_disk / "whole"))
-    assert set(differing) <= {"folders"}  # if no save before the last found room
+    assert set(differing) <= {"folders"}  # only if no save before the last one had space
 
 
 @pytest.mark.parametrize("place", ["under a file", "in proc"])
@@ -283,7 +283,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(place: str, tmp_path
     assert algorithm.clock.env_steps == 0
 
 
-def test_the_kit_counts_and_fails_the_call_it_is_told_to(tmp_path: Path) -> None:
+def test_faulty_disk_counts_calls_and_fails_the_selected_one(tmp_path: Path) -> None:
     with FaultyDisk(3, error=errno.EIO, torn=4) as disk, pytest.raises(OSError) as caught:
         for name in ("a", "b"):
             (tmp_path / name).write_bytes(b"0123456789")

@@ -1,8 +1,8 @@
-"""Evaluations that nothing is easy in: NaN, infinity, no end, one port, few licences; each ends as it should.
+"""Tests evaluations of difficult environments: NaN, infinity, no end, one port, few licences.
 
-A case is drawn from its number: the environment, the algorithm, the command that evaluates, its limits. The
-right end is played beside it by hand: the score of every episode, or why there is none, in the place where a
-user looks for it.
+A number determines each case: the environment, the algorithm, the evaluating command, its limits. The test
+also plays the expected result by hand: the score of every episode, or the reason why it has none, in the
+place where a user looks for it.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ KINDS = (
 
 @dataclass
 class Case:
-    """What is evaluated, by which command, and what should come of it."""
+    """An evaluation, its command, and the expected result."""
 
     make: Callable[[], gym.Env[Any, Any]]
-    given: list[str]  # to train
-    asked: list[str]  # to evaluate, by a command of its own; else the run's last evaluation counts
+    given: list[str]  # arguments of train
+    asked: list[str]  # arguments of a separate evaluation command; empty: the run's last evaluation counts
     episodes: int
-    most: float = math.inf  # steps of an episode
-    cuts: bool = True  # whether such an episode counts as cut
-    refused: tuple[str, ...] = ()  # what is said at the start, before any step
-    wrong: tuple[float, int] | None = None  # the return that is no number, and its episode
-    unseen: int | None = None  # the episode with an observation that is no number
+    most: float = math.inf  # step limit of an episode
+    cuts: bool = True  # whether an episode at that limit counts as cut
+    refused: tuple[str, ...] = ()  # texts of the error before the first step
+    wrong: tuple[float, int] | None = None  # the non-finite return, and its episode
+    unseen: int | None = None  # the episode with a non-finite observation
     unscored: str = ""
-    room: int = 0  # how many environments can live at once
+    room: int = 0  # how many environments can exist at once
 
     @property
     def truth(self) -> tuple[list[float | None], int]:
-        """The returns of the episodes, null where they are no numbers, and how many were cut."""
+        """Return the returns of the episodes, null if not finite, and the number of cut episodes."""
         env, returns, cut = self.make(), list[float | None](), 0
         for episode in range(self.episodes):
             env.reset(seed=EVALUATION_SEED + episode)
@@ -69,7 +69,7 @@ class Case:
 
 
 def drawn(number: int) -> tuple[str, Case]:
-    """The case with this number, and its kind."""
+    """Return the kind of the case with this number, and the case."""
     chance = random.Random(f"evaluations 50 {number}")  # the first ten have every algorithm and command
     kind = KINDS[number % len(KINDS)]
     algo, copies = chance.choice(list(ALGOS)), chance.randint(1, 3)
@@ -102,7 +102,7 @@ def drawn(number: int) -> tuple[str, Case]:
             limits.append(f"eval.max_steps={case.most}")
     scored_apart = not case.refused and not case.unscored and chance.random() < 0.4
     if scored_apart and kind != "no end":
-        # what the run evaluates itself has other seeds, in which nothing is wrong
+        # the run's own evaluation has other seeds, without a defect
         case.asked = [f"eval.episodes={episodes}", f"eval.seed={EVALUATION_SEED}", *limits[2:]]
         limits = ["eval.episodes=1", "eval.seed=7", limits[1]]
     if kind in ("nothing wrong", "no end") and chance.random() < 0.5:
@@ -112,7 +112,7 @@ def drawn(number: int) -> tuple[str, Case]:
 
 
 def _wrong(case: Case, kind: str, chance: random.Random) -> None:
-    """NaN or infinity in one episode, which may be none of those that are played."""
+    """Put NaN or infinity into one episode, possibly one that is not played."""
     if kind == "nothing wrong":
         return
     value, where = (
@@ -128,7 +128,7 @@ def _wrong(case: Case, kind: str, chance: random.Random) -> None:
 
 
 def _lonely(case: Case, kind: str, chance: random.Random, places: str, copies: int) -> None:
-    """Of which few can live: training's own are played in, or there is room, or it is refused."""
+    """Limit the number of environments: evaluation uses training's own, has room for more, or is refused."""
     case.make, case.room = LimitedInstances, 1 if kind == "one port" else chance.randint(2, 5)
     copies = min(copies, case.room)
     beside = min(case.episodes, copies if places == "auto" else int(places))
@@ -140,7 +140,7 @@ def _lonely(case: Case, kind: str, chance: random.Random, places: str, copies: i
 
 @pytest.fixture
 def hard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Case], None]]:
-    """Registers the environment of a case."""
+    """Return a function that registers the environment of a case."""
     monkeypatch.setattr(session, "MIN_GRACE_SECONDS", 0.05)
 
     def register(case: Case) -> None:
@@ -157,7 +157,7 @@ def hard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Case], None]]:
 
 
 @pytest.mark.parametrize("number", range(examples(len(KINDS), 100, 1000)))
-def test_an_evaluation_is_scored_rightly_refused_at_the_start_or_failed_with_the_reason(
+def test_an_evaluation_scores_correctly_or_fails_with_the_reason(
     number: int, hard: Callable[[Case], None], cli: Cli, tmp_path: Path
 ) -> None:
     kind, case = drawn(number)

@@ -1,4 +1,4 @@
-"""Evaluations in subprocesses: the scores of one process, and a failure costs the episode played again."""
+"""Tests evaluations in subprocesses: they give the scores of one process and replay failed episodes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def opened() -> Iterator[Opened]:
 def test_evaluating_in_worker_processes_gives_the_scores_of_one_process(
     kind: Any, deterministic: bool, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluate, "MAX_PARALLEL_GYMNASIUM", 5)  # so that episodes follow others in a place
+    monkeypatch.setattr(evaluate, "MAX_PARALLEL_GYMNASIUM", 5)  # so that one place plays several episodes
     ways = {"env_backend": "gymnasium"}
     supervised = opened("CartPole-v1", kind, **ways, **IN_WORKERS)
     plain = opened("CartPole-v1", kind, **ways)
@@ -56,7 +56,7 @@ def test_evaluating_in_worker_processes_gives_the_scores_of_one_process(
 
 
 @pytest.mark.parametrize("way", ["raise", "exit", "sleep", pytest.param("abort", marks=pytest.mark.slow)])
-def test_an_episode_that_fails_is_played_again_and_scores_what_it_would_have(
+def test_a_failed_episode_is_replayed_with_the_same_score(
     way: str, opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expire_for_hung(monkeypatch)
@@ -76,7 +76,7 @@ def test_an_episode_that_fails_is_played_again_and_scores_what_it_would_have(
 def test_an_episode_that_fails_too_often_is_an_error_with_the_traceback_of_its_process(
     way: str, opened: Opened, tmp_path: Path
 ) -> None:
-    """The episode beside it in the process is lost as often and not what failed."""
+    """The other episode of the process is lost equally often, but is not the one that failed."""
     fated = partial(FailsOnSeed, way, tmp_path, SEED + 1, 1 << 60)
     algorithm = opened(fated, max_restarts=2, **IN_WORKERS)
     said = {
@@ -120,7 +120,7 @@ def test_an_evaluation_that_fails_ends_with_code_4_and_says_where(
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_run_outlives_an_environment_that_leaves_in_an_evaluation(cli: Cli, tmp_path: Path) -> None:
+def test_a_run_survives_an_environment_that_exits_during_evaluation(cli: Cli, tmp_path: Path) -> None:
     ended = cli("train", *TINY, "env=Dies-v0", "env.workers=subprocess")
     assert ended.code == 0
     assert "played again: seed" in (only_run(tmp_path / "runs") / "log.txt").read_text()

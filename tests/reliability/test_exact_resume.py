@@ -1,4 +1,4 @@
-"""Kill it anywhere, resume it exactly: a killed and resumed run is the run that was never stopped."""
+"""Tests that a run that is killed anywhere and resumed equals the uninterrupted run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Whole = tuple[dict[str, Any], list[str]]
 
 
 class Wholes:
-    """The uninterrupted runs: their fingerprints and lists of disk calls, made when first asked for."""
+    """The uninterrupted runs: fingerprints and lists of disk calls, made on first use."""
 
     def __init__(self, nursery: ChildServer, folder: Path) -> None:
         self.nursery, self.folder = nursery, folder
@@ -58,7 +58,7 @@ def check_killed(
     expected: dict[str, Any],
     kills: list[dict[str, int]],
 ) -> list[str]:
-    """Kill a run as `kills` say, resuming in between; then let it end and compare."""
+    """Kill a run at each of `kills` and resume it; then let it end and compare it."""
     for number, kill in enumerate(kills):
         code = nursery.run(run, CASES[case], resume=number > 0, **kill)
         assert code == KILLED, f"kill {kill} of {case}: exit code {code}"
@@ -71,7 +71,7 @@ def check_killed(
 
 
 def saves(calls: list[str]) -> list[tuple[int, int]]:
-    """First and last disk call (from 1) of each save of a checkpoint: it begins with a mkdir."""
+    """Return the first and last disk call (from 1) of each checkpoint save; a save starts with a mkdir."""
     starts = [k for k, name in enumerate(calls, 1) if name == "mkdir" and calls[k] == "open"]
     return [(begin, following - 1) for begin, following in itertools.pairwise(starts)]
 
@@ -166,23 +166,23 @@ def test_the_comparison_of_run_folders_detects_another_seed_in_every_file(
 
 
 def in_a_save(chance: random.Random, among: list[tuple[int, int]]) -> dict[str, int]:
-    """A kill in some disk call of one of these saves."""
+    """Return a kill in a random disk call of one of these saves."""
     begin, end = chance.choice(among)
     return {"kill_call": chance.randrange(begin, end), "torn": 50}
 
 
 def in_steps(chance: random.Random, rollout: int, kills: int) -> list[dict[str, int]]:
-    """Kills in different rollouts, one after the other, each in some step of it."""
+    """Return kills in different rollouts, in order, each in a random step."""
     begun = sorted(chance.sample(range(1 if kills == 1 else 2, UPDATES), kills))
     return [{"kill_step": n * rollout + chance.randrange(rollout)} for n in begun]
 
 
 def points_of(case: str, number: int, chance: random.Random, calls: list[str]) -> list[dict[str, int]]:
-    """Where the campaign kills a run of the case: six runs together are killed ten times."""
+    """Return the kills of one of the six runs of a case, which have ten kills together."""
     if number in (1, 2, 3):
         return [in_a_save(chance, saves(calls))]
     kills = 3 if number else 1
-    if case in IN_ONE_CALL:  # whose steps nobody sees; a resumed run has fewer saves left
+    if case in IN_ONE_CALL:  # their steps are not visible; a resumed run has fewer saves left
         return [in_a_save(chance, saves(calls)[:4]) for _ in range(kills)]
     return in_steps(chance, rollout_of(case), kills)
 

@@ -1,6 +1,6 @@
-"""An environment that breaks its contract, raises, dies or hangs ends the run with its name.
+"""Tests that an environment that breaks its contract, raises, dies or hangs ends the run with its name.
 
-In a subprocess it does once it has failed more often than `env.max_restarts`: `test_crashing_env.py`.
+In a subprocess, it ends the run after more than `env.max_restarts` failures: `test_crashing_env.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def train(env: Any, n_envs: int = 1, **options: Any) -> float:
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lying_environment_is_told_apart_from_a_bug_in_rlox(lie: str) -> None:
-    # None among the numbers of an observation is a NaN to NumPy: found a moment later
+    # NumPy converts None in an observation to NaN, which rlox finds a moment later
     with pytest.raises((EnvError, NonFiniteError), match=r"copy 0|environment 0"):
         train(partial(LyingEnv, lie))
 

@@ -1,4 +1,4 @@
-"""A forked child has whole objects and can use them, whatever other threads were doing."""
+"""Tests that a forked child has consistent, usable objects, whatever other threads are doing."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ DIM = 64
 
 
 def filled(rows: int) -> ReplayBuffer:
-    """A buffer in which all numbers of a row are one number."""
+    """Make a buffer in which all numbers of a row are equal."""
     buffer = ReplayBuffer(rows, DIM, 1)
     push_rows(buffer, rows)
     return buffer
 
 
 def push_rows(buffer: ReplayBuffer, rows: int) -> None:
-    """Pushes rows of one number each."""
+    """Push rows of equal numbers."""
     numbers = np.arange(rows, dtype=np.float32)
     obs = np.repeat(numbers[:, None], DIM, axis=1)
     flags = np.zeros(rows, dtype=bool)
@@ -43,7 +43,7 @@ def push_rows(buffer: ReplayBuffer, rows: int) -> None:
 
 
 def whole(buffer: ReplayBuffer) -> bool:
-    """Whether every row drawn is of one number, and rows can be pushed."""
+    """Whether all numbers of every sampled row are equal, and the buffer takes new rows."""
     push_rows(buffer, 10)
     batch = buffer.sample(2_000)
     expected = np.repeat(batch["rewards"][:, None], DIM, axis=1)
@@ -51,7 +51,7 @@ def whole(buffer: ReplayBuffer) -> bool:
 
 
 def child(check: Callable[[], bool], seconds: float = PATIENCE) -> str:
-    """Forks; how `check` went in the child."""
+    """Fork and run `check` in the child; return the result."""
     pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -69,7 +69,7 @@ def child(check: Callable[[], bool], seconds: float = PATIENCE) -> str:
 
 @contextmanager
 def meanwhile(*works: Callable[[], object]) -> Iterator[None]:
-    """Runs each again and again in a thread of its own."""
+    """Run each function repeatedly in its own thread."""
     done = threading.Event()
 
     def again(work: Callable[[], object]) -> None:
@@ -141,15 +141,15 @@ def test_a_fork_waits_for_the_work_of_other_threads_and_no_longer():
     thread = threading.Thread(target=draw)
     thread.start()
     try:
-        # The thread is in a draw nearly always: the child of a fork that did not wait finds a lock that
-        # nobody gives back, or half a draw.
+        # The thread is in a draw nearly always: the child of a fork that did not wait finds half a draw, or a
+        # lock that no thread releases.
         assert drawn.wait(PATIENCE)
         for _ in range(5):
             assert child(lambda: stream.position % (4 * draws) == 0 < stream.position) == "fine"
     finally:
         done.set()
         thread.join()
-    assert child(lambda: True) == "fine"  # and this one waits for nobody
+    assert child(lambda: True) == "fine"  # this one waits for no thread
 
 
 def test_a_fork_from_a_callback_does_not_wait_for_its_own_call():
@@ -169,7 +169,7 @@ def test_a_fork_from_a_callback_does_not_wait_for_its_own_call():
 
 
 def ring() -> None:
-    """Has the handler of a signal called here and now, which is inside a call."""
+    """Call the signal handler now, inside a call."""
     signal.raise_signal(signal.SIGALRM)
 
 
@@ -187,11 +187,11 @@ def test_a_fork_from_a_signal_handler_does_not_wait_for_the_call_it_interrupted(
 
 
 def windows(buffer: ReplayBuffer) -> Callable[[int], Callable[[], object]]:
-    """Long calls that take little memory: each row that is drawn is the end of many."""
+    """Return long calls that take little memory: each sampled row needs many earlier rows."""
     return lambda rows: partial(buffer.sample, rows, n_step=200, gamma=0.99)
 
 
-def test_a_fork_from_a_signal_handler_does_not_wait_for_threads_that_wait_for_the_call_it_interrupted():
+def test_a_fork_from_a_signal_handler_does_not_wait_for_blocked_threads():
     buffer, outcomes, done = filled(2_000), [], threading.Event()
 
     def push() -> None:
@@ -213,7 +213,7 @@ def test_a_fork_from_a_signal_handler_does_not_wait_for_threads_that_wait_for_th
     assert len(buffer) == 2_000
 
 
-def test_a_fork_from_a_signal_handler_does_not_wait_for_a_thread_that_saves_the_object_of_that_call(
+def test_a_fork_from_a_signal_handler_does_not_wait_for_a_saving_thread(
     tmp_path,
 ):
     buffer, pids, done = filled(2_000), [], threading.Event()
@@ -229,7 +229,7 @@ def test_a_fork_from_a_signal_handler_does_not_wait_for_a_thread_that_saves_the_
     with handle_signal(signal.SIGALRM, lambda: pids.append(os.fork())):
         call_during(windows(buffer), 50_000, ring)
     if pids == [0]:
-        # The thread was in the middle of a save, and is not here to end it.
+        # The thread that was saving does not exist in the child, so it cannot finish the save.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(int(PATIENCE))
         status = 2
@@ -260,7 +260,7 @@ def test_a_fork_of_a_thread_leaves_a_child_that_handles_signals():
         stream = Stream(1, "long")
 
         def draw(draws: int) -> Callable[[], object]:
-            stream.position = 0  # a draw of before was too short
+            stream.position = 0  # an earlier draw was too short
             return partial(stream.normal, draws)
 
         with handle_signal(signal.SIGUSR1, stop):
@@ -271,7 +271,7 @@ def test_a_fork_of_a_thread_leaves_a_child_that_handles_signals():
         return False
 
     def run() -> None:
-        # This thread was no main thread when it called before.
+        # This thread was not the main thread in its earlier call.
         Stream(1, "short").normal(10_000)
         outcomes.append(child(stopped))
 
@@ -282,7 +282,7 @@ def test_a_fork_of_a_thread_leaves_a_child_that_handles_signals():
 
 
 def sampled(buffer: ReplayBuffer, results: multiprocessing.Queue) -> None:
-    """Samples in a worker process."""
+    """Sample in a worker process."""
     batch = buffer.sample(2_000, seed=3)
     results.put(float(batch["rewards"].sum()))
 

@@ -1,4 +1,4 @@
-"""A process may be forked at any moment: the child works, and nobody waits for a thread that is not there."""
+"""Tests that a forked child works after a fork at any moment and waits for no missing thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long calls leave the interpreter to other threads."""
+"""Tests that long calls release the interpreter to other threads."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.alone  # counts what another thread does meanwhile
+pytestmark = pytest.mark.alone  # measures another thread during calls
 
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="the states of threads are in Linux's /proc"
 )
 
 PROGRAM = Path(__file__).with_name("gil_share.py")
-# The share of the time above which a thread counts as not held up.
+# The share of the time from which a thread counts as free to run.
 MOST = 0.8
 CALLS = [
     "compute_gae",
@@ -36,7 +36,7 @@ CALLS = [
 
 
 def share(call: str) -> dict[str, float]:
-    """What `gil_share.py` measures, with rayon at one thread."""
+    """Return the result of `gil_share.py`, with one rayon thread."""
     environment = os.environ | {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(PROGRAM), call]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -48,7 +48,7 @@ def share(call: str) -> dict[str, float]:
 @pytest.mark.parametrize("call", CALLS)
 def test_a_counting_thread_may_run_during_calls_of_a_millisecond_and_more(call: str):
     kept = []
-    for _ in range(3):  # something else that the machine does may hold up the thread in one of them
+    for _ in range(3):  # another process may delay the thread in one of them
         kept.append(share(call)["kept"])
         if kept[-1] >= MOST:
             break
@@ -56,7 +56,7 @@ def test_a_counting_thread_may_run_during_calls_of_a_millisecond_and_more(call: 
 
 
 @needs_proc
-def test_a_call_that_keeps_the_interpreter_is_told_from_the_others():
-    # Between two calls the other thread runs, for longer where this one waits for a processor: hence
-    # calls of ten milliseconds, and no bound but the one that the others have to keep.
+def test_the_measurement_detects_a_call_that_keeps_the_interpreter():
+    # The other thread runs between two calls, and longer if this one waits for a processor. Therefore
+    # calls take ten milliseconds, and the only bound is that of the other calls.
     assert share("holding")["kept"] < MOST

@@ -1,4 +1,4 @@
-"""Buffers, states and snapshots that earlier versions saved (tests/golden) are read as by those."""
+"""Tests that rlox reads buffers, states and snapshots of earlier versions (tests/golden) as they did."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rlox.errors import CheckpointError
 
 
 def recorded(name):
-    """The arrays of a file, one without dimensions as a Python object."""
+    """Read the arrays of a file; an array without dimensions becomes a Python object."""
     with np.load(HERE / f"{name}.npz") as file:
         return {key: file[key] if file[key].ndim else file[key].item() for key in file.files}
 
 
 def check(found, name):
-    """Everything is exactly as recorded, types and shapes too."""
+    """Require that everything equals the record exactly, with types and shapes."""
     expected = recorded(name)
     expected = {key: value for key, value in expected.items() if not key.startswith("snapshot/")}
     assert found.keys() == expected.keys()
@@ -35,7 +35,7 @@ def check(found, name):
 
 
 def copied(name, tmp_path):
-    """A copy of a golden folder, which may be written to."""
+    """Make a writable copy of a golden folder."""
     return Path(shutil.copytree(HERE / name, tmp_path / name))
 
 
@@ -64,7 +64,7 @@ def test_a_state_of_format_1_is_refused_with_its_version(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", TIERED)
-def test_the_rows_of_a_buffer_on_disk_are_taken_over(name, tmp_path):
+def test_a_reopened_buffer_on_disk_has_its_recorded_rows(name, tmp_path):
     case = TIERED[name]
     buffer = case.make(copied(f"buffers/{name}", tmp_path))
     buffer.verify()
@@ -90,7 +90,7 @@ def test_a_saved_dataset_loads_with_its_rows_moments_and_draws(name, normalize, 
 
 
 def snapshot(name):
-    """A recorded snapshot as `snapshot()` returned it."""
+    """Return a recorded snapshot as `snapshot()` returned it."""
     return {k.removeprefix("snapshot/"): v for k, v in recorded(name).items() if "snapshot/" in k}
 
 

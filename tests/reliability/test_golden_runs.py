@@ -1,4 +1,4 @@
-"""Training gives the numbers that it gave (tests/golden/runs), in kernels that all x86 CPUs have."""
+"""Tests that training repeats recorded numbers (tests/golden/runs), in kernels that all x86 CPUs have."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rlox.algorithms import ALGORITHMS
 from rlox.configs import ALGO_CONFIGS
 
 ANYWHERE = platform.machine() in ("x86_64", "AMD64")
-"""Whether pinned kernels are those of the golden files."""
+"""Whether pinned kernels equal those of the golden files."""
 
 
 def trace(place, names):
-    """The folder below which a child with pinned kernels wrote the arrays of these cases."""
+    """Return the folder to which a child with pinned kernels writes the arrays of these cases."""
     pinned_floats.run("golden", "trace", str(place), *names)
     assert json.loads((place / MADE).read_text())["failed"] == {}
     return place
@@ -32,19 +32,19 @@ def trace(place, names):
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory):
-    """The six runs that CI compares, made by one process."""
+    """Make the six runs that CI compares, in one process."""
     names = [name for run in PINNED for name in (f"runs/{run}", f"runs/{run}.after")]
     return trace(tmp_path_factory.mktemp("six"), names)
 
 
 @pytest.fixture(scope="module")
 def all_traced(tmp_path_factory):
-    """Every case, made by one process."""
+    """Make every case, in one process."""
     return trace(tmp_path_factory.mktemp("all"), [])
 
 
 def assert_as_recorded(place, name):
-    """Equal to the bit where torch and numpy are those of the file; those of others may sum otherwise."""
+    """Require equal bits if torch and numpy have the file's versions; others may sum differently."""
     found, expected = read(place / f"{name}.npz"), read(HERE / f"{name}.npz")
     index = load_index()
     made = index["made"][index["files"][f"{name}.npz"]["made"]]
@@ -60,7 +60,7 @@ def assert_as_recorded(place, name):
 
 
 @pytest.mark.parametrize("name", PINNED)
-def test_a_pinned_run_leaves_the_weights_moments_and_metrics_that_it_left(name, traced):
+def test_a_pinned_run_repeats_its_recorded_arrays(name, traced):
     assert_as_recorded(traced, f"runs/{name}")
 
 
@@ -71,7 +71,7 @@ def test_a_pinned_run_goes_on_from_a_checkpoint_of_an_earlier_version(name, trac
 
 @pytest.mark.parametrize("name", training.RUNS)
 def test_a_checkpoint_of_an_earlier_version_opens_with_its_weights(name, monkeypatch):
-    monkeypatch.chdir(ROOT)  # from where some of them name a dataset or a model
+    monkeypatch.chdir(ROOT)  # some checkpoints name a dataset or a model relative to the root
     folder = HERE / "runs" / name
     run = getattr(rlox.algorithms, training.RUNS[name][0]).from_checkpoint(folder)
     weights = {key: np.asarray(value) for key, value in run.learner.state()["weights"].items()}
@@ -85,8 +85,8 @@ def test_a_checkpoint_of_an_earlier_version_opens_with_its_weights(name, monkeyp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CASES if (HERE / f"{name}.npz").exists()])
-def test_a_golden_case_gives_the_arrays_that_it_gave(name, all_traced):
-    """Runs from their start and from checkpoints of earlier versions, buffers, environments."""
+def test_every_golden_case_repeats_its_recorded_arrays(name, all_traced):
+    """The cases are runs from their start and from checkpoints of earlier versions, buffers, environments."""
     assert_as_recorded(all_traced, name)
 
 
@@ -98,7 +98,7 @@ def test_every_algorithm_and_every_native_engine_has_a_trace():
 
 
 def has_native(facade):
-    """Whether an algorithm has an engine in Rust for its updates."""
+    """Whether an algorithm has a Rust engine for its updates."""
     backend = ALGO_CONFIGS[facade.name].__dataclass_fields__["backend"]
     return "native" in backend.metadata["choices"]
 

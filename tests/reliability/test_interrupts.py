@@ -1,9 +1,9 @@
-"""Ctrl-C ends a long call of the data plane in a moment, and leaves the object as before or as after it.
+"""Tests that Ctrl-C ends a long data-plane call in a moment, with the object in its state before or after it.
 
-How long is a moment: 0.2 s, and a twentieth of what the whole call takes on this machine now, beyond what a
-loop of Python takes to hear of a signal at the same time; the best of `TRIES`, since another process may take
-the core away when it matters. A call that nobody interrupts takes `LONG` seconds, so one that does not
-listen cannot pass; where the largest takes less than a moment, there is nothing to interrupt.
+A moment is 0.2 s plus a twentieth of the present duration of the whole call, plus the time in which a Python
+loop sees a signal. The best of `TRIES` counts, since another process may take the core at that moment. An
+uninterrupted call takes `LONG` seconds, so a call that ignores signals cannot pass. If the largest call
+takes less than a moment, there is nothing to interrupt.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from helpers.selection import FULL
 
 import rlox
 
-pytestmark = pytest.mark.alone  # seconds from a signal to the end of a call
+pytestmark = pytest.mark.alone  # measures seconds from a signal to the end of a call
 
 LONG = 1.5 if FULL else 0.8
 MOMENTS = 4 if FULL else 1
@@ -35,7 +35,7 @@ TRIES = 6
 
 @dataclass
 class Call:
-    """A long call on an object, of size n."""
+    """A long call on an object of size n."""
 
     make: Callable[[int, Path], Any]
     call: Callable[[Any], object]
@@ -43,12 +43,12 @@ class Call:
     begin: int = 100_000
     most: int = 1 << 28
     short: bool = False
-    """Part of the short form."""
+    """Whether the short test run includes the call."""
     extra: dict[str, Any] = field(default_factory=dict)
 
 
 def digest(tree: Any) -> str:
-    """Of a dict of arrays and numbers."""
+    """Hash a dict of arrays and numbers."""
     parts = [f"{k}{np.asarray(v).dtype}".encode() + np.asarray(v).tobytes() for k, v in tree.items()]
     return hashlib.blake2b(b"".join(parts)).hexdigest()
 
@@ -76,7 +76,7 @@ def tiered(n: int, path: Path) -> Any:
 
 
 def pushing(n: int, path: Path) -> Any:
-    # Contiguous: what NumPy copies to make it so, it copies to the end.
+    # Contiguous, since an interrupt does not stop NumPy's own copy.
     return rlox.ReplayBuffer(n, 32, 1), [np.ascontiguousarray(array) for array in rows(n, 32)]
 
 
@@ -218,7 +218,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def sized(call: Call, path: Path) -> tuple[int, float]:
-    """A size at which the call takes about `LONG` seconds (or the largest that fits), and its seconds."""
+    """Return a size for a call of about `LONG` seconds (or the largest size), and its seconds."""
     n = call.begin
     while True:
         thing = call.make(n, path / str(n))
@@ -229,7 +229,7 @@ def sized(call: Call, path: Path) -> tuple[int, float]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_ctrl_c_ends_a_long_call_at_once_and_the_object_is_as_before_or_as_after(name, tmp_path):
+def test_ctrl_c_ends_a_long_call_soon_and_leaves_a_consistent_object(name, tmp_path):
     call = CALLS[name]
     n, whole = sized(call, tmp_path)
     after = call.make(n, tmp_path / "after")
@@ -242,7 +242,7 @@ def test_ctrl_c_ends_a_long_call_at_once_and_the_object_is_as_before_or_as_after
             for attempt in range(TRIES):
                 thing = call.make(n, tmp_path / f"{moment} {attempt}")
                 before = call.state(thing)
-                # sooner at each try: a busy machine measures a longer call than the one interrupted
+                # sooner in each try: a busy machine measures a longer call than the interrupted one
                 delay = rng.uniform(0.05, 0.5) * whole / 2**attempt
                 found = interrupter.during(lambda thing=thing: call.call(thing), delay)
                 assert call.state(thing) in (before, call.state(after))
@@ -264,7 +264,7 @@ def test_an_interrupted_save_leaves_the_last_one_and_an_interrupted_load_the_row
     buffer.push(*[part[0] for part in rows(1, 64)])
     with Interrupter() as interrupter:
         for part in (0.1, 0.3, 0.6):
-            # another folder in between, so that all rows are written again
+            # another folder in between, so that the save writes all rows again
             whole = seconds(lambda: buffer.save(tmp_path / "other"))
             interrupter.during(lambda: buffer.save(tmp_path / "good"), part * whole)
     read = rlox.ReplayBuffer(n, 64, 1)
@@ -294,7 +294,7 @@ def test_ctrl_c_ends_the_wait_for_a_buffer_that_another_thread_uses(tmp_path):
             def push(holder: threading.Thread = holder) -> None:
                 nonlocal pushed
                 while holder.is_alive():
-                    buffer.push(*one)  # at once, until the other thread has the buffer
+                    buffer.push(*one)  # each push is short, until the other thread has the buffer
                     pushed += 1
 
             holder.start()

@@ -1,4 +1,4 @@
-"""A server that is no help costs a run nothing, and afterwards each row is there once."""
+"""Tests that a failing server costs a run nothing, and that it has each row once afterwards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IN_CI = [("refuses", False), ("500", False), ("hangs", True)]
 
 
 def require_gone(mark: str) -> None:
-    """Wait until every process with the mark has ended; end those that do not."""
+    """Wait until every process with the mark ends; kill those that remain."""
     try:
         until(lambda: not marked_processes(mark), f"end of the processes marked {mark}")
     finally:
@@ -78,8 +78,8 @@ def test_a_run_without_its_servers_is_whole_and_sync_sends_each_row_once(
 
 
 @pytest.mark.skipif(not FULL, reason="pairs of runs, minutes; set RLOX_FULL=1")
-def test_a_server_that_is_down_takes_nothing_of_the_core_that_a_run_has(tmp_path: Path) -> None:
-    """One outage of `benchmarks/reliability/logger_outage.py`, which has all of them."""
+def test_a_server_outage_costs_a_run_almost_no_cpu_time(tmp_path: Path) -> None:
+    """The test runs one outage of `benchmarks/reliability/logger_outage.py`, which has all of them."""
     pairs = campaign("refuses", 0.0, LOGGERS, 16384, tmp_path)
     assert [pair.by_cpu >= 0.98 for pair in pairs] == [True, True]
     with healthy(tmp_path) as (wandb, url, store):
@@ -91,7 +91,7 @@ def test_a_run_that_is_killed_while_its_servers_hang_leaves_no_process(tmp_path:
     mark = f"killed-{tmp_path.name}-{os.getpid()}"
     with dead_server("hangs", healthy=True) as url:
         run = command(tmp_path, ["train", "total_steps=10000000", *SMALL], url, url, mark)
-        # it, two that send, W&B's service
+        # the run, two senders, W&B's service
         until(lambda: len(marked_processes(mark)) >= 4, "fourth process", 2 * PATIENCE)
         run.send_signal(signal.SIGKILL)
         run.communicate()

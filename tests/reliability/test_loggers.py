@@ -1,4 +1,4 @@
-"""However a run dies, and whatever the disk refuses: its loggers end up with its rows, each once."""
+"""Tests that the loggers of a run have each row once after any kill and any disk error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def config(updates: int) -> dict[str, Any]:
 
 
 def require_every_row_once(run: Path) -> int:
-    """Both loggers have the rows of `metrics.jsonl`; how many there are."""
+    """Require that both loggers have the rows of `metrics.jsonl`; return their number."""
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     rows = read_rows(run / "metrics.jsonl")
     steps = [(row["env_steps"], row["seconds"]) for row in rows]

@@ -1,4 +1,4 @@
-"""A real MLflow server has the rows of a run, also of one that was resumed."""
+"""Tests that a real MLflow server has the rows of a run, also after the run was resumed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ mlflow = pytest.importorskip("mlflow")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server process."""
+    """Start a server process and return its address."""
     with mlflow_server(tmp_path_factory.mktemp("mlflow")) as url:
         yield url
 
 
 def write(folder: Path, losses: dict[int, float], cut: int = 0) -> None:
-    """Rows behind the first `cut` rows, the position of the logger moved back to there."""
+    """Write rows after the first `cut` rows, and move the logger's position back to there."""
     file = folder / METRICS
     kept = file.read_bytes().splitlines(True)[:cut] if cut else []
     offset = sum(map(len, kept))
@@ -43,9 +43,7 @@ def series(client: Any, run: str, key: str) -> list[tuple[int, float]]:
 
 
 @pytest.mark.slow
-def test_a_server_has_each_row_once_and_of_a_resumed_run_what_differs_twice(
-    server: str, tmp_path: Path
-) -> None:
+def test_mlflow_has_each_row_once_and_adds_changed_rows_of_a_resumed_run(server: str, tmp_path: Path) -> None:
     own = {"name": "mlflow", "tracking_uri": server, "experiment": "poles"}
     config = make_run({"logger": {"mlflow": own}, "run": {"name": "a run"}})
     (tmp_path / "result.json").write_text('{"score": 3.5, "status": "done", "env_steps": 256}')
@@ -62,7 +60,7 @@ def test_a_server_has_each_row_once_and_of_a_resumed_run_what_differs_twice(
     assert run.data.metrics["result/score"] == 3.5
     assert {f.path for f in client.list_artifacts(there)} == {"config.yaml", "result.json"}
 
-    write(tmp_path, {192: 0.125, 256: 0.75, 320: 1.5}, cut=2)  # only the loss of 256 is another
+    write(tmp_path, {192: 0.125, 256: 0.75, 320: 1.5}, cut=2)  # only the loss of 256 differs
     assert catch_up(tmp_path, config, 200)["mlflow"] == Delivery(3, 0, None)
     assert series(client, there, "loss/policy") == [*first, (256, 0.75), (320, 1.5)]
     steps = [64, 128, 192, 256, 320]

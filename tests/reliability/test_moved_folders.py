@@ -1,4 +1,4 @@
-"""Run folders that were moved, copied, packed or put on another kind of disk: they go on, or say why not."""
+"""Tests moved, copied, packed run folders and other kinds of disks: the runs continue or give the reason."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ PPO = (
     "algo.batch_size=32", "algo.n_epochs=1", "algo.net_arch=[8]",
 )  # fmt: skip
 RUN = ("total_steps=256", "checkpoint.every=64", "eval.every=64", "eval.episodes=2", "seed=3")
-# Long enough for a test to see that a disk without links is waited for.
+# Long enough for a test to notice that rlox waits for a disk without links.
 PATIENT = "checkpoint.storage_timeout=1000"
 
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run of each kind that is done, with a best checkpoint that is not its last."""
+    """Make a finished run of each kind, whose best checkpoint is not its last."""
     from rlox_cli.main import main
 
     found = {}
@@ -70,14 +70,14 @@ def copied_by_the_shell(run: Path, to: Path) -> None:
 
 
 def zipped(run: Path, to: Path) -> None:
-    """`shutil.make_archive`, which leaves an empty folder of a link to one."""
+    """Zip by `shutil.make_archive`, which replaces a link to a folder by an empty folder."""
     archive = shutil.make_archive(str(to / "packed"), "zip", run.parent, run.name)
     with zipfile.ZipFile(archive) as packed:
         packed.extractall(to)
 
 
 def zipped_with_links(run: Path, to: Path) -> None:
-    """`zip -y` and `python -m zipfile`, which leave a file with the name of where a link led."""
+    """Zip by `zip -y` or `python -m zipfile`, which replace a link by a file that contains its target."""
     shutil.copytree(run, to / "run", symlinks=True)
     for link in (to / "run" / "checkpoints").iterdir():
         if link.is_symlink():
@@ -99,7 +99,7 @@ def without_links(run: Path, to: Path) -> None:
 
 
 def without_hidden_files(run: Path, to: Path) -> None:
-    """`cp -r RUN/* TO`."""
+    """Copy by `cp -r RUN/* TO`."""
     shutil.copytree(run, to / "run", ignore=shutil.ignore_patterns(".*"))
 
 
@@ -119,14 +119,14 @@ WAYS: dict[str, Callable[[Path, Path], None]] = {
 
 @contextmanager
 def refusing(name: str, error: int, under: Path) -> Iterator[None]:
-    """A disk whose calls of a kind always fail so."""
+    """Simulate a disk on which every call of one kind fails with this error."""
     with FaultyDisk(1, until=10**9, error=error, only=name, under=under):
         yield
 
 
 @contextmanager
 def without_folder_syncs(under: Path) -> Iterator[None]:
-    """A disk that syncs files and no folders."""
+    """Simulate a disk that syncs files but no folders."""
     real = os.fsync
 
     def fsync(descriptor: int) -> None:
@@ -143,7 +143,7 @@ def without_folder_syncs(under: Path) -> Iterator[None]:
 
 @contextmanager
 def without_locks(under: Path) -> Iterator[None]:
-    """A disk whose files cannot be locked."""
+    """Simulate a disk whose files cannot be locked."""
     import fcntl
 
     real = fcntl.flock
@@ -173,7 +173,7 @@ def best_of(run: Path) -> str:
 
 
 @pytest.mark.parametrize("case", range(examples(8, 60, 300)))
-def test_a_folder_that_was_moved_is_resumed_evaluated_and_exported_as_it_was_where_it_was(
+def test_a_moved_run_folder_resumes_evaluates_and_exports(
     case: int, before: dict[str, Path], cli: Cli, tmp_path: Path
 ) -> None:
     chance = random.Random(case)
@@ -205,9 +205,7 @@ def test_a_folder_that_was_moved_is_resumed_evaluated_and_exported_as_it_was_whe
 
 
 @pytest.mark.parametrize("disk", DISKS)
-def test_a_run_on_a_disk_that_cannot_do_everything_is_trained_to_its_end(
-    disk: str, cli: Cli, tmp_path: Path
-) -> None:
+def test_a_run_finishes_on_a_disk_with_missing_features(disk: str, cli: Cli, tmp_path: Path) -> None:
     with DISKS[disk](tmp_path):
         ended = cli("train", *PPO, *RUN, PATIENT, f"hydra.run.dir={tmp_path}/run")
         assert ended.code == 0, ended.err

@@ -1,4 +1,4 @@
-"""A NaN or infinity stops the run in the update where it first shows, and reaches no checkpoint."""
+"""Tests that a NaN or infinity stops the run in the update in which it appears, and reaches no checkpoint."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ VALUES = (math.nan, math.inf, -math.inf)
 
 
 STOPPED_BY_CASE: dict[tuple[str, str], bool] = {}
-"""Of each place and value that was put there, whether the run was stopped."""
+"""For each place and value that was tried, whether the run stopped."""
 
 
 @pytest.fixture(autouse=True, scope="module")
 def record_tries() -> Iterator[None]:
-    """Publishes what this file has tried."""
+    """Publish the tries of this file."""
     yield
     places, values = ({entry[index] for entry in STOPPED_BY_CASE} for index in (0, 1))
     counts = {"places": sorted(places), "values": sorted(values), "tried": len(STOPPED_BY_CASE)}
@@ -48,7 +48,7 @@ def record_tries() -> Iterator[None]:
 
 @contextmanager
 def try_case(place: str, value: float) -> Iterator[None]:
-    """A case that counts as missed unless what is inside passes."""
+    """Count the case as missed unless the body passes."""
     STOPPED_BY_CASE[place, str(value)] = False
     yield
     STOPPED_BY_CASE[place, str(value)] = True
@@ -65,7 +65,7 @@ def register_envs() -> Any:
 
 def make_config(env: str, **kwargs: Any) -> dict[str, Any]:
     return {
-        "algo": small_ppo(backend="torch"),  # into whose parts the damage is put
+        "algo": small_ppo(backend="torch"),  # the backend whose parts the tests damage
         "env": {"id": env, "n_envs": 2, "kwargs": kwargs},
         "total_steps": 10 * ROLLOUT,
         "checkpoint": {"every": ROLLOUT},
@@ -75,7 +75,7 @@ def make_config(env: str, **kwargs: Any) -> dict[str, Any]:
 
 
 def check_stopped(algorithm: Any, folder: Path, hint: str) -> None:
-    """The run ends in its fourth update with an error that says what and where."""
+    """Require that the run ends in its fourth update with an error that names the value and the place."""
     with pytest.raises(NonFiniteError) as caught:
         Session(algorithm, folder).run()
     message = str(caught.value)
@@ -100,7 +100,7 @@ def check_last_good(folder: Path) -> None:
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("where", ["obs", "reward"])
 @pytest.mark.parametrize("step", [1, 9, 16])
-def test_an_environment_that_gives_one_is_stopped_in_that_rollout(
+def test_a_nonfinite_observation_or_reward_stops_the_run_in_that_rollout(
     where: str, value: float, step: int, tmp_path: Path
 ) -> None:
     at = 3 * 16 + step
@@ -118,7 +118,7 @@ def test_a_nan_stops_a_run_with_normalized_observations_and_rewards(where: str, 
 
 
 def damage_fourth_rollout(algorithm: Any, damage: Callable[[], None]) -> None:
-    """Do the damage when the fourth rollout begins, or what `damage` arranges."""
+    """Call `damage` when the fourth rollout starts."""
     collect = algorithm.collector.collect
 
     def collect_damaged(*args: Any) -> Any:
@@ -130,7 +130,7 @@ def damage_fourth_rollout(algorithm: Any, damage: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_a_critic_that_gives_one_is_stopped_as_values(value: float, tmp_path: Path) -> None:
+def test_a_nonfinite_value_estimate_stops_the_run(value: float, tmp_path: Path) -> None:
     algorithm = build(make_run(make_config("Walk-v0")))
     weight = next(p for p in algorithm.policy.parameters() if p.shape[:1] == (1,))  # the value head
 
@@ -145,7 +145,7 @@ def test_a_critic_that_gives_one_is_stopped_as_values(value: float, tmp_path: Pa
 
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("where", ["loss", "gradient"])
-def test_a_loss_or_gradient_that_becomes_one_is_stopped_by_name(
+def test_a_nonfinite_loss_or_gradient_stops_the_run_with_its_name(
     where: str, value: float, tmp_path: Path
 ) -> None:
     algorithm: Any = build(make_run(make_config("Walk-v0")))
@@ -176,7 +176,7 @@ def test_a_loss_or_gradient_that_becomes_one_is_stopped_by_name(
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_a_parameter_that_becomes_one_in_the_update_is_stopped_by_name(value: float, tmp_path: Path) -> None:
+def test_a_nonfinite_parameter_stops_the_run_with_its_name(value: float, tmp_path: Path) -> None:
     algorithm: Any = build(make_run(make_config("Walk-v0")))
     name, parameter = list(algorithm.policy.named_parameters())[-1]
     step = algorithm.learner.optimizer.step
@@ -199,7 +199,7 @@ def test_the_finite_guard_does_not_stop_a_run_with_finite_numbers(tmp_path: Path
     algorithm = build(make_run(huge))
     try:
         Session(algorithm, tmp_path).run()
-    except NonFiniteError as error:  # its square overflows float32, which must be said as such
+    except NonFiniteError as error:  # the error must name the square, which overflows float32
         assert "loss/value" in str(error) or "not finite" in str(error)
     other = build(make_run(make_config("Walk-v0")))
     assert Session(other, tmp_path / ".." / tmp_path.name).run().clock.env_steps == 10 * ROLLOUT
@@ -223,7 +223,7 @@ def test_the_command_exits_with_3_and_keeps_the_last_good_checkpoint(
     check_last_good(status.parent)
 
 
-def test_the_error_is_the_number_also_where_the_disk_refuses_the_batch(
+def test_a_failed_write_of_the_batch_does_not_hide_the_nonfinite_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: Any) -> None:
@@ -234,7 +234,7 @@ def test_the_error_is_the_number_also_where_the_disk_refuses_the_batch(
     check_stopped(algorithm, tmp_path, "obs")
 
 
-def test_the_error_is_the_number_also_where_the_disk_refuses_the_rows(
+def test_a_failed_write_of_the_rows_does_not_hide_the_nonfinite_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     close, closed = JsonLines.close, []
@@ -261,7 +261,7 @@ def test_a_nan_observation_stops_a_run_started_from_python() -> None:
 
 
 class EndsAtNonFinite(NonFiniteEnv):
-    """Ends each episode in the step that gives the number, for good or at a limit."""
+    """Ends each episode in the step with the value, by termination or truncation."""
 
     def __init__(self, value: float, terminated: bool) -> None:
         super().__init__("obs", value, 19)
@@ -305,7 +305,7 @@ def test_the_last_observation_of_an_episode_is_refused_as_any_other_one(
 
 def test_the_last_observation_from_rust_is_refused_too() -> None:
     algorithm: Any = A2C("CartPole-v1", backend="native", n_envs=2, n_steps=16)
-    # by hand: rlox's own environments never give one
+    # by hand, because rlox's own environments never return one
     steps, envs = np.array([3, 7]), np.array([1, 0])
     last = np.array([[0.0, 1.0, 2.0, 3.0], [0.0, math.nan, 0.0, 0.0]], np.float32)
     told = r"obs: nan at step 7 of rollout 0, environment 0 \(env_steps 0\), the last one of its episode"

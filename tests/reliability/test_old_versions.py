@@ -1,4 +1,4 @@
-"""Run folders, sweeps, searches and reports that earlier versions wrote (tests/golden/old) open today."""
+"""Tests that run folders, sweeps, searches and reports of earlier versions (tests/golden/old) open today."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ RUNS = sorted(p.relative_to(OLD).as_posix() for p in OLD.glob("*/runs/*"))
 
 @pytest.fixture(autouse=True)
 def at_the_root(monkeypatch):
-    """From where some of them name a dataset or a model."""
+    """Change to the root, from which some runs name a dataset or a model."""
     monkeypatch.chdir(ROOT)
 
 
 def copied(name, tmp_path):
-    """A copy of something old, which may be written to."""
+    """Make a writable copy of an old folder."""
     return Path(shutil.copytree(OLD / name, tmp_path / Path(name).name, symlinks=True))
 
 
@@ -37,7 +37,7 @@ def result(run):
 
 
 def command(version, what, folder):
-    """The command that an old sweep was started with, for the folder that it is in now."""
+    """Return the command of an old sweep or search, with its present folder."""
     line = json.loads((OLD / version / COMMANDS).read_text())[what]
     return [*(part for part in line if "hydra.sweep.dir" not in part), f"hydra.sweep.dir={folder}"]
 
@@ -55,13 +55,13 @@ def test_an_old_run_goes_on_to_a_larger_total_with_the_rows_it_had(name, tmp_pat
     kept = (run / "metrics.jsonl").read_text()
     steps = [json.loads(row)[unit] for row in kept.splitlines()]
     assert steps == sorted(steps)
-    # the last row was that of the end, which is no row of the longer run
+    # the last row belongs to the end, so the longer run has no such row
     assert kept.startswith("".join(rows.splitlines(keepends=True)[:-1]))
 
 
 @pytest.mark.parametrize(("name", "rule"), [("ppo_native", "sb3"), ("ppo_torch", "relative")])
-def test_an_old_run_that_goes_on_says_by_which_rules(name, rule, tmp_path):
-    """Seeds of environments and moments are those of its version; nothing is normalised in the other one."""
+def test_a_resumed_old_run_records_the_rules_of_its_version(name, rule, tmp_path):
+    """Seeds and moments follow the rules of the old version; the other run normalises nothing."""
     run = copied(f"2026-11-28/runs/{name}", tmp_path)
     assert main(["resume", str(run), "total_steps=512"]) == 0
     env = read_config(run)["env"]
@@ -82,8 +82,8 @@ def test_the_policy_of_an_old_run_plays_the_episodes_that_it_played(name, tmp_pa
     assert json.loads((run / "eval" / "last.json").read_text())["episodes"] == played
 
 
-def test_an_old_ppo_goes_on_to_the_weights_that_its_version_went_on_to(tmp_path):
-    """One of 256 steps, made before rows were means; to 1e-6, as they are of another type of CPU."""
+def test_a_resumed_old_ppo_run_reaches_the_weights_of_its_version(tmp_path):
+    """The run has 256 steps and was made before rows were means; 1e-6 allows for another type of CPU."""
     run = copied("2026-11-22/runs/ppo", tmp_path)
     assert main(["resume", str(run), "total_steps=512"]) == 0
     found = load_file(run / "checkpoints" / "last" / "weights.safetensors")

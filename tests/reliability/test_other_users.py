@@ -1,4 +1,4 @@
-"""`rlox` as somebody who may not write everywhere."""
+"""Tests `rlox` for a user without write permission everywhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from helpers.tree import tree
 from helpers.waiting import PATIENCE
 
 NOBODY = 65534
-# may look into the folders that only root may (an interpreter's, here and there), and write to none
+# may read folders that only root may read (an interpreter's, on some machines), but write to none
 SETPRIV = (
     "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
     "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search",
@@ -24,7 +24,7 @@ SETPRIV = (
 
 @pytest.fixture
 def mine() -> Iterator[Path]:
-    """A folder of somebody without rights, which is whoever runs the tests unless that is root."""
+    """Make a folder of an unprivileged user, who is the user of the tests unless that is root."""
     folder = Path(tempfile.mkdtemp())
     if os.geteuid() == 0:
         os.chown(folder, NOBODY, NOBODY)

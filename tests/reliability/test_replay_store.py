@@ -1,4 +1,4 @@
-"""Replay on disk outlasts kill -9, and damage to its files is found, named and never a signal."""
+"""Tests that replay on disk survives kill -9, and that rlox finds and names damage without a crash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import rlox
 from rlox.errors import CheckpointError, StorageError
 
 ROWS = 20_000
-# Frames as Atari's, four to a stack; what is pushed at step t follows from t alone.
+# Frames as in Atari, four per stack; the row of step t depends on t only.
 WRITER = """
 import sys
 import numpy as np
@@ -40,7 +40,7 @@ while True:
 
 
 def stack(t):
-    """The observation of step t, as the writer makes it."""
+    """Return the observation of step t, as the writer makes it."""
     noise = stack.noise
     return np.stack([noise[k % 64] + np.uint8(k // 64 % 251) for k in range(t, t + 4)])
 
@@ -49,7 +49,7 @@ stack.noise = np.random.default_rng(0).integers(0, 256, (64, 84, 84), np.uint8)
 
 
 def open_atari(path, total):
-    """The buffer that the writer fills."""
+    """Open the buffer that the writer fills."""
     return rlox.MmapReplayBuffer(
         500, total, obs_shape=(4, 84, 84), obs_dtype="uint8", act_dim=1,
         cold_path=path, frame_stack=(4, "first"),
@@ -57,7 +57,7 @@ def open_atari(path, total):
 
 
 def killed_after(path, rows, total):
-    """Runs the writer, kills it once `rows` rows are pushed; the rows it knew to be sealed."""
+    """Run the writer, kill it after `rows` pushed rows, and return the rows that it reported as sealed."""
     command = [sys.executable, "-c", WRITER, str(path), str(total)]
     environment = {**os.environ, "PYTHONPATH": str(Path(rlox.__file__).parents[1])}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
@@ -76,7 +76,7 @@ def killed_after(path, rows, total):
 @pytest.mark.parametrize("rows", [700, ROWS])
 def test_every_sealed_row_is_there_after_kill_9(tmp_path, rows):
     path = tmp_path / "cold"
-    total = rows - 200  # so that the oldest rows have been removed
+    total = rows - 200  # so that the oldest rows are removed
     sealed = killed_after(path, rows, total)
     buffer = open_atari(path, total)
     buffer.verify()
@@ -90,14 +90,14 @@ def test_every_sealed_row_is_there_after_kill_9(tmp_path, rows):
     assert len(buffer) >= min(sealed, total) and newest >= sealed - 0.1 * total
     per_row = buffer.disk_bytes / len(buffer)
     record(f"replay_store_kill_{rows}", {"rows": len(buffer), "disk_bytes_per_row": round(per_row)})
-    # Up to one segment more than the rows held: it goes when its last row has left the ring.
+    # Up to one segment more than the rows; rlox removes it when its last row has left the ring.
     assert buffer.disk_bytes < 84 * 84 * 1.03 * (len(buffer) + 200)
     buffer.push(stack(0), 0, 0.0, False, False, stack(1))
     buffer.close()
 
 
 def small(path):
-    """A store of 400 rows."""
+    """Make a store of 400 rows."""
     buffer = rlox.MmapReplayBuffer(20, 400, 6, 2, cold_path=path)
     rng = np.random.default_rng(0)
     for _ in range(500):
@@ -128,7 +128,7 @@ def test_flipped_bits_and_truncations_are_found_and_named(tmp_path):
     rlox.MmapReplayBuffer(20, 400, 6, 2, cold_path=path).verify()
 
 
-def test_a_file_that_shrinks_under_a_buffer_is_an_error_in_the_rows_that_are_gone(tmp_path):
+def test_sampling_missing_rows_of_a_truncated_file_raises(tmp_path):
     path = tmp_path / "cold"
     small(path)
     buffer = rlox.MmapReplayBuffer(20, 400, 6, 2, cold_path=path)
@@ -165,7 +165,7 @@ while True:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_child_that_outlives_a_killed_parent_leaves_the_folder_to_others(tmp_path):
+def test_a_surviving_forked_child_does_not_keep_the_folder_locked(tmp_path):
     script = """
 import os, sys, time
 import rlox

@@ -1,4 +1,4 @@
-"""A search that is killed again and again finds what one that nobody stops finds."""
+"""Tests that a search that is killed repeatedly finds the same as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from helpers.selection import FULL
 TRIALS, KILLS = (30, 3) if FULL else (5, 1)
 STEPS = 8192 if FULL else 512
 PATIENCE = (30 if FULL else 2) * waiting.PATIENCE
-# In the small one the score is nearly a value that the search chooses, so which trials are pruned follows
-# from the sampler's draws, whatever is learned.
+# In the small search, the score is nearly one of the searched values, so the sampler's draws decide which
+# trials are pruned, whatever the policy learns.
 SIZE = (
     ("env=CartPole-v1",) if FULL else (
         "env=gated:Gated-v0", "env.kwargs.worth=interval(1,10)", "search.n_startup_trials=2",
@@ -42,7 +42,7 @@ def search(folder: Path, name: str, *more: str, **kill: Any) -> CommandResult:
 
 
 def trials(folder: Path) -> list[optuna.trial.FrozenTrial]:
-    """What the study says, read by Optuna alone: those that count, by position."""
+    """Read the study by Optuna alone; return the trials that count, by position."""
     (name,) = optuna.get_all_study_names(f"sqlite:///{folder}/study.db")
     study = optuna.load_study(study_name=name, storage=f"sqlite:///{folder}/study.db")
     ended = [t for t in study.get_trials() if not t.user_attrs.get("killed")]

@@ -1,4 +1,4 @@
-"""Memory that a call writes belongs to it alone: within the call, around it, and across threads."""
+"""Tests that memory that a call writes belongs to it alone: within the call, around it, across threads."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from rlox.errors import ShapeError
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
-# Large enough that the interpreter is released and calls of two threads meet.
+# Large enough that a call releases the interpreter and calls of two threads overlap.
 N = 20_000
 
 
 def outputs(n: int, dim: int = 4) -> Arrays:
-    """Arrays for `step_into`."""
+    """Make arrays for `step_into`."""
     flags = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
     return np.zeros((n, dim), np.float32), np.zeros(n), *flags
 
 
 def filled(rows: int, obs_dim: int = 4) -> ReplayBuffer:
-    """A buffer of rows in which every number of row i is i."""
+    """Make a buffer in which every number of row i is i."""
     buffer = ReplayBuffer(rows, obs_dim, 1)
     numbers = np.arange(rows, dtype=np.float32)
     obs = np.repeat(numbers[:, None], obs_dim, axis=1)
@@ -40,7 +40,7 @@ def filled(rows: int, obs_dim: int = 4) -> ReplayBuffer:
 
 
 def copied(batch: dict[str, Any]) -> dict[str, Any]:
-    """The batch as it is now."""
+    """Return a copy of the batch."""
     return {key: array.copy() for key, array in batch.items()}
 
 
@@ -50,9 +50,9 @@ def same(left: dict[str, Any], right: dict[str, Any]) -> bool:
 
 
 class Colliding:
-    """Calls made by threads at once, each until it succeeded and some were refused, or `limit` times.
+    """Calls that threads repeat at once, each until it succeeded and some were refused, or `limit` times.
 
-    Whether and where they meet is chance; `refusal` has two that meet for certain.
+    Whether and where they overlap is chance; in `refusal`, two calls always overlap.
     """
 
     def __init__(self, calls: list[Callable[[], object]], limit: int = 300) -> None:
@@ -84,9 +84,9 @@ class Colliding:
 
 
 def refusal(pair: Callable[[int], tuple[Callable[[], object], Callable[[], object]]]) -> str:
-    """What another thread is told whose call takes arrays that a call of this thread has.
+    """Return the error of another thread's call with arrays that a call of this thread uses.
 
-    `pair(size)` prepares the call of this thread and the other's; the size grows until the former is long.
+    `pair(size)` prepares the calls of this thread and the other; the size grows until the first one is long.
     """
     calls: list[tuple[Callable[[], object], Callable[[], object]]] = []
     told: list[str] = []
@@ -108,7 +108,7 @@ def refusal(pair: Callable[[int], tuple[Callable[[], object], Callable[[], objec
 
     call_during(make, 200_000, meet)
     assert len(told) == 1, "two calls had the same arrays at once"
-    calls[-1][1]()  # which can be used again afterwards
+    calls[-1][1]()  # the arrays are usable again afterwards
     return told[0]
 
 
@@ -123,13 +123,13 @@ def test_indices_taken_from_the_batch_that_they_fill_are_refused():
     assert same(again, before)
 
 
-def test_an_array_may_serve_two_outputs_in_no_batch():
+def test_two_outputs_of_a_batch_cannot_share_memory():
     buffer = filled(100)
     batch = buffer.sample(8)
     batch["next_obs"] = batch["obs"]
     with pytest.raises(ShapeError, match="next_obs shares memory"):
         buffer.sample(8, out=batch)
-    # A part of another output is as bad.
+    # A part of another output is just as wrong.
     batch = buffer.sample(8)
     both = np.zeros((9, 4), np.float32)
     batch["obs"], batch["next_obs"] = both[:8], both[1:]
@@ -205,7 +205,7 @@ def test_a_batch_that_one_thread_fills_and_another_stores_is_stored_in_whole_row
     patterns = ("is being written to by another call", "shares memory with another argument")
     assert all(any(pattern in message for pattern in patterns) for message in met.refused)
     assert min(met.succeeded) > 0
-    # What was stored is whole rows of one batch, never half of two.
+    # The stored rows are whole rows of one batch, never halves of two.
     stored = other.sample(N, seed=1)
     np.testing.assert_array_equal(stored["obs"], np.repeat(stored["rewards"][:, None], 4, axis=1))
 
@@ -242,7 +242,7 @@ def test_threads_with_arrays_of_their_own_never_disturb_each_other():
 
 
 class Nosy:
-    """An array-like that makes another call while the one it is passed to reads it."""
+    """An array-like that makes another call while a call reads it."""
 
     def __init__(self, array: np.ndarray, call: Callable[[], object]) -> None:
         self.array, self.call, self.caught = array, call, None
@@ -258,10 +258,10 @@ class Nosy:
 def test_a_call_within_a_call_cannot_take_its_outputs():
     buffer = filled(100)
     batch = buffer.sample(16)
-    # A part of an array, as a tensor's NumPy view: what owns its memory is taken for a copy.
+    # Part of an array, like a tensor's NumPy view: rlox treats an array that owns its memory as a copy.
     batch["next_obs"] = np.zeros((17, 4), np.float32)[:16]
     expected = copied(buffer.sample(16, seed=3))
-    # `next_obs` is read after `obs`, which the call has by then.
+    # The call reads `next_obs` after `obs`, which it already uses.
     nosy = Nosy(batch["next_obs"], lambda: buffer.sample(16, seed=4, out=batch))
     got = buffer.sample(16, seed=3, out={**batch, "next_obs": nosy})
     assert nosy.caught is not None
@@ -269,7 +269,7 @@ def test_a_call_within_a_call_cannot_take_its_outputs():
     assert same({**got, "next_obs": batch["next_obs"]}, expected)
 
 
-def test_thousands_of_arrays_in_one_call_leave_later_calls_as_they_were():
+def test_a_call_with_thousands_of_arrays_does_not_affect_later_calls():
     sequences = [np.arange(1, 4) for _ in range(5_000)]
     packed = pack_tokens(sequences, 8)
     assert packed["tokens"].sum() == 5_000 * 6

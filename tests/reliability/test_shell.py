@@ -1,4 +1,4 @@
-"""`rlox` where a shell puts it: in pipes, without streams, in odd folders. The work is done all the same."""
+"""Tests `rlox` in shells: pipes, missing streams, odd folders. The run is complete in each of them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from helpers.terminal import (
 from helpers.waiting import PATIENCE
 
 TRAIN = " ".join(("rlox", *SHORT))
-# Each of these alone only by hand: those that are tried always have them together with others.
+# Only full runs try these alone; the other cases combine them.
 ALONE = ("2>/dev/full", "2>&-", "</dev/null") if FULL else ()
 LOUD = ("Traceback", "Exception ignored", "Error", "\x1b")
 
 
 def quiet(text: str) -> bool:
-    """Whether nothing in it looks like a failure, or like codes for a terminal."""
+    """Whether the text has no sign of a failure and no terminal codes."""
     return not any(word in text for word in LOUD)
 
 
@@ -64,7 +64,7 @@ def test_streams_that_are_full_or_missing_do_not_end_the_run(tmp_path: Path, str
 def test_a_run_with_closed_standard_streams_writes_no_message_into_its_files(
     tmp_path: Path,
 ) -> None:
-    """The numbers of closed streams are free, for the next file that is opened."""
+    """The next opened file gets the number of a closed stream."""
     with background([*ENDLESS, "<&- >&- 2>&-"], tmp_path) as child:
         run = wait_until_begun(tmp_path)
         child.send_signal(signal.SIGINT)
@@ -85,7 +85,7 @@ def test_without_a_terminal_there_are_lines_and_no_codes(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("locale", ["C.UTF-8", "C"])  # POSIX is another name of C
-def test_folders_of_any_name_hold_runs_that_go_on_as_it_is_said(tmp_path: Path, locale: str) -> None:
+def test_the_printed_resume_command_works_for_folders_of_any_name(tmp_path: Path, locale: str) -> None:
     home = tmp_path / "日本 a=b"
     home.mkdir()
     given = shlex.join((*ENDLESS, "run_root=ünï cödé/x=[1]"))
@@ -104,7 +104,7 @@ def test_folders_of_any_name_hold_runs_that_go_on_as_it_is_said(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("start", [f'"{RLOX}"', f'"{Path(RLOX).with_name("python")}" -m rlox'])
-def test_a_folder_that_is_gone_is_said_and_nothing_else(tmp_path: Path, start: str) -> None:
+def test_a_deleted_current_folder_gives_one_clear_error(tmp_path: Path, start: str) -> None:
     (tmp_path / "gone").mkdir()
     ended = shell(f"cd gone && rmdir ../gone && {start} train", tmp_path)
     assert (ended.returncode, ended.stdout) == (5, "")

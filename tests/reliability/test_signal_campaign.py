@@ -1,4 +1,4 @@
-"""Three hundred signals at random moments: nothing is lost, nothing is shown, every code is right."""
+"""Tests 300 signals at random moments: no data is lost, no traceback appears, every code is right."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ KEPT = ROOT / ".cache" / "signal_campaign.jsonl"
 
 @pytest.fixture(autouse=True)
 def heard() -> Iterator[None]:
-    """In the background of a shell Ctrl-C is ignored, here and in child processes."""
+    """Handle Ctrl-C, which a shell's background processes and their children ignore."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 def made_with() -> str:
-    """A digest of the code whose signals are counted."""
+    """Return a digest of the tested code."""
     digest = blake2b(digest_size=8)
     for folder in ("rlox", "rlox_cli", "tests/faults"):
         for path in sorted((ROOT / folder).rglob("*")):

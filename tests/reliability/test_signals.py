@@ -1,4 +1,4 @@
-"""A signal, wherever it lands: saved or never started, the right exit code, and an honest status."""
+"""Tests that a signal in any phase saves the run or starts none, with the right exit code and status."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CODES = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129, signal.SIG
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The run that nobody stops."""
+    """Return the fingerprint of the uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
     ended = command(ARGS, folder)
     assert ended.code == 0, ended.err
@@ -61,14 +61,14 @@ def check_stopped(
     expected: dict[str, Any],
     nursery: ChildServer | None,
 ) -> str:
-    """After a signal: nothing was started, or all is saved; what it came to.
+    """Check the run after a signal: nothing was started, or all is saved; return which.
 
-    A run goes on in the nursery, or by the command where there is none.
+    The child server continues a run, or the command if there is no server.
     """
     print(f"exit {ended.code} after {ended.seconds:.2f} s; {ended.err.splitlines()[-1:]}")
     assert "Traceback" not in ended.err
     runs = list(folder.glob("runs/*/*/*"))
-    if ended.code == 0:  # the signal came when all was done
+    if ended.code == 0:  # the signal came after the end of the work
         assert status_of(runs[0])["status"] == "done"
         return "done"
     assert ended.code == code, ended.err
@@ -89,12 +89,12 @@ def check_stopped(
         config: Any = OmegaConf.to_container(OmegaConf.load(run / "config.yaml"))
         assert nursery.run(run, config, resume=True) == 0
     found = set(difference(fingerprint(run), expected))
-    # a stop saves where it is, so the last but one folder is another
+    # a stop saves at its own step, so the last but one folder differs
     assert found <= {"folders"}, found
     return f"saved at step {status['step']}" if checkpoints else "began, nothing to save"
 
 
-# phase, how often it is come to first, signal
+# phase, how often the run reaches it before the signal, signal
 CASES = [
     ("composing", 1, signal.SIGTERM),
     ("building", 1, signal.SIGINT),
@@ -136,7 +136,7 @@ def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
             assert child.wait(PATIENCE) == 143
         finally:
             child.kill()
-    left = run_in(tmp_path)  # as it was: a run that ends by its first signal says so
+    left = run_in(tmp_path)  # still as before: a run that ends by its first signal records its end
     assert status_of(left)["status"] == "running"
     assert not (left / "result.json").exists()
 

@@ -1,4 +1,4 @@
-"""A signal ends any long call soon, with the exception of its handler, and leaves the object whole."""
+"""Tests that a signal ends any long call soon, with its handler's exception, and leaves the object whole."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from helpers.waiting import PATIENCE
 from rlox._core import MmapReplayBuffer, ReplayBuffer, RunningStatsVec, Stream
 from rlox.errors import ConfigError
 
-DRAWS = 10_000_000  # of a call that is long, mostly
+DRAWS = 10_000_000  # usually makes a long call
 REFUSED = "in use by the call that this signal handler interrupted"
 
 
 class Alarm(Exception):
-    """What the handler of a test raises."""
+    """The exception of the test handlers."""
 
 
 def stop() -> None:
@@ -35,21 +35,21 @@ def stop() -> None:
 
 
 def ring() -> None:
-    """Has the handler called here and now, which is inside a call."""
+    """Call the handler now, inside a call."""
     signal.raise_signal(signal.SIGALRM)
 
 
 def long_draw(seconds: float) -> int:
-    """How many numbers are drawn in so many processor seconds on this machine."""
+    """Return how many numbers this machine draws in these processor seconds."""
     begun = time.thread_time()
     Stream(1, "long").normal(DRAWS)
     return int(DRAWS * seconds / (time.thread_time() - begun))
 
 
 def stopped_draw(draws: int) -> float:
-    """Processor seconds of a long draw that a handler ends once it has begun.
+    """Return the processor seconds of a long draw that a handler ends once the draw runs.
 
-    The signal comes at a moment of its own, between two instructions of the draw.
+    The signal comes at a random moment, between two instructions of the draw.
     """
     stream = Stream(1, "long")
 
@@ -70,7 +70,7 @@ def stopped_draw(draws: int) -> float:
 
 
 @pytest.mark.alone  # compares processor seconds
-def test_a_handler_that_raises_ends_a_long_draw_soon_which_then_was_never_made():
+def test_a_raising_handler_ends_a_long_draw_soon_and_undoes_it():
     assert stopped_draw(long_draw(0.5)) < 0.5 / 2
 
 
@@ -109,7 +109,7 @@ def test_a_handler_that_does_not_raise_changes_nothing_of_a_draw():
 
 
 def printed(code: str) -> str:
-    """What a process of its own prints."""
+    """Run code in a separate process and return its output."""
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True,
@@ -137,7 +137,7 @@ def test_ctrl_c_from_another_thread_is_a_keyboard_interrupt_that_undoes_the_draw
     assert printed(code).split() == ["interrupted", "0"]
 
 
-def test_an_exception_of_a_handler_before_a_call_is_raised_and_later_signals_are_heard():
+def test_a_handler_exception_before_a_call_does_not_block_later_signals():
     code = """
         import signal, threading
         from functools import partial
@@ -164,7 +164,7 @@ def test_an_exception_of_a_handler_before_a_call_is_raised_and_later_signals_are
 
 
 def ended_wait(draws: int) -> bool:
-    """Has a signal end the wait for a stream; whether the thread that draws from it still did so."""
+    """End a wait for a stream by a signal; return whether another thread still drew from the stream."""
     stream = Stream(1, "busy")
     thread = threading.Thread(target=stream.normal, args=(draws,))
     numbers = 0
@@ -172,7 +172,7 @@ def ended_wait(draws: int) -> bool:
     def ask() -> None:
         nonlocal numbers
         while thread.is_alive():
-            stream.next_u64()  # at once, until the thread has the stream
+            stream.next_u64()  # each call is short, until the other thread has the stream
             numbers += 1
 
     thread.start()
@@ -211,12 +211,12 @@ def test_a_handler_that_uses_the_object_of_the_call_it_interrupted_is_refused():
 
 def rows_of_ones(rows: int) -> tuple[np.ndarray, ...]:
     obs, flags = np.ones((rows, 64), np.float32), np.zeros(rows, bool)
-    # contiguous: what NumPy copies to make it so takes time before the call begins
+    # contiguous, since NumPy's own copy would delay the start of the call
     return obs, obs[:, :1].copy(), obs[:, 0].copy(), flags, flags, obs
 
 
 def tried(call: Callable[[], object], refused: list[str]) -> Callable[[], None]:
-    """A handler that makes a call which may be refused."""
+    """Return a handler that makes a call and records its refusal."""
 
     def handler() -> None:
         try:
@@ -227,7 +227,7 @@ def tried(call: Callable[[], object], refused: list[str]) -> Callable[[], None]:
     return handler
 
 
-def test_a_handler_that_saves_in_the_middle_of_a_save_is_refused_and_the_outer_save_is_whole(
+def test_a_save_from_a_handler_during_a_save_is_refused(
     tmp_path,
 ):
     buffers: list[ReplayBuffer] = []
@@ -280,8 +280,8 @@ def test_a_handler_may_use_other_objects_than_that_of_the_call_it_interrupted():
     assert other.count == 50_000
 
 
-def test_a_call_that_is_over_before_it_is_asked_still_raises_what_came_meanwhile():
-    # As Python does between its own instructions: nothing a handler raises is lost.
+def test_a_short_call_still_raises_the_exception_of_a_handler():
+    # Python does the same between its own instructions: no exception of a handler is lost.
     for _ in range(20):
         rung: list[int] = []
 
@@ -330,8 +330,8 @@ NOISY = {
 
 
 @pytest.mark.parametrize("name", NOISY)
-def test_an_exception_of_a_handler_while_arguments_are_read_is_raised_as_it_is(name):
-    """Python looks for signals wherever it makes a text or an array of a value."""
+def test_a_handler_exception_during_argument_conversion_propagates_unchanged(name):
+    """Python checks for signals whenever it converts a value to a text or an array."""
     loop = """
         import signal, sys
         class Stop(Exception):

@@ -1,4 +1,4 @@
-"""The runner of a sweep is killed again and again: nothing is repeated, lost or untold."""
+"""Tests a sweep whose runner is killed repeatedly: no job is repeated, lost or unreported."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def test_a_sweep_that_is_killed_ends_as_one_that_was_not_and_repeats_nothing(
     assert (found["done"], found["failures_listed"]) == (jobs - crashing, crashing)
     assert found["finished_jobs_repeated"] == 0
     assert found["jobs_done_then"] == (NUMBERS - 1) * MORE
-    # Each kill interrupts what both workers do, and each sweep does again those that crash: no more began.
+    # Each kill interrupts the jobs of both workers; each sweep repeats crashing jobs; no other job starts.
     assert jobs <= found["training_starts"] <= jobs + KILLS * (WORKERS + crashing)
-    # every folder is as if from a version without that key
+    # every folder looks like one of a version without that key
     assert found["configs_without_a_key_of_today"] >= jobs
     done, again = (NUMBERS - 1) * (SEEDS + MORE), (NUMBERS - 1) * SEEDS
     assert found["said"] == f"{done} of {jobs + NUMBERS * MORE} jobs done, {again} of them before"

@@ -1,4 +1,4 @@
-"""`rlox train` in a real terminal: closed, narrow, plain, and with a hand on Ctrl-C."""
+"""Tests `rlox train` in a real terminal: closed, narrow, without colour, and with Ctrl-C."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from helpers.terminal import (
 from helpers.waiting import until
 
 ESCAPE = "\x1b"
-UNDER_WAY = "/1,000,000,000 steps"  # shown once the run has come to its first update
+UNDER_WAY = "/1,000,000,000 steps"  # shown from the first update on
 
 
 def test_ctrl_c_in_a_terminal_saves_and_says_how_to_go_on(tmp_path: Path) -> None:

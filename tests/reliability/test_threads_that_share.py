@@ -1,4 +1,4 @@
-"""Threads that use one object take turns, and none waits for ever."""
+"""Tests that threads which use one object take turns, and that none waits for ever."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ print("both ended")
 
 
 def several(work: Callable[[], None], threads: int = 8) -> list[BaseException]:
-    """Runs `work` in threads; returns what they raised."""
+    """Run `work` in threads; return the exceptions that they raised."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -112,7 +112,7 @@ def test_threads_that_share_statistics_count_everything_once():
     assert stats.count == 2 * 8 * 20 * 4_000
 
 
-def test_a_buffer_that_readers_never_leave_can_be_written():
+def test_readers_cannot_starve_the_writer_of_a_buffer():
     buffer = ReplayBuffer(1_000, 64, 1)
     obs = np.zeros(64, np.float32)
     buffer.push(obs, 0.0, 0.0, False, False, obs)

@@ -1,4 +1,4 @@
-"""What a W&B server is sent by runs that are online, resumed and synced, and by W&B's own `wandb sync`."""
+"""Tests the data that a W&B server gets from online, resumed and synced runs, and from `wandb sync`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def config(mode: str) -> RunConfig:
 
 
 def write(folder: Path, steps: list[int], mark: float = 0.0, cut: int = 0) -> None:
-    """Rows behind the first `cut` rows."""
+    """Write rows after the first `cut` rows."""
     file = folder / METRICS
     kept = file.read_bytes().splitlines(True)[:cut] if cut else []
     log = JsonLines(file, sum(map(len, kept)))
@@ -69,9 +69,7 @@ def test_a_run_is_there_with_its_rows_configuration_result_and_files(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("server", [True, False], indirect=True, ids=["rewinds", "does not"])
-def test_rows_that_were_cut_are_taken_back_or_the_new_ones_come_behind(
-    server: WandbServer, tmp_path: Path
-) -> None:
+def test_wandb_rewinds_removed_rows_or_appends_the_new_ones(server: WandbServer, tmp_path: Path) -> None:
     write(tmp_path, [64, 128, 192, 256])
     assert catch_up(tmp_path, config("online"))["wandb"] == Delivery(4, 0, None)
     write(tmp_path, [192, 256, 320], mark=1.0, cut=2)

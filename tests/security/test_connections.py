@@ -1,7 +1,7 @@
-"""What SECURITY.md says of connections: by default no command connects, listens or asks for a name.
+"""Tests what SECURITY.md says of connections: by default no command connects, listens or resolves a name.
 
-Every Python process that a command starts writes down what it asks of the network, by an audit hook in a
-`sitecustomize` of its own.
+Every Python process that a command starts records its network calls, by an audit hook in its own
+`sitecustomize`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ os.close(started)
 SMALL = ("tuned=null", "total_steps=128", "algo.n_steps=16", "env.n_envs=4", "eval.episodes=2")
 
 
-# Commands one after the other in one process, which ends with the first exit code that is not 0.
+# Runs commands one after another in one process, which ends with the first exit code other than 0.
 COMMANDS = """
 import json, sys
 from rlox_cli.main import main
@@ -52,7 +52,7 @@ for line in json.loads(sys.argv[1]):
 
 
 class Watched:
-    """Runs programs under the hook and says what they asked of the network."""
+    """Runs programs under the hook and returns their network calls."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -80,12 +80,12 @@ class Watched:
         self("-c", COMMANDS, json.dumps(commands))
 
     def requests(self) -> list[list[object]]:
-        """Which processes asked what."""
+        """Return the network calls with their processes."""
         lines = self.asked.read_text(encoding="utf-8").splitlines() if self.asked.exists() else []
         return [json.loads(line) for line in lines]
 
     def processes(self) -> int:
-        """How many processes ran under the hook."""
+        """Return how many processes ran under the hook."""
         return len(self.started.read_text(encoding="utf-8").split())
 
 
@@ -108,7 +108,7 @@ def test_commands_of_runs_ask_nothing_of_the_network(watched: Watched):
         ("list", "runs"),
     )
     assert watched.requests() == []
-    assert watched.processes() > 1  # workers of the environment among them
+    assert watched.processes() > 1  # the environment's workers are among them
 
 
 def test_sweeps_in_one_process_and_in_two_ask_nothing_of_the_network(watched: Watched):
@@ -131,7 +131,7 @@ def test_the_hook_sees_a_connection_of_a_process_that_a_process_starts(watched: 
 
 
 def test_the_rust_code_has_no_network():
-    """What is compiled asks no audit hook; its own code and its dependencies are looked at instead."""
+    """Compiled code triggers no audit hook, so the test reads its sources and dependencies."""
     sources = [p for p in (ROOT / "rust").rglob("*.rs") if "target" not in p.parts]
     assert sources
     opens = re.compile(
@@ -143,8 +143,8 @@ def test_the_rust_code_has_no_network():
     assert named & {"tokio", "mio", "hyper", "reqwest", "ureq", "curl", "socket2", "tonic"} == set()
 
 
-def test_each_file_that_can_open_a_connection_is_of_a_feature_that_the_page_names():
-    """A new import of a network library has to be told in SECURITY.md."""
+def test_the_page_names_the_feature_of_each_file_that_can_connect():
+    """SECURITY.md must mention a new import of a network library."""
     told = {
         "rlox/loggers/server_check.py": "`logger=wandb`",
         "rlox/llm/serving/channel.py": "`GenerationServer`",

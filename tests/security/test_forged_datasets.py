@@ -1,9 +1,9 @@
-"""Dataset folders whose digest fits, whatever else is wrong with them: all that rlox does with one ends in
-its rows or in an error of rlox, and takes no more memory than its rows.
+"""Tests dataset folders with a matching digest but other defects. Each use of one returns its rows or raises
+an error of rlox, and takes no more memory than the rows.
 
-A folder comes from elsewhere: who changed its rows can have computed the digest anew. Drawn changes of the
-bytes, of the columns and of the document; 300 in CI, thousands nightly. Without the digest's repair:
-tests/reliability/test_damaged_datasets.py.
+A folder may come from a stranger, who can change rows and compute the digest again. The changes of bytes,
+columns and document are random; 300 in CI, thousands nightly. tests/reliability/test_damaged_datasets.py
+tests changes without a new digest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from rlox_cli.commands.dataset import DatasetConfig
 from rlox_cli.datasets import run_dataset_command
 
 N_EXAMPLES = examples(ci=300, nightly=3_000, full=100_000)
-MAX_BYTES = 32 << 20  # bytes at most: the rows are thousandths of that
+MAX_BYTES = 32 << 20  # the rows are thousandths of that
 Columns = dict[str, np.ndarray]
 Change = Callable[[np.random.Generator, Path], None]
 
@@ -70,10 +70,10 @@ NUMBERS = [np.nan, np.inf, -np.inf, 3e38, -1, 2**62, 0]
 
 
 def damage_bytes(rng: np.random.Generator, folder: Path) -> None:
-    """A few bytes of one of the files are others."""
+    """Change a few bytes of one of the files."""
     path = folder / (DATA_FILE, DOCUMENT_FILE)[int(rng.integers(2))]
     data = bytearray(path.read_bytes())
-    # most of them where the header is
+    # most changes are in the header
     limit = len(data) if rng.integers(3) == 0 else min(len(data), 600)
     for position in rng.integers(0, limit, int(rng.integers(1, 4))):
         data[position] = rng.choice([int(rng.integers(256)), ord(str(rng.choice(list('0123456789"[]{},:'))))])
@@ -81,7 +81,7 @@ def damage_bytes(rng: np.random.Generator, folder: Path) -> None:
 
 
 def change_columns(rng: np.random.Generator, folder: Path) -> None:
-    """Another type, shape, length or name of a column, or other numbers in it."""
+    """Change the type, shape, length or name of a column, or its numbers."""
     columns_by_name = safetensors.numpy.load_file(folder / DATA_FILE)
     name = str(rng.choice(list(columns_by_name)))
     column, kind = columns_by_name[name], int(rng.integers(9))
@@ -111,7 +111,7 @@ def change_columns(rng: np.random.Generator, folder: Path) -> None:
         columns_by_name["more"] = columns_by_name.pop(name)
         name = str(rng.choice(["more", "obs", "actions"]))
         column = columns_by_name.get(name, columns_by_name["more"])
-    # where all columns are cut alike the rows that are left fit
+    # if all columns are cut alike, the remaining rows fit
     if rng.integers(4) == 0:
         columns_by_name = {key: other[: column.size] for key, other in columns_by_name.items()}
     columns_by_name[name] = column
@@ -121,7 +121,7 @@ def change_columns(rng: np.random.Generator, folder: Path) -> None:
 
 
 def change_document(rng: np.random.Generator, folder: Path) -> None:
-    """A value somewhere in the document is another one, or is missing."""
+    """Change or remove a value somewhere in the document."""
     document = json.loads((folder / DOCUMENT_FILE).read_text())
     key, value = str(rng.choice(KEYS)), VALUES[rng.integers(len(VALUES))]
     if rng.integers(20) == 0:
@@ -136,7 +136,7 @@ def change_document(rng: np.random.Generator, folder: Path) -> None:
 
 
 def write_digest(folder: Path) -> bool:
-    """Write the digest of the rows that there are into the document, where that can be done."""
+    """Write the digest of the present rows into the document; return whether that was possible."""
     try:
         columns_by_name = {name: column[:] for name, column in read_file_columns(folder / DATA_FILE).items()}
         document = json.loads((folder / DOCUMENT_FILE).read_bytes())
@@ -148,7 +148,7 @@ def write_digest(folder: Path) -> bool:
 
 
 def use_dataset(folder: Path, number: int) -> Columns:
-    """All that is done with a dataset; the rows of it."""
+    """Do everything that rlox does with a dataset, and return its rows."""
     rows: Columns = {}
     for max_bytes in (0.0, 1e9):
         dataset = read_dataset(folder, max_bytes)
@@ -176,7 +176,7 @@ def skip_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("change", [damage_bytes, change_columns, change_document])
-def test_a_forged_dataset_is_read_as_it_is_or_refused(
+def test_a_forged_dataset_is_refused_or_returns_its_stored_rows(
     change: Change, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = spaces_metadata(spaces.Box(-1, 1, (3,)), spaces.Discrete(4))
@@ -230,7 +230,7 @@ INVALID_DOCUMENTS = [
 
 
 @pytest.mark.parametrize(("said", "told"), INVALID_DOCUMENTS)
-def test_a_document_that_says_another_type_is_refused_by_name(
+def test_a_document_field_of_a_wrong_type_is_refused_by_name(
     said: dict[str, Any], told: str, tmp_path: Path
 ) -> None:
     write_dataset(make_dataset(columns(40), {"env": "Some-v0"}), tmp_path)
@@ -250,7 +250,7 @@ def test_a_document_may_leave_out_everything_but_format_and_digest(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["obs", "actions"])
-def test_rows_of_no_numbers_are_refused(name: str, tmp_path: Path) -> None:
+def test_rows_without_columns_are_refused(name: str, tmp_path: Path) -> None:
     given = columns(40)
     empty = {key: given[key][:, :0] for key in ({"obs", "next_obs"} if name == "obs" else {name})}
     with pytest.raises(ShapeError, match=rf"{name} has shape \(40, 0\), expected rows"):
@@ -284,11 +284,11 @@ def test_a_document_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("spec", ["[" * 100_000, "[]", "x", '{"max_episode_steps": "x"}'])
-def test_a_specification_that_says_no_time_limit_is_passed_over(spec: str) -> None:
+def test_a_specification_without_a_valid_time_limit_is_ignored(spec: str) -> None:
     assert list(find_problems(columns(40), {"spec": spec})) == []
 
 
-def test_a_file_that_says_another_type_of_itself_is_not_converted(tmp_path: Path) -> None:
+def test_a_file_with_metadata_of_a_wrong_type_is_not_converted(tmp_path: Path) -> None:
     export_dataset(make_dataset(columns(40), {"scores": [1]}), tmp_path / "x.npz", "npz")
     with pytest.raises(CheckpointError, match=r"x\.npz: scores is \[1\], expected a number"):
         convert_dataset(tmp_path / "x.npz", tmp_path / "out")

@@ -1,9 +1,9 @@
-"""Replay folders that lie, with checksums that fit: refused, or read exactly as `restore` reads the same
-state, and never a row that is not in the folder.
+"""Tests forged replay folders with matching checksums: rlox refuses one, or reads it exactly as `restore`
+reads the same state, and never returns a row that the folder does not contain.
 
-The folders of a kind are read by one process with 2 GiB of addresses more than it began with, so that a
-signal or a memory bomb is a failed test. What a folder means is worked out in Python from its bytes
-(helpers/replay_decoder.py) and given to `restore`; that has to agree before anything is compared with it.
+One process reads the folders of a kind, with 2 GiB more address space than at its start, so that a signal or
+a memory bomb fails the test. Python decodes the meaning of a folder from its bytes
+(helpers/replay_decoder.py) for `restore`, which must accept it before results are compared with it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CASES = RINGS | TIERED | {"dataset": Kind(rlox.ReplayBuffer, numbers, FLAT, (40,
 
 
 class Wrong(Exception):
-    """What was read is not what the folder says."""
+    """The buffer returned something that the folder does not contain."""
 
 
 def require(condition: Any, what: str) -> None:
@@ -46,7 +46,7 @@ def require(condition: Any, what: str) -> None:
 
 
 def equal(one: Any, other: Any, what: str) -> None:
-    """Two batches, bit for bit."""
+    """Require that two batches are equal bit for bit."""
     require(one.keys() == other.keys(), f"{what}: keys")
     for name, array in one.items():
         if isinstance(array, dict):
@@ -57,7 +57,7 @@ def equal(one: Any, other: Any, what: str) -> None:
 
 
 def check_rows(case: Kind, batch: Any, streams: list[Stream]) -> None:
-    """Every row of a batch is the one in the folder, column by column."""
+    """Require that every row of a batch equals the row in the folder, column by column."""
     obs, after = ([b] if not isinstance(b, dict) else [b[k] for k in sorted(b)]
                   for b in (batch["obs"], batch["next_obs"]))  # fmt: skip
     names = ("actions", "rewards", *case.settings.get("extra_columns", ()))
@@ -78,7 +78,7 @@ def check_rows(case: Kind, batch: Any, streams: list[Stream]) -> None:
 
 
 def make(name: str, path: Path) -> Folder:
-    """A good folder, in several segments."""
+    """Make a valid folder with several segments."""
     case = CASES[name]
     if case.tiered:
         buffer = case.make(path)
@@ -101,7 +101,7 @@ def make(name: str, path: Path) -> Folder:
 
 
 def opened(name: str, folder: Folder, path: Path) -> Any:
-    """The buffer that is in a folder, which is written anew: a buffer on disk writes to it."""
+    """Write the folder and open its buffer; it is written each time, since a buffer on disk changes it."""
     case = CASES[name]
     shutil.rmtree(path, ignore_errors=True)
     folder.write(path)
@@ -113,7 +113,7 @@ def opened(name: str, folder: Folder, path: Path) -> Any:
 
 
 def restored(name: str, folder: Folder, streams: list[Stream]) -> Any:
-    """The buffer of the same state: a ring too where rows are on disk, and for a dataset."""
+    """Restore a buffer from the same state; it is in memory also for rows on disk and for a dataset."""
     case = CASES[name]
     if case.tiered:
         each = case.sizes[-1] // case.n_envs
@@ -131,7 +131,7 @@ def restored(name: str, folder: Folder, streams: list[Stream]) -> Any:
 
 
 def batches(name: str, buffer: Any) -> list[Any]:
-    """What sampling gives, by seed and by the buffer's own draws."""
+    """Return samples by seed and by the buffer's own draws."""
     if name == "sequence":
         return [buffer.sample(4, 5, 1), buffer.sample(4, 5)]
     if name == "dataset":
@@ -140,13 +140,13 @@ def batches(name: str, buffer: Any) -> list[Any]:
 
 
 def all_rows(buffer: Any, streams: list[Stream]) -> np.ndarray:
-    """Indices of the rows that a ring holds."""
+    """Return the indices of the rows that a ring holds."""
     rows = [t * len(streams) + env for env, s in enumerate(streams) for t in range(s.start, s.pushed)]
     return np.array(rows, np.uint64)[-len(buffer) :]
 
 
 def compare(name: str, buffer: Any, folder: Folder, streams: list[Stream], twin: Any) -> int:
-    """Number of rows found equal; Wrong if one is not."""
+    """Return the number of equal rows; raise Wrong if one differs."""
     case = CASES[name]
     require(len(buffer) == len(twin), "length")
     if not len(twin):
@@ -176,19 +176,19 @@ def compare(name: str, buffer: Any, folder: Folder, streams: list[Stream], twin:
 
 
 def check_survivors(case: Kind, buffer: Any, streams: list[Stream]) -> None:
-    """Rows of the folder that are still held after more were pushed are still those of the folder."""
+    """Require that the remaining rows of the folder are unchanged after more pushes."""
     each = case.sizes[-1] // case.n_envs
     rows = [
         t * len(streams) + env
         for env, s in enumerate(streams)
-        # the newest may have waited for what was pushed
+        # the newest row may have waited for a later push
         for t in range(max(s.start, s.pushed + 12 - each), s.pushed - 1)
     ]
     check_rows(case, buffer.gather(np.array(rows, np.uint64)), streams)
 
 
 def twin_of(name: str, folder: Folder, first: bool) -> Any:
-    """Streams and restored buffer; a reason where there is none."""
+    """Return streams and the restored buffer, or the reason why there is none."""
     try:
         streams = decode(folder, first)
         return streams, restored(name, folder, streams)
@@ -198,7 +198,7 @@ def twin_of(name: str, folder: Folder, first: bool) -> Any:
 
 
 def some_rows(name: str, buffer: Any, folder: Folder) -> int:
-    """Rows of a buffer on disk that lacks some: each is an error, or what the folder says."""
+    """Read a buffer on disk with missing rows; each row raises an error or equals the folder."""
     case, equal_rows = CASES[name], 0
     streams = decode(folder)
     for index in range(3 * sum(case.pushed)):
@@ -216,7 +216,7 @@ def some_rows(name: str, buffer: Any, folder: Folder) -> int:
 
 
 def outcome(name: str, folder: Folder, path: Path) -> tuple[str, int]:
-    """How a folder is read, and rows found equal; Wrong if it should not be."""
+    """Return how a folder is read, and the number of equal rows; raise Wrong for a wrong result."""
     try:
         opened(name, folder, path)
     except RloxError as error:
@@ -280,7 +280,7 @@ def test_forged_folders_are_refused_or_read_as_restore_reads_them(name):
 
 
 @pytest.mark.parametrize("name", ["plain", "stack_first", "prioritized", "sequence"])
-def test_a_record_that_names_an_observation_which_is_not_there_is_refused(name, tmp_path):
+def test_a_record_with_a_missing_observation_is_refused(name, tmp_path):
     folder = make(name, tmp_path / "good")
     record = next(c for c in folder.segments[-1].columns if c.name == "records/0")
     put(record, 0, 1_000_000, 4)
@@ -289,7 +289,7 @@ def test_a_record_that_names_an_observation_which_is_not_there_is_refused(name, 
 
 
 @pytest.mark.parametrize("name", ["mmap", "mmap_stack"])
-def test_a_record_on_disk_that_names_an_observation_which_is_not_there_is_never_read(name, tmp_path):
+def test_a_record_on_disk_with_a_missing_observation_raises(name, tmp_path):
     folder = make(name, tmp_path / "good")
     record = next(c for c in folder.segments[-1].columns if c.name == "records/0")
     put(record, 0, 1_000_000, 4)

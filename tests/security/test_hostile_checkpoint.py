@@ -1,4 +1,4 @@
-"""A checkpoint from a stranger: a typed error or the same data; no code runs, no memory bomb."""
+"""Tests untrusted checkpoints: a typed error or the same data; no code runs, memory stays small."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rlox.runs.checkpoint import Checkpoint, read_checkpoint
 
 MUTANTS = 2_000 if FULL else 300
 PARTS = ("state.json", "weights.safetensors", "optimizer.safetensors", "state.safetensors")
-SPARE = 256 << 20  # a lie that is believed takes gigabytes
+SPARE = 256 << 20  # a wrong size that rlox believes takes gigabytes
 FORBIDDEN = (
     "pickle.", "marshal.", "exec", "compile", "subprocess.", "os.system", "os.exec", "os.spawn",
     "os.posix_spawn", "ctypes.dlopen", "socket.connect", "shutil.unpack",
@@ -46,7 +46,7 @@ def digest(data: bytes) -> str:
 
 
 def sign(folder: Path, change: Callable[[dict[str, Any]], None] = lambda manifest: None) -> None:
-    """Make sizes and checksums right, so that what is behind them is reached."""
+    """Correct the sizes and checksums, so that the code behind them runs."""
     manifest = json.loads((folder / "manifest.json").read_bytes())
     for name in PARTS:
         data = (folder / name).read_bytes()
@@ -58,7 +58,7 @@ def sign(folder: Path, change: Callable[[dict[str, Any]], None] = lambda manifes
 
 
 class Watch:
-    """Audit events of code being run or loaded, while `on`; a hook cannot be removed again."""
+    """Records audit events of code that is run or loaded, while `on`; a hook cannot be removed again."""
 
     def __init__(self) -> None:
         self.on = False
@@ -68,19 +68,19 @@ class Watch:
     def hook(self, event: str, args: tuple[Any, ...]) -> None:
         if not self.on or not event.startswith(FORBIDDEN):
             return
-        # `typing` compiles the annotations of our own configuration classes
+        # `typing` compiles the annotations of rlox's own configuration classes
         if sys._getframe(1).f_code.co_filename != typing.__file__:
             self.seen.append(f"{event}{args!r:.80}")
 
 
 @pytest.fixture(scope="module")
 def watch(good: Path) -> Watch:
-    PPO.from_checkpoint(good)  # whatever is imported late, is imported now
+    PPO.from_checkpoint(good)  # imports all late modules now
     return Watch()
 
 
 def leaves(saved: Checkpoint) -> str:
-    """All the data as text, to compare; a hash of every array."""
+    """Return all the data as comparable text, with a hash of every array."""
 
     def plain(tree: Any) -> Any:
         if isinstance(tree, dict):
@@ -96,7 +96,7 @@ def leaves(saved: Checkpoint) -> str:
 
 
 def check_refused_or_equal(folder: Path, good: Path | None, watch: Watch) -> str:
-    """Load it, watched; `refused`, `equal`, or `loaded` (only where `good` is None) ."""
+    """Load the folder under the hook; return `refused`, `equal`, or `loaded` (only if `good` is None)."""
     size = sum(p.stat().st_size for p in folder.iterdir() if p.is_file() and not p.is_symlink())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     watch.on = True
@@ -168,7 +168,7 @@ def test_random_damage_with_right_checksums_is_refused_or_loads_as_data(
     counts = {"refused": 0, "loaded": 0}
     folder = shutil.copytree(good, tmp_path / "mutant")
     sign(folder)
-    assert check_refused_or_equal(folder, None, watch) == "loaded"  # or nothing here is reached
+    assert check_refused_or_equal(folder, None, watch) == "loaded"  # else nothing here is reached
     shutil.rmtree(folder)
     for _ in range(MUTANTS // 2):
         shutil.copytree(good, folder)
@@ -264,7 +264,7 @@ def test_a_manifest_field_of_another_type_is_refused_or_changes_nothing(
         harmless: dict[str, list[Any]] = {"format": [True], "clock": [{}], "logs": [{}]}
         allowed = harmless.get(".".join(field), [])
         if field == ("clock", "env_steps"):
-            allowed = [-1, 2**63, 1e308, True]  # numbers; refused when the run is restored
+            allowed = [-1, 2**63, 1e308, True]  # these are numbers; restoring the run refuses them
         assert kind == "refused" or value in allowed, (field, value)
 
 
@@ -315,7 +315,7 @@ def test_a_folder_or_pipe_in_place_of_a_file_is_refused(
         assert check_refused_or_equal(folder, good, watch) == "refused"
 
 
-def test_an_array_that_the_state_names_twice_or_not_at_all_is_refused(good: Path, tmp_path: Path) -> None:
+def test_a_state_that_names_a_missing_array_is_refused(good: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(good, tmp_path / "names")
     state = json.loads((folder / "state.json").read_bytes())
     state["weights"] = {"x": {"$tensor": "../../etc/passwd"}}
@@ -328,7 +328,7 @@ def test_an_array_that_the_state_names_twice_or_not_at_all_is_refused(good: Path
 def test_a_huge_manifest_is_refused_before_it_is_read(good: Path, watch: Watch, tmp_path: Path) -> None:
     folder = shutil.copytree(good, tmp_path / "huge")
     with (folder / "manifest.json").open("r+b") as file:
-        file.truncate(1 << 40)  # sparse: takes no room on the disk
+        file.truncate(1 << 40)  # a sparse file takes no space on the disk
     with pytest.raises(CheckpointError, match=r"manifest\.json"):
         read_checkpoint(folder)
 

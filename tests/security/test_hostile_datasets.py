@@ -1,4 +1,4 @@
-"""Files that somebody made: each is refused with the reason, nothing runs and nothing large is allocated."""
+"""Tests crafted files: rlox refuses each with the reason, runs no code and allocates little memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlox.offline import convert_dataset
 from rlox.offline.foreign.formats import detect_format
 from rlox.sources.dataset_file import DATA_FILE, read_dataset
 
-ROOM = 256 << 20  # bytes by which reading may grow; a lie that is believed takes a gigabyte
+ROOM = 256 << 20  # limit of the memory growth in bytes; a wrong size that rlox believes takes a gigabyte
 
 
 def test_hostile_files_are_refused_with_the_reason(tmp_path: Path) -> None:

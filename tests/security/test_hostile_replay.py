@@ -1,7 +1,7 @@
-"""Replay folders from a stranger, whose checksums fit: a typed error or numbers, never a crash.
+"""Tests untrusted replay folders with matching checksums: a typed error or numbers, never a crash.
 
-All folders of a kind are read by one process of its own with 2 GiB of addresses more than it began
-with, so that a signal, an abort or a memory bomb is a failed test and not the end of all tests.
+A separate process reads all folders of a kind, with 2 GiB more address space than at its start, so that a
+signal, an abort or a memory bomb fails one test and does not end the test run.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ import rlox
 from rlox.errors import InternalError, RloxError
 
 MUTANTS = 3_000 if FULL else 150
-HEAD, COLUMN = 32, 28  # bytes of a file's head before the columns, and of a column without its name
+HEAD, COLUMN = 32, 28  # bytes of a file's header before the columns, and of a column without its name
 SHAPE: dict[str, Any] = {"obs_shape": (4, 3), "act_dim": 1, "frame_stack": (4, "first")}
 
 
 def sealed(data: bytes) -> bytes:
-    """The file with checksums that fit, as far as its head can be followed."""
+    """Return the file with matching checksums, as far as its header is readable."""
     length, _, columns, description = struct.unpack_from("<IQII", data, 12)
     if not HEAD <= length <= len(data) or columns > 64:
         return data
@@ -59,7 +59,7 @@ def sealed(data: bytes) -> bytes:
 
 
 def forge(folder: Path, rng: random.Random) -> None:
-    """Changes some bytes of a file; what vouches for them is made to fit."""
+    """Change some bytes of a file and update its checksums."""
     files = sorted(path for path in folder.iterdir() if path.suffix in (".seg", ".manifest"))
     path = rng.choice(files)
     old = path.read_bytes()
@@ -78,7 +78,7 @@ def forge(folder: Path, rng: random.Random) -> None:
 
 
 def vouch(folder: Path, before: bytes, after: bytes) -> None:
-    """Replaces a segment's checksum in every list."""
+    """Replace a segment's checksum in every manifest."""
     for manifest in folder.glob("*.manifest"):
         data = manifest.read_bytes()
         manifest.write_bytes(sealed(data.replace(before + bytes(4), after + bytes(4))))
@@ -107,7 +107,7 @@ def make(kind: str, folder: Path) -> None:
 
 
 def read(kind: str, folder: Path) -> None:
-    """Everything a user would do with the folder."""
+    """Do everything that a user does with the folder."""
     if kind == "mmap":
         buffer: Any = rlox.MmapReplayBuffer(6, 60, cold_path=folder, **SHAPE)
         buffer.verify()

@@ -1,4 +1,4 @@
-"""A run folder from a stranger: nothing it names is imported, nothing leaks, nothing is contacted."""
+"""Tests untrusted run folders: rlox imports nothing that one names, leaks nothing and contacts nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Tree = dict[str, Any]
 
 
 def put(key: str, value: Any) -> Callable[[Tree], None]:
-    """A change of a configuration."""
+    """Return a function that changes a configuration."""
 
     def change(tree: Tree) -> None:
         *path, last = key.split(".")
@@ -39,7 +39,7 @@ def put(key: str, value: Any) -> Callable[[Tree], None]:
     return change
 
 
-# Every field that can hold code, values of the environment, or an address; {port} is one that listens.
+# Every field that can contain code, environment variables, or an address; {port} is a listening port.
 HOSTILE: dict[str, Callable[[Tree], None]] = {
     "environment": put("env.id", "evil:Env-v0"),
     "environment with an odd name": put("env.kwargs", {"x": "evil:3x-v0"}),
@@ -65,7 +65,7 @@ HOSTILE: dict[str, Callable[[Tree], None]] = {
     "hydra": put("hydra", {"run": {"dir": "elsewhere"}, "job": {"env_set": {"X": "1"}}}),
     "search path": put("hydra.searchpath", ["file://evil_conf", "pkg://evil"]),
 }  # fmt: skip
-# What is only asked for while training goes on: evaluating plays without it.
+# Fields that only training uses: evaluation works without them.
 IDLE = {"callback": put("callbacks", ["evil:run"])}
 
 
@@ -84,7 +84,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def hostile(template: Path, target: Path, change: Callable[[Tree], None], port: int) -> Path:
-    """A copy of the run with the change in its configuration, in its checkpoints, and beside them."""
+    """Copy the run, with the change in its configuration, its checkpoints and its .hydra files."""
     shutil.copytree(template, target, symlinks=True)
     tree = yaml.safe_load((target / "config.yaml").read_text())
     change(tree)
@@ -126,7 +126,7 @@ def audited(folder: Path, commands: list[list[str]], loaded: list[str]) -> dict[
 def test_commands_on_a_hostile_run_folder_import_and_contact_nothing(
     template: Path, tmp_path: Path, listening: socket.socket
 ) -> None:
-    (tmp_path / "evil.py").write_text(EVIL)  # where it would be found, were it looked for
+    (tmp_path / "evil.py").write_text(EVIL)  # an import would find it here
     port = listening.getsockname()[1]
     names = [*HOSTILE, *IDLE]
     for number, change in enumerate([*HOSTILE.values(), *IDLE.values()]):
@@ -152,7 +152,7 @@ def test_commands_on_a_hostile_run_folder_import_and_contact_nothing(
     after = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
     assert not [path for path, data in after.items() if SECRET.encode() in data]
     assert "Traceback" not in "".join(err for _, _, err in ends)
-    label = told.pop("secret as a label")  # a text like any other: written, shown, not looked up
+    label = told.pop("secret as a label")  # an ordinary text: written, shown, not resolved
     assert label == [0, 0, 0]
     callback = told.pop("callback")
     assert callback == [2, 0, 0]
@@ -166,10 +166,10 @@ def test_commands_on_a_hostile_run_folder_import_and_contact_nothing(
     assert changed == []
 
 
-def test_the_record_of_what_is_imported_and_contacted_sees_it(
+def test_the_audit_record_detects_imported_code(
     template: Path, tmp_path: Path, listening: socket.socket
 ) -> None:
-    """The negative control: trusted, the same folder imports, and the hook has it."""
+    """The negative control: a trusted folder imports the same code, and the hook records it."""
     (tmp_path / "evil.py").write_text(EVIL)
     hostile(template, tmp_path / "job", HOSTILE["wrapper"], 0)
     found = audited(tmp_path, [["evaluate", "job", "trust=true"]], [])
@@ -177,7 +177,7 @@ def test_the_record_of_what_is_imported_and_contacted_sees_it(
     assert (tmp_path / "executed").exists()
 
 
-def test_a_folder_whose_configuration_is_harmless_and_whose_checkpoint_is_not_gets_nothing(
+def test_a_hostile_checkpoint_behind_a_harmless_configuration_runs_no_code(
     template: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "evil.py").write_text(EVIL)
@@ -189,14 +189,14 @@ def test_a_folder_whose_configuration_is_harmless_and_whose_checkpoint_is_not_ge
     assert [end[0] for end in found["ends"]] == [2, 2, "ConfigError"], found["ends"]
 
 
-def test_code_that_is_given_again_in_python_is_not_asked_for(template: Path, tmp_path: Path) -> None:
-    """Given by the user, objects and paths replace what the folder names."""
+def test_code_given_in_python_replaces_the_code_of_the_folder(template: Path, tmp_path: Path) -> None:
+    """Objects and paths that the user passes replace those that the folder names."""
     run = hostile(template, tmp_path / "job", HOSTILE["policy"], 0)
     algorithm = PPO.from_checkpoint(run, policy="helpers.user_code:wide_net")
     assert algorithm.predict([0.0, 0.0, 0.0, 0.0]) in (0, 1)
 
 
-def test_a_job_folder_of_a_sweep_is_taken_over_by_what_it_says_not_by_its_name(
+def test_a_sweep_does_not_reuse_a_hostile_job_folder(
     template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -213,7 +213,7 @@ def test_a_job_folder_of_a_sweep_is_taken_over_by_what_it_says_not_by_its_name(
     assert found["events"] == []
     assert found["ends"][0][0] == 0, found["ends"]
     assert not (tmp_path / "executed").exists()
-    assert (job.parent / f"{job.name}.attempt1").is_dir()  # what stood there is kept
+    assert (job.parent / f"{job.name}.attempt1").is_dir()  # the former folder is kept
 
 
 def test_a_link_in_the_folder_of_a_sweep_writes_nowhere(
@@ -252,7 +252,7 @@ def test_a_link_in_a_run_folder_writes_nowhere(
     assert list(mine.iterdir()) == [] if name == "eval" else mine.read_text() == "precious"
 
 
-def test_a_hostile_checkpoint_to_begin_from_is_refused_in_words(
+def test_init_from_refuses_a_hostile_checkpoint_with_a_clear_error(
     template: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for number, state in enumerate(({}, {"source": "x"}, {"source": {"obs_normalizer": {"a": 1}}})):

@@ -1,4 +1,4 @@
-"""How far a run is, in the unit that it counts."""
+"""Tests the clock, which counts the progress of a run in its unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of return distributions beside written-out loops, and what they are said to keep."""
+"""Tests losses of return distributions against explicit loops, and the quantities that they keep."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_project_atoms_equals_projections_computed_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("v_min", "v_max", "atoms"), [(-10.0, 10.0, 51), (0.0, 100.0, 11), (-3.0, -1.0, 2)])
-def test_a_projection_keeps_the_mass_whatever_falls_where(v_min: float, v_max: float, atoms: int) -> None:
+def test_every_projection_keeps_the_total_mass(v_min: float, v_max: float, atoms: int) -> None:
     rows = 500
     rewards, discounts = 30 * drawn(rows), torch.sigmoid(drawn(rows, seed=1))
     discounts[::7] = 0.0
@@ -53,7 +53,7 @@ def test_a_projection_keeps_the_mean_where_nothing_is_clipped() -> None:
     rows, atoms = 200, torch.linspace(-10, 10, 51)
     before = probabilities(rows, 51)
     rewards = torch.linspace(-1, 1, rows)
-    discounts = torch.linspace(0, 0.9, rows)  # within 10 in all
+    discounts = torch.linspace(0, 0.9, rows)  # all targets stay within 10
     found = project_atoms(rewards, discounts, before, -10.0, 10.0) @ atoms
     torch.testing.assert_close(found, rewards + discounts * (before @ atoms), atol=1e-5, rtol=0)
     clipped = project_atoms(torch.tensor([15.0]), torch.tensor([0.9]), before[:1], -10.0, 10.0)
@@ -61,7 +61,7 @@ def test_a_projection_keeps_the_mean_where_nothing_is_clipped() -> None:
 
 
 def test_a_projection_on_a_gpu_is_that_on_a_cpu() -> None:
-    """The product that a GPU takes, run here."""
+    """This runs the matrix product for GPUs on the CPU."""
     drawn_at = torch.rand(50, 21, generator=torch.Generator().manual_seed(0))
     at, masses = (20 * drawn_at).round(decimals=1), probabilities(50, 21)
     torch.testing.assert_close(
@@ -70,7 +70,7 @@ def test_a_projection_on_a_gpu_is_that_on_a_cpu() -> None:
     )
 
 
-def test_a_reward_that_is_no_number_stays_one_in_its_row() -> None:
+def test_a_nan_reward_affects_only_its_own_row() -> None:
     rewards = torch.tensor([1.0, math.nan])
     found = project_atoms(rewards, torch.ones(2), probabilities(2, 5), 0.0, 4.0)
     assert found[0].isfinite().all()
@@ -144,7 +144,7 @@ def test_midpoints_are_in_the_middle_of_equal_parts() -> None:
 
 
 def test_the_quantile_loss_recovers_the_quantiles_of_a_distribution() -> None:
-    """An exponential's, of which quantile tau is -ln(1 - tau); a small kappa leaves little bias."""
+    """Quantile tau of an exponential distribution is -ln(1 - tau); a small kappa leaves little bias."""
     n, samples = 5, 4000
     spread = -torch.log1p(-(torch.arange(samples) + 0.5) / samples)
     found = torch.zeros(1, n, requires_grad=True)

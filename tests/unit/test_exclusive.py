@@ -1,4 +1,4 @@
-"""A second thread is refused where it would mix its steps with another one's, and nobody waits."""
+"""Tests that a second thread is refused without waiting if its steps would mix with another thread's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL: dict[str, Any] = {"n_envs": 1, "seed": 1, "n_steps": 8, "batch_size": 8, 
 
 
 class GatedDice(Dice):
-    """Stands still in its first step until it is opened."""
+    """Blocks in its first step until `open_event` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class GatedDice(Dice):
 
 
 def call_during(gate: GatedDice, first_call: Callable[[], Any], *calls: Callable[[], Any]) -> list[str]:
-    """What the `calls` raise while another thread stands within `first_call`, which then ends well."""
+    """Returns the errors of `calls` while another thread is in `first_call`, which then succeeds."""
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(first_call()), name="the first")
     thread.start()

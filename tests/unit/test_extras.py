@@ -1,4 +1,4 @@
-"""Hints for missing packages name what pip really fetches."""
+"""Tests that hints for missing packages name what pip really fetches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROJECT = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml")
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 
 
-def test_the_distribution_is_not_that_of_the_other_project() -> None:
+def test_the_distribution_has_another_name_than_rlox() -> None:
     assert PROJECT["project"]["name"] == DISTRIBUTION != "rlox"
 
 
@@ -40,7 +40,7 @@ def test_the_files_of_another_rlox_in_the_same_folder_are_refused_on_import(tmp_
 
 
 def run_script(site_packages: Path) -> subprocess.CompletedProcess[str]:
-    """The script `rlox` of a folder of packages."""
+    """Runs the script `rlox` of a folder of packages."""
     script = (
         f"import sys; sys.path.insert(0, {str(site_packages)!r})\n"
         "from rlox_cli.start import main; sys.exit(main())"
@@ -51,7 +51,7 @@ def run_script(site_packages: Path) -> subprocess.CompletedProcess[str]:
 def test_the_command_names_another_rlox_that_was_installed_later_before_it_imports_it(
     tmp_path: Path,
 ) -> None:
-    """Its files have then replaced ours, with the check on import."""
+    """Its files have replaced ours, including the check on import."""
     for package in ("rlox", "rlox_cli"):
         (tmp_path / package).mkdir()
     for name in ("__init__.py", "start.py"):

@@ -1,4 +1,4 @@
-"""Each loss equals its equation on numbers small enough to do by hand."""
+"""Tests that each loss equals its equation on numbers small enough to compute by hand."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def test_log_probs_without_a_gradient_beside_values_with_one_are_refused() -> No
     columns = [torch.zeros(2) for _ in COLUMNS]
     with pytest.raises(ConfigError, match="PPOLoss: the policy's log_probs have no gradient"):
         PPOLoss()(*given, *columns)
-    with torch.no_grad():  # a look at the loss
+    with torch.no_grad():  # computes only the loss
         assert torch.isfinite(PPOLoss()(*given, *columns)[0])
 
 

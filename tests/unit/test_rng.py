@@ -1,4 +1,4 @@
-"""Named streams: keyed, independent, and nobody else's business."""
+"""Tests that named streams are keyed and independent, and leave other generators unchanged."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_error_inside_the_block_restores_the_generator_too() -> None:
 
 
 class Accelerators:
-    """Stands in for CUDA devices 0 and 1: their default generators, and which of them were asked."""
+    """Stands in for CUDA devices 0 and 1: their default generators, with a record of the used ones."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         real = torch.Generator

@@ -1,4 +1,4 @@
-"""Losses of language models by what their papers say of them; TRL's are beside them in tests/parity."""
+"""Tests losses of language models against their papers; tests/parity compares them with TRL's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def slope(loss: Tensor, of: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("loss_type", LOSS_TYPES)
 def test_the_first_step_is_the_policy_gradient_of_tokens_that_count(loss_type: str) -> None:
-    """The ratio is 1, so that nothing is clipped, and padding has no gradient."""
+    """The ratio is 1, so nothing is clipped. Padding has no gradient."""
     now = log_probs().requires_grad_()
     terms = GRPOLoss(loss_type)(now, None, GAINS, MASK, max_length=5)
     lengths = MASK.sum(1, keepdim=True)
@@ -51,7 +51,7 @@ def test_the_first_step_is_the_policy_gradient_of_tokens_that_count(loss_type: s
 
 
 @pytest.mark.parametrize("loss_type", ["grpo", "dr_grpo", "dapo", "bnpo"])
-def test_a_ratio_outside_the_range_on_the_good_side_has_no_gradient(loss_type: str) -> None:
+def test_a_clipped_token_ratio_has_no_gradient(loss_type: str) -> None:
     old = log_probs()
     moved = torch.tensor([[0.5, -0.5, 0.1, 9.0], [-0.5, 9.0, 9.0, 9.0], [0.1, 0.0, 0.3, -0.3]])
     now = (old + moved).requires_grad_()
@@ -66,7 +66,7 @@ def test_a_ratio_outside_the_range_on_the_good_side_has_no_gradient(loss_type: s
     assert float(terms.clip_low) == pytest.approx(1 / 8)
 
 
-def test_a_great_ratio_of_a_bad_token_counts_as_delta() -> None:
+def test_delta_limits_the_ratio_of_a_token_with_a_negative_advantage() -> None:
     old = torch.zeros(1, 1, dtype=torch.float64)
     now, bad, one = (
         torch.full((1, 1), 3.0, dtype=torch.float64),
@@ -77,7 +77,7 @@ def test_a_great_ratio_of_a_bad_token_counts_as_delta() -> None:
     assert float(GRPOLoss(delta=4.0)(now, old, bad, one).total) == pytest.approx(4.0)
 
 
-def test_a_batch_in_parts_is_learned_from_as_a_whole_by_the_number_of_its_tokens() -> None:
+def test_losses_of_a_batchs_parts_add_up_to_the_whole_with_its_number_of_tokens() -> None:
     now, old = log_probs().requires_grad_(), log_probs(1)
     whole = GRPOLoss("dapo")(now, old, GAINS, MASK).total
     parts = [
@@ -89,7 +89,7 @@ def test_a_batch_in_parts_is_learned_from_as_a_whole_by_the_number_of_its_tokens
 
 @pytest.mark.parametrize(("estimator", "corrected"), [("k1", True), ("k2", False), ("k3", True)])
 def test_the_mean_gradient_of_the_penalty_is_that_of_the_divergence(estimator: str, corrected: bool) -> None:
-    """Over all tokens of a vocabulary, each as often as the policy draws it."""
+    """The mean is over all tokens of a vocabulary, weighted by the policy's probabilities."""
     generator = torch.Generator().manual_seed(3)
     logits, ref = torch.randn(2, 7, dtype=torch.float64, generator=generator)
     logits.requires_grad_()
@@ -104,15 +104,15 @@ def test_the_mean_gradient_of_the_penalty_is_that_of_the_divergence(estimator: s
     torch.testing.assert_close(mean, exact)
 
 
-def test_a_penalty_whose_mean_gradient_is_nothing_is_refused() -> None:
+def test_a_kl_penalty_with_a_mean_gradient_of_0_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"kl_estimator=k1 with kl_correction=false.* 0 in the mean"):
         GRPOLoss(kl_coef=0.1, kl_estimator="k1", kl_correction=False)
-    GRPOLoss(kl_estimator="k1", kl_correction=False)  # where there is no penalty
+    GRPOLoss(kl_estimator="k1", kl_correction=False)  # accepted without a penalty
 
 
 @pytest.mark.parametrize("loss_type", LOSS_TYPES)
 def test_grpo_losses_and_gradients_ignore_values_of_masked_tokens(loss_type: str) -> None:
-    """Of a reference that was padded with zeros, or of a token that a model gives no probability."""
+    """They come from a reference with zeros as padding, or from a token without probability."""
     now, old, ref = log_probs(), log_probs(1), log_probs(2)
     loss = GRPOLoss(loss_type, kl_coef=0.3)
     found = []
@@ -209,7 +209,7 @@ def test_text_losses_refuse_unknown_types_and_missing_references() -> None:
         importance_weights(now, now, MASK, "word")
 
 
-def test_weights_against_a_mismatch_are_ratios_that_are_cut_or_left_out() -> None:
+def test_importance_weights_are_truncated_or_masked_ratios() -> None:
     now = torch.log(torch.tensor([[4.0, 1.0, 0.5], [1.0, 1.0, 9.0]]))
     mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
     zero = torch.zeros_like(now)
@@ -223,7 +223,7 @@ def test_weights_against_a_mismatch_are_ratios_that_are_cut_or_left_out() -> Non
     assert found("token_mask", min_weight=0.8) == [[0, 1, 0], [1, 1, 1]]
     assert found("sequence_truncate", max_weight=1.5) == [[1.5], [1]]
     assert found("sequence_mask", max_weight=1.5) == [[0], [1]]
-    zero[0, 0] = torch.nan  # what is not known counts as equal
+    zero[0, 0] = torch.nan  # an unknown log-probability counts as equal
     assert found("sequence_mask", max_weight=1.5) == [[0.5], [1]]
     assert (
         found("token_truncate", max_weight=None)
@@ -235,7 +235,7 @@ def test_weights_against_a_mismatch_are_ratios_that_are_cut_or_left_out() -> Non
 
 
 def pairs(seed: int = 0) -> tuple[CompletionLogProbs, CompletionLogProbs, Tensor]:
-    """Pairs of completions whose log-probabilities are those of the reference."""
+    """Makes pairs of completions whose log-probabilities equal those of the reference."""
     generator = torch.Generator().manual_seed(seed)
     both = -10 * torch.rand(2, 5, dtype=torch.float64, generator=generator)
     ref, lengths = both.clone(), torch.randint(1, 9, (2, 5), generator=generator)
@@ -264,8 +264,8 @@ def test_exchanged_completions_turn_the_gradient_round(loss_type: str) -> None:
     assert (forth[0] < 0).all()
 
 
-def test_a_part_of_the_pairs_may_be_the_wrong_way_round() -> None:
-    """cDPO's least is where the reward's difference is the log-odds of that part."""
+def test_label_smoothing_moves_the_minimum_to_the_log_odds() -> None:
+    """cDPO's minimum is where the difference of rewards is the log-odds of that part."""
     margin = math.log(0.8 / 0.2)
     apart = torch.tensor([margin], dtype=torch.float64, requires_grad=True)
     zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1)
@@ -276,8 +276,8 @@ def test_a_part_of_the_pairs_may_be_the_wrong_way_round() -> None:
     assert (float(terms.accuracy), float(terms.margin)) == (1.0, pytest.approx(margin))
 
 
-def test_robust_dpo_is_in_the_mean_what_pairs_without_noise_give() -> None:
-    """Chowdhury et al. 2024: with a part e turned round, (1 - e) L(z) + e L(-z) is DPO's loss."""
+def test_the_mean_of_robust_dpo_over_label_noise_is_dpo() -> None:
+    """Chowdhury et al. 2024: with a part e of exchanged pairs, (1 - e) L(z) + e L(-z) is DPO's loss."""
     e, apart = 0.2, torch.tensor([1.3], dtype=torch.float64)
     zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1)
     robust, plain = DPOLoss("robust", 1.0, e), DPOLoss("sigmoid", 1.0)
@@ -298,7 +298,7 @@ def test_robust_dpo_is_in_the_mean_what_pairs_without_noise_give() -> None:
         ),
     ],
 )
-def test_preference_losses_that_there_are_not_are_refused(given: dict[str, Any], told: str) -> None:
+def test_dpo_loss_refuses_invalid_settings(given: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         DPOLoss(**given)
 
@@ -345,7 +345,7 @@ def test_group_advantages_refuse_unknown_scales_and_aggregations() -> None:
 
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
 def test_a_missing_reward_changes_nothing_of_other_groups(scale: Any) -> None:
-    """With one the numbers come from NumPy, without from Rust."""
+    """NumPy computes the advantages with a missing reward, Rust without one."""
     rewards = np.random.default_rng(0).random(12)
     missing = np.concatenate([rewards, np.full(4, np.nan)])
     found = group_advantages(missing, 4, scale=scale)
@@ -353,7 +353,7 @@ def test_a_missing_reward_changes_nothing_of_other_groups(scale: Any) -> None:
     assert not found[12:].any()
 
 
-def test_a_preference_without_a_token_is_no_number_that_is_not_finite() -> None:
+def test_a_preference_without_a_token_has_a_finite_gradient() -> None:
     chosen, rejected, both = pairs()
     empty = rejected._replace(lengths=torch.zeros(5, dtype=torch.long))
     assert torch.isfinite(slope(DPOLoss("ipo")(chosen, empty).total, both)).all()
@@ -370,7 +370,7 @@ def test_a_preference_without_a_token_is_no_number_that_is_not_finite() -> None:
         (np.ones((4, 2)), 2, (1.0, np.nan), r"weights \[1.0, nan\]: expected finite numbers"),
     ],
 )
-def test_rewards_that_are_none_of_groups_are_refused(
+def test_group_advantages_refuse_rewards_that_form_no_groups(
     rewards: Any, size: int, weights: Any, told: str
 ) -> None:
     with pytest.raises((ConfigError, ShapeError), match=told):

@@ -1,4 +1,4 @@
-"""Log-probabilities of tokens are torch's, their gradients autograd's, and nothing of their size is made."""
+"""Tests token log-probabilities against torch and autograd, and that no array of the logits' size is made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlox.losses import token_entropies, token_log_probs, tokens
 
 
 def given(batch: int = 3, length: int = 6, size: int = 11) -> tuple[Tensor, Tensor, Tensor]:
-    """Logits with gradient, tokens of three columns fewer, slopes."""
+    """Returns logits with gradient, tokens with three columns fewer, and slopes."""
     generator = torch.Generator().manual_seed(batch + length)
     logits = 3 * torch.randn(batch, length, size, dtype=torch.float64, generator=generator)
     ids = torch.randint(size, (batch, length - 3), generator=generator)
@@ -39,7 +39,7 @@ def test_token_log_probs_and_gradients_equal_log_softmax_for_any_chunk_size(
     torch.testing.assert_close(torch.autograd.grad(found, logits, slope)[0], gradient)
 
 
-def test_the_gradient_can_be_where_the_logits_are() -> None:
+def test_the_gradient_can_overwrite_the_logits() -> None:
     logits, ids, slope = given()
     for overwrite in (False, True):
         made, seen = logits * 1.0, list[Tensor]()
@@ -50,7 +50,7 @@ def test_the_gradient_can_be_where_the_logits_are() -> None:
 
 def test_logits_that_another_function_has_kept_are_not_overwritten_silently() -> None:
     logits, ids, slope = given()
-    made = logits.tanh()  # whose gradient is a function of what came out
+    made = logits.tanh()  # its gradient is a function of its output
     found = token_log_probs(made, ids, 2, overwrite=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         torch.autograd.grad(found, logits, slope)
@@ -73,7 +73,7 @@ def test_token_entropies_equal_those_of_torchs_categorical() -> None:
     assert token_entropies(impossible).item() == pytest.approx(0.6931472)
 
 
-def test_tokens_that_no_logits_foretell_are_refused() -> None:
+def test_token_log_probs_refuses_invalid_temperatures_and_starts() -> None:
     logits, ids, _ = given()
     for wrong in (0.0, -1.0, float("nan")):
         with pytest.raises(ConfigError, match=f"temperature={wrong}, expected a number > 0"):

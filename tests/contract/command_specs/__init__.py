@@ -1,7 +1,7 @@
-"""One spec per command: what the contract tests need to know of it.
+"""One spec per command, with the facts that the contract tests need.
 
-`tests/contract/command_specs/<name>.py` has `SPEC`; a new command is tested by having one, and
-`test_commands.py` says which are missing.
+`tests/contract/command_specs/<name>.py` has `SPEC`. A spec is enough to have a new command tested;
+`test_commands.py` reports commands without a spec.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from rlox_cli.command import Command
 
 @dataclass(frozen=True)
 class CommandSpec:
-    """A small use of a command, and how it goes wrong."""
+    """A small example of a command, with inputs on which it fails."""
 
     command: Command
-    # Arguments with which it does its work; RUN in them is a run folder, given where they name it.
+    # Arguments of a successful call. RUN stands for a run folder.
     works: tuple[str, ...]
-    # The function that is called while it works, as `module:Class.method`: a signal comes there.
+    # A function that the command calls as it works, as `module:Class.method`; the test sends a signal there.
     busy: str
-    # Arguments beside `works`, and a folder (of files) in the way: what it writes cannot be written.
+    # Arguments to add to `works`, and a path at which a file makes the output unwritable.
     unwritable: tuple[tuple[tuple[str, ...], str], ...]
-    # What has to be given in any case.
+    # Arguments that every call needs.
     least: tuple[str, ...] = ()
-    # Contradictions and the like, which no single key shows, and what the message must have.
+    # Arguments that contradict each other although each key is valid, and a text that the message contains.
     conflicts: tuple[tuple[tuple[str, ...], str], ...] = ()
-    # The command whose wrong keys are tried, where this one takes the very same.
+    # The command that stands for this one in the tests of wrong keys, because its keys are the same.
     same_keys_as: str | None = None
 
     def given(self, run: Path | None, *more: str) -> list[str]:
-        """`works` with the folder in it, and more arguments."""
+        """Return `works` and more arguments, with the run folder in place of RUN."""
         return [arg.replace("RUN", str(run)) for arg in (*self.works, *more)]
 
     @property
     def needs_run(self) -> bool:
-        """Whether it works on a run that is there before."""
+        """Whether the command works on an existing run."""
         return any("RUN" in arg for arg in self.works)
 
 
@@ -50,5 +50,5 @@ SPECS: dict[str, CommandSpec] = {
 
 
 def keyed() -> Sequence[CommandSpec]:
-    """The specs whose keys no other spec stands for."""
+    """Return the specs of commands whose keys no other spec covers."""
     return [spec for spec in SPECS.values() if spec.same_keys_as is None]

@@ -1,4 +1,4 @@
-"""`rlox bench`: a case is measured in a process of its own, and a file is written."""
+"""`rlox bench`: it measures a case in a separate process and writes a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlox check`: an environment is played and what was found is printed."""
+"""`rlox check`: it plays an environment and prints the findings."""
 
 from __future__ import annotations
 

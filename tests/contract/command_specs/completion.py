@@ -1,4 +1,4 @@
-"""`rlox completion`: a script is printed, or what may come next."""
+"""`rlox completion`: it prints a script, or the possible next words."""
 
 from __future__ import annotations
 

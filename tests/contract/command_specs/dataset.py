@@ -1,4 +1,4 @@
-"""`rlox dataset`: a dataset is made where nothing is, and shown."""
+"""`rlox dataset`: it makes a new dataset and shows it."""
 
 from __future__ import annotations
 

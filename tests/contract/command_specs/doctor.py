@@ -1,4 +1,4 @@
-"""`rlox doctor`: something is looked at and printed."""
+"""`rlox doctor`: it checks the machine and its packages and prints a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlox evaluate`: a run that is there is played, and a file is written into it."""
+"""`rlox evaluate`: it evaluates an existing run and writes a file into it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlox export`: the policy of a run that is there is written as a file, into it or elsewhere."""
+"""`rlox export`: it writes the policy of an existing run as a file, into the run or elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlox list`: something is read and printed."""
+"""`rlox list`: it lists options and runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlox report`: the logs of runs are read, and a page is written."""
+"""`rlox report`: it reads the logs of runs and writes a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlox sweep`: the keys of `rlox train`, several values of each."""
+"""`rlox sweep`: it takes the keys of `rlox train`, with several values for each."""
 
 from __future__ import annotations
 

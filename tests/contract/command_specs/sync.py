@@ -1,4 +1,4 @@
-"""`rlox sync`: the loggers of a run that is there catch up."""
+"""`rlox sync`: it sends the missing rows of an existing run to its loggers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlox train`: a run folder is made, filled and closed."""
+"""`rlox train`: it creates, fills and closes a run folder."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One spec per registered algorithm: what the contract tests need to know of it.
+"""One spec per registered algorithm, with the facts that the contract tests need.
 
-`tests/contract/specs/<name>.py` has `SPEC`; a new algorithm is tested by having one, and
-`test_algorithms.py` says which are missing.
+`tests/contract/specs/<name>.py` has `SPEC`. A spec is enough to have a new algorithm tested;
+`test_algorithms.py` reports algorithms without a spec.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REPLAY = {"buffer_size": "capacity", "beta": "beta"}
 
 
 def observed(algorithm: Any, seed: int = 0) -> Any:
-    """An observation that the algorithm may be asked with."""
+    """Sample an observation for the algorithm's `predict`."""
     space = algorithm.components.actor.observations.space
     space.seed(seed)
     return space.sample()
@@ -33,41 +33,41 @@ def observed(algorithm: Any, seed: int = 0) -> Any:
 
 @dataclass(frozen=True)
 class AlgorithmSpec:
-    """A small run of an algorithm, in several shapes."""
+    """A small run of an algorithm, in several variants."""
 
     facade: type[Algorithm]
     small: Options  # arguments of every case
-    cases: Mapping[str, Options]  # what each case changes
-    total: int  # of a run of several batches, in the algorithm's unit
-    # What keeps the schedules level, so that half a run continued is the whole one.
+    cases: Mapping[str, Options]  # changes of each case
+    total: int  # length of a run of several batches, in the algorithm's unit
+    # Arguments that keep schedules constant, so that a continued half run equals the whole run.
     steady: Options = field(default_factory=dict)
-    # The case and sizes of which every number of the state is changed, one by one.
+    # Sizes for the test that changes every number of the state, one by one.
     tiny: Options = field(default_factory=dict)
-    # Those cases, and how many steps are taken before the change.
+    # The cases of that test, with the steps before the change.
     leaf_cases: Mapping[str, int] = field(
         default_factory=lambda: {"discrete normalised": 180, "box normalised": 540}
     )
-    leaf_more: int = 480  # what is taken after it: long enough for every running episode to end
-    # Arguments that learn the probes of helpers/probes.py in `probe_total`; none: it steps no environment.
+    leaf_more: int = 480  # steps after the change: enough for every running episode to end
+    # Arguments that learn the probes of helpers/probes.py in `probe_total`; empty: no environment is stepped.
     probe: Options = field(default_factory=dict)
     probe_total: int = 4_000
-    # What `predict` is asked, of an algorithm of the spec.
+    # Makes an input of `predict`.
     seen: Callable[[Any, int], Any] = observed
     value: Callable[[Any, Tensor], Tensor] = lambda policy, obs: policy.get_value(obs)
     action: Callable[[Any, Any], Any] = lambda algorithm, obs: algorithm.predict(obs)
-    vectors: bool = True  # whether it takes Box actions
-    choices: bool = True  # whether it takes Discrete ones
-    factored: bool = False  # whether it takes those of several parts with choices
-    # Parts of the state whose change no continuation shows, each with its reason.
+    vectors: bool = True  # whether the algorithm takes Box actions
+    choices: bool = True  # whether it takes Discrete actions
+    factored: bool = False  # whether it takes actions of several parts with choices
+    # Parts of the state whose change has no effect on a continuation, each with the reason.
     without_effect: Mapping[str, str] = field(default_factory=dict)
 
     def make(self, case: str, **options: Any) -> Any:
-        """The façade of a case."""
+        """Make the façade of a case."""
         facade: Any = self.facade
         return facade(**{**self.small, **self.cases[case], **options})
 
     def tree(self, case: str, **options: Any) -> dict[str, Any]:
-        """The same run as plain data."""
+        """Return the same run as plain data."""
         given = {**self.small, **self.cases[case], **options}
         env = {"id": given.pop("env_id", "text"), "n_envs": given.pop("n_envs", 1)}
         others = ("normalize_obs", "normalize_reward", "action_mask")
@@ -82,11 +82,11 @@ class AlgorithmSpec:
         return {**tree, "algo": {"name": self.name, **given}}
 
     def config(self, case: str) -> RunConfig:
-        """The same run as a configuration."""
+        """Return the same run as a configuration."""
         return make_run(self.tree(case))
 
     def overrides(self, case: str, **options: Any) -> list[str]:
-        """The same run as a command line."""
+        """Return the same run as a command line."""
         tree = self.tree(case, **options)
         flat = {"seed": tree["seed"], "total_steps": self.total}
         flat |= {key: tree[key] for key in ("task", "model") if key in tree}
@@ -98,17 +98,17 @@ class AlgorithmSpec:
 
     @property
     def native_only(self) -> bool:
-        """Whether it runs on native environments and the CPU only."""
+        """Whether the algorithm runs only on native environments and the CPU."""
         return ALGO_CONFIGS[self.name].is_native_only
 
     @property
     def name(self) -> str:
-        """As it is registered."""
+        """The registered name."""
         return self.facade.name
 
 
 class TEXT:
-    """What specs of algorithms on text have in common."""
+    """Settings that the specs of text algorithms share."""
 
     small: ClassVar[Options] = {"seed": 2, "batch_size": 4, "learning_rate": 1e-3}
     rest: ClassVar[dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""CQL: values held down where a dataset has no actions, no step of an environment."""
+"""CQL: it lowers the values of actions that the dataset lacks; no step of an environment."""
 
 from __future__ import annotations
 

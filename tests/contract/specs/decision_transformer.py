@@ -1,4 +1,4 @@
-"""Decision Transformer: stretches of a dataset's episodes, no step of an environment."""
+"""Decision Transformer: parts of a dataset's episodes, no step of an environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DQN: replayed transitions, a target network, priorities that are learned."""
+"""DQN: replayed transitions, a target network, learned priorities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hybrid PPO: PPO's updates on rollouts of native environments that are collected in Rust."""
+"""Hybrid PPO: PPO's updates on rollouts that Rust collects from native environments."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ SPEC = AlgorithmSpec(
     },
     total=1600,
     steady={"anneal_lr": False},
-    leaf_cases={},  # the state is that of PPO with the native engine
+    leaf_cases={},  # the state equals that of PPO with the native engine
 )

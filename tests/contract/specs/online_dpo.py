@@ -1,4 +1,4 @@
-"""OnlineDPO: pairs that the model writes."""
+"""OnlineDPO: pairs that the model generates."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from helpers import factored_actions, masked_envs  # registers them
+from helpers import factored_actions, masked_envs  # registers the environments
 from helpers.observation_probes import EYE
 
 from rlox.algorithms import PPO

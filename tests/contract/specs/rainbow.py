@@ -1,4 +1,4 @@
-"""Rainbow: all of DQN's parts at once, and without some of them."""
+"""Rainbow: all of DQN's extensions together, and without some of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SAC: an actor, critics and a temperature on replayed transitions; noise by the update's number."""
+"""SAC: an actor, critics and a temperature on replayed transitions; the update's number seeds the noise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PRIORITIES = {"prioritized": True, "n_step": 2}
 
 
 def silent(case: str, *kinds: str) -> dict[str, str]:
-    """What no continuation of a small replaying run shows."""
+    """Return the parts of the state that have no effect on a small off-policy run, with reasons."""
     found = {f"{case}: state/source/learns_from": "the warm-up is over"}
     if case != "discrete":
         found[f"{case}: state/source/buffer/rows/episodes"] = (
@@ -28,7 +28,7 @@ def silent(case: str, *kinds: str) -> dict[str, str]:
 
 
 def value(policy, obs: torch.Tensor) -> torch.Tensor:
-    """What the actor's best choice is worth."""
+    """Return the lower critic's value of the actor's best choice."""
     values = policy.critic(obs).amin(0)
     return values.gather(-1, policy.mode(obs).unsqueeze(-1)).squeeze(-1)
 

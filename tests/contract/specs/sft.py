@@ -1,4 +1,4 @@
-"""SFT: right answers of a small task."""
+"""SFT: correct answers of a small task."""
 
 from __future__ import annotations
 

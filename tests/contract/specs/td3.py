@@ -1,4 +1,4 @@
-"""TD3: a deterministic actor that learns every second time, targets of its own, noise on both."""
+"""TD3: a deterministic actor that learns every second update, with target networks and noise for both."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROBE = {
 
 
 def value(policy, obs: torch.Tensor) -> torch.Tensor:
-    """What the lower critic says of what the actor does."""
+    """Return the lower critic's value of the actor's action."""
     return q_values(policy.critic, obs, policy.mode(obs)).amin(0)
 
 

@@ -1,4 +1,4 @@
-"""Environments that are broken, each in one way, and sound ones: what a check is measured by."""
+"""Environments that are each broken in one way, and sound ones, for tests of the check."""
 
 from . import (
     actions,

@@ -1,4 +1,4 @@
-"""Actions that are not taken as the action space says, and masks of them that are wrong."""
+"""Environments that treat actions against their action space, or have wrong action masks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ClipsInPlace(VectorLine):
 
 @register_broken("action-kept")
 class KeepsCallerArray(VectorLine):
-    """Pays for smoothness, and keeps the caller's array instead of its numbers."""
+    """Rewards smoothness, and keeps the caller's array instead of a copy."""
 
     last: Any = None
 
@@ -42,7 +42,7 @@ class StrictlyInside(VectorLine):
 
 @register_broken("choice-refused")
 class OffByOne(Line):
-    """Its last choice is one too many."""
+    """Fails at its last choice."""
 
     def action_force(self, action: Any) -> float:
         return (-1.0, 1.0)[action]
@@ -83,7 +83,7 @@ class WholeNumbers(VectorLine):
 
 
 class Walled(Line):
-    """Sound: no step further out where it stands at the side, which its mask tells."""
+    """Sound: it allows no step further out at a wall, and its mask says so."""
 
     def mask(self) -> Any:
         return np.array([self.x > -1, True, self.x < 1], np.int8)
@@ -98,7 +98,7 @@ class Walled(Line):
 
 @register_broken("mask-unused", is_isolated=True)
 class RefusesWhatIsForbidden(Line):
-    """Told by a method that a run has to be told of."""
+    """Has its mask only as a method, which a run must select in its configuration."""
 
     def action_masks(self) -> Any:
         return np.array([self.t % 2, True, True], bool)
@@ -134,7 +134,7 @@ class MaskOfResetsOnly(Line):
 
 @register_broken("mask-fails")
 class FailsToTellItsMask(Line):
-    """Told by a method that does not know what to say in the middle of an episode."""
+    """Its mask method fails in the middle of an episode."""
 
     def action_masks(self) -> Any:
         if self.t == 3:
@@ -144,7 +144,7 @@ class FailsToTellItsMask(Line):
 
 @register_broken("allowed-refused")
 class MaskOfEverything(Walled):
-    """Allows all, and refuses what leads into a wall."""
+    """Its mask allows everything, but the environment refuses an action."""
 
     def make_info(self) -> Any:
         return {"action_mask": np.ones(3, np.int8)}

@@ -1,4 +1,4 @@
-"""What a broken environment is, and the sound one that each of them differs from in one thing."""
+"""The description of a broken environment, and the sound environment from which each differs in one thing."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Factory = TypeVar("Factory", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class BrokenEnv:
-    """One way to be broken, and the code of what a check has to find: that, and nothing else."""
+    """One fault, and the code of the only finding that a check must report."""
 
     code: str
     make: Callable[..., Any]
     severity: str = "error"
-    is_instance: bool = False  # handed over itself, rather than what makes it
-    is_isolated: bool = False  # it takes its process with it
+    is_instance: bool = False  # the check gets the instance itself, not its maker
+    is_isolated: bool = False  # it ends its process
 
 
 BROKEN: list[BrokenEnv] = []
 
 
 def register_broken(code: str, severity: str = "error", **options: bool) -> Callable[[Factory], Factory]:
-    """Lists what makes an environment as the one that is to be found out by `code`."""
+    """Return a decorator that lists a maker of environments that the check must report with `code`."""
 
     def register(make: Factory) -> Factory:
         BROKEN.append(BrokenEnv(code, make, severity, **options))
@@ -39,7 +39,7 @@ def register_broken(code: str, severity: str = "error", **options: bool) -> Call
 
 
 class Line(gym.Env[Any, Any]):
-    """A walk on a line, of 20 steps at most: sound in every respect."""
+    """A sound walk on a line, of at most 20 steps."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012
 
@@ -90,7 +90,7 @@ class Line(gym.Env[Any, Any]):
 
 
 class VectorLine(Line):
-    """The same with a vector for an action."""
+    """The same with a vector as action."""
 
     def __init__(self, render_mode: str | None = None) -> None:
         super().__init__(render_mode)

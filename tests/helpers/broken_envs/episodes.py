@@ -1,4 +1,4 @@
-"""Episodes that do not begin or end as they should."""
+"""Environments whose episodes begin or end wrongly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .base import Line, register_broken
 
 @register_broken("reset-keeps-state")
 class KeepsTimeOverResets(Line):
-    """The time goes on where the last episode left it."""
+    """Continues the time of the last episode."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         t = self.t
@@ -37,7 +37,7 @@ class NoResetMidEpisode(Line):
 
 
 class Endless(Line):
-    """Sound with a time limit around it: walks in a ring."""
+    """A walk in a ring; sound if it has a time limit around it."""
 
     limit = 0
 
@@ -59,7 +59,7 @@ class Endless(Line):
 
 
 class TruncatesItself(Endless):
-    """Sound where its limit is the one that it is registered with."""
+    """Sound if it is registered with its own limit."""
 
     limit = 8
 
@@ -73,7 +73,7 @@ class TruncationAsTermination(Endless):
 
 
 def registered(make: Any, steps: int) -> Any:
-    """An environment as `gymnasium.make` gives it, with a time limit."""
+    """Return an environment from `gymnasium.make`, with a time limit."""
     spec = gym.envs.registration.EnvSpec("Checked-v0", entry_point=make, max_episode_steps=steps)
     return gym.make(spec, disable_env_checker=True)
 
@@ -97,7 +97,7 @@ def limit_not_enforced() -> Any:
 
 @register_broken("limit-in-info", "warning")
 class OldTimeLimit(Line):
-    """As Gym had it: a time limit is a termination with a word in the info."""
+    """Reports a time limit as a termination with an entry in the info, as Gym did."""
 
     def is_terminated(self) -> Any:
         return super().is_terminated() or self.t >= 20
@@ -116,7 +116,7 @@ class NeverEnds(Endless):
 
 @register_broken("restarts-itself", "warning")
 class ReturnsResetObs(Line):
-    """The observation of an episode's last step is the first of the next one."""
+    """Returns the first observation of the next episode as the last of an episode."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)

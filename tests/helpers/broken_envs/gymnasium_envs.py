@@ -1,4 +1,4 @@
-"""Gymnasium's own environments, and what there is to say of them: mostly nothing."""
+"""Gymnasium's own environments, and the few findings that the check reports for them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ CLASSIC = (
 BOX2D = ("LunarLander-v3", "LunarLanderContinuous-v3")
 MUJOCO = ("HalfCheetah-v5", "Hopper-v5", "Reacher-v5", "InvertedPendulum-v5")
 
-# What is true of the rest: a cliff without a time limit, pedals from 0 to 1, and a walker whose reset does
-# not lead where the same seed led before (its Box2D world lives on).
+# The true findings: a cliff without a time limit, pedals from 0 to 1, and a walker whose reset with the same
+# seed leads to another state, because its Box2D world persists.
 ADVISED = {
     "CliffWalking-v1": "never-ends",
     "CliffWalkingSlippery-v1": "never-ends",
     "CarRacing-v3": "actions-uneven",
     "BipedalWalker-v3": "reset-keeps-state",
 }
-# What has to be installed for each, if anything.
+# The missing packages of each environment, if any.
 LACKS = {
     env_id: install_hint(gym.spec(env_id).entry_point) for env_id in (*CLASSIC, *BOX2D, *MUJOCO, *ADVISED)
 }

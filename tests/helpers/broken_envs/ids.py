@@ -1,4 +1,4 @@
-"""The broken environments by an id: `env=helpers.broken_envs.ids:checked/seed-ignored-v0`."""
+"""Registers the broken environments: `env=helpers.broken_envs.ids:checked/seed-ignored-v0`."""
 
 from __future__ import annotations
 

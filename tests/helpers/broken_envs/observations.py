@@ -1,4 +1,4 @@
-"""Observations that are not what the observation space promises."""
+"""Environments whose observations violate their observation space."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NotANumber(Line):
 
 @register_broken("observation-infinite")
 class Infinite(Line):
-    """Within its bounds, which are infinite themselves."""
+    """Its observation is within the bounds, which are infinite."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class ForgotToReturn(Line):
 
 
 class Parts(Line):
-    """Sound: the place and the time by name."""
+    """Sound: place and time by name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class FloatCell(Cell):
 
 
 class Cells(Line):
-    """Sound: the place and the time as cells."""
+    """Sound: place and time as cells."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class CountsForBits(Line):
 
 @register_broken("observation-outside")
 class TextOutOfCharset(Line):
-    """Of a space that has no rule of its own."""
+    """Its space has no rule of its own in the check."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Seeds that are not kept to, and randomness from where no seed reaches."""
+"""Environments that ignore seeds or draw from unseeded generators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from .base import Line, register_broken
 
-ENTROPY = np.random.default_rng(int.from_bytes(os.urandom(8), "big"))  # which nobody can seed
+ENTROPY = np.random.default_rng(int.from_bytes(os.urandom(8), "big"))  # no seed reaches it
 
 
 @register_broken("seed-refused")
@@ -67,7 +67,7 @@ class DrawsFromPython(Line):
 
 @register_broken("episodes-repeat")
 class ReusesFirstSeed(Line):
-    """Each reset begins anew with the seed of the first."""
+    """Each reset starts again with the seed of the first reset."""
 
     seed = 0
 
@@ -78,7 +78,7 @@ class ReusesFirstSeed(Line):
 
 @register_broken("episodes-unseeded")
 class NewGeneratorEachTime(Line):
-    """Without a seed a reset takes a generator that nobody has seeded."""
+    """A reset without a seed makes a new unseeded generator."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         self.np_random = np.random.default_rng(seed)

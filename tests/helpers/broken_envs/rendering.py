@@ -1,4 +1,4 @@
-"""Render modes that are not what they are said to be."""
+"""Environments whose render modes do not match their declaration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong kinds of things that `reset` and `step` give back, or that they raise."""
+"""Environments whose `reset` or `step` returns values of a wrong kind, or raises."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ConstructorRaises(Line):
 
 @register_broken("no-environment")
 class NoEnvironment:
-    """Has all that an environment has, but the class."""
+    """Has all members of an environment, but not the class."""
 
     def __init__(self) -> None:
         inner = Line()

@@ -1,4 +1,4 @@
-"""Environments that are not alone: with one another, or with copies of themselves."""
+"""Environments that share state with other environments or with their copies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def get_shared_line() -> Line:
 
 @register_broken("state-fails")
 class LoadsAfterAReset(Line):
-    """Puts its state into what its first reset makes."""
+    """Loads a state into an object that only its first reset makes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class LoadsAfterAReset(Line):
 
 @register_broken("state-lost")
 class SavesTimeOnly(Line):
-    """Saves the time alone."""
+    """Saves only the time."""
 
     def save_state(self) -> Any:
         return {"t": self.t}
@@ -63,7 +63,7 @@ class SavesTimeOnly(Line):
 
 
 class SharedMomentum(Walled):
-    """What its last step did is kept for all; an episode begins without it."""
+    """Shares the force of its last step among all copies; an episode begins without it."""
 
     pushed = [0.0]  # noqa: RUF012
 
@@ -74,7 +74,7 @@ class SharedMomentum(Walled):
 
 
 class SharedWalledPosition(SharedPosition, Walled):
-    """One copy runs into the wall that another one stands at."""
+    """One copy runs into the wall where another one is."""
 
 
 @register_broken("copy-shares", "warning", is_instance=True)
@@ -109,7 +109,7 @@ class CannotBeCopied(Line):
 
 @register_broken("pickle-fails", "warning", is_instance=True)
 class HoldsALock(Line):
-    """Can be copied, as its copy gets a lock of its own, and cannot be sent."""
+    """Can be copied, because its copy gets a new lock, but not pickled."""
 
     def __init__(self) -> None:
         super().__init__()

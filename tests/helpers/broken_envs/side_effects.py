@@ -1,4 +1,4 @@
-"""Environments that change what is around them, leave something behind, or take their time."""
+"""Environments that change global state, leave resources behind, or are slow."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class LeavesAFileOpen(Line):
         open_files.append(Path(os.devnull).open())  # noqa: SIM115
 
 
-open_files: list[Any] = []  # so that no collector closes them
+open_files: list[Any] = []  # so the garbage collector does not close them
 
 
 @register_broken("close-fails")

@@ -1,4 +1,4 @@
-"""Sound environments of many kinds, of which a check has nothing to say."""
+"""Sound environments of many kinds, for which the check reports nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOUND_ENVS: dict[str, Callable[..., Any]] = {}
 
 
 def register_sound(make: Any) -> Any:
-    """Lists what makes a sound environment."""
+    """List a function or class that makes a sound environment."""
     SOUND_ENVS[make.__name__] = make
     return make
 
@@ -31,7 +31,7 @@ for sound in (Line, VectorLine, Parts, Cell, Cells, Walled):
 
 @register_sound
 class MaskByMethod(Walled):
-    """Tells what is allowed when it is asked, and refuses the rest."""
+    """Has its mask as a method, and refuses forbidden actions."""
 
     def make_info(self) -> Any:
         return {}
@@ -42,7 +42,7 @@ class MaskByMethod(Walled):
 
 @register_sound
 class LargeConstantObs(Line):
-    """Large numbers that float32 has, constants but for rounding, and differences that nobody needs."""
+    """Has large numbers that fit float32, constants with rounding errors, and negligible differences."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class LargeConstantObs(Line):
 
 @register_sound
 class WalledTwoChoices(Walled):
-    """Two choices, of which the first may not go on where it stands at the side; told of both."""
+    """Has two choices with masks; at a wall the first one may not go further out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class WalledTwoChoices(Walled):
 
 @register_sound
 class WalledByParts(Walled):
-    """Tells what is allowed of the only part that is a choice."""
+    """Has a mask of its only part that is a choice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class WalledByParts(Walled):
 
 @register_sound
 class SeedsOf32Bits(Line):
-    """As environments do that draw from NumPy's RandomState."""
+    """Accepts 32-bit seeds only, as environments with NumPy's RandomState do."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         if seed is not None:
@@ -122,7 +122,7 @@ class Picture(Line):
 
 @register_sound
 class UnitPicture(Picture):
-    """Floats, scaled as floats are."""
+    """Float pixels from 0 to 1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class UnitPicture(Picture):
 
 @register_sound
 class Mission(Line):
-    """A small picture of codes, a direction and a sentence, as MiniGrid has them."""
+    """A small image of codes, a direction and a sentence, as in MiniGrid."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class TwoChoices(Line):
 
 @register_sound
 class ActionOfParts(Line):
-    """Actions with names, as few algorithms take them."""
+    """Actions with names, which few algorithms accept."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ class ChoicesFromFive(Line):
 
 @register_sound
 class DoubleLine(VectorLine):
-    """All numbers in float64, flags of NumPy, a reward of NumPy."""
+    """Float64 observations and actions, with NumPy flags and a NumPy reward."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ class DoubleLine(VectorLine):
 
 @register_sound
 class ConstantEnv(Line):
-    """Shows nothing, pays the same, and begins as it ends."""
+    """Has constant observations and rewards: the first and last observations are equal."""
 
     def observe(self) -> Any:
         return np.zeros(2, np.float32)
@@ -233,7 +233,7 @@ class ConstantEnv(Line):
 
 @register_sound
 class OneStep(Line):
-    """A bandit: each episode is one choice."""
+    """A bandit: each episode has one choice."""
 
     def is_terminated(self) -> Any:
         return True
@@ -241,13 +241,13 @@ class OneStep(Line):
 
 @register_sound
 def one_step_with_a_limit_of_one() -> Any:
-    """Whose time limit says nothing new."""
+    """Return an environment whose time limit adds nothing."""
     return registered(OneStep, 1)
 
 
 @register_sound
 class EndsAtStart(Line):
-    """Over where it began: at 0, after a way out of one or two steps and back."""
+    """Ends where it began: at 0, after one or two steps out and back."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -285,7 +285,7 @@ def ends_by_itself_within_its_limit() -> Any:
 
 @register_sound
 class GeneratorOfItsOwn(Line):
-    """Two generators besides Gymnasium's, one of the old kind, seeded only when there is a seed."""
+    """Has two more generators, one of the old kind, which it seeds only if a seed is given."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -318,7 +318,7 @@ class ThreadOfItsOwn(Line):
 
 @register_sound
 class SmoothActionReward(VectorLine):
-    """Pays for smooth actions, and keeps a copy of the last."""
+    """Rewards smooth actions, and keeps a copy of the last one."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         self.last = np.zeros(2, np.float32)

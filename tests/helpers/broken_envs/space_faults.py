@@ -1,4 +1,4 @@
-"""Spaces that are missing, of another kind, or that change."""
+"""Environments whose spaces are missing, of a wrong kind, or change."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class DrawsItsBounds(VectorLine):
 
 @register_broken("no-algorithm", is_isolated=True)
 class TextObservation(Line):
-    """Says where it is in words, of which no network makes anything."""
+    """Gives its position as text, which no network can use."""
 
     def __init__(self, render_mode: str | None = None) -> None:
         super().__init__(render_mode)

@@ -1,4 +1,4 @@
-"""Every public callable of the extension with a NumPy model of what it has to return."""
+"""Every public callable of the extension, with a NumPy model of its expected result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Advantage estimation, by its recursion in plain NumPy."""
+"""Models advantage estimation by its recursion in plain NumPy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def recursion(
     gamma: float,
     lam: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """GAE along the first axis."""
+    """Return GAE along the first axis."""
     advantages, after = np.zeros(rewards.shape), np.zeros(rewards.shape[1:])
     with np.errstate(all="ignore"):
         for t in reversed(range(len(rewards))):
@@ -44,13 +44,13 @@ def recursion(
 
 
 def set_in(flags: np.ndarray) -> np.ndarray:
-    """Which flags are set; NaN is none."""
+    """Return which flags are set; refuse NaN."""
     require(not np.isnan(flags).any())
     return flags != 0
 
 
 def ends(shape: tuple[int, ...], flags: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """(terminated, ended) from dones, or terminated and truncated."""
+    """Return (terminated, ended) from dones, or from terminated and truncated."""
     dones, terminated, truncated = (flags.get(k) for k in ("dones", "terminated", "truncated"))
     require(any(flag is not None for flag in (dones, terminated, truncated)))
     require(dones is None or (terminated is None and truncated is None))
@@ -170,7 +170,7 @@ def gae_time_major(
 
 
 def draw_ends(draw: Draw, shape: tuple[int, ...]) -> Arguments:
-    """Flags in one of the two forms."""
+    """Return flags in one of the two forms."""
     if draw.boolean():
         return {"dones": draw.flags(*shape)}
     exact = {"terminated": draw.flags(*shape), "next_values": draw.numbers(*shape)}

@@ -1,4 +1,4 @@
-"""Programs of calls on the other buffers."""
+"""Programs of calls for the buffers other than `ReplayBuffer`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rlox import _core
 
 
 class SequenceProgram(Program):
-    """`SequenceReplayBuffer`."""
+    """A program for `SequenceReplayBuffer`."""
 
     kind = _core.SequenceReplayBuffer
     steps = IN_MEMORY
@@ -65,7 +65,7 @@ class SequenceProgram(Program):
 
 
 class PrioritizedProgram(Program):
-    """`PrioritizedReplayBuffer`."""
+    """A program for `PrioritizedReplayBuffer`."""
 
     kind = _core.PrioritizedReplayBuffer
     steps = (*IN_MEMORY, "update_priorities", "set_beta")
@@ -175,7 +175,7 @@ class PrioritizedProgram(Program):
 
 
 class TieredProgram(Program):
-    """`MmapReplayBuffer`."""
+    """A program for `MmapReplayBuffer`."""
 
     kind = _core.MmapReplayBuffer
     steps = (*COMMON, "flush", "verify", "close", "construct")
@@ -247,7 +247,7 @@ class TieredProgram(Program):
         self.model.flush()
 
     def model_verify(self) -> None:
-        """Nothing is damaged."""
+        """Expect no damage."""
 
     def draw_close(self) -> Arguments:
         return {"keep": self.draw.boolean()}
@@ -290,7 +290,7 @@ class TieredProgram(Program):
     def model_facts(self) -> Any:
         facts = super().model_facts()
         on_disk = sum(segments(self.path).values())
-        # a save keeps segments of rows that the buffer itself has forgotten
+        # A save keeps segments of rows that the buffer itself has dropped.
         ours = IntegerRange(0, on_disk) if self.saved else on_disk
         in_memory = IntegerRange(LEAST_BYTES * self.model.hot())
         facts |= {"n_hot": self.model.hot(), "n_unsealed": self.model.unsealed()}

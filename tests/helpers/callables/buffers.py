@@ -1,4 +1,4 @@
-"""Random programs of calls on a buffer and its model: half valid, half with one argument spoilt."""
+"""Random programs of calls on a buffer and its model: half valid, half with one spoilt argument."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LEAST_BYTES = 4 + 4 + 8 + 1  # of a row: action, reward, latent, flags
 
 
 def segments(path: Any) -> dict[str, int]:
-    """Sizes of the segments in a folder; none for what is no folder."""
+    """Return the sizes of the segments in a folder; empty if the path is not a folder."""
     try:
         entries = os.scandir(os.fsdecode(path))
     except (TypeError, ValueError, OSError):
@@ -48,16 +48,16 @@ def segments(path: Any) -> dict[str, int]:
 
 
 class Program:
-    """A buffer, its model, and what was saved of it."""
+    """A buffer, its model, and the saved copies of the model."""
 
     kind: Any = _core.ReplayBuffer
     steps: tuple[str, ...] = (*IN_MEMORY, "hindsight")
     facts_read: tuple[str, ...] = FACTS
     ends: tuple[str, ...] = ENDS
-    """How calls come out."""
+    """Possible ends of calls."""
 
     schemas = tuple(SCHEMAS)
-    """Names of the observations that it is run with."""
+    """Names of the observation schemas of the program."""
 
     def __init__(self, draw: Draw, folder: Path, schema: Schema = FLAT) -> None:
         self.draw, self.folder, self.schema, self.saved = draw, folder, schema, {}
@@ -84,9 +84,9 @@ class Program:
         return self.kind(self.capacity, seed=seed, **self.settings())
 
     def close(self) -> None:
-        """Ends what the program leaves open."""
+        """Close resources that the program leaves open."""
 
-    # How valid arguments are drawn.
+    # Draws of valid arguments.
 
     def draw_rows(self, *lead: int) -> Arguments:
         arguments = {
@@ -142,7 +142,7 @@ class Program:
 
     @property
     def has_goals(self) -> bool:
-        """Whether samples may be relabelled with other goals."""
+        """Whether hindsight can relabel samples."""
         return self.kind is _core.ReplayBuffer and self.schema.has_goals
 
     def draw_goals(self) -> Any:
@@ -154,14 +154,14 @@ class Program:
         return self.draw.rng.choice(np.array(indices, np.uint64), self.draw.integer(1, 5))
 
     def draw_any_indices(self) -> Any:
-        """Of rows that are held and that were, and of padding."""
+        """Return indices of held rows, of earlier rows and of padding."""
         before = min(self.model.start(env) for env in range(self.n_envs)) * self.n_envs
         earlier = np.array([*range(before), PADDING], np.uint64)
         unknown = self.draw.rng.choice(earlier, self.draw.integer(0, 3))
         return self.draw.rng.permutation(np.concatenate([self.draw_indices(), unknown]))
 
     def with_one_ahead(self, indices: Any) -> Any:
-        """The indices with one of a row that nobody has pushed yet."""
+        """Return the indices with one replaced by the index of a future row."""
         env = self.draw.integer(0, self.n_envs - 1)
         ahead = len(self.model.rows[env]) + self.draw.integer(0, 1)
         changed = np.array(indices, np.uint64)
@@ -205,7 +205,7 @@ class Program:
 
     draw_facts = draw_clear
 
-    # What a valid call does and returns.
+    # Models of valid calls: their effects and results.
 
     def draw_construct(self) -> Arguments:
         return constructors.draw_settings(self.draw) | {"capacity": self.draw.integer(3, 50)}
@@ -332,7 +332,7 @@ class Program:
         self.model = self.saved[key].copy()
 
     def model_restore(self, state: Any = None) -> None:
-        """Whether other numbers make a buffer is not judged here, see `restoring`."""
+        """Refuse only states that no buffer writes; `restore_changed` checks the others."""
         require(not must_be_refused(state, self.good))
 
     def model_prune(self, path: Any = None, keep: Any = None) -> Any:
@@ -367,7 +367,7 @@ class Program:
     def model_hindsight(self, **arguments: Any) -> Any:
         return constructors.hindsight_model(self.goal_seed, **arguments)
 
-    # How the calls are made that are not plain methods.
+    # Calls that are not plain methods.
 
     def call_construct(self, **arguments: Any) -> Any:
         buffer = self.kind(**arguments)
@@ -387,13 +387,13 @@ class Program:
         return {name: getattr(self.buffer, name) for name in self.facts_read} | {"len": len(self.buffer)}
 
     def call_save(self, path: Any, **arguments: Any) -> Any:
-        """What it returns beyond the bytes of the segments that it wrote."""
+        """Return the result minus the bytes of the segments that the call wrote."""
         before = segments(path)
         n_bytes = self.buffer.save(path, **arguments)
         return n_bytes - sum(size for name, size in segments(path).items() if name not in before)
 
     def call_prune(self, path: Any, **arguments: Any) -> Any:
-        """What it returns beyond the number of segments that went."""
+        """Return the result minus the number of segments that the call removed."""
         before = segments(path)
         n_removed = _core.prune_replay(path, **arguments)
         return n_removed - len(before.keys() - segments(path).keys())
@@ -413,7 +413,7 @@ class Program:
         return method if method is not None else getattr(self.buffer, step)
 
     def spoil(self, step: str, arguments: Arguments) -> Arguments:
-        """The arguments with one changed, in ways that fit the step."""
+        """Return the arguments with one changed in a way that fits the step."""
         if step == "prune" and self.draw.boolean():
             return arguments | {"keep": self.draw.one_of(*SCALARS, ["a", 3], ["\ud800"])}
         if step == "prune":
@@ -427,6 +427,6 @@ class Program:
         return spoil_one(self.draw, arguments, frozenset())
 
     def contents(self) -> tuple[Any, Any]:
-        """Everything held, as it is and as the model has it."""
+        """Return all held rows, from the buffer and from the model."""
         indices = np.array(self.model.held_indices(), np.uint64)
         return self.buffer.gather(indices), self.model.contents() | {"indices": indices}

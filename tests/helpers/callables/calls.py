@@ -1,4 +1,4 @@
-"""Draws that follow from one seed, and the arguments that calls on buffers share."""
+"""Draws from one seed, and the common arguments of calls on buffers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_SIZE = 2**28
 
 
 class Quick(Draw):
-    """Everything follows from one drawn seed, which is fast."""
+    """Draws everything from one drawn seed, which is fast."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -44,7 +44,7 @@ class Quick(Draw):
 
 
 def count_of(size: Any, n_batches: Any, length: int = 1) -> tuple[int, int, tuple[int, ...]]:
-    """Batch size, batches and leading axes."""
+    """Return batch size, number of batches and leading axes."""
     size = as_integer(size, 0, LARGEST)
     batches = 1 if n_batches is None else as_integer(n_batches, 0, LARGEST)
     require(1 <= size * batches <= MAX_SIZE and size * batches * length <= MAX_SIZE)
@@ -52,7 +52,7 @@ def count_of(size: Any, n_batches: Any, length: int = 1) -> tuple[int, int, tupl
 
 
 def stacked(batches: list[dict[str, Any]], lead: tuple[int, ...]) -> dict[str, Any]:
-    """One dict of the arrays of several batches."""
+    """Return one dict with the arrays of several batches."""
 
     def together(*parts: np.ndarray) -> np.ndarray:
         return np.concatenate(parts).reshape(lead + parts[0].shape[1:])
@@ -61,7 +61,7 @@ def stacked(batches: list[dict[str, Any]], lead: tuple[int, ...]) -> dict[str, A
 
 
 def named_save(path: Any, name: Any) -> tuple[str, str]:
-    """Folder and name of a save."""
+    """Return the folder and the name of a save."""
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise Invalid
     try:

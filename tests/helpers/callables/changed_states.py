@@ -1,4 +1,4 @@
-"""States of buffers that somebody changed: what has to be refused, and what the rest has to stand for."""
+"""Changed states of buffers: which states a buffer must refuse, and what it must hold after the others."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ State = Mapping[str, Any]
 
 
 def must_be_refused(state: Any, good: State) -> bool:
-    """Whether a state lacks a part of a good one, or has one that no buffer writes: another layout or
-    format, or what is no row of integers.
+    """Return whether a state lacks a part, or has one that no buffer writes.
+
+    Such a part is another layout or format, or an array that is not a row of integers.
     """
     if not isinstance(state, dict) or not good.keys() <= state.keys():
         return True
@@ -30,7 +31,7 @@ def must_be_refused(state: Any, good: State) -> bool:
 
 
 def integers(value: Any) -> bool:
-    """Whether it is a row of integers, or of nothing."""
+    """Return whether a value is a row of integers, or empty."""
     try:
         array = as_array(value)
     except Invalid:
@@ -39,7 +40,7 @@ def integers(value: Any) -> bool:
 
 
 def normalized_state(state: State, good: State) -> dict[str, np.ndarray]:
-    """The numbers of a state in the types in which a buffer writes them; integers wrap around."""
+    """Return the numbers of a state in the types that a buffer writes; integers wrap around."""
     return {
         name: as_array(state[name] if np.size(state[name]) else []).astype(np.asarray(part).dtype).ravel()
         for name, part in good.items()
@@ -47,15 +48,17 @@ def normalized_state(state: State, good: State) -> dict[str, np.ndarray]:
 
 
 def restore_changed(buffer: Any, state: State, good: State) -> bool:
-    """Have a buffer take a state that passes `must_be_refused`, and whether it did: if it did it holds
-    what the state says, number by number, and one that says what the good one says is never refused.
+    """Restore a state that passes `must_be_refused`; return whether the buffer accepts it.
+
+    If it does, the buffer must hold every number of the state. It must accept a state equal to the good one.
     """
     expected = normalized_state(state, good)
     try:
         buffer.restore(state)
     except RloxError as error:
         assert not isinstance(error, InternalError), error
-        empty = any(not np.size(state[name]) for name in good)  # of any type, which it may refuse
+        # An empty array may have any type, so the buffer may refuse it.
+        empty = any(not np.size(state[name]) for name in good)
         assert empty or not same(expected, normalized_state(good, good)), error
         return False
     assert same(expected, normalized_state(buffer.state(), good))

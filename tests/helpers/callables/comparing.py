@@ -1,4 +1,4 @@
-"""Results beside what a model expects."""
+"""Compares results with the expectations of a model."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from helpers.callables.engine import Approximate, IntegerRange, largest
 
 
 def assert_same(got: dict[str, Any], expected: dict[str, Any]) -> None:
-    """The same numbers, without any tolerance."""
+    """Assert that the numbers are equal, without any tolerance."""
     assert got.keys() == expected.keys()
     for name, array in expected.items():
         if isinstance(array, dict):
             assert_same(got[name], array)
             continue
         assert got[name].dtype == array.dtype, name
-        # NumPy's assertion takes four times as long and is called for its message
+        # NumPy's assertion takes four times as long, so only its message is used.
         if not np.array_equal(got[name], array, equal_nan=array.dtype.kind == "f"):
             np.testing.assert_array_equal(got[name], array, err_msg=name)
 

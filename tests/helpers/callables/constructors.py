@@ -1,4 +1,4 @@
-"""Constructors of the buffers, and hindsight goals."""
+"""Models of buffer constructors, and of hindsight goals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDS = (3, 4, 9)
 
 
 def known_dtype(value: Any) -> str:
-    """float32 for None."""
+    """Return the name of a known dtype, float32 for None."""
     try:
         name = np.dtype("float32" if value is None else value).name
     except (TypeError, ValueError, OverflowError, SyntaxError) as error:
@@ -46,7 +46,7 @@ def check_settings(
     obs_dim: Any = None, act_dim: Any = None, n_envs: Any = 1, seed: Any = 0, obs_dtype: Any = None,
     reward_dtype: Any = None,
 ) -> int:  # fmt: skip
-    """Number of environments."""
+    """Return the number of environments."""
     row_bytes((as_integer(obs_dim, 0, LARGEST),), known_dtype(obs_dtype))
     row_bytes((as_integer(act_dim, 0, LARGEST),), "float32")
     require(known_dtype(reward_dtype) in ("float32", "float64"))
@@ -72,7 +72,7 @@ def spaces(draw: Draw) -> Arguments:
 
 
 def of_space(space: Any) -> tuple[str, tuple[int, ...]]:
-    """dtype and shape of the elements of a space."""
+    """Return dtype and shape of the elements of a space."""
     dtype, shape = getattr(space, "dtype", None), getattr(space, "shape", None)
     require(dtype is not None and shape is not None)
     name, shape = known_dtype(dtype), tuple(shape)
@@ -81,7 +81,7 @@ def of_space(space: Any) -> tuple[str, tuple[int, ...]]:
 
 
 def columns_of(observation_space: Any = None, action_space: Any = None) -> Any:
-    """dtype and shape of observations and actions."""
+    """Return dtype and shape of observations and actions."""
     if isinstance(observation_space, gym.spaces.Dict):
         obs: Any = {name: of_space(part) for name, part in observation_space.spaces.items()}
     else:
@@ -91,7 +91,7 @@ def columns_of(observation_space: Any = None, action_space: Any = None) -> Any:
 
 
 def stored_columns(buffer: Any, columns: Any, *more: int) -> Any:
-    """dtypes and shapes that come out when zeros of `columns` go in."""
+    """Return dtypes and shapes of sampled arrays after a push of zeros of `columns`."""
     if isinstance(columns["obs"], dict):
         obs: Any = {name: np.zeros(shape, dtype) for name, (dtype, shape) in columns["obs"].items()}
     else:
@@ -107,7 +107,7 @@ def stored_columns(buffer: Any, columns: Any, *more: int) -> Any:
 
 
 def goal_rows() -> _core.ReplayBuffer:
-    """Rows whose goals are their numbers."""
+    """Return a buffer of rows whose goals are their numbers."""
     spaces = {name: ("float64", (1,)) for name in ("achieved_goal", "desired_goal")}
     buffer = _core.ReplayBuffer(ROWS, act_dim=1, obs_spaces=spaces, reward_dtype="float64")
     for t in range(ROWS):
@@ -126,13 +126,14 @@ def draw_hindsight(draw: Draw) -> Arguments:
 
 
 def goal_reward(achieved: Any, desired: Any, info: Any) -> Any:
-    """A reward that tells both goals apart."""
+    """Return a reward that depends on both goals in different ways."""
     return (10 * achieved - desired)[:, 0]
 
 
 def relabel(model: Any, draws: Draws, rows: list[Any], batch: Any, config: Any) -> None:
-    """Replaces goals and rewards of a batch, after its rows were drawn, by the definition; a reward that
-    is not finite is refused.
+    """Replace goals and rewards of a drawn batch by the definition.
+
+    A reward that is not finite is refused.
     """
     for place, (env, t) in enumerate(rows):
         if draws.uniform() >= config.ratio:

@@ -1,4 +1,4 @@
-"""Programs of calls on a dataset."""
+"""Programs of calls for a dataset."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ROWS = ("obs", "next_obs", "actions")
 
 
 def stored_as(array: np.ndarray) -> str:
-    """dtype of the column that an array makes."""
+    """Return the dtype of the column that an array makes."""
     kind, size = array.dtype.kind, array.dtype.itemsize
     return NAMED.get((kind, size)) or {"i": "int64", "u": "int64", "b": "bool"}.get(kind, "float32")
 
 
 def stored(array: np.ndarray, dtype: str) -> np.ndarray:
-    """The numbers in a column of that dtype, if it can hold them."""
+    """Return the numbers in a column of that dtype; refuse them if it cannot hold them."""
     if dtype.strip("u").startswith("int") and array.size:
         require(array.dtype.kind in "iub")
         limits = np.iinfo(dtype)
@@ -43,7 +43,7 @@ def stored(array: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def rows(value: Any, n: int) -> np.ndarray:
-    """An array of `n` rows, or as many numbers as make them."""
+    """Return an array of `n` rows, or a flat array that divides into them."""
     array = any_numeric(value)
     flat = array.ndim == 1 and array.size % n == 0
     require(array.size and (flat or (array.ndim > 1 and len(array) == n)))
@@ -51,7 +51,7 @@ def rows(value: Any, n: int) -> np.ndarray:
 
 
 def moments(obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation of each element, `[n, ...]`; refused beyond float64."""
+    """Return mean and standard deviation of each element of `[n, ...]`; refuse values beyond float64."""
     with np.errstate(over="ignore", invalid="ignore"):
         mean, std = obs.mean(axis=0), obs.std(axis=0)
     require(bool(np.isfinite(std).all()))
@@ -59,7 +59,7 @@ def moments(obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Dataset:
-    """The arrays, and where draws stand."""
+    """The arrays, and the state of the draws."""
 
     def __init__(self, arrays: Arguments, scaled: bool, seed: int) -> None:
         self.arrays, self.scaled, self.seed, self.n_drawn = arrays, scaled, seed, 0
@@ -73,7 +73,7 @@ class Dataset:
         return range(self.n)
 
     def bounds(self, row: int) -> tuple[int, int]:
-        """First row of the episode of a row, and behind the last."""
+        """Return the first row of a row's episode, and the end behind its last row."""
         before, after = np.flatnonzero(self.ends[:row]), np.flatnonzero(self.ends[row:])
         first = int(before[-1]) + 1 if len(before) else 0
         return first, row + int(after[0]) + 1 if len(after) else self.n
@@ -100,7 +100,7 @@ class Dataset:
 
 
 class DatasetProgram(Program):
-    """`OfflineDatasetBuffer`."""
+    """A program for `OfflineDatasetBuffer`."""
 
     kind = _core.OfflineDatasetBuffer
     schemas = ("flat",)
@@ -178,7 +178,7 @@ class DatasetProgram(Program):
         return out
 
     def whole_numbers(self, template: np.ndarray, dtype: str) -> np.ndarray:
-        """Of any size that a column can hold."""
+        """Return integers of any size that a column can hold."""
         if dtype == "bool":
             return self.draw.rng.random(template.shape) < 0.5
         limits = np.iinfo(dtype)
@@ -220,7 +220,7 @@ class DatasetProgram(Program):
     def call_construct(self, **arguments: Any) -> Any:
         buffer = self.kind(**arguments)
         stats, batch = buffer.stats(), buffer.sample(5, seed=7)
-        names = ROWS[2 * buffer.normalized :]  # how observations are scaled is another step's
+        names = ROWS[2 * buffer.normalized :]  # another step tests the normalisation of observations
         columns = [batch[name].reshape(5, -1) for name in names]
         return len(buffer), buffer.normalized, stats["obs_dim"], stats["act_dim"], columns
 

@@ -1,4 +1,4 @@
-"""What a case is, how its arguments are drawn, and how a valid call is spoilt."""
+"""Defines a case, draws its arguments, and spoils valid calls."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ from hypothesis import strategies as st
 Arguments = dict[str, Any]
 
 
-# Of discounts: below, a product of two is 0 in float32 and not in the model, where it meets infinite values.
+# The smallest discount: a product of two smaller ones is 0 in float32 but not in the model, which gives
+# another result with infinite values.
 TINY = 1e-15
 
 
 class Invalid(Exception):
-    """Raised by a model for arguments that must be refused."""
+    """A model raises it for arguments that must be refused."""
 
 
 class Stale(Invalid):
-    """Raised by a model for a row that it does not hold."""
+    """A model raises it for a row that it does not hold."""
 
 
 def require(condition: Any) -> None:
-    """Refuse unless true."""
+    """Refuse unless the condition is true."""
     if not condition:
         raise Invalid
 
 
 @dataclass(frozen=True)
 class Approximate:
-    """A result with a tolerance of its own, relative to its largest finite number, `scale` or 1;
-    infinite: only type and shape are compared.
+    """A result with its own tolerance, relative to its largest finite number, `scale` or 1.
+
+    With an infinite tolerance only type and shape are compared.
     """
 
     value: Any
@@ -60,13 +62,13 @@ class Case:
     model: Callable[..., Any]
     tolerance: float = 1e-10
     fixed: frozenset[str] = frozenset()
-    """Arguments that are not spoilt, such as the object a method is called on."""
+    """Arguments that are never spoilt, such as the object of a method call."""
     covers: frozenset[str] = frozenset()
-    """Further names that the call uses and the model checks."""
+    """Other names that the call uses and the model checks."""
 
 
 class Draw:
-    """Draws of hypothesis; the numbers in arrays come from NumPy under a drawn seed."""
+    """Draws of Hypothesis; the numbers in arrays come from NumPy with a drawn seed."""
 
     def __init__(self, data: st.DataObject) -> None:
         self.data = data
@@ -88,7 +90,7 @@ class Draw:
         return self.data.draw(st.booleans())
 
     def numbers(self, *shape: int, scale: float = 1.0) -> Any:
-        """Finite numbers in one of the forms that are accepted."""
+        """Return finite numbers in one of the accepted forms."""
         return self.layout(self.rng.normal(size=shape) * scale)
 
     def flags(self, *shape: int, rate: float = 0.2) -> Any:
@@ -113,7 +115,7 @@ class Draw:
 
 
 def as_array(value: Any) -> np.ndarray:
-    """The array that NumPy makes of `value`; refused if it makes none."""
+    """Return NumPy's array of `value`; refuse a value that makes none."""
     try:
         return np.asarray(value)
     except (ValueError, TypeError, OverflowError) as error:
@@ -121,14 +123,14 @@ def as_array(value: Any) -> np.ndarray:
 
 
 def any_numeric(value: Any) -> np.ndarray:
-    """The array that `value` stands for; refused unless numeric."""
+    """Return the array of `value`; refuse it unless it is numeric."""
     array = as_array(value)
     require(array.dtype.kind in "fiub")
     return array
 
 
 def numeric(value: Any, *dims: int | None) -> np.ndarray:
-    """The array that `value` stands for; refused unless numeric and of `dims` (None: any size)."""
+    """Return the array of `value`; refuse it unless it is numeric and of `dims` (None: any size)."""
     array = any_numeric(value)
     require(array.ndim == len(dims))
     require(all(expected is None or expected == got for expected, got in zip(dims, array.shape, strict=True)))
@@ -136,7 +138,7 @@ def numeric(value: Any, *dims: int | None) -> np.ndarray:
 
 
 def integers(value: Any, *dims: int | None) -> np.ndarray:
-    """As `numeric`, of integers below 2**63; empty arrays are made of nothing that could be wrong."""
+    """Return `numeric` integers below 2**63; an empty array may have any numeric type."""
     array = numeric(value, *dims)
     if not array.size:
         return array.astype(np.int64)
@@ -146,7 +148,7 @@ def integers(value: Any, *dims: int | None) -> np.ndarray:
 
 
 def real(value: Any) -> float:
-    """A Python number, NumPy scalar or array without dimensions; bools count."""
+    """Return the float of a Python number, NumPy scalar or array without dimensions; bools count."""
     require(isinstance(value, (int, float)) or as_array(value).ndim == 0)
     require(isinstance(value, (int, float)) or as_array(value).dtype.kind in "fiub")
     try:
@@ -162,7 +164,7 @@ def within(value: Any, low: float, high: float) -> float:
 
 
 def as_integer(value: Any, low: int, high: int) -> int:
-    """A Python integer, or what can be used as one."""
+    """Return a Python integer, also from an object that can be used as one."""
     try:
         number = operator.index(value)
     except TypeError as error:
@@ -172,23 +174,23 @@ def as_integer(value: Any, low: int, high: int) -> int:
 
 
 def named(value: Any, *names: str) -> str:
-    """One of the names."""
+    """Return one of the names."""
     require(isinstance(value, str) and value in names)
     return str(value)
 
 
 def largest(*arrays: np.ndarray) -> float:
-    """The largest finite magnitude, at least 1."""
+    """Return the largest finite magnitude, at least 1."""
     return max(float(np.abs(a[np.isfinite(a)]).max(initial=1.0)) for a in arrays)
 
 
 def is_single(*values: Any) -> bool:
-    """Whether all are float32 arrays, which makes the result float32."""
+    """Return whether all are float32 arrays, which makes the result float32."""
     return all(isinstance(v, np.ndarray) and v.dtype == np.dtype(np.float32) for v in values)
 
 
 def is_output(value: Any, template: np.ndarray) -> bool:
-    """Whether it can be written into, in place of `template`."""
+    """Return whether a result can be written into `value` in place of `template`."""
     return (
         isinstance(value, np.ndarray)
         and (value.dtype, value.shape) == (template.dtype, template.shape)
@@ -236,14 +238,14 @@ ARRAYS: list[Callable[[np.ndarray], Any]] = [
     lambda a: {"a": a},
     lambda a: np.full(a.shape, np.nan),
     lambda a: np.where(np.arange(a.size).reshape(a.shape) == 0, np.inf, a),
-    lambda a: a * 1e300,  # sums stay finite, so that their order does not matter
+    lambda a: a * 1e300,  # sums stay finite, so their order does not matter
     lambda a: -a.astype(np.int64),
     lambda a: np.frombuffer(b"\0" + a.tobytes(), dtype=np.uint8)[1:].view(a.dtype).reshape(a.shape),
 ]
 
 
 def spoil_one(draw: Draw, arguments: Arguments, fixed: frozenset[str]) -> Arguments:
-    """The arguments with one of them changed or left out."""
+    """Return the arguments with one of them changed or removed."""
     names = [name for name in arguments if name not in fixed]
     result = dict(arguments)
     if not names:
@@ -258,7 +260,7 @@ def spoil_one(draw: Draw, arguments: Arguments, fixed: frozenset[str]) -> Argume
 
 
 def change_value(draw: Draw, value: Any) -> Any:
-    """Something else, often of the same kind; within a container one entry."""
+    """Return another value, often of the same kind; in a container change one entry."""
     entries = list(value) if isinstance(value, dict) else range(len(value) if holds_arrays(value) else 0)
     if entries and draw.integer(0, 5):
         key = draw.one_of(*entries)
@@ -274,7 +276,7 @@ def change_value(draw: Draw, value: Any) -> Any:
 
 
 def holds_arrays(value: Any) -> bool:
-    """Whether it is a list of arrays or lists that are not one array themselves."""
+    """Return whether a value is a list of arrays or lists that does not form one array."""
     return isinstance(value, RaggedArrays)
 
 

@@ -1,4 +1,4 @@
-"""Native environments, by Gymnasium's own."""
+"""Models native environments by Gymnasium's own."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def draw_context(draw: Draw) -> Arguments:
 def pair(
     env_id: str, precision: str, n: int, seed: int, warm: tuple[int, int, bool]
 ) -> tuple[_core.VecEnv, Twins]:
-    """The same batch twice, after some steps, in the last one of an episode if so drawn."""
+    """Return the same batch twice, after some steps; if drawn, late in its episodes."""
     vec = _core.VecEnv(n, seed, env_id, precision=precision)
     twins = Twins(env_id, [(seed, i) for i in range(n)], precision)
     steps, key, late = warm
@@ -65,7 +65,7 @@ def pair(
         actions = some_actions(env_id, n, rng)
         vec.step_all(actions)
         twins.step(actions)
-        # one bit of rounding in a chaotic system is not what is looked for here
+        # These tests ignore rounding errors, which a chaotic system amplifies.
         vec.set_state(twins.state)
     if late:
         twins.elapsed = rng.integers(0, twins.limit, n)
@@ -82,7 +82,7 @@ def twin(context: Arguments) -> Twins:
 
 
 def after(vec: _core.VecEnv, result: Any) -> Any:
-    """The result and everything that decides what comes next."""
+    """Return the result and all state that determines the next steps."""
     saved = vec.snapshot()
     return result, {k: saved[k] for k in ("state", "elapsed", "positions", "seeds", "indices")}
 
@@ -99,7 +99,7 @@ def after_model(twins: Twins, result: Any) -> Any:
 
 
 def checked_actions(value: Any, env_id: str, n: int) -> np.ndarray:
-    """Actions `[n]` or `[n, 1]` as the environment takes them."""
+    """Return actions `[n]` or `[n, 1]` in the form that the environment uses."""
     array = any_numeric(value)
     require(array.shape in ((n,), (n, 1)))
     if isinstance(space(env_id), gym.spaces.Discrete):
@@ -212,7 +212,7 @@ def set_state_model(state: Any = None, elapsed: Any = None, **context: Any) -> A
 
 
 def place(twins: Twins, state: Any, elapsed: Any) -> None:
-    """Puts the environments into a state, and into a step of their episodes unless None."""
+    """Put the environments into a state, and into a step of their episodes unless `elapsed` is None."""
     with np.errstate(all="ignore"):
         numbers = numeric(state, *twins.state.shape).astype(np.float64)
         require(np.isfinite(numbers).all())
@@ -294,7 +294,7 @@ def restore(snapshot: Any, **context: Any) -> Any:
 
 
 def saved_twins(snapshot: Any, env_id: str, precision: str, n: int) -> Twins:
-    """The batch that a snapshot describes."""
+    """Return the batch that a snapshot describes."""
     fields = ("format", "env_id", "precision", "n_envs", "state", "elapsed", *STREAM_FIELDS)
     require(isinstance(snapshot, dict) and snapshot.keys() >= set(fields))
     as_integer(snapshot["format"], 2, 2)

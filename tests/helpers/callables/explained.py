@@ -1,4 +1,4 @@
-"""What values explain of returns, by NumPy's variances."""
+"""Models explained variance by NumPy's variances."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INFINITE = float("inf")
 
 
 def model(values: Any = None, returns: Any = None) -> Approximate:
-    """Differences of numbers that are nearly the same, or nearly too large, are whatever rounding says."""
+    """Compare only types if rounding decides, for nearly equal or nearly too large numbers."""
     v = numeric(values, None)
     r = numeric(returns, v.size).astype(np.float64)
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Advantages of completions relative to their group, in extended precision."""
+"""Models advantages of completions relative to their group, in extended precision."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCALES = ("group", "batch", "none")
 
 
 def relative(rewards: np.ndarray, scale: str, ddof: int, eps: float, unit: float) -> np.ndarray:
-    """(r - mean) / (std + eps) of groups `[n, G]`, 0 for one without spread."""
+    """Return (r - mean) / (std + eps) of groups `[n, G]`, and 0 for a group without spread."""
     from_first = rewards.astype(np.longdouble) - rewards[:, :1]
     centred = from_first - from_first.mean(axis=1, keepdims=True)
     spread = np.sqrt((centred**2).mean(axis=1))
@@ -41,7 +41,7 @@ def relative(rewards: np.ndarray, scale: str, ddof: int, eps: float, unit: float
 
 
 def deviation(centred: np.ndarray, spread: np.ndarray, ddof: int) -> np.ndarray:
-    """Standard deviations of rows from their root mean squares; infinite where undefined."""
+    """Return standard deviations of rows from their root mean squares; infinite if undefined."""
     count = centred.shape[1]
     if ddof >= count:
         return np.full(len(centred), np.inf)
@@ -76,7 +76,7 @@ def batch(
 
 
 def row_length(array: np.ndarray, length: Any) -> int:
-    """The length of rows: given for a flat array, the second size of another."""
+    """Return the length of rows: the argument for a flat array, else the second size."""
     require(array.ndim in (1, 2))
     if length is not None:
         length = as_integer(length, 1, LARGEST)

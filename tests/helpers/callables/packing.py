@@ -1,4 +1,4 @@
-"""Sequence packing by trying every row in turn."""
+"""Models sequence packing: tries every row in turn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Place = tuple[int, int, int]
 
 
 def places(lengths: list[int], max_len: int) -> list[Place]:
-    """(row, column, sequence) of each sequence, row by row."""
+    """Return (row, column, sequence) of each sequence, row by row."""
     require(all(1 <= length <= max_len for length in lengths))
     filled: list[int] = []
     placements = []
@@ -52,7 +52,7 @@ def describe(placements: list[Place], lengths: list[int], max_len: int) -> tuple
 
 
 def longest(value: Any) -> int:
-    """A row's length; one that no array can have is refused."""
+    """Return a row's length; refuse a length that no array can have."""
     return as_integer(value, 1, 2**31 - 1)
 
 
@@ -64,7 +64,7 @@ def pack_sequences(lengths: Any = None, max_len: Any = None) -> tuple[np.ndarray
 def pack_tokens(sequences: Any = None, max_len: Any = None, pad_token_id: Any = 0) -> dict[str, np.ndarray]:
     require(isinstance(sequences, Iterable))
     try:
-        items = list(copy.copy(sequences))  # an iterator is left for the call
+        items = list(copy.copy(sequences))  # copied, so the call can still use an iterator
     except TypeError as error:
         raise Invalid from error
     tokens = [integers(item, None) for item in items]

@@ -1,4 +1,4 @@
-"""Preference pairs by slices of NumPy arrays."""
+"""Models preference pairs by slices of NumPy arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""V-trace, n-step and lambda-returns, by their definitions in plain NumPy."""
+"""Models V-trace, n-step and lambda-returns by their definitions in plain NumPy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def n_step(
     gamma: Any = 0.99,
     **flags: Any,
 ) -> Approximate:
-    """Each window by itself."""
+    """Return the n-step return of each window, computed separately."""
     shape, n = rollout_shape(rewards), as_integer(n, 1, 2**64 - 1)
     single, gamma = is_single(rewards, next_values), within(gamma, 0, 1)
     r, following = doubles(rewards, shape, single), doubles(next_values, shape, single)
@@ -114,14 +114,14 @@ def vtrace(
             pg[t] = rho[t] * (r[t] + gamma * (following[t] + after) - v[t])
             after = delta[t] + gamma * lam * c[t] * after
             vs[t] = v[t] + after
-    # An infinite ratio times 0 is NaN or 0, depending on what is multiplied first.
+    # An infinite ratio times 0 is NaN or 0, depending on the order of multiplication.
     tolerance = 1e-10 if np.isfinite(np.where(np.isnan(logs), 0, rho + c)).all() else np.inf
     scale = largest(r, v, following) * max(1.0, float(np.nanmax(rho, initial=1.0)))
     return Approximate(rounded((vs, pg), single), tolerance, scale)
 
 
 def bootstrap(value: Any, shape: tuple[int, ...], single: bool) -> np.ndarray:
-    """`[1]` or `[1, N]`."""
+    """Return the bootstrap values in the form `[1]` or `[1, N]`."""
     envs = shape[1] if len(shape) == 2 else 1
     if len(shape) == 1 and (isinstance(value, (int, float)) or any_numeric(value).ndim == 0):
         value = [real(value)]

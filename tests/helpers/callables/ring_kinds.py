@@ -1,4 +1,4 @@
-"""Models of the buffers that draw otherwise than uniformly, or keep rows on disk."""
+"""Models of buffers that do not draw uniformly, or keep rows on disk."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rlox import _core
 
 
 class Sequences(Rings):
-    """Windows of rows of one episode."""
+    """Draws windows of rows of one episode."""
 
     cross = False
 
     def place(self, draws: Draws, length: int) -> list[tuple[int, int]]:
-        """The rows of a window: drawn until one is a place to begin."""
+        """Return the rows of a window: draw until a row is a valid beginning."""
         while True:
             env, t = self.draw(draws)
             first, last = self.episode(env, t)
@@ -45,7 +45,7 @@ class Sequences(Rings):
 
 
 class Priorities(Rings):
-    """Rows drawn in proportion to priority^alpha."""
+    """Draws rows in proportion to priority^alpha."""
 
     alpha, beta, max_priority, stratified = 0.6, 0.4, 1.0, True
 
@@ -56,7 +56,7 @@ class Priorities(Rings):
         super().store(env, {**row, "priority": priority})
 
     def leaves(self) -> np.ndarray:
-        """p = priority^alpha by environment and position modulo the ring, float64."""
+        """Return p = priority^alpha by environment and position modulo the ring, float64."""
         p = np.zeros(self.n_envs * self.rows_per_env)
         for index in self.held_indices():
             env, t = self.find(index)
@@ -69,7 +69,7 @@ class Priorities(Rings):
         return env, next(t for t in positions if t % self.rows_per_env == place)
 
     def weighted(self, seed: int, number: int, size: int) -> tuple[list[tuple[int, int]], np.ndarray]:
-        """Rows and importance weights of a batch."""
+        """Return rows and importance weights of a batch."""
         p = self.leaves()
         require(p.sum() > 0)
         units = _core.Stream(seed, "replay", number).uniform(size)
@@ -80,7 +80,7 @@ class Priorities(Rings):
 
 
 class Tiers(Rings):
-    """Rows of which the older ones are on disk, sealed in blocks."""
+    """Keeps the older rows on disk, sealed in blocks."""
 
     def __init__(self, hot: int, total: int, n_envs: int, seed: int, schema: Schema = FLAT) -> None:
         super().__init__(total, n_envs, seed, schema)
@@ -106,7 +106,7 @@ class Tiers(Rings):
             self.seal()
 
     def reopen(self) -> None:
-        """What a buffer finds that goes on with the files."""
+        """Set the state of a new buffer that continues with the files."""
         for env, rows in enumerate(self.rows):
             del rows[self.n_complete_rows(env) :]
         self.begins_episode = [True] * self.n_envs
@@ -114,7 +114,7 @@ class Tiers(Rings):
         self.resume()
 
     def resume(self) -> None:
-        """Everything is on disk."""
+        """Move all rows to disk."""
         self.seal()
         self.cold = [len(rows) for rows in self.rows]
 

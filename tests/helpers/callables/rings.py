@@ -1,4 +1,4 @@
-"""What the replay buffers stand for: plain lists of transitions, and the documented draws."""
+"""Models the replay buffers by plain lists of transitions and the documented draws."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def flags(value: Any, lead: tuple[int, ...]) -> np.ndarray:
 
 
 class Draws:
-    """Whole numbers below a bound from 32 random bits each (Lemire 2019, algorithm 5)."""
+    """Draws integers below a bound from 32 random bits each (Lemire 2019, algorithm 5)."""
 
     def __init__(self, seed: int, index: int) -> None:
         self.stream = _core.Stream(seed, "replay", index)
@@ -50,7 +50,7 @@ class Draws:
 
 
 class Rings:
-    """Everything pushed, per environment; only the newest `rows_per_env` of them are held."""
+    """All pushed rows by environment; only the newest `rows_per_env` are held."""
 
     def __init__(self, capacity: int, n_envs: int, seed: int, schema: Schema = FLAT) -> None:
         self.rows_per_env, self.n_envs, self.seed, self.n_drawn = (
@@ -61,14 +61,14 @@ class Rings:
         )
         self.schema = schema
         self.rows: list[list[Row]] = [[] for _ in range(n_envs)]
-        self.begin = [0] * n_envs  # rows before it were cleared
+        self.begin = [0] * n_envs  # earlier rows were cleared
         self.begins_episode = [True] * n_envs
 
     def start(self, env: int) -> int:
         return max(self.begin[env], len(self.rows[env]) - self.rows_per_env)
 
     def held_indices(self) -> list[int]:
-        """Indices held, stream after stream."""
+        """Return the held indices, stream by stream."""
         return [
             t * self.n_envs + env
             for env, rows in enumerate(self.rows)
@@ -82,14 +82,14 @@ class Rings:
         return env, t
 
     def check_written(self, numbers: list[int]) -> None:
-        """Raises Stale for an index that no row had yet, but for that of padding."""
+        """Raise Stale for an index that no row has had yet, except the padding index."""
         for index in numbers:
             t, env = divmod(index, self.n_envs)
             if index not in (PADDING, -1) and not 0 <= t < len(self.rows[env]):
                 raise Stale
 
     def is_open(self, env: int) -> bool:
-        """Whether the newest row waits for what follows."""
+        """Return whether the newest row still lacks its next observation."""
         return bool(self.rows[env]) and self.rows[env][-1]["next_obs"] is None
 
     def store(self, env: int, row: Row) -> None:
@@ -113,7 +113,7 @@ class Rings:
             self.begin[env] = len(self.rows[env])
 
     def episode(self, env: int, t: int) -> tuple[int, int]:
-        """Held rows of the episode of row `t`: first and behind the last."""
+        """Return the first held row of the episode of row `t`, and the end behind its last."""
         rows, first, last = self.rows[env], t, t + 1
         while first > self.start(env) and not rows[first]["first"]:
             first -= 1
@@ -122,12 +122,12 @@ class Rings:
         return first, last
 
     def after(self, env: int, t: int) -> Any:
-        """What a row led to, as far as it is known."""
+        """Return the next observation of a row, or its own observation while the next is unknown."""
         row = self.rows[env][t]
         return row["obs"] if row["next_obs"] is None else row["next_obs"]
 
     def batches(self, seed: int | None, count: int) -> Iterator[tuple[int, int]]:
-        """Seed and number of each batch of a call."""
+        """Yield seed and number of each batch of a call."""
         if seed is None:
             numbers = range(self.n_drawn, self.n_drawn + count)
             self.n_drawn += count
@@ -136,7 +136,7 @@ class Rings:
             yield from ((seed, number) for number in range(count))
 
     def draw(self, draws: Draws) -> tuple[int, int]:
-        """A row, uniformly."""
+        """Draw a row uniformly."""
         counts = [len(rows) - self.start(env) for env, rows in enumerate(self.rows)]
         number = draws.below(sum(counts))
         if len(set(counts)) == 1:
@@ -147,7 +147,7 @@ class Rings:
         return env, self.start(env) + number - int(ends[env] - counts[env])
 
     def batch(self, rows: list[tuple[int, int]], horizon: tuple[int, float] | None = None) -> Any:
-        """The arrays of rows, or of the n-step windows that begin at them."""
+        """Return the arrays of rows, or of the n-step windows that begin at them."""
         n = len(rows)
         out: dict[str, Any] = {"obs": self.schema.zeros(n), "next_obs": self.schema.zeros(n)}
         for name, shape in COLUMNS.items():
@@ -173,7 +173,7 @@ class Rings:
         return out
 
     def contents(self) -> dict[str, Any]:
-        """Each column of the rows held; `batch` takes three times as long."""
+        """Return each column of the held rows; `batch` takes three times as long."""
         rows = [
             {**steps[t], "next_obs": self.after(env, t)}
             for env, steps in enumerate(self.rows)
@@ -186,7 +186,7 @@ class Rings:
         return out
 
     def window(self, env: int, t: int, n: int, gamma: float) -> tuple[float, float, int]:
-        """n-step return, discount and last row, by the definition."""
+        """Return n-step return, discount and last row, by the definition."""
         end = min(self.episode(env, t)[1], t + n)
         total, factor = 0.0, 1.0
         with np.errstate(all="ignore"):
@@ -196,7 +196,7 @@ class Rings:
         return total, factor, end - 1
 
     def copy(self) -> Rings:
-        """What is the same until either changes; pushed arrays never do."""
+        """Return an independent copy; it shares the pushed arrays, which never change."""
         other = copy.copy(self)
         other.rows = [[{**row} for row in rows] for rows in self.rows]
         other.begin, other.begins_episode = list(self.begin), list(self.begins_episode)
@@ -204,7 +204,7 @@ class Rings:
 
 
 def outputs(out: Any, template: dict[str, Any]) -> None:
-    """Refuse a dict that a batch cannot be written into."""
+    """Refuse a dict that cannot receive a batch."""
     if out is None:
         return
     require(isinstance(out, dict))
@@ -220,7 +220,7 @@ def outputs(out: Any, template: dict[str, Any]) -> None:
 
 
 def indices_of(value: Any) -> list[int]:
-    """Indices, `[n]`; negative ones are of no row."""
+    """Return indices `[n]`; negative ones belong to no row."""
     array = as_array(value)
     require(array.ndim == 1 and array.dtype.kind in "iu")
     return [int(index) for index in array]

@@ -1,4 +1,4 @@
-"""Observations of the programs on buffers: flat, dicts, bytes, and stacks of frames along either axis."""
+"""Observation schemas of the programs on buffers: flat, dicts, bytes, stacks of frames along either axis."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from helpers.callables.engine import Arguments, Draw, Invalid, any_numeric, requ
 
 
 def map_columns(work: Callable[..., Any], *values: Any) -> Any:
-    """What `work` gives for arrays, or for the arrays of dicts with the same names."""
+    """Apply `work` to arrays, or to the arrays of dicts with the same names."""
     if isinstance(values[0], dict):
         return {name: map_columns(work, *(value[name] for value in values)) for name in values[0]}
     return work(*values)
 
 
 def put(arrays: Any, place: Any, rows: Any) -> None:
-    """`arrays[place] = rows`, for dicts too."""
+    """Assign `arrays[place] = rows`, also in dicts."""
     if isinstance(arrays, dict):
         for name, array in arrays.items():
             put(array, place, rows[name])
@@ -28,7 +28,7 @@ def put(arrays: Any, place: Any, rows: Any) -> None:
 
 
 def column(value: Any, lead: tuple[int, ...], shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
-    """`[*lead, *shape]` of what is pushed; flat rows may come in any shape."""
+    """Return `[*lead, *shape]` of a pushed value; flat rows may have any shape."""
     if not lead and np.prod(shape) == 1 and isinstance(value, (int, float)):
         try:
             value = np.float64(float(value))
@@ -52,7 +52,7 @@ def column(value: Any, lead: tuple[int, ...], shape: tuple[int, ...], dtype: str
 
 @dataclass(frozen=True)
 class Schema:
-    """dtype and shape of each observation column; one without a name stands alone."""
+    """dtype and shape of each observation column; a single column has no name."""
 
     columns: dict[str, tuple[str, tuple[int, ...]]]
     stacks: dict[str, tuple[int, str]]
@@ -70,13 +70,13 @@ class Schema:
         return {"obs_spaces": self.columns, **stack}
 
     def of(self, work: Callable[[str], Any]) -> Any:
-        """What `work` gives for the column, or for each by name."""
+        """Apply `work` to the only column, or to each column by name."""
         if list(self.columns) == [""]:
             return work("")
         return {name: work(name) for name in self.columns}
 
     def draw(self, draw: Draw, *lead: int) -> Any:
-        """Valid observations, few different ones where they are bytes, so that some are shared."""
+        """Return valid observations; bytes have few distinct values, so that rows share some."""
         return self.of(lambda name: self.draw_column(draw, name, lead))
 
     def draw_column(self, draw: Draw, name: str, lead: tuple[int, ...]) -> Any:
@@ -93,7 +93,7 @@ class Schema:
         return draw.layout(np.ascontiguousarray(array), keep_dtype=True)
 
     def read(self, value: Any, lead: tuple[int, ...]) -> Any:
-        """The observations that are stored of what is pushed."""
+        """Return the stored form of pushed observations."""
         if "" not in self.columns:
             require(isinstance(value, dict) and value.keys() == self.columns.keys())
         return self.of(
@@ -106,7 +106,7 @@ class Schema:
         return self.of(lambda name: np.zeros((*lead, *self.columns[name][1]), self.columns[name][0]))
 
     def joined(self, rows: list[Any]) -> Any:
-        """One array, or one per column, of single observations."""
+        """Return one array, or one per column, of single observations."""
 
         def join(name: str) -> np.ndarray:
             dtype, shape = self.columns[name]

@@ -1,4 +1,4 @@
-"""Single native environments, by Gymnasium's own."""
+"""Models single native environments by Gymnasium's own."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ CLASSES = {spec.single.__name__: env_id for env_id, spec in SPECS.items()}
 
 
 class Twin:
-    """One Gymnasium environment and where its episode stands."""
+    """One Gymnasium environment and the state of its episode."""
 
     def __init__(self, env_id: str, seed: int) -> None:
         self.batch, self.episode = Twins(env_id, [(seed, 0)]), NONE
 
     def reset(self) -> np.ndarray:
-        # The batch has drawn the start that follows an episode's end already.
+        # At the end of an episode the batch has already drawn the next start.
         obs = self.batch.observe() if self.episode == OVER else self.batch.reset()
         self.episode = RUNNING
         return obs[0]
@@ -61,7 +61,7 @@ class Twin:
 
 
 def pair(env_id: str, start: int, warm: tuple[int, bool, bool]) -> tuple[Any, Twin]:
-    """The same environment twice, after some steps, in the last one of an episode if so drawn."""
+    """Return the same environment twice, after some steps; if drawn, in an episode's last step."""
     env, twin = _core.SingleEnv(env_id, start), Twin(env_id, start)
     key, has_begun, late = warm
     if not has_begun:
@@ -76,7 +76,7 @@ def pair(env_id: str, start: int, warm: tuple[int, bool, bool]) -> tuple[Any, Tw
     env.step(action[0])
     twin.step(action)
     if twin.episode == RUNNING:
-        # one bit of rounding in a chaotic system is not what is looked for here
+        # These tests ignore rounding errors, which a chaotic system amplifies.
         env.set_state(twin.batch.state[0])
     return env, twin
 
@@ -110,7 +110,7 @@ def step(action: Any, **context: Any) -> Any:
     env, twin = pair(**context)
     if twin.episode == OVER:
         env.reset()
-        # again at the twin's start, of which it may be a rounding away
+        # Return to the twin's start, from which it may differ by rounding.
         env.set_state(twin.batch.state[0])
     return after(env, env.step(action))
 
@@ -123,7 +123,7 @@ def step_model(action: Any = None, **context: Any) -> Any:
 
 
 def checked_action(value: Any, env_id: str) -> np.ndarray:
-    """`[1]` or `[1, 1]`, as the environment takes it."""
+    """Return an action `[1]` or `[1, 1]` in the form that the environment uses."""
     discrete = space(env_id)
     if isinstance(discrete, gym.spaces.Discrete):
         return np.array([as_integer(value, 0, int(discrete.n) - 1)])
@@ -217,7 +217,7 @@ def draw_seed(draw: Draw) -> Arguments:
 
 
 def named_case(name: str, env_id: str) -> Case:
-    """Of the class of one environment."""
+    """Return the case of one environment's class."""
     kind = getattr(_core, name)
     return Case(
         lambda **given: after_construction(kind(**given)),

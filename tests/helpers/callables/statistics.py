@@ -1,4 +1,4 @@
-"""Running statistics, by NumPy's moments of everything seen, in extended precision."""
+"""Models running statistics by NumPy's moments of all samples, in extended precision."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROPERTIES = ("count", "mean", "var", "std")
 
 
 def make_stats(seen: np.ndarray) -> Any:
-    """Statistics of numbers `[n]` or vectors `[n, dim]`."""
+    """Return statistics of numbers `[n]` or vectors `[n, dim]`."""
     stats = _core.RunningStats() if seen.ndim == 1 else _core.RunningStatsVec(seen.shape[1])
     stats.batch_update(seen)
     return stats
@@ -39,7 +39,7 @@ def facts(stats: Any) -> dict[str, Any]:
 
 
 def moments(rows: np.ndarray) -> tuple[int, Any, Any]:
-    """Count, mean and sum of squared deviations of numbers `[n]` or vectors `[n, dim]`."""
+    """Return count, mean and sum of squared deviations of numbers `[n]` or vectors `[n, dim]`."""
     require(np.isfinite(rows).all())
     with np.errstate(all="ignore"):
         if not len(rows):
@@ -69,7 +69,7 @@ def merge_facts(seen: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
 
 
 def row(x: Any, seen: np.ndarray) -> np.ndarray:
-    """A number, or a vector `[dim]`."""
+    """Return a number, or a vector `[dim]`."""
     return np.array(real(x)) if seen.ndim == 1 else numeric(x, seen.shape[1])
 
 
@@ -172,7 +172,7 @@ def draw_limits(draw: Draw) -> Arguments:
 
 
 def cases(name: str, dim: int | None) -> dict[str, Case]:
-    """Of `RunningStats` or `RunningStatsVec`."""
+    """Return the cases of `RunningStats` or `RunningStatsVec`."""
 
     def seen(draw: Draw) -> Arguments:
         return {"seen": draw_seen(draw, dim)}

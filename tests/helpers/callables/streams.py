@@ -1,4 +1,4 @@
-"""Random streams: ChaCha8 written out in Python."""
+"""Models random streams by ChaCha8 in Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def quarter(s: list[int], a: int, b: int, c: int, d: int) -> None:
 
 
 def chacha8(key: bytes, block: int) -> list[int]:
-    """The 16 words of one block, nonce 0, 64-bit counter (Bernstein 2008, 8 rounds)."""
+    """Return the 16 words of one block, nonce 0, 64-bit counter (Bernstein 2008, 8 rounds)."""
     start = [*struct.unpack("<4I", b"expand 32-byte k"), *struct.unpack("<8I", key)]
     start += [block & MASK, block >> 32 & MASK, 0, 0]
     s = list(start)
@@ -48,7 +48,7 @@ def words(seed: int, name: str, index: int, position: int, count: int) -> list[i
 def draws(
     count: int, seed: Any = None, name: Any = None, index: Any = None, position: Any = None
 ) -> list[int]:
-    """The next `count` 64-bit draws."""
+    """Return the next `count` 64-bit draws."""
     require(isinstance(name, str) and not any("\ud800" <= letter <= "\udfff" for letter in name))
     seed, index, position = (as_integer(n, 0, LARGEST) for n in (seed, index, position))
     got = words(seed, name, index, position, 2 * count)
@@ -92,7 +92,7 @@ def quick(seed: Any, name: Any, index: Any, position: Any, n: Any) -> tuple[np.n
 
 
 def quantiles(n: int, **key: Any) -> np.ndarray:
-    """Normal quantiles of the draws' upper 52 bits."""
+    """Return normal quantiles of the draws' upper 52 bits."""
     inverse = NormalDist().inv_cdf
     return np.array([inverse(((bits >> 12) * 2 + 1) / 2**53) for bits in draws(n, **key)])
 
@@ -107,7 +107,7 @@ def permutation(seed: Any, name: Any, index: Any, position: Any, n: Any) -> np.n
 
 
 def permutation_model(n: Any = None, **key: Any) -> np.ndarray:
-    """Fisher and Yates's, each number below a bound by Lemire's multiplication."""
+    """Return Fisher and Yates's permutation, with bounded numbers by Lemire's multiplication."""
     order, count = list(range(as_integer(n, 0, 1000))), as_integer(n, 0, 1000)
     bits = iter(draws(count, **key))
     halves = (half for word in bits for half in (word & MASK, word >> 32))
@@ -129,7 +129,10 @@ def orthogonal(
 
 
 def orthogonal_model(rows: Any = None, columns: Any = None, **key: Any) -> tuple[np.ndarray, int]:
-    """QR of the same normal numbers, whose triangle has a positive diagonal: Gram and Schmidt's."""
+    """Return the orthogonal factor of a QR decomposition of the same normal numbers.
+
+    The triangle has a positive diagonal, as in Gram-Schmidt.
+    """
     few, long = sorted((as_integer(rows, 0, 1000), as_integer(columns, 0, 1000)))
     numbers = quantiles(few * long, **key).reshape(few, long)
     q, r = np.linalg.qr(numbers.T)

@@ -1,4 +1,4 @@
-"""The number of threads: what was set is what is told, until the default is asked for again."""
+"""Models the number of threads: a set number is returned until the default is requested again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEFAULT = _core.num_threads()
 
 
 def after_choice(n: Any = None) -> tuple[int, int]:
-    """The number after a choice, and after the default was asked for."""
+    """Return the number after a choice, and after a reset to the default."""
     try:
         _core.set_num_threads(n)
         return _core.num_threads(), (_core.set_num_threads(), _core.num_threads())[1]

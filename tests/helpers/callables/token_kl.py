@@ -1,4 +1,4 @@
-"""Token-level KL divergence, term by term in float64."""
+"""Models token-level KL divergence, term by term in float64."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REDUCTIONS = ("sum", "mean")
 
 
 def terms(log_p: np.ndarray, log_q: np.ndarray, estimator: str) -> np.ndarray:
-    """What each token contributes, float64; the difference is rounded as the input is."""
+    """Return the contribution of each token, float64; the difference is rounded like the input."""
     single = log_p.dtype == np.float32
     lowest, highest = (-87, 88.5) if single else (-708, 709)
     difference = (log_q - log_p).astype(np.float64)
@@ -46,7 +46,7 @@ def terms(log_p: np.ndarray, log_q: np.ndarray, estimator: str) -> np.ndarray:
 def rows(
     log_p: np.ndarray, log_q: np.ndarray, mask: np.ndarray, estimator: str, reduction: str
 ) -> Approximate:
-    """One value per row of `[B, T]` arrays."""
+    """Return one value per row of `[B, T]` arrays."""
     with np.errstate(all="ignore"):
         token_terms = np.where(mask, terms(log_p, log_q, estimator), 0)
         token_terms = token_terms.astype(log_p.dtype).astype(np.float64)
@@ -55,7 +55,7 @@ def rows(
         largest = np.abs(token_terms[np.isfinite(token_terms)]).sum()
         result = (total / counted).astype(log_p.dtype)
     finite = np.abs(result[np.isfinite(result)]).max(initial=1.0)
-    # 16 units of rounding of each term, of terms that may cancel.
+    # 16 units of rounding of each term, because terms may cancel.
     return Approximate(result, max(1e-12, 32 * np.finfo(log_p.dtype).eps * largest / finite))
 
 

@@ -35,12 +35,12 @@ class Twins:
         self.state = np.stack([self.start(row) for row in range(self.n)])
 
     def near(self, result: Any) -> Approximate:
-        """The result with the deviation that the documentation of the environments states."""
+        """Return the result with the deviation that the documentation of the environments states."""
         single = max(self.spec.deviation, self.spec.reward_deviation)
         return Approximate(result, single if self.precision == "f32" else 1e-10)
 
     def start(self, row: int) -> np.ndarray:
-        """The next episode's first state."""
+        """Return the first state of the next episode."""
         bounds, (seed, index) = self.spec.starts, self.keys[row]
         count, at = sum(b is not None for b in bounds), int(self.positions[row])
         numbers = iter(draws(count, seed, "env", index, at))
@@ -54,7 +54,7 @@ class Twins:
         return self.round_state(np.array(state))
 
     def round_state(self, state: np.ndarray) -> np.ndarray:
-        """The state in the precision in which it is kept."""
+        """Return the state in the precision in which it is kept."""
         if self.precision == "f32" or self.spec.float32_state:
             return state.astype(np.float32).astype(np.float64)
         return state

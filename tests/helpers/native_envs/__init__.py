@@ -1,7 +1,7 @@
-"""One spec per native environment: what the tests need to know of it beside Gymnasium's own code.
+"""One spec per native environment: the facts that tests need in addition to Gymnasium's code.
 
-A new environment is tested by having `tests/helpers/native_envs/<name>.py` with a `SPEC`;
-`tests/meta/test_specs.py` says which are missing.
+A new environment is tested when `tests/helpers/native_envs/<name>.py` has a `SPEC`;
+`tests/meta/test_specs.py` names missing ones.
 """
 
 from __future__ import annotations
@@ -18,39 +18,41 @@ import rlox
 
 @dataclass(frozen=True)
 class NativeSpec:
-    """A native environment."""
+    """The spec of a native environment."""
 
     env_id: str
     single: type[rlox.SingleEnv]
     """The class of one environment."""
     starts: Sequence[tuple[float, float] | None]
-    """Bounds of each variable of the first state; one without bounds is 0 and costs no draw."""
+    """Bounds of each variable of the first state; a variable without bounds is 0 and needs no draw."""
     observe: Callable[[np.ndarray], Sequence[np.ndarray]]
-    """Columns of the observation, from the transposed states `[state_dim, n]`."""
+    """Returns the columns of the observation from the transposed states `[state_dim, n]`."""
     scripted_policy: Callable[[np.ndarray], np.ndarray]
-    """Actions that solve the task, from the transposed observations `[obs_dim, n]`."""
+    """Returns actions that solve the task from the transposed observations `[obs_dim, n]`."""
     solved_return: float
-    """What a skilled policy's mean return over 50 episodes exceeds."""
+    """A skilled policy's mean return over 50 episodes exceeds this."""
     deviation: float
-    """Of one float32 step's state, relative to the larger of a variable's magnitude and 1, as in
-    rust/rlox-core/src/env."""
+    """Largest error of the state after one float32 step, as in rust/rlox-core/src/env.
+
+    It is relative to the larger of a variable's magnitude and 1.
+    """
     reward_deviation: float = 0.0
-    """Of one float32 step's reward, absolute."""
+    """Largest absolute error of the reward of one float32 step."""
     float32_state: bool = False
-    """Gymnasium keeps its state in float32, and NumPy's rules follow from that."""
+    """Whether Gymnasium keeps its state in float32, so that NumPy's rules for float32 apply."""
     float32_start: bool = False
-    """Gymnasium keeps its first state in float32."""
+    """Whether Gymnasium keeps its first state in float32."""
     angles: Sequence[int] = ()
-    """State variables that wrap around, so that two near half a turn may be far apart."""
+    """State variables that wrap around, so that close values near half a turn may look far apart."""
     episodes: int = 4
-    """Whole episodes that are compared with Gymnasium step by step."""
+    """Number of whole episodes that tests compare with Gymnasium step by step."""
     full_episodes: int = 1_000
     """The same with `RLOX_FULL=1`."""
     free_steps: int = 1_000
-    """Steps for which a free-running copy stays beside Gymnasium's: chaos ends it sooner."""
+    """Steps for which a free-running copy stays close to Gymnasium's; chaos shortens them."""
 
     def observation(self, state: np.ndarray) -> np.ndarray:
-        """float32 `[n, obs_dim]` of states `[n, state_dim]`."""
+        """Return float32 observations `[n, obs_dim]` of states `[n, state_dim]`."""
         return np.stack(list(self.observe(state.T)), axis=1).astype(np.float32)
 
     @property

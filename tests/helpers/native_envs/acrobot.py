@@ -1,4 +1,4 @@
-"""Acrobot: two links, pumped in the direction that the second one turns."""
+"""Acrobot: a torque in the direction of the second link's rotation."""
 
 from __future__ import annotations
 

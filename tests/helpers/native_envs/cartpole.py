@@ -1,4 +1,4 @@
-"""CartPole: pushed to the side that the pole falls to."""
+"""CartPole: a push to the side to which the pole falls."""
 
 from __future__ import annotations
 

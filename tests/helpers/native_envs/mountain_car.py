@@ -1,4 +1,4 @@
-"""MountainCar: rocked out of the valley, always in the direction in which it moves."""
+"""MountainCar: a push in the direction of motion rocks the car out of the valley."""
 
 from __future__ import annotations
 

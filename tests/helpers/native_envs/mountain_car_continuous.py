@@ -1,4 +1,4 @@
-"""MountainCarContinuous: rocked out of the valley at full force."""
+"""MountainCarContinuous: full force rocks the car out of the valley."""
 
 from __future__ import annotations
 

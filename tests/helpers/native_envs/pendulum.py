@@ -1,4 +1,4 @@
-"""Pendulum: swung up by adding energy, then balanced."""
+"""Pendulum: swing up by adding energy, then balance."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The papers' updates, row by row in float64: nothing here calls rlox.
+"""The papers' updates, row by row in float64; nothing here calls rlox.
 
 A transcription has `weights` and, where the paper has them, `targets` by name, `kinks`, and
-`train(batch)`: what it does with one batch, as a list of `Step`s.
+`train(batch)`, which returns the update of one batch as a list of `Step`s.
 """
 
 from parity.transcriptions.a2c import A2C

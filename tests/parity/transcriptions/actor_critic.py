@@ -1,4 +1,4 @@
-"""What a policy and a value function say of one row."""
+"""The outputs of a policy and a value function for one row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parity.transcriptions.common import Kinks, Weights, mlp
 
 
 def judged(weights: Weights, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """log pi(a|s), the entropy of pi(.|s), and V(s)."""
+    """Return log pi(a|s), the entropy of pi(.|s), and V(s)."""
     kinks = Kinks()  # tanh has none
     head = mlp(weights, "actor", obs, "tanh", kinks)
     value = mlp(weights, "critic", obs, "tanh", kinks)[0]

@@ -1,4 +1,4 @@
-"""What the transcriptions share: layers of one row, optimizers of one tensor, distances to kinks."""
+"""Shared parts of the transcriptions: layers of one row, optimizers of one tensor, distances to kinks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Weights = dict[str, Tensor]
 
 @dataclass
 class Step:
-    """One gradient step: losses, gradients before and after clipping, and the weights it left."""
+    """One gradient step: losses, gradients before and after clipping, and the weights after it."""
 
     losses: dict[str, Tensor]
     gradients: Weights
@@ -24,7 +24,7 @@ class Step:
 
 @dataclass
 class Kinks:
-    """How near the numbers so far came to a place where a derivative or a choice jumps."""
+    """The smallest distance so far to a point where a derivative or a choice jumps."""
 
     distance: float = math.inf
     where: str = "nowhere"
@@ -60,12 +60,12 @@ class Adam:
 
 @dataclass
 class RMSprop:
-    """Mnih et al. 2016, eq. S2 and S3, where epsilon is inside the root; torch has it outside."""
+    """Mnih et al. 2016, eq. S2 and S3 with epsilon inside the root; torch has it outside."""
 
     lr: float
     eps: float
     alpha: float = 0.99
-    inside: bool = False  # and a mean square that begins at 1, as in TensorFlow
+    inside: bool = False  # epsilon inside the root, and a mean square that starts at 1, as in TensorFlow
     g: Weights = field(default_factory=dict)
 
     def step(self, weights: Weights, gradients: Weights) -> None:
@@ -94,14 +94,14 @@ def gradients_of(loss: Tensor, weights: Weights) -> Weights:
 
 
 def clipped_to(gradients: Weights, limit: float) -> Weights:
-    """Pascanu et al. 2013, algorithm 1, with torch's 1e-6 beside the norm."""
+    """Pascanu et al. 2013, algorithm 1, with torch's 1e-6 added to the norm."""
     norm = math.sqrt(sum(float((g * g).sum()) for g in gradients.values()))
     part = min(1.0, limit / (norm + 1e-6))
     return {name: g * part for name, g in gradients.items()}
 
 
 def mlp(weights: Mapping[str, Tensor], name: str, x: Tensor, act: str, kinks: Kinks) -> Tensor:
-    """Layers `name.0`, `name.1`, ... of one row, with an activation between them."""
+    """Apply layers `name.0`, `name.1`, ... to one row, with an activation between them."""
     count = sum(key.startswith(f"{name}.") and key.endswith(".weight") for key in weights)
     for i in range(count):
         x = linear(weights, f"{name}.{i}", x)
@@ -127,7 +127,7 @@ def least(a: Tensor, b: Tensor, kinks: Kinks, where: str) -> Tensor:
 
 
 def greatest(row: Tensor, kinks: Kinks) -> int:
-    """The index of the greatest entry."""
+    """Return the index of the greatest entry."""
     ordered = row.detach().sort().values
     kinks.note(ordered[-1] - ordered[-2], "two best choices")
     return int(row.argmax())
@@ -139,7 +139,7 @@ def mean(values: Iterable[Tensor]) -> Tensor:
 
 
 def standardised(values: Tensor) -> Tensor:
-    """By mean and deviation with n - 1: no paper says which; this is torch's and SB3's."""
+    """Standardise by mean and deviation with n - 1, as torch and SB3 do; no paper specifies it."""
     n = len(values)
     centre = values.sum() / n
     deviation = (((values - centre) ** 2).sum() / (n - 1)).sqrt()

@@ -1,4 +1,4 @@
-"""CQL(H) (Kumar, Zhou, Tucker & Levine 2020, arXiv:2006.04779), eq. 4, of vectors and of choices."""
+"""CQL(H) (Kumar, Zhou, Tucker & Levine 2020, arXiv:2006.04779), eq. 4, for vectors and for choices."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from parity.transcriptions.sac import SAC
 
 
 class CQL(SAC):
-    """Soft actor-critic with the penalty, without entropy in the targets.
+    """Soft actor-critic with the penalty, and without entropy in the targets.
 
-    `batch["uniform"]` `[B, n, A]` in [-1, 1], `batch["normal"]` `[2, B, n, A]`: of the policy in s and s'.
+    `batch["uniform"]` `[B, n, A]` in [-1, 1]; `batch["normal"]` `[2, B, n, A]`, for the policy in s and s'.
     """
 
     def __init__(self, weights: Weights, settings: dict[str, Any]) -> None:
@@ -39,9 +39,9 @@ class CQL(SAC):
         self.weight = Weight(settings)
 
     def _critics(self, batch: dict[str, Tensor], alpha: float) -> Tensor:
-        """E[(Q_k - y)^2] + w E[log sum_a exp Q_k(s, a) - Q_k(s, a_data)], both critics added.
+        """E[(Q_k - y)^2] + w E[log sum_a exp Q_k(s, a) - Q_k(s, a_data)], summed over both critics.
 
-        Without the factor 1/2 of eq. 4, as in the authors' code.
+        The factor 1/2 of eq. 4 is left out, as in the authors' code.
         """
         errors, penalties = [], []
         for i in range(len(batch["rewards"])):

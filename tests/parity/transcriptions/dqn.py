@@ -1,8 +1,8 @@
-"""Deep Q-learning (Mnih et al. 2015, doi:10.1038/nature14236, algorithm 1) and its relatives.
+"""Deep Q-learning (Mnih et al. 2015, doi:10.1038/nature14236, algorithm 1) and its extensions.
 
-The double estimator is of van Hasselt et al. 2016 (arXiv:1509.06461, eq. 4), the dueling network of
-Wang et al. 2016 (arXiv:1511.06581, eq. 9), the importance weights of Schaul et al. 2016
-(arXiv:1511.05952, algorithm 1), the return of m steps of Mnih et al. 2016 (arXiv:1602.01783).
+The double estimator is from van Hasselt et al. 2016 (arXiv:1509.06461, eq. 4), the dueling network from
+Wang et al. 2016 (arXiv:1511.06581, eq. 9), the importance weights from Schaul et al. 2016
+(arXiv:1511.05952, algorithm 1), the m-step return from Mnih et al. 2016 (arXiv:1602.01783).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from parity.transcriptions.common import (
 
 
 class DQN:
-    """One step for each batch; the target network follows every so many environment steps."""
+    """One step for each batch; the target network is updated after a fixed number of environment steps."""
 
     def __init__(self, weights: Weights, settings: dict[str, Any]) -> None:
         self.weights, self.settings = leaves(weights), settings
@@ -81,7 +81,7 @@ class DQN:
         return (row["rewards"] + self.settings["gamma"] ** int(row["steps"]) * after[best]).detach()
 
     def _loss(self, error: Tensor) -> Tensor:
-        """Squared, or clipped to have a derivative between -1 and 1 (Huber's)."""
+        """The squared error, or Huber's, whose derivative is clipped to [-1, 1]."""
         if self.settings["loss"] == "mse":
             return error**2
         self.kinks.note(error.abs() - 1, "an error of one")

@@ -22,7 +22,7 @@ from parity.transcriptions.common import (
     moved,
 )
 
-LOG_STD = (-5.0, 2.0)  # where the authors' code cuts it off
+LOG_STD = (-5.0, 2.0)  # the limits of the authors' code
 
 
 class IQL:
@@ -71,7 +71,7 @@ class IQL:
         return mean(terms)
 
     def _actor(self, batch: dict[str, Tensor]) -> Tensor:
-        """Eq. 7: -E[exp(beta (Qbar(s, a) - V(s))) log pi(a|s)], the weight a constant of 100 at most."""
+        """Eq. 7: -E[exp(beta (Qbar(s, a) - V(s))) log pi(a|s)]; the weight is constant and at most 100."""
         terms = []
         for obs, taken in zip(batch["obs"], batch["actions"], strict=True):
             advantage = (self._lowest(obs, taken) - self.v(obs)).item()
@@ -80,7 +80,7 @@ class IQL:
         return mean(terms)
 
     def _critics(self, batch: dict[str, Tensor]) -> Tensor:
-        """Eq. 6 for both: E[(r + gamma V(s') - Q(s, a))^2]."""
+        """Eq. 6 for both critics: E[(r + gamma V(s') - Q(s, a))^2]."""
         terms = []
         for i in range(len(batch["rewards"])):
             goal = batch["rewards"][i]

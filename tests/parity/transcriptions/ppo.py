@@ -23,13 +23,13 @@ from parity.transcriptions.common import (
 
 
 class PPO:
-    """Epochs of minibatches, whose rows `batch["order"]` `[epochs, rows]` gives."""
+    """Epochs of minibatches; `batch["order"]` `[epochs, rows]` gives their rows."""
 
     def __init__(self, weights: Weights, settings: dict[str, Any]) -> None:
         self.weights, self.settings = leaves(weights), settings
         self.targets: Weights = {}
         self.kinks = Kinks()
-        # Adam's epsilon is OpenAI Baselines'
+        # Adam's epsilon is that of OpenAI Baselines
         self.optimizer = Adam(settings["learning_rate"], eps=1e-5)
 
     def train(self, batch: dict[str, Tensor]) -> list[Step]:

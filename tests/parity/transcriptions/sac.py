@@ -1,6 +1,6 @@
 """Soft actor-critic with a learned temperature (Haarnoja et al. 2018, arXiv:1812.05905), algorithm 1.
 
-State-dependent noise is of Raffin et al. 2021 (arXiv:2005.05719), section 3; the return of m steps and the
+State-dependent noise is from Raffin et al. 2021 (arXiv:2005.05719), section 3; the m-step return and the
 importance weights are those of `dqn.py`.
 """
 
@@ -30,14 +30,14 @@ from parity.transcriptions.common import (
 )
 
 LOG_STD = (-20.0, 2.0)
-SDE_MEAN = 2.0  # where Stable-Baselines3 cuts off the mean under gSDE
-SDE_VARIANCE = 1e-6  # and what it adds to the variance
+SDE_MEAN = 2.0  # the limit of Stable-Baselines3 for the mean under gSDE
+SDE_VARIANCE = 1e-6  # its addition to the variance
 
 
 class SAC:
     """`batch["noise_obs"]` and `batch["noise_next"]` `[B, A]` are the epsilon of eq. 8.
 
-    Under gSDE `[features, A]`, by which the deviations of one matrix for all rows are multiplied.
+    Under gSDE they are `[features, A]`: one matrix for all rows, multiplied by the deviations.
     """
 
     def __init__(self, weights: Weights, settings: dict[str, Any]) -> None:
@@ -63,7 +63,7 @@ class SAC:
             "temperature": self._temperature(batch),
             "critic": self._critics(batch, alpha),
         }
-        # the actor's loss and the temperature's see the actor that the batch began with
+        # the losses of the actor and the temperature use the actor from before this update
         self._descend("log_alpha", losses["temperature"], None, gradients, clipped)
         limit = self.settings.get("max_grad_norm")
         self._descend("critic", losses["critic"], limit, gradients, clipped)
@@ -83,7 +83,7 @@ class SAC:
         self.optimizers[name].step(self.weights, found)
 
     def _temperature(self, batch: dict[str, Tensor]) -> Tensor:
-        """Eq. 18, of log alpha in place of alpha, as the authors' code has it."""
+        """Eq. 18, with log alpha in place of alpha, as in the authors' code."""
         terms = []
         for obs, noise in zip(batch["obs"], batch["noise_obs"], strict=True):
             _, log_prob = self.act(obs, noise)
@@ -92,7 +92,7 @@ class SAC:
         return mean(terms)
 
     def _critics(self, batch: dict[str, Tensor], alpha: float) -> Tensor:
-        """Eq. 5 for both critics; its factor 1/2 counts for the gradient."""
+        """Eq. 5 for both critics; its factor 1/2 matters for the gradient."""
         terms = []
         for i in range(len(batch["rewards"])):
             goal, weight = batch["rewards"][i], batch["weights"][i] if "weights" in batch else 1.0
@@ -108,7 +108,7 @@ class SAC:
         return 2 * mean(terms)
 
     def _actor(self, batch: dict[str, Tensor], alpha: float) -> Tensor:
-        """Eq. 9 with the lesser of two values."""
+        """Eq. 9 with the smaller of the two values."""
         terms = []
         for obs, noise in zip(batch["obs"], batch["noise_obs"], strict=True):
             action, log_prob = self.act(obs, noise)

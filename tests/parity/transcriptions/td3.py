@@ -24,7 +24,7 @@ from parity.transcriptions.common import (
 
 
 class TD3:
-    """`batch["noise_target"]` `[B, A]` is N(0, sigma), before it is clipped."""
+    """`batch["noise_target"]` `[B, A]` is N(0, sigma) before clipping."""
 
     def __init__(self, weights: Weights, settings: dict[str, Any]) -> None:
         self.weights, self.settings = leaves(weights), settings
@@ -57,7 +57,7 @@ class TD3:
         return gradients, clipped
 
     def _critics(self, batch: dict[str, Tensor]) -> Tensor:
-        """y = r + gamma min_k Q'_k(s', clip(pi'(s') + clip(eps, -c, c), -1, 1)); the errors' sum."""
+        """y = r + gamma min_k Q'_k(s', clip(pi'(s') + clip(eps, -c, c), -1, 1)); the sum of the errors."""
         limit = self.settings["target_noise_clip"]
         terms = []
         for i in range(len(batch["rewards"])):

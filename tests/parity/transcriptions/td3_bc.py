@@ -9,10 +9,10 @@ from parity.transcriptions.td3 import TD3
 
 
 class TD3BC(TD3):
-    """TD3 of algorithm 1 there, with another loss of the actor."""
+    """TD3 of that paper's algorithm 1, with another actor loss."""
 
     def _actor(self, batch: dict[str, Tensor]) -> Tensor:
-        """Eq. 3, 5: -lambda E[Q_1(s, pi(s))] + E[(pi(s) - a)^2], lambda = alpha / mean |Q_1|, constant."""
+        """Eq. 3, 5: -lambda E[Q_1(s, pi(s))] + E[(pi(s) - a)^2], constant lambda = alpha / mean |Q_1|."""
         values, errors = [], []
         for obs, taken in zip(batch["obs"], batch["actions"], strict=True):
             action = self.act(self.weights, "actor", obs)

@@ -1,4 +1,4 @@
-"""What one A2C update does: one step along the gradient of the whole rollout."""
+"""Tests that an A2C update is one gradient step on the whole rollout."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def weights(policy: nn.Module) -> Tensor:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("normalize", [False, True])
-def test_an_update_is_torchs_rmsprop_on_the_losses_of_the_paper(kind: str, normalize: bool) -> None:
+def test_an_a2c_update_equals_torchs_rmsprop_on_the_papers_loss(kind: str, normalize: bool) -> None:
     algorithm = a2c(kind, normalize_advantages=normalize, ent_coef=0.02, max_grad_norm=0.3)
     policy = copy.deepcopy(algorithm.policy)
     reference = torch.optim.RMSprop(policy.parameters(), lr=7e-4, alpha=0.99, eps=1e-5)
@@ -75,17 +75,17 @@ def test_a2c_equals_ppo_with_one_epoch_one_minibatch_and_the_same_optimizer(kind
     for _ in range(5):
         for algorithm in (ours, ppo):
             algorithm.learner.update(rollout_of(algorithm), Clock())
-        # A sum in another order, whose rounding Adam makes as large as it likes where a gradient is 0.
+        # The two sum in different orders; Adam can make the rounding error large where a gradient is 0.
         assert torch.allclose(weights(ours.policy), weights(ppo.policy), atol=1e-5)
 
 
-def test_returns_are_those_of_up_to_n_steps_and_advantages_stay_as_they_are() -> None:
+def test_a2c_returns_sum_n_steps_and_bootstrap_the_last_value() -> None:
     algorithm = a2c(n_steps=5, gamma=0.9)
     rollout = rollout_of(algorithm)
     assert algorithm.config.algo.gae_lambda == 1.0
     rewards = rollout.rewards.reshape(5, 4)
     going = ~rollout.dones.reshape(5, 4)
-    assert going.all()  # nothing falls in five steps
+    assert going.all()  # no pole falls within five steps
     with torch.no_grad():
         after = algorithm.policy.get_value(torch.from_numpy(algorithm.collector._obs))
     expected = after

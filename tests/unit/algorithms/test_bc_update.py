@@ -1,4 +1,4 @@
-"""What batches of a dataset do to a cloned policy, and what is refused before they can."""
+"""Tests how a cloned policy learns from batches of a dataset, and which datasets and settings BC refuses."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_vectors_are_learned_by_the_gaussians_likelihood_or_the_means_squared_er
 
 
 def test_bc_predicts_98_percent_of_a_deterministic_experts_actions() -> None:
-    """Action 1 where the first number is positive: 2 % of the errors of chance are left."""
+    """The expert takes action 1 where the first number is positive, else action 0."""
     rng = np.random.default_rng(0)
     obs = rng.normal(size=(2000, 3)).astype(np.float32)
     actions = (obs[:, 0] > 0).astype(np.float32)
@@ -101,7 +101,7 @@ def test_bc_predicts_98_percent_of_a_deterministic_experts_actions() -> None:
     assert isinstance(bc.predict(fresh[0]), int)
 
 
-def test_a_recording_is_what_the_environment_did_and_its_actions_those_that_were_taken() -> None:
+def test_a_recording_stores_the_episodes_and_actions_of_the_environment() -> None:
     made: list[Countdown] = []
 
     def factory() -> Countdown:
@@ -118,7 +118,7 @@ def test_a_recording_is_what_the_environment_did_and_its_actions_those_that_were
         np.testing.assert_array_equal(columns["next_obs"][steps][:-1], columns["obs"][steps][1:])
         ended = columns["terminated"][steps] | columns["truncated"][steps]
         assert ended.tolist() == [False] * (end - start - 1) + [True]
-    assert columns["obs"][starts, 0].tolist() == [5.0, 6.0, 7.0]  # seeds of the episodes
+    assert columns["obs"][starts, 0].tolist() == [5.0, 6.0, 7.0]  # the seeds of the episodes
     assert sum(dataset.about["returns"]) == pytest.approx(float(columns["rewards"].sum()))
     assert made[-1].actions_taken == columns["actions"].tolist()
 
@@ -189,7 +189,7 @@ def test_bc_refuses_datasets_that_do_not_fit_the_environment_or_sizes(
 
 
 def made(actions: Any, obs: Any = None, normalize: bool = False) -> OfflineDatasetBuffer:
-    """A dataset of these actions, one a row."""
+    """Return a dataset with one row for each of these actions."""
     n = len(actions)
     obs = np.arange(4.0 * n, dtype=np.float32).reshape(n, 4) if obs is None else obs
     no = np.zeros(n, bool)
@@ -217,7 +217,7 @@ VECTORS = {"obs_dim": 4, "act_dim": 1, "continuous": True}
         ),
     ],
 )
-def test_actions_of_the_other_kind_and_choices_that_do_not_exist_are_refused_by_their_number(
+def test_bc_refuses_wrong_action_kinds_and_out_of_range_choices(
     actions: Any, sizes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ShapeError, match=f"the dataset.*{message}"):
@@ -254,7 +254,7 @@ def test_a_dataset_of_another_environment_is_refused_unless_none_is_played(tmp_p
     BC(tmp_path / "unknown", env_id="CartPole-v1")
 
 
-def test_a_folder_is_named_by_text_or_path_and_anything_else_refused_by_its_type() -> None:
+def test_bc_accepts_a_folder_as_text_or_path_and_refuses_other_types() -> None:
     assert BC(Path(CARTPOLE), env_id="CartPole-v1").config == BC(CARTPOLE, env_id="CartPole-v1").config
     for wrong in ({"obs": np.zeros((3, 4))}, 3):
         with pytest.raises(ConfigError, match=f"dataset is a {type(wrong).__name__}, expected an"):
@@ -265,7 +265,7 @@ def test_a_folder_is_named_by_text_or_path_and_anything_else_refused_by_its_type
     "options",
     [{"normalize_obs": True}, {"normalize_reward": True}, {"n_envs": 2}, {"workers": "subprocess"}],
 )
-def test_settings_of_environments_that_it_takes_no_steps_in_are_refused(
+def test_bc_refuses_settings_of_environment_steps(
     options: dict[str, Any],
 ) -> None:
     key, value = next(iter(options.items()))
@@ -280,7 +280,10 @@ def test_a_squared_error_of_choices_is_refused(sizes: dict[str, Any]) -> None:
 
 
 def standardised(seed: int = 0, dtype: Any = np.float32) -> OfflineDatasetBuffer:
-    """Far from 0 and of unequal spread, the last number constant; action 1 beyond the mean of the first."""
+    """Return rows far from 0 with unequal spreads; the last number is constant.
+
+    The action is 1 where the first number is above its mean.
+    """
     obs = np.random.default_rng(seed).normal([300, -5, 0.2, 7], [40, 0.1, 3, 0], size=(400, 4))
     return made((obs[:, 0] > 300) * 1.0, obs.astype(dtype), normalize=True)
 
@@ -347,7 +350,7 @@ def test_a_normalised_dataset_is_evaluated_by_its_moments(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("change", ["actions", "rewards within an episode", "normalize"])
-def test_a_dataset_in_memory_is_recognised_by_every_column(tmp_path: Path, change: str) -> None:
+def test_from_checkpoint_refuses_a_changed_dataset_in_memory(tmp_path: Path, change: str) -> None:
     obs = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
     no, actions, rewards = np.zeros(60, bool), np.arange(60) % 2, np.zeros(60, np.float32)
 
@@ -454,7 +457,7 @@ def test_a_recording_of_several_parts_has_the_choices_from_0_and_then_the_number
         ),
     ],
 )
-def test_a_dataset_of_other_parts_is_refused_by_its_choice(space: str, actions: Any, told: str) -> None:
+def test_bc_refuses_a_dataset_whose_action_parts_differ(space: str, actions: Any, told: str) -> None:
     obs, ends = np.zeros((8, 4), np.float32), np.zeros(8, bool)
     data = OfflineDatasetBuffer(obs, obs, actions, np.zeros(8, np.float32), ends, ends)
     with pytest.raises(ShapeError, match=told):
@@ -462,7 +465,7 @@ def test_a_dataset_of_other_parts_is_refused_by_its_choice(space: str, actions: 
 
 
 @pytest.mark.parametrize("given", [{"loss": "mse"}, {"continuous": True}, {"act_dim": 3}])
-def test_settings_of_vectors_are_refused_beside_choices(given: dict[str, Any]) -> None:
+def test_bc_refuses_vector_settings_for_mixed_actions(given: dict[str, Any]) -> None:
     data = record(PPO(env_id("DictMixed"), n_envs=1, n_steps=16), 1).buffer()
     with pytest.raises(ConfigError, match=f"algo.{next(iter(given))}="):
         BC(data, env_id=env_id("DictMixed"), **given)

@@ -1,4 +1,4 @@
-"""What is made before a run is whole: refused by the kind of its actions, closed where building fails."""
+"""Tests that rlox refuses unsupported actions and closes environments when building a run fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rlox.training.components import BuildContext
 
 
 class Counted(gym.Env[Any, Any]):
-    """Counts how many were made and closed."""
+    """Counts how many environments were made and closed."""
 
     action_space = spaces.Box(-1, 1, (1,), np.float32)
     made = closed = 0
@@ -46,13 +46,13 @@ class Counted(gym.Env[Any, Any]):
 
 
 class Choosing(Counted):
-    """The same with choices."""
+    """The same environment with discrete actions."""
 
     action_space = spaces.Discrete(2)  # type: ignore[assignment]
 
 
 class Judging(BitFlipping):
-    """Counts as well; has goals."""
+    """An environment with goals that counts too."""
 
     def __init__(self, n: int = 3) -> None:
         super().__init__(n)
@@ -111,7 +111,7 @@ def test_a_ready_engine_of_the_user_stays_open_where_building_a_run_fails() -> N
     PPO(mine, n_envs=4, n_steps=16, n_epochs=1, batch_size=16).train(64)
 
 
-def test_workers_end_where_their_environments_have_no_space_that_is_known() -> None:
+def test_make_vec_reports_worker_environments_with_unknown_spaces_or_errors() -> None:
     config = EnvConfig("Counted", n_envs=2, workers="subprocess")
     with pytest.raises(UnsupportedSpaceError, match="Text"):
         make_vec(config, 0, lambda: Counted(spaces.Text(3)))
@@ -120,7 +120,7 @@ def test_workers_end_where_their_environments_have_no_space_that_is_known() -> N
 
 
 class OnlyChoices(PPOConfig):
-    """As a plugin declares that it learns choices alone."""
+    """The configuration of a plugin that declares support for discrete actions only."""
 
     action_kinds = ("Discrete",)
 

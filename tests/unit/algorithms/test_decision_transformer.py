@@ -1,4 +1,4 @@
-"""What a Decision Transformer sees, what it learns from, and what it is asked for while it plays."""
+"""Tests the inputs, training rows and target return of a Decision Transformer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def policy(choices: bool = False, dropout: float = 0.0) -> DecisionTransformerPo
 
 
 def stretches(choices: bool = False, n: int = 1, size: int = 6) -> SubTrajectories:
-    """The last step but one of every second stretch, and the last, is padding."""
+    """Return sub-trajectories; the last two steps of every second one are padding."""
     g = torch.Generator().manual_seed(1)
     shape = (n, size, LENGTH)
     actions = (
@@ -67,7 +67,7 @@ def test_later_timesteps_do_not_change_earlier_outputs_of_the_transformer() -> N
     for t in range(LENGTH):
         for name in ("returns", "obs", "actions"):
             changed = {n: getattr(given, n).clone() for n in ("returns", "obs", "actions")}
-            later = t if name == "actions" else t + 1  # its own action is not seen by what says it
+            later = t if name == "actions" else t + 1  # an output does not see its own action
             changed[name][:, :, later:] += 1.0
             other = said(model, SubTrajectories(**changed, timesteps=given.timesteps, mask=given.mask))
             torch.testing.assert_close(other[:, : t + 1], before[:, : t + 1])
@@ -83,7 +83,7 @@ def test_the_first_output_of_the_transformer_depends_on_the_target_return() -> N
 
 
 def by_hand(model: DecisionTransformerPolicy, given: SubTrajectories, i: int) -> tuple[Tensor, Tensor]:
-    """Loss of one batch and what is said, a stretch at a time, without its padding."""
+    """Return the loss and the outputs of one batch, computed one sub-trajectory at a time without padding."""
     outputs, targets = [], []
     for row in range(given.obs.shape[1]):
         steps = int(given.mask[i, row].sum())
@@ -109,7 +109,7 @@ def by_hand(model: DecisionTransformerPolicy, given: SubTrajectories, i: int) ->
 
 
 def attended(block: Any, x: Tensor) -> Tensor:
-    """Each token's sum over itself and those before it, head by head."""
+    """Attend from each token to itself and the tokens before it, one head at a time."""
     query, key, value = block.attention(x).chunk(3, -1)
     width = x.shape[-1] // block.n_heads
     heads = []
@@ -206,7 +206,7 @@ def test_a_decision_transformer_updates_return_to_go_and_keeps_its_last_steps(
     done = []
     with actor.inference_mode():
         for row, reward in zip(rows, rewards, strict=True):
-            done.append(np.asarray(player.act(row))[0] / 2.0)  # torques to 2
+            done.append(np.asarray(player.act(row))[0] / 2.0)  # torques go up to 2
             player.observe_rewards([reward])
     left = -500.0 - np.concatenate([[0.0], np.cumsum(rewards)[:-1]])
     returns, obs, actions, times = (part[0].numpy() for part in seen[-1])
@@ -251,7 +251,7 @@ def test_a_decision_transformer_keeps_parallel_episodes_separate() -> None:
         assert found[0] == alone(0, 0)[:5]
 
 
-def test_the_highest_return_of_the_dataset_is_asked_for_unless_another_is(tmp_path: Path) -> None:
+def test_the_target_return_defaults_to_the_datasets_highest_return(tmp_path: Path) -> None:
     algorithm = DecisionTransformer(CARTPOLE, env_id="CartPole-v1", **SMALL)
     algorithm.train(16)
     rewards = algorithm.source.load().stats()["max_return"]
@@ -264,14 +264,14 @@ def test_the_highest_return_of_the_dataset_is_asked_for_unless_another_is(tmp_pa
     assert alone.components.actor.target_return.value == 7.0
     alone.save(tmp_path / "asked")
     again = DecisionTransformer.from_checkpoint(tmp_path / "asked", replay=False)
-    assert again.components.actor.target_return.value == rewards  # what is asked for is of the object alone
+    assert again.components.actor.target_return.value == rewards  # not saved
     obs = np.zeros((2, 4), np.float32)
     assert algorithm.predict(obs, target_return=3.0).shape == (2,)
     assert isinstance(algorithm.predict(obs[0]), int)
 
 
 def test_a_decision_transformer_achieves_the_target_return_in_a_bandit() -> None:
-    """The choice is the return: who asks for 1 gets 1, who asks for 0 gets 0."""
+    """The return equals the action, so a target return of 1 gives action 1, and 0 gives 0."""
     rng = np.random.default_rng(0)
     obs, taken = rng.normal(size=(600, 1)).astype(np.float32), rng.integers(0, 2, 600)
     yes, no = np.ones(600, bool), np.zeros(600, bool)
@@ -292,7 +292,7 @@ def test_a_decision_transformer_achieves_the_target_return_in_a_bandit() -> None
 
 
 class Chosen(gym.Env[Any, Any]):
-    """Six steps that look alike; each pays 1 where action 1 is taken."""
+    """Six steps with equal observations; action 1 pays 1."""
 
     observation_space = gym.spaces.Box(-1, 1, (1,))
     action_space = gym.spaces.Discrete(2)
@@ -339,7 +339,7 @@ def test_a_decision_transformer_refuses_datasets_and_spaces_it_cannot_learn() ->
 
 
 def episodes() -> dict[str, Any]:
-    """Two episodes of 20 and 12 steps, and 8 steps of one that does not end; row k has observation k."""
+    """Return two episodes of 20 and 12 steps and 8 steps of an unfinished one; row k has observation k."""
     k = np.arange(40)
     return {
         "obs": np.stack([k, -k, 0 * k], 1).astype(np.float32),
@@ -351,7 +351,7 @@ def episodes() -> dict[str, Any]:
     }
 
 
-def test_stretches_are_rows_of_the_dataset_and_none_is_behind_the_last_end() -> None:
+def test_sub_trajectories_contain_only_rows_of_complete_episodes() -> None:
     given = episodes()
     data = OfflineDatasetBuffer(**given)
     algorithm = DecisionTransformer(data, 3, 2, act_high=2.0, **SMALL)
@@ -399,7 +399,7 @@ def test_evaluate_subtracts_rewards_from_the_return_to_go_of_a_transformer(
     monkeypatch.setattr(algorithm.policy, "forward", told)
     played = algorithm.evaluate(1)
     assert len(asked) == played.lengths[0]
-    first = [0.03, 0.03, 0.03, 0.03, 0.029, 0.028]  # the most of the last 4 steps
+    first = [0.03, 0.03, 0.03, 0.03, 0.029, 0.028]  # the highest target of the last 4 steps
     np.testing.assert_allclose(asked[:6], first, rtol=1e-5)
 
 
@@ -413,7 +413,7 @@ def test_a_decision_transformer_refuses_a_target_return_that_is_no_number(wrong:
 
 
 @pytest.mark.parametrize("setting", [{"n_heads": 2}, {"return_scale": 1.0}, {"context_length": 3}])
-def test_weights_with_other_heads_unit_of_returns_or_context_are_another_function(
+def test_init_from_refuses_weights_with_other_heads_return_scale_or_context(
     setting: dict[str, Any], tmp_path: Path
 ) -> None:
     given = {"env_id": "CartPole-v1", **SMALL}
@@ -424,7 +424,7 @@ def test_weights_with_other_heads_unit_of_returns_or_context_are_another_functio
     DecisionTransformer(CARTPOLE, **{**begun, **setting}, learning_rate=1e-5, dropout=0.0)
 
 
-def test_a_mask_of_actions_is_refused_as_by_other_policies_that_learned_without() -> None:
+def test_a_decision_transformer_refuses_action_masks() -> None:
     algorithm = DecisionTransformer(CARTPOLE, env_id="CartPole-v1", **SMALL)
     for masks in ([0, 0], [[0, 1]]):
         with pytest.raises(ConfigError, match="this policy was made without masks"):

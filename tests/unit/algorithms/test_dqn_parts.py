@@ -1,4 +1,4 @@
-"""DQN's learner with noisy layers and with distributions, beside what each part is defined to be."""
+"""Tests that DQN's learner with noisy layers and with distributions follows each part's definition."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def policy(distribution: str, noisy: bool, seed: int, dueling: bool = False) -> 
 
 
 def learner(distribution: str = "none", noisy: bool = False, **settings: Any) -> DQNLearner:
-    """With online and target networks that differ."""
+    """Return a learner whose online and target networks differ."""
     given = {"learning_rate": 0.01, "distribution": distribution, "noisy": noisy, **SIZES}
     config = DQNConfig(**{"target_update_interval": 100, **given, **settings})
     nets = (policy(distribution, noisy, seed, config.dueling) for seed in (0, 1))
@@ -59,7 +59,7 @@ def learner(distribution: str = "none", noisy: bool = False, **settings: Any) ->
 
 
 def wrong(made: DQNLearner, data: Transitions, number: int) -> Tensor:
-    """By how much each row of the first batch is wrong, written out; `number` is the batch's in the run."""
+    """Return the error of each row of the first batch by the formulas; `number` counts the run's batches."""
     config, size = made.config, made.policy.noise_size
 
     def noise(stream: str) -> Tensor | None:
@@ -86,7 +86,7 @@ def wrong(made: DQNLearner, data: Transitions, number: int) -> Tensor:
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("noisy", [False, True])
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_priorities_are_how_wrong_each_row_is_by_the_noise_of_its_update_and_the_double_estimator(
+def test_priorities_equal_row_errors_under_the_updates_noise_and_estimator(
     distribution: str, noisy: bool, double: bool, dueling: bool
 ) -> None:
     made = learner(distribution, noisy, double_dqn=double, dueling=dueling)
@@ -107,7 +107,7 @@ def test_the_loss_is_the_weighted_mean_of_the_priorities(distribution: str) -> N
     assert data.weights is not None
     assert metrics["loss/q"] == pytest.approx(float((data.weights[0] * rows).mean()), rel=1e-4)
 
-    # the step is torch's along that loss, whose goal is constant
+    # the optimizer steps along the gradient of that loss, whose target is constant
     frozen = made.target
     index = torch.arange(data.obs.shape[1])
     with torch.no_grad():
@@ -126,7 +126,7 @@ def test_the_loss_is_the_weighted_mean_of_the_priorities(distribution: str) -> N
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_the_three_networks_have_noise_of_their_own_which_is_new_with_every_batch() -> None:
+def test_every_batch_draws_new_noise_for_each_of_three_networks() -> None:
     made = learner(noisy=True)
     streams = ("noise-learning", "noise-choice", "noise-target")
     found = [made.noise(stream, number) for stream in streams for number in (0, 1, 2)]
@@ -137,7 +137,7 @@ def test_the_three_networks_have_noise_of_their_own_which_is_new_with_every_batc
 
 
 def test_batches_of_one_update_have_the_noise_of_their_numbers() -> None:
-    """Two batches at once leave what one after the other do."""
+    """One update of two batches gives the same weights as two updates of one batch."""
     both, single = learner("categorical", True), learner("categorical", True)
     data = batch(2)
     both.update(data, Clock(updates=5, horizon=100))
@@ -159,7 +159,7 @@ def test_a_dqn_update_changes_the_sigmas_of_all_noisy_layers() -> None:
 
 
 def chain(n: int, gamma: float, count: int) -> Transitions:
-    """A chain of `n` states, right pays 1 at its end."""
+    """Return a chain of `n` states; moving right from the last state pays 1."""
     states = torch.arange(n).repeat_interleave(2)
     actions = torch.tensor([0, 1]).repeat(n)
     after = (states + 2 * actions - 1).clamp(min=0)
@@ -180,7 +180,7 @@ def chain(n: int, gamma: float, count: int) -> Transitions:
 def test_expectations_of_a_chain_are_those_of_dynamic_programming(distribution: str) -> None:
     n, gamma = 5, 0.9
     torch.manual_seed(0)
-    # the lowest and highest atoms leave room, else what clips would keep the values right
+    # the atoms reach beyond the true values; clipping could otherwise keep the values correct
     returns = {"categorical": CategoricalValue(31, -1.0, 2.0), "quantile": QuantileValue(5)}[distribution]
     online, target = (QPolicy(n + 1, 2, (32,), value_distribution=returns) for _ in range(2))
     config = DQNConfig(

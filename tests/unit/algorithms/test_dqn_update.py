@@ -1,4 +1,4 @@
-"""What a batch of transitions does to DQN's networks, beside torch's own parts."""
+"""Tests that a DQN update equals torch's optimizer on the formulas of the loss."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def learner(**settings: Any) -> DQNLearner:
 
 
 def by_torch(online: QPolicy, data: Transitions, double: bool, mse: bool, norm: float) -> Tensor:
-    """The weights after the batches, by torch's optimizer and clipping, loss written out."""
+    """Return the weights after the batches, with torch's optimizer and clipping and the loss as a formula."""
     target = policy()
     target.load_state_dict(online.state_dict())
     optimizer = torch.optim.Adam(online.parameters(), 0.01, eps=1e-8)
@@ -76,7 +76,7 @@ def by_torch(online: QPolicy, data: Transitions, double: bool, mse: bool, norm: 
 @pytest.mark.parametrize("weights", [False, True])
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize(("loss", "norm"), [("huber", 10.0), ("mse", 0.5)])
-def test_batches_move_the_weights_as_torchs_optimizer_does_along_the_written_out_loss(
+def test_a_dqn_update_equals_torchs_optimizer_on_the_loss_formula(
     double: bool, loss: str, norm: float, weights: bool
 ) -> None:
     data = batches(5, weights=weights)
@@ -100,7 +100,7 @@ def test_priorities_are_absolute_errors_without_their_weights() -> None:
     assert not learner().update(batches(1), Clock(horizon=1000)).columns
 
 
-def test_the_double_estimator_is_the_online_choice_at_the_targets_value() -> None:
+def test_double_dqn_evaluates_the_online_choice_with_the_target_network() -> None:
     made = learner(double_dqn=True, learning_rate=1e-9)
     data = batches(1, size=64)
     online = policy(seed=5)
@@ -116,8 +116,8 @@ def test_the_double_estimator_is_the_online_choice_at_the_targets_value() -> Non
     np.testing.assert_allclose(priorities.columns["priorities"], (q - goal).abs(), rtol=1e-4, atol=1e-5)
 
 
-def test_of_actions_all_worth_nothing_the_maximum_is_too_high_and_the_double_estimate_is_not() -> None:
-    """Two networks that know nothing are two estimates of 0 (van Hasselt et al. 2016, section 3)."""
+def test_the_double_estimate_avoids_the_overestimation_of_the_maximum() -> None:
+    """Two untrained networks are two independent estimates of 0 (van Hasselt et al. 2016, section 3)."""
     next_obs = batches(1, size=16).next_obs[0]
     found: dict[bool, list[float]] = {False: [], True: []}
     for seed in range(300):
@@ -138,7 +138,7 @@ def replaced(data: Transitions, **changes: Any) -> Transitions:
 
 
 @pytest.mark.parametrize("tau", [1.0, 0.25])
-def test_the_target_follows_when_its_interval_of_environment_steps_is_over_and_not_before(
+def test_the_dqn_target_updates_only_after_its_interval_of_environment_steps(
     tau: float,
 ) -> None:
     made = learner(tau=tau)
@@ -146,7 +146,7 @@ def test_the_target_follows_when_its_interval_of_environment_steps_is_over_and_n
     made.update(replaced(batches(3), env_steps=99), Clock(horizon=1000))
     before = [p.detach().clone() for p in made.policy.parameters()]
     assert all(torch.equal(a, b) for a, b in zip(first, made.target.parameters(), strict=True))
-    made.update(replaced(batches(3), env_steps=250), Clock(horizon=1000))  # two at once
+    made.update(replaced(batches(3), env_steps=250), Clock(horizon=1000))  # two updates of the target at once
     for old, online, now in zip(first, before, made.target.parameters(), strict=True):
         once = (1 - tau) * old + tau * online
         torch.testing.assert_close(now, (1 - tau) * once + tau * online)
@@ -187,7 +187,7 @@ def test_epsilon_falls_linearly_over_its_part_of_the_run() -> None:
     assert found == pytest.approx([0.8, 0.5, 0.2, 0.2, 0.2])
 
 
-def test_exploration_takes_any_action_as_often_as_epsilon_says_and_else_the_best() -> None:
+def test_epsilon_greedy_takes_random_actions_with_probability_epsilon() -> None:
     q = policy()
     explore = EpsilonGreedy(q, 5, lambda elapsed: 0.3, seed=1, device=torch.device("cpu"))
     obs = np.random.default_rng(0).normal(size=(5, OBS)).astype(np.float32)
@@ -195,8 +195,8 @@ def test_exploration_takes_any_action_as_often_as_epsilon_says_and_else_the_best
         best = q.mode(torch.from_numpy(obs)).numpy()
         taken = np.stack([explore.act(obs, step, 0.0) for step in range(3000)])
         again = EpsilonGreedy(q, 5, lambda elapsed: 0.3, seed=1, device=torch.device("cpu"))
-        assert again.act(obs, 2999, 0.0).tolist() == taken[2999].tolist()  # whenever it is asked
-    # 0.7 + 0.3 / 4 of 15,000 draws are the best: four standard deviations are 0.014
+        assert again.act(obs, 2999, 0.0).tolist() == taken[2999].tolist()  # without earlier steps
+    # 0.7 + 0.3 / 4 of 15,000 draws are the best action: four standard deviations are 0.014
     assert (taken == best).mean() == pytest.approx(0.775, abs=0.014)
     others = np.bincount(explore.random_actions(0, obs), minlength=ACTIONS)
     assert others.sum() == 5
@@ -232,7 +232,7 @@ def test_dqn_refuses_box_actions_and_names_algorithms_that_take_them() -> None:
 
 
 def test_values_of_a_chain_are_those_of_dynamic_programming() -> None:
-    """A chain of five states, right pays 1 at its end: Q*(s, right) = 0.9^(4 - s)."""
+    """In a chain of five states, moving right from the last pays 1: Q*(s, right) = 0.9^(4 - s)."""
     n, gamma = 5, 0.9
     states = torch.arange(n).repeat_interleave(2)
     actions = torch.tensor([0, 1]).repeat(n)

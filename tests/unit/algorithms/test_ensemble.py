@@ -1,4 +1,4 @@
-"""Several networks in one pass, and networks that follow others."""
+"""Tests ensembles that compute several networks in one pass, and target networks."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_polyak_update_moves_the_target_by_tau_and_the_source_not_at_all() -> No
 
 
 @pytest.mark.parametrize("tau", [-1.0, 2.0, float("nan")])
-def test_a_target_moves_by_no_more_than_the_whole_way(tau: float) -> None:
+def test_polyak_update_refuses_tau_outside_0_to_1(tau: float) -> None:
     with pytest.raises(ConfigError, match=r"polyak_update: tau=.*, expected a number from 0 to 1"):
         polyak_update(QNetwork(3, 1, hidden=4), QNetwork(3, 1, hidden=4), tau)
 

@@ -1,4 +1,4 @@
-"""Pairs whose chosen and rejected completions are the same, from which nothing can be learned."""
+"""Tests pairs with equal chosen and rejected completions, from which nothing can be learned."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def test_a_pair_of_equal_completions_has_no_gradient() -> None:
         dpo = DPO(TinyLM(), loss_type=loss_type)
         loss, metrics = dpo.compute_loss(PROMPTS, ANSWERS, ANSWERS)
         loss.backward()  # type: ignore[no-untyped-call]
-        assert float(dpo.policy.table.grad.abs().max()) <= 1e-6  # rounding
+        assert float(dpo.policy.table.grad.abs().max()) <= 1e-6  # not 0 because of rounding
         assert metrics["margin"] == 0.0
 
 
-def test_equal_pairs_that_are_handed_over_are_told_of_once_with_their_row() -> None:
+def test_train_step_warns_once_of_equal_pairs_with_the_first_row() -> None:
     dpo = DPO(TinyLM())
     told = "are the same in 2 of 4 rows (the first is row 1): nothing is learned from these"
     rejected = [REJECTED[0], ANSWERS[1], REJECTED[2], ANSWERS[3]]
@@ -35,7 +35,7 @@ def test_equal_pairs_that_are_handed_over_are_told_of_once_with_their_row() -> N
         warnings.simplefilter("error")
         dpo.train_step(PROMPTS, ANSWERS, rejected)
         DPO(TinyLM()).train_step(PROMPTS, ANSWERS, REJECTED)
-        # padding is no token: the shorter one is another completion
+        # padding is no token, so the shorter completion is a different one
         DPO(TinyLM()).train_step(PROMPTS[:1], torch.tensor([[4]]), torch.tensor([[4, 0]]))
 
 
@@ -47,7 +47,7 @@ def test_a_batch_of_equal_pairs_alone_is_refused_and_nothing_is_learned() -> Non
 
 
 def write_pairs(folder: Path, equal_rows: Sequence[int], n_rows: int = 20) -> Path:
-    """A file of pairs, those of some rows equal."""
+    """Write a file of pairs; the completions of the given rows are equal."""
     lines = [
         {"prompt": f"{i}+1=", "chosen": f"{i + 1}", "rejected": f"{i + (i in equal_rows)}"}
         for i in range(n_rows)
@@ -56,7 +56,7 @@ def write_pairs(folder: Path, equal_rows: Sequence[int], n_rows: int = 20) -> Pa
     return folder / "pairs.jsonl"
 
 
-def test_equal_pairs_of_a_file_are_counted_and_the_first_is_named_by_its_line(
+def test_dpo_warns_of_equal_pairs_in_a_file_with_count_and_line(
     tmp_path: Path,
 ) -> None:
     path = write_pairs(tmp_path, equal_rows=[4, 7, 11])
@@ -65,7 +65,7 @@ def test_equal_pairs_of_a_file_are_counted_and_the_first_is_named_by_its_line(
         DPO("tiny", dataset=path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        SFT("tiny", dataset=path)  # which learns what was chosen
+        SFT("tiny", dataset=path)  # SFT learns the chosen completions
 
 
 def test_a_file_of_equal_pairs_alone_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tokens, models and functions that a program hands to algorithms on text: what they learn of, and refuse."""
+"""Tests how text algorithms treat tokens, models and functions that the caller passes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ END_SETTINGS: dict[str, Any] = {"eos_token_id": (8,), "learning_rate": 0.02}
 
 
 def pad_rows(rows: list[Tensor], pad_id: int) -> Tensor:
-    """Rows of one length, with a token behind each."""
+    """Pad rows to one length; the padding token follows each row."""
     return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=float(pad_id))
 
 
@@ -53,7 +53,7 @@ def test_the_end_itself_is_learned_and_without_known_ends_all_tokens_are() -> No
         assert found == pytest.approx(-float(said[:count].mean()), abs=1e-6)
 
 
-def test_pairs_that_differ_behind_their_ends_alone_are_the_same() -> None:
+def test_dpo_refuses_pairs_that_differ_only_after_their_ends() -> None:
     one, other = torch.tensor([[4, 8, 1]]), torch.tensor([[4, 8, 2]])
     with pytest.raises(ConfigError, match="the same in all 1 rows"):
         DPO(TinyLM(), **END_SETTINGS).train_step(PROMPTS[:1], one, other)
@@ -85,7 +85,7 @@ def test_arrays_with_masked_entries_are_refused_by_name(kind: str) -> None:
 
 
 class InPlaceWords(TinyLM):
-    """One whose forward writes to what it is given."""
+    """A model whose forward writes to its arguments."""
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         if attention_mask is not None:
@@ -105,7 +105,7 @@ MAKERS: dict[str, Callable[[nn.Module], Any]] = {
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_forward_that_writes_to_its_argument_changes_nothing_that_is_learned(name: str) -> None:
+def test_a_forward_that_overwrites_its_input_does_not_change_learning(name: str) -> None:
     plain, writing = (MAKERS[name](kind()) for kind in (TinyLM, InPlaceWords))
     assert step(plain)["loss"] == step(writing)["loss"]
     assert torch.equal(plain.policy.table, writing.policy.table)
@@ -113,7 +113,7 @@ def test_a_forward_that_writes_to_its_argument_changes_nothing_that_is_learned(n
 
 
 @pytest.mark.parametrize("name", ["grpo", "rloo", "online_dpo"])
-def test_prompts_that_are_written_to_while_they_are_learned_stay_what_they_were(name: str) -> None:
+def test_a_callback_that_overwrites_prompts_does_not_change_training(name: str) -> None:
     class Overwriting(Callback):
         def on_step(self, **_: Any) -> bool:
             given.fill_(1)
@@ -134,7 +134,7 @@ def test_prompts_that_are_written_to_while_they_are_learned_stay_what_they_were(
 
 
 class NonCausalWords(TinyLM):
-    """Logits of each token that have something of all tokens."""
+    """A model whose logits at each position depend on all tokens."""
 
     def forward(self, ids: Tensor) -> Tensor:
         logits = super().forward(ids)
@@ -142,7 +142,7 @@ class NonCausalWords(TinyLM):
 
 
 class FlippedWords(TinyLM):
-    """Logits of each token that have something of the token at the same place from the other end."""
+    """A model whose logits at each position depend on the token at the mirrored position."""
 
     def forward(self, ids: Tensor) -> Tensor:
         logits = super().forward(ids)
@@ -150,7 +150,7 @@ class FlippedWords(TinyLM):
 
 
 class NoisyWords(TinyLM):
-    """Logits that are others each time."""
+    """A model whose logits have random noise."""
 
     def forward(self, ids: Tensor) -> Tensor:
         logits = super().forward(ids)
@@ -171,7 +171,7 @@ def test_a_reference_and_a_sampler_that_see_later_tokens_are_refused_too() -> No
         BestOfN(FlippedWords(), low_token_reward)
 
 
-def test_looking_at_a_model_leaves_it_in_its_mode_and_passes_over_what_is_noisy() -> None:
+def test_the_causality_check_keeps_train_modes_and_accepts_noisy_models() -> None:
     model = nn.Sequential(nn.Embedding(9, 4), nn.Dropout(0.9), nn.Linear(4, 9))
     model[1].eval()
     BestOfN(model, low_token_reward)
@@ -196,7 +196,7 @@ class OwnCrossEntropy(SFT):
 
 class UnrelatedComputeLoss(GRPO):
     def compute_loss(self) -> None:
-        """A method of a name that others have."""
+        """A method with the same name as a method of other algorithms."""
 
 
 class OwnStep(OwnLoss):

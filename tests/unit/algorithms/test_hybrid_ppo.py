@@ -1,4 +1,4 @@
-"""Hybrid PPO collects as PPO does in the native engine and learns as PPO does in torch."""
+"""Tests that hybrid PPO collects as PPO does in the native engine and learns as PPO does in torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def weights(algorithm: Any) -> torch.Tensor:
 
 
 @ENVS
-def test_a_rollout_is_that_of_the_native_engine_and_its_update_torchs(env_id: str) -> None:
+def test_hybrid_ppo_collects_native_rollouts_and_learns_with_torch(env_id: str) -> None:
     hybrid, native, learner = (
         HybridPPO(env_id, **SMALL),
         PPO(env_id, backend="native", **SMALL),

@@ -1,4 +1,4 @@
-"""Policies of images: sampled play has noise of numbers, and what differs in its parts is refused."""
+"""Tests the actions of image policies, and the refusal of incompatible encoders and gSDE settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_sampled_action_of_sac_is_not_the_best_one(use_sde: bool) -> None:
     assert np.abs(made.predict(seen, deterministic=False) - best).max() > 1e-4
 
 
-def test_sampled_choices_of_noisy_networks_are_those_of_noise_with_fractions() -> None:
+def test_noisy_networks_sample_choices_with_floating_point_noise() -> None:
     policy = Rainbow(seeing(spaces.Discrete(4)), noisy_sigma=5.0, **SMALL).policy
     rows = torch.randint(0, 256, (64, 147), dtype=torch.uint8)
     for seed in range(4):
@@ -41,7 +41,7 @@ def test_sampled_choices_of_noisy_networks_are_those_of_noise_with_fractions() -
         assert torch.equal(policy.sample(rows, second), expected)
 
 
-def test_a_recurrent_policy_with_two_encoders_is_none_with_a_shared_one(tmp_path: Path) -> None:
+def test_init_from_refuses_two_encoders_for_a_shared_encoder(tmp_path: Path) -> None:
     given: dict[str, Any] = {**SMALL, "n_envs": 1, "n_steps": 4, "batch_size": 4}
     RecurrentPPO(seeing(spaces.Discrete(2)), share_encoder=False, **given).save(tmp_path / "two")
     with pytest.raises(ConfigError, match="critic_encoder"):

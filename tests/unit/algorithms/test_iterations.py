@@ -1,4 +1,4 @@
-"""PPO and A2C that collect and learn in one call: every bit of doing it one after the other."""
+"""Tests that PPO and A2C give the same bits whether they collect and learn in one call or in two."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EACH = pytest.mark.parametrize("settings", SETTINGS, ids=str)
 
 
 def made(settings: dict[str, Any], apart: bool = False) -> Any:
-    """A run; one that collects and learns `apart` has the source of learners that torch learns."""
+    """Return a run; with `apart` it collects and learns in two calls, with the source of torch learners."""
     given = {"n_envs": 4, "n_steps": 16, "seed": 7, "net_arch": (16, 8), **settings}
     facade = given.pop("algo")
     if facade is PPO:
@@ -48,7 +48,7 @@ def made(settings: dict[str, Any], apart: bool = False) -> Any:
 
 
 def trained(run: Any, rollouts: int) -> list[tuple[Clock, Progress, Update]]:
-    """What hooks are told until the run has learned from so many rollouts."""
+    """Train for so many rollouts and return the arguments of the hooks."""
     told: list[tuple[Clock, Progress, Update]] = []
     rows = run.config.algo.n_steps * run.collector.n_envs
     run.fit(rollouts * rows, [lambda *of: told.append(of)])
@@ -56,7 +56,7 @@ def trained(run: Any, rollouts: int) -> list[tuple[Clock, Progress, Update]]:
 
 
 def saved(run: Any, folder: Path) -> dict[str, Any]:
-    """The whole state, and the columns of the last rollout."""
+    """Return the whole state and the columns of the last rollout."""
     run.save(folder)
     state = {"learner": run.learner.state(), "collector": run.collector.state()}
     state |= {"last": run.source.last_batch(), "clock": run.clock.counters}
@@ -64,13 +64,13 @@ def saved(run: Any, folder: Path) -> dict[str, Any]:
 
 
 @EACH
-def test_one_call_changes_no_bit_of_weights_moments_metrics_episodes_and_state(
+def test_fused_ppo_and_a2c_equal_separate_collection_and_learning_bit_for_bit(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
     whole, apart = made(settings), made(settings, apart=True)
     told, others = trained(whole, 40), trained(apart, 40)
     assert len(told) == 40
-    assert told == others  # clocks, episodes, and all numbers, explained variance among them
+    assert told == others  # clocks, episodes and all numbers, including the explained variance
     assert_same_state(saved(whole, tmp_path / "whole"), saved(apart, tmp_path / "apart"))
     assert whole.recent.state() == apart.recent.state()
     assert any(progress.episodes for _, progress, _ in told) or settings["env_id"] == "Acrobot-v1"
@@ -82,7 +82,7 @@ def test_fused_ppo_and_a2c_resume_bit_for_bit_from_a_checkpoint(
 ) -> None:
     straight, first = made(settings), made(settings)
     told = trained(straight, 30)
-    first.set_total_steps(straight.config.total_steps)  # of which its schedules are
+    first.set_total_steps(straight.config.total_steps)  # the schedules depend on the total
     early: list[Any] = []
 
     def stop(*of: Any) -> None:
@@ -114,7 +114,7 @@ def test_fused_ppo_and_a2c_give_equal_bits_for_any_number_of_threads(algo: Any, 
     assert_same_state(found[0], found[2])
 
 
-def test_only_what_rust_does_everything_for_is_one_call() -> None:
+def test_only_fully_native_runs_collect_and_learn_in_one_call() -> None:
     cases: list[tuple[dict[str, Any], bool]] = [
         ({}, True),
         ({"normalize_obs": True}, False),
@@ -138,7 +138,7 @@ def test_collecting_and_learning_are_timed_apart() -> None:
 
 @pytest.mark.parametrize("algo", [A2C, PPO])
 @pytest.mark.parametrize("apart", [False, True])
-def test_a_column_that_is_no_number_is_told_by_name_step_and_environment(algo: Any, apart: bool) -> None:
+def test_a_nan_column_raises_with_its_name_step_and_environment(algo: Any, apart: bool) -> None:
     run = made({"algo": algo, "env_id": "CartPole-v1"}, apart)
     trained(run, 2)
     before = run.learner.optimizer.steps
@@ -155,23 +155,23 @@ def test_a_column_that_is_no_number_is_told_by_name_step_and_environment(algo: A
 
 @pytest.mark.parametrize("algo", [A2C, PPO])
 @pytest.mark.parametrize("apart", [False, True])
-def test_a_loss_that_is_no_number_is_told_with_its_update(algo: Any, apart: bool) -> None:
+def test_a_nonfinite_loss_raises_with_the_number_of_its_rollout(algo: Any, apart: bool) -> None:
     run = made({"algo": algo, "env_id": "CartPole-v1", "learning_rate": 1e38}, apart)
     says = r"in the update of rollout \d \(env_steps \d+\); lower algo.learning_rate"
     with pytest.raises(NonFiniteError, match=says):
         trained(run, 9)
-    # What was collected stays collected.
+    # The collector keeps the steps that it collected.
     assert run.collector.rollouts == run.collector.env_steps // 64 == run.clock.updates + 1
 
 
 def broken_off(what: str, size: int) -> Any:
-    """A run whose call was broken off, with so large a setting that the call is long."""
+    """Return a run with an interrupted call; the setting `what` is so large that the call takes long."""
     runs: list[Any] = []
 
     def call(size: int) -> Callable[[], object]:
         given = {"n_steps": 64, "batch_size": 64, what: size}
         runs.append(made({"algo": PPO, "env_id": "CartPole-v1", **given}))
-        runs[-1].collector._arena_for(given["n_steps"])  # made before: it is the call that is long
+        runs[-1].collector._arena_for(given["n_steps"])  # allocate before the long call
         return lambda: runs[-1].source.next(runs[-1].clock)
 
     raise_during(call, size)
@@ -182,7 +182,7 @@ def broken_off(what: str, size: int) -> Any:
 def test_an_interrupted_fused_iteration_leaves_ppo_in_a_consistent_state(
     what: str, size: int, collected: int
 ) -> None:
-    # How fast the machine is decides which half the call is broken off in: it has to be the one meant.
+    # The speed of the machine decides in which half the interrupt arrives; the test needs the given half.
     runs = (broken_off(what, size << more) for more in range(6))
     run = next((run for run in runs if run.collector.rollouts == collected), None)
     assert run is not None, "never broken off in the half that was meant"

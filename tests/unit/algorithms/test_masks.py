@@ -1,4 +1,4 @@
-"""Algorithms that keep to masks: what they store, learn from, play and take up again."""
+"""Tests that algorithms respect action masks when they store, learn, play and resume."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ KINDS = pytest.mark.parametrize(
 
 
 def made(facade: Any, source: str = "info", strict: bool = True, **more: Any) -> Any:
-    """An algorithm on doors of which one that is closed raises."""
+    """Return an algorithm on an environment with doors; by default a closed door raises."""
     given = {"n_envs": 3, "seed": 1, "action_mask": source, **SMALL[facade], **more}
     return facade(lambda: make_masked(source, strict=strict), **given)
 
@@ -60,7 +60,7 @@ def weights(algorithm: Any) -> Tensor:
 def test_no_closed_door_is_ever_tried_in_training_evaluation_or_play(
     facade: Any, more: dict[str, Any]
 ) -> None:
-    """It would raise. Sampled play is as strict as the best one."""
+    """A closed door raises an error. Sampled play must be as strict as greedy play."""
     algorithm = made(facade, normalize_obs=True, normalize_reward=True, **more)
     algorithm.train(720)
     assert algorithm.clock.updates >= 10
@@ -104,7 +104,7 @@ def test_subprocesses_learn_what_one_process_does() -> None:
     assert torch.equal(*found)
 
 
-def test_a_rollout_has_its_masks_as_a_column_and_every_minibatch_its_rows_of_it() -> None:
+def test_rollouts_and_minibatches_have_a_column_of_masks() -> None:
     algorithm = made(PPO, normalize_obs=True)
     collector = algorithm.collector
     for _ in range(3):
@@ -130,8 +130,8 @@ def test_rollouts_without_masks_have_no_such_column() -> None:
     assert algorithm.collector.collect(algorithm.policy, 8).extras == {}
 
 
-def test_an_update_moves_nothing_towards_doors_that_were_closed_everywhere() -> None:
-    """Four doors, of which two are never open: their weights stay as they were."""
+def test_training_keeps_the_weights_of_doors_that_never_open() -> None:
+    """Two of four doors are never open; their weights do not change."""
 
     class Half(Masked):
         def open(self) -> Any:
@@ -149,7 +149,7 @@ def test_an_update_moves_nothing_towards_doors_that_were_closed_everywhere() -> 
 
 
 class Table(nn.Module):
-    """Values that are given for each number of a row's first column."""
+    """A table of values; the first column of a row gives the index."""
 
     def __init__(self, values: list[list[float]]) -> None:
         super().__init__()
@@ -162,9 +162,10 @@ class Table(nn.Module):
 
 @pytest.mark.parametrize(
     ("double", "goals"),
-    # r + 0.5 v: of state 1 (actions 0 and 2) the target's greatest allowed value is 3, of state 2
-    # (action 1 alone) 4; online prefers action 0 in state 1, where the target says 2. Without the masks
-    # they are 9 and 8. The last row ended: its reward alone, whatever its mask
+    # r + 0.5 v: in state 1 (actions 0 and 2 allowed) the greatest allowed target value is 3.
+    # In state 2 (action 1 alone) it is 4. The online network prefers action 0 in state 1; the target value
+    # there is 2. Without the masks the values are 9 and 8.
+    # The last row has ended, so its target is its reward, whatever its mask is.
     [(False, [1 + 1.5, 2 + 2.0, 3.0]), (True, [1 + 1.0, 2 + 2.0, 3.0])],
 )
 def test_a_target_is_of_what_is_allowed_next(double: bool, goals: list[float]) -> None:
@@ -180,7 +181,7 @@ def test_a_target_is_of_what_is_allowed_next(double: bool, goals: list[float]) -
         learner.target.q.values.copy_(  # type: ignore[operator, union-attr]
             torch.tensor([[0.0, 0, 0], [2.0, 9.0, 3.0], [8.0, 4.0, 8.0]])
         )
-    now = [0.0, 1, 1, 1]  # state 0, where all is allowed
+    now = [0.0, 1, 1, 1]  # state 0, where all actions are allowed
     batch = Transitions(
         obs=torch.tensor([[now] * 3]),
         actions=torch.tensor([[0, 1, 2]]),
@@ -195,9 +196,7 @@ def test_a_target_is_of_what_is_allowed_next(double: bool, goals: list[float]) -
 
 
 @pytest.mark.parametrize(("n_step", "prioritized"), [(1, False), (3, False), (3, True)])
-def test_stored_rows_have_the_mask_of_their_own_state_and_of_the_one_after_the_window(
-    n_step: int, prioritized: bool
-) -> None:
+def test_replay_rows_store_the_masks_of_their_first_and_next_state(n_step: int, prioritized: bool) -> None:
     algorithm = made(DQN, n_step=n_step, prioritized=prioritized, batch_size=64, normalize_obs=True)
     algorithm.train(160)
     batch = algorithm.source.replay_sampler.sample(4, 0.0, 0)
@@ -210,13 +209,13 @@ def test_stored_rows_have_the_mask_of_their_own_state_and_of_the_one_after_the_w
                 assert after[6:].tolist() == [1.0] * 6
             else:
                 assert after[6:].tolist() == doors(after)
-                cut += int(after[5]) == 6  # the time limit: of its own episode, not the next
+                cut += int(after[5]) == 6  # time limit: the mask of the same episode, not the next
     assert cut > 2
     assert terminals > 2
 
 
 def doors(row: Tensor) -> list[float]:
-    """What is open in the state of a stored row, by the rule of `Masked`."""
+    """Return the open doors in the state of a stored row, by the rule of `Masked`."""
     place, number = int(row[:4].argmax()), int(row[4])
     first = (2 * place + number) % 6
     return [float(door in (first, (first + 3) % 6)) for door in range(6)]
@@ -228,7 +227,7 @@ def test_a_run_that_is_loaded_goes_on_to_the_same_weights(
 ) -> None:
     whole, part = (made(facade, "method", **more) for _ in range(2))
     whole.fit(720)
-    # not where an episode ends or a rollout of all begins
+    # stop in mid-episode and in mid-rollout
     part.fit(720, hooks=(lambda clock, *_: part.stop("half") if clock.now >= 336 else None,))
     part.save(tmp_path / "saved")
     again = facade.from_checkpoint(tmp_path / "saved", lambda: make_masked("method"))
@@ -247,7 +246,7 @@ def test_predict_takes_masks_of_one_observation_or_of_a_batch() -> None:
         assert algorithm.predict(obs[0], action_masks=mask) == choice
         assert algorithm.predict(obs[0], False, mask.astype(int).tolist()) == choice
     assert algorithm.predict(obs, action_masks=np.eye(6)).tolist() == list(range(6))
-    # without one every action counts as allowed
+    # without a mask every action is allowed
     free = algorithm.predict(obs)
     assert free.tolist() == algorithm.predict(obs, action_masks=np.ones((6, 6))).tolist()
     assert len({algorithm.predict(obs[0], deterministic=False) for _ in range(80)}) == 6
@@ -279,7 +278,7 @@ def test_predict_finds_a_mask_that_is_part_of_the_observation() -> None:
         (np.ma.array(np.ones(6), mask=np.eye(6)[0]), "action_masks is a masked array: some of it"),
     ],
 )
-def test_masks_that_are_none_are_refused_by_predict(masks: Any, told: str) -> None:
+def test_predict_refuses_invalid_masks(masks: Any, told: str) -> None:
     with pytest.raises(ShapeError, match=re.escape(told)):
         made(A2C).predict(np.zeros(6), action_masks=masks)
 

@@ -1,4 +1,4 @@
-"""PPO and A2C with `backend="native"`: torch's run but for rounding, and a state that both go on from."""
+"""Tests that PPO and A2C with `backend="native"` equal torch up to rounding, and that both read one state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def apart(left: PPO | A2C, right: PPO | A2C) -> float:
 
 
 def learned(runs: dict[str, Any], rounds: int = 1) -> dict[str, Mapping[str, float]]:
-    """What each run says of its last update; all learn from the rollouts of the first one's actions."""
+    """Return the metrics of each run's last update; all learn from rollouts of the first run's actions."""
     told: dict[str, Mapping[str, float]] = {}
     first = next(iter(runs.values()))
     for number in range(rounds):
@@ -54,7 +54,7 @@ def test_native_ppo_updates_equal_those_of_torch_up_to_rounding(settings: dict[s
     for name, value in told["torch"].items():
         assert told["native"][name] == pytest.approx(value, rel=1e-3, abs=1e-5), name
     start = PPO(backend="torch", **SMALL, **settings)
-    assert apart(start, runs["torch"]) > 1e-3  # something was learned
+    assert apart(start, runs["torch"]) > 1e-3  # the torch run has learned something
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_native_ppo_refuses_encoders_and_user_policies_at_construction(
         PPO(backend="native", **SMALL, **settings)
 
 
-def test_weights_that_are_no_numbers_stop_the_run_in_the_same_update() -> None:
+def test_native_ppo_stops_in_the_update_that_makes_weights_nonfinite() -> None:
     endless = PPO("CartPole-v1", backend="native", **{**SMALL, "learning_rate": 1e38})
     with pytest.raises(NonFiniteError, match=r"in the update of rollout 0 .*lower algo.learning_rate"):
         endless.train(STEP)

@@ -1,4 +1,4 @@
-"""SAC, TD3 and DDPG with `backend="native"`: torch's trainings but for rounding, and the same states."""
+"""Tests that SAC, TD3 and DDPG with `backend="native"` equal torch up to rounding, with equal states."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_native_sac_and_td3_updates_equal_those_of_torch_up_to_rounding(
 
 
 def leaves(tree: Any) -> list[Any]:
-    """Every number of a state, in order: targets, moments, counts, the temperature."""
+    """Return every number of a state in order: targets, moments, counts, the temperature."""
     if isinstance(tree, dict):
         return [leaf for name in sorted(tree) for leaf in leaves(tree[name])]
     return [np.asarray(tree)]
@@ -106,7 +106,7 @@ def test_a_run_gives_the_same_bytes_twice_and_goes_on_exactly_or_in_torch(
 
 
 class Lever(gym.ActionWrapper):  # type: ignore[type-arg]
-    """Choices by the sign of a number."""
+    """Maps the sign of a number to a discrete action."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)

@@ -1,4 +1,4 @@
-"""DQN with `backend="native"`: torch's trainings but for rounding, and a state that both go on from."""
+"""Tests that DQN with `backend="native"` equals torch up to rounding, and that both resume from one state."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_native_dqn_updates_equal_those_of_torch_up_to_rounding(parts: dict[str,
         np.testing.assert_allclose(told["native"].columns[name], column, rtol=1e-3, atol=1e-5)
 
 
-def test_whole_runs_are_the_same_at_first_and_go_on_from_each_other(tmp_path: Path) -> None:
+def test_both_backends_start_alike_and_resume_a_native_checkpoint(tmp_path: Path) -> None:
     runs = {name: DQN("CartPole-v1", backend=name, **SMALL) for name in ("torch", "native")}
     for run in runs.values():
         run.train(160)

@@ -1,4 +1,4 @@
-"""BC, TD3+BC and IQL in the native engine: they learn what torch does, from the same beginning."""
+"""Tests that native BC, TD3+BC and IQL learn the same weights as torch from the same initial weights."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_an_offline_run_continues_in_the_other_engine_up_to_rounding(
     assert again.clock.updates == 40
 
 
-def test_images_and_actions_of_several_parts_are_torchs() -> None:
+def test_native_bc_refuses_actions_of_several_parts_and_cql_has_no_native_engine() -> None:
     import gymnasium as gym
     from gymnasium import spaces
 

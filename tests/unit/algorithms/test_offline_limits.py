@@ -1,4 +1,4 @@
-"""Where TD3+BC, IQL and CQL become something else, and what they learn that cloning does not."""
+"""Tests limits in which TD3+BC, IQL and CQL equal other methods, and tasks that cloning cannot solve."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def td3_bc(alpha: float, **settings: Any) -> TD3BCLearner:
     return TD3BCLearner(deterministic(), config, no_noise)
 
 
-def test_an_actor_of_td3_bc_with_an_endless_alpha_takes_the_step_of_td3s() -> None:
+def test_td3_bc_with_a_huge_alpha_takes_the_step_of_td3() -> None:
     held = td3_bc(1e9, policy_delay=1)
     free = TD3Learner(deterministic(), make(TD3Config, {"learning_rate": 0.01, "policy_delay": 1}), no_noise)
     for learner in (held, free):
@@ -67,7 +67,7 @@ def test_an_actor_of_td3_bc_with_an_endless_alpha_takes_the_step_of_td3s() -> No
     assert not torch.allclose(vector(near.policy.actor), vector(free.policy.actor))
 
 
-def test_an_actor_of_td3_bc_with_alpha_0_clones_by_squared_errors_whatever_critics_say() -> None:
+def test_td3_bc_with_alpha_0_clones_by_squared_error() -> None:
     cloned = deterministic().actor
     optimizer = torch.optim.Adam(cloned.parameters(), 0.01)
     data = batches(6)
@@ -93,12 +93,12 @@ def test_an_expectile_of_a_half_is_the_mean_and_others_lie_where_they_should() -
     found = values.clone().requires_grad_(True)
     expectile_loss(found, targets, 0.9).backward()
     torch.testing.assert_close(expectile_gradient(values, targets, 0.9), found.grad)
-    # the expectile of 0 and 1 in equal parts is tau itself
+    # the expectile of 0 and 1 in equal parts is tau
     v, pair = torch.tensor([0.9, 0.9]), torch.tensor([0.0, 1.0])
     assert float(expectile_gradient(v, pair, 0.9).sum()) == pytest.approx(0.0, abs=1e-7)
 
 
-def test_iqls_value_at_an_expectile_of_a_half_takes_the_steps_of_squared_errors() -> None:
+def test_iql_with_expectile_one_half_fits_values_by_squared_error() -> None:
     torch.manual_seed(0)
     learner = IQLLearner(IQLPolicy(*SIZES), make(IQLConfig, {"expectile": 0.5, "learning_rate": 0.01}))
     regressed, data = copy.deepcopy(learner.policy.value), batches(1)
@@ -113,7 +113,7 @@ def test_iqls_value_at_an_expectile_of_a_half_takes_the_steps_of_squared_errors(
         torch.testing.assert_close(vector(learner.policy.value), vector(regressed))
 
 
-def test_iql_asks_for_no_value_of_an_action_that_is_not_the_datasets(
+def test_iql_evaluates_only_actions_of_the_dataset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[tuple[Tensor, Tensor]] = []
@@ -153,7 +153,7 @@ def one_number(rows: int = 8) -> Transitions:
     return Transitions(obs, taken, rewards, after, discounts, np.zeros((1, rows), np.uint64))
 
 
-def test_the_penalty_is_the_log_of_the_integral_of_exp_q_less_the_datasets_value() -> None:
+def test_the_cql_penalty_is_the_log_integral_of_exp_q_minus_the_dataset_value() -> None:
     learner, data = conservative(4_000), one_number()
     grid = torch.linspace(-1, 1, 4_001)
     with torch.no_grad():
@@ -241,7 +241,7 @@ def test_cql_learns_the_same_weights_for_any_size_of_chunks_of_rows(
 
 
 def bandit(choices: bool = False) -> OfflineDatasetBuffer:
-    """One step: the best action is the state, and the behaviour takes any."""
+    """Return one-step episodes whose best action is the state; the behaviour takes random actions."""
     rng = np.random.default_rng(0)
     obs = rng.uniform(-1, 1, (2_000, 1)).astype(np.float32)
     yes, no = np.ones(2_000, bool), np.zeros(2_000, bool)
@@ -259,7 +259,7 @@ SMALL: dict[str, Any] = {"obs_dim": 1, "act_dim": 1, "hidden": 32, "batch_size":
 
 
 def error(algorithm: Any, updates: int) -> float:
-    """How far its actions are from the best ones, in all states."""
+    """Train, and return the mean distance of the actions from the best ones over all states."""
     algorithm.train(updates)
     return float(np.abs(algorithm.predict(STATES) - STATES).mean())
 
@@ -277,7 +277,7 @@ def test_td3_bc_iql_and_cql_find_the_best_actions_where_cloning_finds_the_mean(
 ) -> None:
     data = bandit()
     cloned = error(BC(data, learning_rate=1e-3, loss="mse", **SMALL), 600)
-    assert cloned > 0.4  # actions near 0, of states from -0.9 to 0.9
+    assert cloned > 0.4  # the actions are near 0 in states from -0.9 to 0.9
     more = {"act_high": 2.0, "learning_rate": 1e-3, **settings}
     assert error(kind(data, **SMALL, **more), 1_000) < 0.2
 
@@ -293,7 +293,7 @@ CELLS = 6
 
 
 def walk() -> OfflineDatasetBuffer:
-    """Any steps, left or right, along cells: only one from the last cell to the right pays, and ends it."""
+    """Return random steps along cells; only a step right from the last cell pays, and it ends an episode."""
     rng = np.random.default_rng(0)
     cell, taken = rng.integers(0, CELLS, 1_200), rng.integers(0, 2, 1_200)
     after = (cell + 2 * taken - 1).clip(0)
@@ -306,7 +306,7 @@ def walk() -> OfflineDatasetBuffer:
 
 @pytest.mark.parametrize("updates", [3, 600])
 def test_cql_finds_a_way_that_no_episode_went(updates: int) -> None:
-    """Rows are steps apart: that the first cell's better step is to the right is known by bootstrapping."""
+    """Rows are single steps, so only bootstrapping shows that right is the better step in the first cell."""
     more = {"obs_dim": CELLS + 1, "act_dim": 2, "continuous": False, "learning_rate": 3e-3}
     algorithm = CQL(walk(), cql_alpha=0.1, gamma=0.9, hidden=32, batch_size=64, seed=1, **more)
     algorithm.train(updates)
@@ -314,7 +314,7 @@ def test_cql_finds_a_way_that_no_episode_went(updates: int) -> None:
     assert right.all() == (updates == 600), right
 
 
-def test_td3_asked_to_learn_offline_is_td3_bc_which_takes_a_dataset() -> None:
+def test_td3_takes_no_dataset_and_td3_bc_needs_one() -> None:
     with pytest.raises(Exception, match="unknown argument 'dataset' for td3"):
         TD3("Pendulum-v1", dataset=None)
     with pytest.raises(ConfigError, match=r"missing key 'buffer.path': td3_bc learns from a data"):
@@ -350,11 +350,11 @@ def test_a_restored_cql_learner_makes_the_same_next_update() -> None:
     assert torch.equal(learner.weight.alpha, other.weight.alpha)
 
 
-def test_a_bounded_gaussians_way_back_is_autograds_also_where_its_deviation_is_cut_off() -> None:
+def test_bounded_gaussian_gradients_equal_autograd_beyond_the_deviation_limits() -> None:
     torch.manual_seed(0)
     actor = BoundedGaussianPolicy(OBS, 3, (8,), "relu")
     with torch.no_grad():
-        actor.log_std.copy_(torch.tensor([-0.5, -7.0, 3.0]))  # the second and third beyond the limits
+        actor.log_std.copy_(torch.tensor([-0.5, -7.0, 3.0]))  # the second and third are beyond the limits
     obs, actions = torch.randn(6, OBS), torch.rand(6, 3) * 2 - 1
     slope = torch.randn(6)
     mean, std = actor.net(obs).tanh(), actor.log_std.clamp(-5.0, 2.0).exp()
@@ -381,7 +381,7 @@ def test_a_bounded_gaussians_way_back_is_autograds_also_where_its_deviation_is_c
         ({"actor_learning_rate": "lin_1e-3", "anneal_lr": True}, 0.25e-3),
     ],
 )
-def test_the_policys_step_size_falls_once(settings: dict[str, Any], rate: float) -> None:
+def test_cql_anneals_the_actor_learning_rate_only_once(settings: dict[str, Any], rate: float) -> None:
     learner = conservative(4, **settings)
     metrics = learner.update(one_number(), Clock(updates=75, unit="updates", horizon=100)).metrics
     assert metrics["train/actor_learning_rate"] == pytest.approx(rate)

@@ -1,4 +1,4 @@
-"""What offline algorithms make of a dataset's observations, actions and rewards, and what they refuse."""
+"""Tests how offline algorithms prepare observations, actions and rewards, and what they refuse."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OFFLINE = [TD3BC, IQL, CQL]
 
 
 def columns(n: int = 60) -> dict[str, Any]:
-    """Episodes with returns 20 and 40, the second one cut off, and one that is not complete."""
+    """Return two episodes with returns 20 and 40, the second truncated, and an incomplete one."""
     rng = np.random.default_rng(0)
     ends = np.isin(np.arange(n), (19, 39))
     return {
@@ -41,7 +41,7 @@ def batch_of(algorithm: Any) -> tuple[Any, Any]:
     return batch, batch.indices.astype(int)
 
 
-def test_observations_are_standardised_with_a_thousandth_beside_the_deviation_and_played_so(
+def test_td3_bc_standardises_observations_with_epsilon_1e_3_in_training_and_play(
     tmp_path: Path,
 ) -> None:
     given = columns()
@@ -61,7 +61,7 @@ def test_observations_are_standardised_with_a_thousandth_beside_the_deviation_an
         np.testing.assert_allclose(one.predict(given["obs"]), 3.0 * acted.detach(), atol=1e-5)
 
 
-def test_only_td3_bc_standardises_unless_it_is_told() -> None:
+def test_only_td3_bc_standardises_observations_by_default() -> None:
     data = OfflineDatasetBuffer(**columns())
     for kind in (BC, *OFFLINE):
         algorithm = kind(data, **SIZES, **({} if kind is BC else {"act_high": 3.0}))
@@ -84,7 +84,7 @@ def test_actions_are_learned_in_units_of_their_bounds(kind: Any) -> None:
     np.testing.assert_allclose(batch.actions, given["actions"][rows] / 3.0, rtol=1e-5, atol=1e-6)
 
 
-def test_bounds_of_an_environment_are_stretched_and_shrunk_by_each_number_of_their_own() -> None:
+def test_the_unit_codec_scales_each_number_by_its_own_bounds() -> None:
     import gymnasium as gym
 
     low, high = np.array([-2.0, 0.0, 1.0]), np.array([2.0, 10.0, 1.0])
@@ -105,7 +105,7 @@ def test_actions_beyond_their_bounds_are_refused_by_number(kind: Any) -> None:
         match=r"has 3\.5 as number 1 of action 7, expected a number from -3 to 3; set act_high",
     ):
         kind(OfflineDatasetBuffer(**given), act_high=3.0, **SIZES)
-    given["actions"][7, 1] = 3.0 * (1 + 1e-7)  # rounding
+    given["actions"][7, 1] = 3.0 * (1 + 1e-7)  # beyond the bound by rounding only
     kind(OfflineDatasetBuffer(**given), act_high=3.0, **SIZES)
 
 
@@ -114,13 +114,11 @@ def test_an_environment_says_itself_what_bounds_its_actions() -> None:
         TD3BC(PENDULUM, env_id="Pendulum-v1", act_high=3.0)
     for agreeing in (None, 2.0):
         batch, _ = batch_of(TD3BC(PENDULUM, env_id="Pendulum-v1", act_high=agreeing))
-        assert 0.5 < float(batch.actions.abs().max()) <= 1.0  # torques to 2
+        assert 0.5 < float(batch.actions.abs().max()) <= 1.0  # torques go up to 2
 
 
 @pytest.mark.parametrize("kind", OFFLINE)
-def test_bounds_that_a_policy_learned_with_are_those_of_an_environment_it_is_given_later(
-    kind: Any, tmp_path: Path
-) -> None:
+def test_a_policy_refuses_an_environment_with_other_action_bounds(kind: Any, tmp_path: Path) -> None:
     given = columns()
     data = OfflineDatasetBuffer(**{**given, "actions": given["actions"][:, :1] / 3})
     plain: dict[str, Any] = {"hidden": 4, "standardize_obs": False}
@@ -137,7 +135,7 @@ def test_bounds_that_a_policy_learned_with_are_those_of_an_environment_it_is_giv
     kind(PENDULUM, init_from=tmp_path / "2", **plain, **right)
 
 
-def test_a_checkpoint_of_an_earlier_version_says_no_bounds_and_is_loaded(tmp_path: Path) -> None:
+def test_a_checkpoint_without_action_bounds_still_loads(tmp_path: Path) -> None:
     algorithm = IQL(OfflineDatasetBuffer(**columns()), act_high=3.0, **SIZES)
     saved = algorithm.checkpoint()
     for name in ("act_low", "act_high"):
@@ -147,7 +145,7 @@ def test_a_checkpoint_of_an_earlier_version_says_no_bounds_and_is_loaded(tmp_pat
     IQL(OfflineDatasetBuffer(**columns()), act_high=4.0, init_from=tmp_path / "saved", **SIZES)
 
 
-def test_rewards_are_multiplied_by_what_is_given_or_by_the_returns_of_complete_episodes() -> None:
+def test_scale_rewards_applies_a_number_or_the_range_of_returns() -> None:
     given = columns()
     data = OfflineDatasetBuffer(**given)
     for scale, factor in (("0.1", 0.1), (0.1, 0.1), ("returns", 1000.0 / 20.0)):
@@ -161,7 +159,7 @@ def test_returns_that_are_all_alike_cannot_scale() -> None:
         with pytest.raises(ConfigError, match=r"2 complete episodes without two different returns"):
             reward_factor({**given, "rewards": rewards})
     ends = np.arange(20_000) % 20 == 19
-    alike = np.where(ends, 100.0, 1e-5).astype(np.float32)  # a long file rounds sums that run on
+    alike = np.where(ends, 100.0, 1e-5).astype(np.float32)  # a running sum over a long file rounds
     with pytest.raises(ConfigError, match=r"1000 complete episodes without two different returns"):
         reward_factor({"rewards": alike, "terminated": ends, "truncated": np.zeros_like(ends)})
     no = np.zeros(60, bool)
@@ -175,7 +173,7 @@ def test_a_scale_that_is_no_positive_number_is_refused(wrong: str) -> None:
         IQL(OfflineDatasetBuffer(**columns()), scale_rewards=wrong, **SIZES)
 
 
-def test_whole_numbers_and_images_are_not_standardised() -> None:
+def test_td3_bc_refuses_to_standardise_whole_number_observations() -> None:
     given = columns()
     given["obs"] = given["next_obs"] = np.arange(180).reshape(60, 3)
     with pytest.raises(ConfigError, match=r"observations are whole numbers.*standardize_obs=false"):

@@ -1,4 +1,4 @@
-"""What one PPO update does, seen through PPOLearner on rollouts that PPO itself collected."""
+"""Tests PPO updates through PPOLearner on rollouts that PPO collected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rollout_of(algorithm: PPO) -> Rollout:
 
 
 def recorded(learner: PPOLearner) -> list[dict[str, Tensor]]:
-    """Every call of the loss from now on, by argument name."""
+    """Return a list that receives the arguments of every later call of the loss, by name."""
     calls: list[dict[str, Tensor]] = []
     names = (
         "log_probs", "entropy", "values", "old_log_probs", "advantages", "returns", "old_values",
@@ -102,7 +102,7 @@ def test_the_first_gradient_is_that_of_a2c(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_epoch_of_one_unclipped_minibatch_is_a_step_of_a2c(kind: str) -> None:
-    """Also pins Adam's epsilon, the global norm limit and the plain MSE."""
+    """Also checks Adam's epsilon, the global limit of the gradient norm and the plain MSE."""
     algorithm = ppo(kind, n_epochs=1, batch_size=80, ent_coef=0.02)
     rollout, config = rollout_of(algorithm), replace(algorithm.config.algo, clip_eps=1e9)
     reference = copy.deepcopy(algorithm.policy)

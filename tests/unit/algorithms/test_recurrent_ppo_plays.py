@@ -1,4 +1,4 @@
-"""A policy with a memory played from outside: states go in and out, and stay with their episodes."""
+"""Tests `predict` of recurrent policies: the caller passes states, and each episode keeps its own."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def made(env_id: Any = "CartPole-v1", **options: Any) -> RecurrentPPO:
     return algorithm
 
 
-OBS = np.random.default_rng(0).normal(size=(5, 3, 4)).astype(np.float32)  # five steps of three
+OBS = np.random.default_rng(0).normal(size=(5, 3, 4)).astype(np.float32)  # five steps of three environments
 
 
-def test_predictions_step_by_step_have_the_distribution_that_the_collector_acted_by() -> None:
+def test_stepwise_predictions_match_the_collectors_action_distribution() -> None:
     algorithm = made()
     policy, state = algorithm.policy, None
     for _ in range(2):
@@ -104,7 +104,7 @@ def test_a_state_of_another_shape_is_refused(state: Any, start: Any, message: st
 
 
 @pytest.mark.parametrize("start", ["yes", [0.5, 1, 0], [np.nan, 1, 0], [2, 0, 0], ["a", "b", "c"]])
-def test_an_episode_start_that_says_neither_yes_nor_no_is_refused(start: Any) -> None:
+def test_predict_refuses_an_episode_start_that_is_not_boolean(start: Any) -> None:
     with pytest.raises(ConfigError, match=r"episode_start=.*: expected True or False"):
         made().predict(OBS[0], np.zeros((3, 16)), start)
 
@@ -123,7 +123,7 @@ def test_a_masked_state_or_start_is_refused() -> None:
 
 
 def played(algorithm: RecurrentPPO, seed: int) -> float:
-    """One episode with `predict`, in an environment of its own."""
+    """Play one episode with `predict` in a new environment."""
     env, total, state = gym.make(algorithm.env_id), 0.0, None
     obs, _ = env.reset(seed=seed)
     while True:
@@ -137,7 +137,7 @@ def played(algorithm: RecurrentPPO, seed: int) -> float:
 def test_episodes_that_are_evaluated_side_by_side_keep_their_own_states(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Seven episodes of different lengths in three environments: some begin where others ended."""
+    """Three environments play seven episodes of different lengths, so some begin where others ended."""
     monkeypatch.setattr("rlox.training.evaluate.MAX_PARALLEL_GYMNASIUM", 3)
     algorithm = made()
     together = algorithm.evaluate(7, seed=50)

@@ -1,4 +1,4 @@
-"""What recurrent PPO's update does with a rollout: whole sequences, from the states that they began with."""
+"""Tests that recurrent PPO's update replays whole sequences from the states with which they began."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def made(kind: str = "lstm", **options: Any) -> RecurrentPPO:
-    """A policy far from its initial weights, so that what it remembers shows in what it does."""
+    """Return a policy far from its initial weights, so that its memory affects its actions."""
     algorithm = RecurrentPPO(**{**SMALL, "batch_size": 40, **KINDS[kind], **options})
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -41,7 +41,7 @@ def made(kind: str = "lstm", **options: Any) -> RecurrentPPO:
 
 
 def rollout_of(algorithm: RecurrentPPO, number: int = 2) -> Rollout:
-    """The rollout of that number: later ones begin in mid-episode, with states that are not zeros."""
+    """Return the rollout of that number; later ones begin in mid-episode with nonzero states."""
     for _ in range(number):
         rollout = algorithm.source.next(Clock())[0]
     assert rollout.extras["is_first"].any() or algorithm.env_id == "Pendulum-v1"
@@ -49,12 +49,12 @@ def rollout_of(algorithm: RecurrentPPO, number: int = 2) -> Rollout:
 
 
 def shuffled(rollout: Rollout, seed: int) -> Tensor:
-    """Its environments in an order of this seed."""
+    """Return a permutation of the environments for this seed."""
     return torch.randperm(rollout.n_envs, generator=torch.Generator().manual_seed(seed))
 
 
 def furthest_ratio(algorithm: RecurrentPPO, rollout: Rollout) -> float:
-    """How far a ratio is from 1 when the policy that acted replays the rollout."""
+    """Return how far ratios differ from 1, or values from stored ones, when the acting policy replays."""
     far = 0.0
     for minibatch in sequence_minibatches(rollout, 40, shuffled(rollout, 0)):
         with torch.no_grad():
@@ -89,7 +89,7 @@ LEAKS: dict[str, Callable[[Rollout], Rollout]] = {
 
 
 @pytest.mark.parametrize("leak", LEAKS)
-def test_the_ratio_tells_when_a_wrong_state_is_replayed(leak: str) -> None:
+def test_replaying_a_wrong_state_changes_the_ratio(leak: str) -> None:
     algorithm = made()
     rollout = rollout_of(algorithm)
     assert furthest_ratio(algorithm, LEAKS[leak](rollout)) > 1e-2
@@ -104,7 +104,7 @@ def test_one_minibatch_of_one_epoch_reports_no_kl_and_no_clipping(kind: str) -> 
 
 
 def evaluated(algorithm: RecurrentPPO, minibatch: SequenceMinibatch) -> Any:
-    """With gradients to everything."""
+    """Evaluate the actions with gradients to all parameters and inputs."""
     return algorithm.policy.evaluate_actions(
         minibatch.obs, minibatch.actions, minibatch.state, minibatch.pieces
     )
@@ -132,7 +132,7 @@ def test_the_order_of_the_sequences_changes_neither_loss_nor_gradient(kind: str)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_first_gradient_is_that_of_a2c_through_single_steps(kind: str) -> None:
-    """With the loss of `test_ppo_update.py`, and a Python loop over rows in place of the sequence pass."""
+    """The expected gradient uses the loss of `test_ppo_update.py` and a Python loop over rows."""
     algorithm = made(kind, ent_coef=0.02, vf_coef=0.3)
     rollout, policy = rollout_of(algorithm), algorithm.policy
     (minibatch,) = sequence_minibatches(rollout, 120, shuffled(rollout, 0))
@@ -153,7 +153,7 @@ def test_the_first_gradient_is_that_of_a2c_through_single_steps(kind: str) -> No
             after = torch.cat([after, critic], -1)
         state = after
     seen_values = torch.cat(values)
-    if kind == "gru, shared":  # which only the actor trains
+    if kind == "gru, shared":  # only the actor trains the shared layer
         seen_values = evaluated(algorithm, minibatch)[2]
     log_prob, entropy = policy.head.score(torch.cat(outputs), grid(rollout.actions).flatten(0, 1))
     advantages = standardize(grid(rollout.advantages).flatten())
@@ -183,7 +183,7 @@ def test_minibatches_are_whole_sequences_and_keep_the_remainder(batch_size: int,
     assert algorithm.learner.update(rollout, Clock()).samples == 120
 
 
-def test_rows_and_state_of_a_sequence_are_of_one_environment_in_their_order() -> None:
+def test_a_sequence_keeps_the_rows_and_state_of_one_environment_in_order() -> None:
     marked = torch.arange(6.0)[:, None]
     rollout = replace(rollout_of(made()), first_state=marked)
     for minibatch in sequence_minibatches(rollout, 40, shuffled(rollout, 1)):
@@ -212,7 +212,7 @@ def test_every_epoch_shuffles_the_sequences_anew() -> None:
 
 
 def with_garbage(rollout: Rollout, valid: Tensor) -> Rollout:
-    """Rows that are no transitions, whose numbers for the loss are nonsense."""
+    """Mark rows as invalid, as no transitions, and put nonsense into their loss columns."""
     names = ("log_probs", "values", "advantages", "returns")
     columns = {n: torch.where(valid, getattr(rollout, n), torch.tensor(1e6)) for n in names}
     return replace(rollout, valid=valid, **columns)
@@ -248,7 +248,7 @@ def test_a_minibatch_without_a_valid_row_is_left_out() -> None:
 
 
 def test_no_sequence_reaches_the_gradient_of_another() -> None:
-    """The loss of one environment's rows does not depend on what another one saw."""
+    """The loss of one environment's rows does not depend on another environment's observations."""
     algorithm = made(normalize_advantages=False)
     rollout = rollout_of(algorithm)
     obs = rollout.obs.clone()
@@ -265,7 +265,7 @@ def test_no_sequence_reaches_the_gradient_of_another() -> None:
 
 
 def test_the_memory_is_trained_through_time() -> None:
-    """The gradient of the last row's log-probability reaches what the first row showed."""
+    """The gradient of the last row's log-probability reaches the observation of the first row."""
     algorithm = made()
     rollout = rollout_of(algorithm, 1)
     no = torch.zeros_like(rollout.extras["is_first"])

@@ -1,4 +1,4 @@
-"""What replay takes of the memory: sizes in bytes, batches drawn at once, refused by the key that says it."""
+"""Tests the memory of replay: sizes in bytes, the batches of one draw, and errors that name the key."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_memory_for_more_transitions_than_a_buffer_can_hold_names_the_largest(
 
 
 @pytest.mark.usefixtures("four_gib")
-def test_a_buffer_that_does_not_fit_is_refused_by_the_key_that_said_it() -> None:
+def test_the_refusal_of_a_large_buffer_names_its_key() -> None:
     with pytest.raises(ConfigError, match=r"4\.0 GiB are available; lower buffer\.capacity$"):
         dqn(buffer_size=1_000_000_000)
     with pytest.raises(ConfigError, match=r"4\.0 GiB are available; lower buffer\.memory$"):
@@ -62,7 +62,7 @@ def test_batches_that_are_drawn_at_once_are_counted_before_the_run() -> None:
     dqn(**small)
     with pytest.raises(ConfigError, match=r"64 x 200,000 .* lower algo\.batch_size or buffer\.cap"):
         dqn(**small, gradient_steps=-1, net_arch=(2048,))
-    dqn(**small, gradient_steps=64, prioritized=True)  # one at a time
+    dqn(**small, gradient_steps=64, prioritized=True)  # prioritized replay draws one batch at a time
     with pytest.raises(ConfigError, match=r"1 x 100,000,000 .* lower algo\.batch_size"):
         dqn(**{**small, "batch_size": 100_000_000})
 
@@ -86,7 +86,7 @@ def test_a_batch_of_more_rows_than_can_be_drawn_names_the_key_and_the_largest() 
         ({"replay_ratio": 0.3, "train_freq": 10}, 1, 4),
     ],
 )
-def test_the_batches_that_are_kept_are_those_of_whole_draws_and_of_the_last(
+def test_max_batches_alive_counts_whole_draws_and_the_last_one(
     settings: dict[str, Any], n_envs: int, kept: int
 ) -> None:
     assert off_policy._max_batches_alive(DQNConfig(**settings), n_envs, 64) == kept
@@ -104,7 +104,7 @@ def test_drawn_bytes_bounds_the_memory_of_a_sampled_transition_from_above(
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_rewards_are_learned_from_as_they_are_unless_scaling_is_asked_for(asked: bool) -> None:
+def test_dqn_scales_rewards_only_with_normalize_reward(asked: bool) -> None:
     made = dqn(normalize_reward=asked, learning_starts=0, train_freq=64)
     batch, _ = made.source.next(Clock(horizon=64))
     assert (batch.rewards != 1.0).any() == asked

@@ -1,4 +1,4 @@
-"""DQN, SAC and TD3 that explore in one call of Rust: every bit of doing it step by step."""
+"""Tests that DQN, SAC and TD3 give the same bits whether they explore in one call of Rust or by steps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EACH = pytest.mark.parametrize("settings", SETTINGS, ids=str)
 
 
 def made(settings: dict[str, Any], apart: bool = False) -> Any:
-    """A run; one that steps `apart` asks Rust for each step."""
+    """Return a run; with `apart` it calls Rust for each step."""
     given = {
         "seed": 7, "net_arch": (16, 8), "learning_starts": 60, "batch_size": 16,
         "buffer_size": 2_000, "train_freq": 4, "gradient_steps": 1, **settings,
@@ -55,13 +55,13 @@ def made(settings: dict[str, Any], apart: bool = False) -> Any:
 
 
 def stepping(source: NativeReplaySource) -> ReplaySource:
-    """The source that learners have in environments which Rust does not step."""
+    """Return the source that learners have with environments that Rust does not step."""
     given = (source.env, source.replay_sampler, source.exploration, source.update_schedule)
     return ReplaySource(*given, action_codec=source.action_codec)
 
 
 def counted(run: Any) -> Counter[type]:
-    """How many batches of which kind the source gives from now on."""
+    """Count the batches that the source gives from now on, by type."""
     counts: Counter[type] = Counter()
     following = run.source.next
 
@@ -75,7 +75,7 @@ def counted(run: Any) -> Counter[type]:
 
 
 def trained(run: Any, steps: int) -> list[tuple[Clock, Progress, Update]]:
-    """What hooks are told until the run has taken so many steps; what goes back to the buffer as lists."""
+    """Train for so many steps and return the arguments of the hooks; arrays for the buffer become lists."""
     told: list[tuple[Clock, Progress, Update]] = []
 
     def tell(clock: Clock, progress: Progress, update: Update) -> None:
@@ -88,7 +88,7 @@ def trained(run: Any, steps: int) -> list[tuple[Clock, Progress, Update]]:
 
 
 def saved(run: Any, folder: Path) -> dict[str, Any]:
-    """The whole state, the rows of the buffer, and what was stepped and drawn last."""
+    """Return the whole state, the rows of the buffer, and the last steps and draws."""
     run.save(folder)
     source = run.source
     state = {"learner": run.learner.state(), "env": source.env.state(), "steps": source.vector_steps}
@@ -98,13 +98,13 @@ def saved(run: Any, folder: Path) -> dict[str, Any]:
 
 
 @EACH
-def test_one_call_changes_no_bit_of_weights_buffer_metrics_episodes_and_state(
+def test_fused_dqn_sac_and_td3_equal_stepwise_exploration_bit_for_bit(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
     whole, apart = made(settings), made(settings, apart=True)
     calls = counted(whole)
     told, others = trained(whole, 640), trained(apart, 640)
-    assert calls[FusedUpdate] > 0  # some of which learned as well
+    assert calls[FusedUpdate] > 0  # some of them learned too
     assert told == others  # clocks, episodes, numbers, and priorities
     assert any(update.count for *_, update in told)
     assert_same_state(saved(whole, tmp_path / "whole"), saved(apart, tmp_path / "apart"))
@@ -117,7 +117,7 @@ def test_fused_dqn_sac_and_td3_resume_bit_for_bit_from_a_checkpoint(
 ) -> None:
     straight, first = made(settings), made(settings)
     told = trained(straight, 640)
-    first.set_total_steps(straight.config.total_steps)  # of which its schedules are
+    first.set_total_steps(straight.config.total_steps)  # the schedules depend on the total
     early: list[Any] = []
 
     def stop(*of: Any) -> None:
@@ -170,7 +170,7 @@ def test_fused_dqn_sac_and_td3_give_equal_bits_for_any_number_of_threads(algo: A
     assert_same_state(found[0], found[2])
 
 
-def test_steps_are_taken_one_by_one_where_rust_does_not_do_everything(
+def test_only_fully_native_replay_runs_explore_in_one_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cases: list[tuple[dict[str, Any], bool]] = [
@@ -197,7 +197,7 @@ def test_steps_are_taken_one_by_one_where_rust_does_not_do_everything(
 
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("algo", [DQN, SAC, TD3])
-def test_a_parameter_that_is_no_number_is_told_in_the_same_update(algo: Any, apart: bool) -> None:
+def test_a_nan_parameter_raises_in_the_same_update(algo: Any, apart: bool) -> None:
     run = made({"algo": algo, "env_id": POLE if algo is DQN else PENDULUM}, apart)
     trained(run, 100)
     updates, begun = run.clock.updates, run.source.vector_steps
@@ -233,7 +233,7 @@ def test_a_call_that_cannot_be_made_is_refused_by_name() -> None:
     assert (iteration.collected, iteration.seconds, iteration.episodes()) == (False, 0.0, None)
 
 
-def test_an_observation_that_is_no_number_is_told_by_name_environment_and_step() -> None:
+def test_a_nan_observation_raises_with_its_environment_and_step() -> None:
     said = []
     for apart in (False, True):
         run = made({"algo": DQN, "env_id": POLE, "n_envs": 3, "train_freq": 30}, apart)
@@ -248,12 +248,12 @@ def test_an_observation_that_is_no_number_is_told_by_name_environment_and_step()
 
 
 def stand(run: Any) -> tuple[int, int]:
-    """The steps that were taken, and the transitions that are held."""
+    """Return the number of vector steps taken and of transitions stored."""
     return run.source.vector_steps, len(run.source.replay_sampler.buffer)
 
 
 def broken_off(algo: Any, trainings: int, width: int) -> tuple[Any, tuple[int, int]]:
-    """A run whose call was broken off, with networks so wide that the call is long; how it stood before."""
+    """Return a run with an interrupted call, which wide networks make long, and its earlier `stand`."""
     found: list[tuple[Any, tuple[int, int]]] = []
 
     def call(width: int) -> Callable[[], object]:
@@ -277,7 +277,7 @@ def broken_off(algo: Any, trainings: int, width: int) -> tuple[Any, tuple[int, i
 @pytest.mark.parametrize("trainings", [0, 1])
 @pytest.mark.parametrize("algo", [DQN, SAC, TD3])
 def test_an_interrupted_fused_collection_leaves_a_consistent_replay_run(algo: Any, trainings: int) -> None:
-    # Where the machine is so fast that the call is broken off only while it learns, the steps are taken.
+    # A fast machine may interrupt the call only while it learns, after the steps; such a run does not count.
     found = (broken_off(algo, trainings, 512 << more) for more in range(4))
     run = next((run for run, before in found if stand(run) == before), None)
     assert run is not None, "never broken off while it collected"

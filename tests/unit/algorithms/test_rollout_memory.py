@@ -1,4 +1,4 @@
-"""What a round of collecting and learning is said to take is what it takes."""
+"""Tests that the estimated memory of collecting and learning matches the memory in use."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def said(algorithm: Algorithm, minibatch: int | None) -> int:
         pytest.param("hybrid_ppo", marks=pytest.mark.slow),
     ],
 )
-def test_the_memory_that_a_round_takes_is_what_is_asked_for(name: str) -> None:
+def test_the_memory_estimate_matches_the_measured_memory(name: str) -> None:
     options: dict[str, Any] = {"n_envs": 1000, "n_steps": 200}
     if name in ("ppo", "a2c"):
-        options["backend"] = "torch"  # the engine that needs more
+        options["backend"] = "torch"  # torch needs more memory than the native engine
     if name in ("ppo", "hybrid_ppo"):
         options |= {"n_steps": 500, "batch_size": 8192, "n_epochs": 2}
     if name == "recurrent_ppo":
@@ -78,7 +78,7 @@ def test_the_memory_that_a_round_takes_is_what_is_asked_for(name: str) -> None:
     assert 0.5 < int(done.stdout) / need < 1.2
 
 
-def test_only_what_is_shuffled_is_copied_and_only_what_is_learned_at_once_keeps_layers() -> None:
+def test_rollout_bytes_counts_shuffled_copies_and_the_layers_of_one_minibatch() -> None:
     algorithm = A2C("CartPole-v1", n_envs=8, n_steps=512)
     config: Any = algorithm.config.algo
     env, rows = algorithm.collector.env, 8 * 512
@@ -86,13 +86,13 @@ def test_only_what_is_shuffled_is_copied_and_only_what_is_learned_at_once_keeps_
         rollout_bytes(config, env, True, minibatch, ((64, 64), (64, 64))) for minibatch in (None, 2048, 32)
     )
     assert halves - small == 4 * (2048 - 32) * (256 + 128 + 24)
-    # obs, action, four columns and the order, less the other half's layers
+    # plus obs, action, four columns and the order; minus the layers of the other half
     assert halves - whole == rows * (16 + 8 + 16 + 8) - 4 * 2048 * (256 + 128 + 24)
     unknown = rollout_bytes(config, env, True, None, ((), ()))
     assert whole - unknown == 4 * rows * (256 + 2 * 64 + 3 * 64)
     arena = Arena.byte_size(512, 8, env.observations.dim, env.actions)
     assert rollout_bytes(config, env, False, 32, ((64, 64), (64, 64))) == arena
-    # 24 numbers a row for the heads, while rows are scored and while they are learned from
+    # the heads take 24 numbers a row, both when rows are scored and when the network learns from them
     assert whole - arena == 4 * rows * (3 * 64 + 24) + 4 * rows * (256 + 2 * 64 + 24)
 
 
@@ -111,7 +111,7 @@ def test_rollout_bytes_counts_the_features_kept_by_a_shared_encoder() -> None:
     assert many == few
 
 
-def test_the_orders_of_all_passes_that_an_engine_is_given_are_counted() -> None:
+def test_native_ppo_counts_the_memory_of_all_shuffled_orders() -> None:
     passes: dict[str, Any] = {"n_envs": 8, "n_steps": 128, "batch_size": 64, "n_epochs": 10**9}
     PPO("CartPole-v1", **passes).close()
     with pytest.raises(ConfigError, match=r"lower algo\.n_steps or env\.n_envs"):

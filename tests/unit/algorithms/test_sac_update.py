@@ -1,4 +1,4 @@
-"""What a batch of transitions does to SAC's networks, beside formulas written out."""
+"""Tests that SAC updates follow the formulas of the algorithm."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_log_density_is_that_of_the_change_of_variables_and_finite_far_out()
     torch.testing.assert_close(far, torch.full((2,), expected))
 
 
-def test_an_actions_log_density_and_gradient_are_those_of_its_own_noise() -> None:
+def test_draw_explore_and_mode_follow_the_squashed_gaussian() -> None:
     actor = squashed().actor
     obs, noise = torch.randn(5, OBS), torch.randn(5, ACT)
     action, log_prob = actor.draw(obs, noise)
@@ -89,7 +89,7 @@ def test_an_actions_log_density_and_gradient_are_those_of_its_own_noise() -> Non
         torch.testing.assert_close(actor.mode(obs), mean.tanh())
 
 
-def test_the_logarithm_of_a_deviation_is_cut_off_at_minus_20_and_2_in_learning_and_exploring() -> None:
+def test_sac_clamps_the_log_deviation_to_minus_20_and_2() -> None:
     actor = squashed().actor
     obs, noise = torch.randn(3, OBS), torch.randn(3, ACT)
     for said, kept in ((-100.0, -20.0), (100.0, 2.0)):
@@ -193,7 +193,7 @@ def test_an_action_at_the_edge_has_a_density_and_gradients_that_are_finite(mean:
     assert all(torch.isfinite(p.grad).all() for p in actor.parameters())
 
 
-def test_the_soft_target_takes_the_entropy_away_and_ends_at_termination() -> None:
+def test_the_soft_target_includes_the_entropy_and_ends_at_termination() -> None:
     made, data = learner(ent_coef=0.3), batches(1, weights=True)
     with torch.no_grad():
         noise = UpdateNoise(Streams(3))(0, (2, 12, ACT), torch.zeros(()))[1]
@@ -230,7 +230,7 @@ def test_a_fixed_temperature_stays_and_a_learned_one_begins_where_it_is_told() -
 
 
 @pytest.mark.parametrize("given", ["automatic", "auto_", "auto_0", -0.1, "nan", "inf", "lin_0.1"])
-def test_a_temperature_that_is_none_is_refused(given: Any) -> None:
+def test_sac_refuses_invalid_temperatures(given: Any) -> None:
     with pytest.raises(ConfigError, match=r"^algo\.ent_coef=.*: expected auto, auto_0\.1 .* or a number"):
         SAC("Pendulum-v1", ent_coef=given)
 
@@ -240,7 +240,7 @@ def test_a_target_for_a_temperature_that_is_not_learned_is_refused() -> None:
         SAC("Pendulum-v1", ent_coef=0.1, target_entropy=-1.0)
 
 
-def test_the_target_entropy_is_minus_the_dimensions_or_98_percent_of_the_most_there_can_be() -> None:
+def test_the_target_entropy_defaults_to_minus_dim_or_98_percent_of_the_maximum() -> None:
     entropy = lambda env, **more: SAC(env, **more).learner.temperature.target_entropy  # noqa: E731
     assert entropy("Pendulum-v1") == -1.0
     assert entropy("CartPole-v1") == pytest.approx(0.98 * math.log(2))
@@ -304,7 +304,7 @@ def test_noise_is_a_function_of_seed_and_update() -> None:
 
 
 class Wide(gym.Env[Any, Any]):
-    """Notes every action it is given."""
+    """Records every action."""
 
     observation_space = spaces.Box(-1, 1, (OBS,), np.float32)
     action_space = spaces.Box(np.array([[-1.0, 0.0]], np.float32), np.array([[3.0, 10.0]], np.float32))
@@ -321,7 +321,7 @@ class Wide(gym.Env[Any, Any]):
         return np.zeros(OBS, np.float32), 0.0, False, len(self.given) % 50 == 0, {}
 
 
-def test_warm_up_covers_the_whole_of_the_actions_and_stored_are_those_in_minus_one_to_one() -> None:
+def test_warm_up_covers_the_action_range_and_stores_unit_actions() -> None:
     taken: list[Any] = []
     sizes: dict[str, Any] = {"batch_size": 8, "net_arch": (4,), "buffer_size": 1000}
     algorithm = SAC(lambda: Wide(taken), learning_starts=400, seed=1, **sizes)
@@ -397,7 +397,7 @@ def test_choices_are_explored_by_the_softmax_and_at_random_each_as_likely() -> N
 
 @pytest.mark.parametrize(("freq", "same"), [(1, 1), (4, 4), (-1, 6)])
 def test_a_matrix_of_gsde_is_kept_for_its_steps(freq: int, same: int) -> None:
-    """-1: for the steps between two trainings, 12 of two environments."""
+    """-1 keeps it between two trainings: for 12 environment steps, 6 in each of two environments."""
     options: dict[str, Any] = {"train_freq": 12, "net_arch": (8,), "n_envs": 2, "log_std_init": 0.0}
     algorithm = SAC("Pendulum-v1", use_sde=True, sde_sample_freq=freq, **options)
     explore, obs = algorithm.source.exploration, np.ones((2, 3), np.float32)

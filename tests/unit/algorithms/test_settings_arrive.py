@@ -1,4 +1,4 @@
-"""What a façade is told reaches the networks, the optimizers and the actions that are played."""
+"""Tests that arguments of a façade reach the networks, the optimizers and the played actions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ONE = [(6, "in"), ("out", 6)]  # of critic_net_arch=(6,)
 
 
 def layers(algorithm: Any, part: str) -> list[Any]:
-    """Shapes `[out, in]` of the weights of a part of the policy, with names for the ends."""
+    """Return the weight shapes `[out, in]` of one part of the policy, with names for the ends."""
     found: list[Any] = [
         tuple(p.shape[-2:])
         for name, p in algorithm.policy.named_parameters()
@@ -42,14 +42,14 @@ def layers(algorithm: Any, part: str) -> list[Any]:
         (TD3, VECTORS), (DDPG, VECTORS),
     ],
 )  # fmt: skip
-def test_actor_and_critic_have_the_widths_that_they_are_given(kind: Any, options: Any) -> None:
+def test_net_arch_sets_the_widths_of_actor_and_critic(kind: Any, options: Any) -> None:
     both = kind(**options, net_arch=(7, 5))
     assert layers(both, "actor.") == layers(both, "critic.") == TWO
     apart = kind(**options, net_arch=(7, 5), critic_net_arch=(6,))
     assert (layers(apart, "actor."), layers(apart, "critic.")) == (TWO, ONE)
 
 
-def test_action_values_have_the_widths_that_they_are_given() -> None:
+def test_net_arch_sets_the_widths_of_q_networks() -> None:
     assert layers(DQN(**CHOICES, net_arch=(7, 5)), "q.") == TWO
     for algorithm in (
         DQN(**CHOICES, net_arch=(7, 5), dueling=True),
@@ -77,7 +77,7 @@ def test_hidden_layers_have_the_activation_that_they_are_given(kind: Any, option
 def test_orthogonal_layers_are_made_where_they_are_asked_for(kind: Any, options: Any) -> None:
     for wanted in (True, False):
         weight = kind(**options, net_arch=(9, 5), ortho_init=wanted).policy.actor[2].weight
-        grams = (weight @ weight.mT).detach()  # rows at right angles, of length sqrt 2
+        grams = (weight @ weight.mT).detach()  # rows are orthogonal, of length sqrt 2
         assert torch.allclose(grams, 2 * torch.eye(5), atol=1e-5) == wanted
 
 
@@ -110,7 +110,7 @@ OFF_POLICY: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("kind", "env"), [(SAC, VECTORS), (SAC, CHOICES), (TD3, VECTORS), (DDPG, VECTORS)])
-def test_steps_of_every_network_have_the_size_of_the_schedule(
+def test_every_optimizer_follows_the_learning_rate_schedule(
     kind: Any, env: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     algorithm = kind(**env, **OFF_POLICY, learning_rate="lin_1e-3", seed=1)
@@ -133,7 +133,7 @@ def test_steps_of_every_network_have_the_size_of_the_schedule(
 
 
 class Askew(gym.Env[Any, Any]):
-    """Actions of a Box whose middle is not 0."""
+    """Takes actions of a Box whose middle is not 0."""
 
     observation_space = spaces.Box(-1, 1, (3,), np.float32)
     action_space = spaces.Box(np.float32([-1, 2]), np.float32([3, 10]))
@@ -180,7 +180,7 @@ def test_rewards_are_normalised_with_the_discount_and_the_window_of_the_run() ->
 @pytest.mark.parametrize(
     ("kind", "options", "defaults"),
     [
-        # Stable-Baselines3 2.9.2's
+        # the defaults of Stable-Baselines3 2.9.2
         (SAC, VECTORS, {"learning_rate": 3e-4, "batch_size": 256, "net_arch": (256, 256), "tau": 0.005,
                         "gamma": 0.99, "learning_starts": 100, "train_freq": 1, "gradient_steps": 1,
                         "ent_coef": "auto", "n_critics": 2}),

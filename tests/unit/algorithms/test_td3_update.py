@@ -1,4 +1,4 @@
-"""What a batch of transitions does to TD3's networks, and to DDPG's."""
+"""Tests how a batch of transitions changes the networks of TD3 and DDPG."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def policy(members: int = 2) -> DeterministicPolicy:
 
 
 def given(update: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Noise that is large enough for its limit to matter."""
+    """Return noise that is large enough to exceed its limit."""
     return 5.0 * torch.randn(shape, generator=torch.Generator().manual_seed(update))
 
 
@@ -50,7 +50,7 @@ def test_actor_and_targets_move_at_every_second_update_only() -> None:
         row = made.update(batches(1), Clock(updates=update, horizon=100)).metrics
         moved = {name for name, part in parts.items() if not torch.equal(vector(part), before[name])}
         assert moved == (set(parts) if update % 2 else set())
-        assert ("loss/actor" in row) is (update > 0)  # the last one, once there is one
+        assert ("loss/actor" in row) is (update > 0)  # the latest loss, once there is one
         assert not torch.equal(vector(made.policy.critic), critics)
 
 
@@ -89,7 +89,7 @@ def test_the_actor_is_improved_by_the_first_critic_alone() -> None:
     moved = []
     for shift in (0.0, -1000.0):
         made = learner(policy_delay=1, learning_rate=0.001)
-        with torch.no_grad():  # the second critic says less, and points elsewhere
+        with torch.no_grad():  # the second critic gives lower values and other gradients
             made.policy.critic.biases[-1][1] += shift
             made.policy.critic.weights[0][1] *= 1.0 + shift
         data = batches(1)
@@ -118,7 +118,7 @@ def test_ddpg_has_one_critic_and_no_keys_of_td3() -> None:
         DDPG("Pendulum-v1", policy_delay=2)
 
 
-def test_exploration_adds_noise_of_its_size_within_the_bounds_and_playing_has_none() -> None:
+def test_td3_explores_with_bounded_noise_and_plays_without_noise() -> None:
     algorithm = TD3("Pendulum-v1", n_envs=3, seed=4, net_arch=(8,), exploration_noise=0.2)
     explore, obs = algorithm.source.exploration, np.ones((3, 3), np.float32)
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Rows of a step in several parts: gradients add up to that of the whole batch."""
+"""Tests that gradients of the parts of a batch add up to the gradient of the whole batch."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_step_of_parts_sees_no_more_rows_at_once_than_a_part_has() -> None:
             return super().forward(ids)
 
     sft = SFT(Watched(), accumulate=2)
-    seen.clear()  # whether it is causal was seen to
+    seen.clear()  # forget the calls of the causality check
     sft.train_step(PROMPTS, ANSWERS)
     assert seen == [2, 2]
     grpo = GRPO(Watched(), None, low_token_reward, accumulate=4, minibatches=2, group_size=4, **GENERATING)

@@ -1,4 +1,4 @@
-"""Algorithms on text as Python calls them: prompts, rewards and pairs handed over; what is refused, how."""
+"""Tests text algorithms from Python: given prompts, rewards and pairs, and errors for wrong arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROMPTS = torch.tensor([[3, 4, 5], [6, 3, 4], [7, 7, 3]])
 
 
 def low(completions: list[Tensor], prompts: Any) -> list[float]:
-    """The part of a completion's tokens below 5."""
+    """Return the fraction of each completion's tokens below 5."""
     return [float((c < 5).double().mean()) for c in completions]
 
 
@@ -36,7 +36,7 @@ def test_an_epoch_goes_through_all_prompts_in_batches_that_never_reach_into_the_
     assert grpo.train(PROMPTS, n_epochs=1)["updates"] == 6
 
 
-def test_a_schedule_goes_over_the_total_of_the_run_however_often_a_step_is_asked_for() -> None:
+def test_train_step_follows_the_schedule_over_the_runs_total() -> None:
     grpo = GRPO(TinyLM(), None, low, max_new_tokens=3, learning_rate=1.0, anneal_lr=True)
     grpo.set_total_steps(30)
     rates = [grpo.train_step(PROMPTS)["train/learning_rate"] for _ in range(4)]
@@ -45,7 +45,7 @@ def test_a_schedule_goes_over_the_total_of_the_run_however_often_a_step_is_asked
     assert alone.train(PROMPTS, n_epochs=4)["train/learning_rate"] == pytest.approx(0.25)
 
 
-def test_a_reward_function_is_given_completions_up_to_their_end_and_a_prompt_of_each() -> None:
+def test_reward_functions_receive_completions_up_to_the_end_and_their_prompts() -> None:
     seen: list[Any] = []
 
     def watching(completions: list[Tensor], prompts: Any) -> list[float]:
@@ -62,7 +62,7 @@ def test_a_reward_function_is_given_completions_up_to_their_end_and_a_prompt_of_
     assert [len(prompt) for prompt in seen[1][1]] == [1] * 4 + [3] * 4
 
 
-def test_several_rewards_are_weighed_and_one_that_is_none_leaves_its_completion_out() -> None:
+def test_grpo_weights_several_rewards_and_drops_completions_without_reward() -> None:
     def missing(completions: list[Tensor], prompts: Any) -> list[Any]:
         return [None, *low(completions[1:], prompts)]
 
@@ -128,7 +128,7 @@ def test_a_checkpoint_says_which_object_it_needs(given: Any, said: str, tmp_path
 
 
 def test_rewards_that_a_command_named_are_given_again_in_python(tmp_path: Path) -> None:
-    made = GRPO(TinyLM(), rewards=("helpers.tiny_lm:ended_reward",))  # a function that is imported
+    made = GRPO(TinyLM(), rewards=("helpers.tiny_lm:ended_reward",))  # an importable function
     made.save(tmp_path / "saved")
     with pytest.raises(ConfigError, match=r"names code: algo\.rewards=helpers\.tiny_lm:ended_reward"):
         GRPO.from_checkpoint(tmp_path / "saved", TinyLM())
@@ -144,7 +144,7 @@ def test_a_preference_function_gets_the_arguments_that_are_configured_for_it() -
         OnlineDPO(TinyLM(), preference={"name": "helpers.tiny_lm:prefer_first", "first": 1})
 
 
-def test_a_reference_of_the_users_own_is_given_again_and_no_other(tmp_path: Path) -> None:
+def test_from_checkpoint_needs_a_given_ref_model_and_refuses_others(tmp_path: Path) -> None:
     GRPO(TinyLM(), TinyLM(), low).save(tmp_path / "given")
     with pytest.raises(CheckpointError, match="its ref_model was given, and is not saved: give it"):
         GRPO.from_checkpoint(tmp_path / "given", TinyLM(), reward_fn=low)
@@ -383,7 +383,7 @@ def test_a_held_out_completion_without_a_reward_is_left_out_of_an_evaluation() -
         SFT(task="copy", reward_fn=lambda c, p: [None] * len(c)).evaluate(5)
 
 
-def test_more_completions_than_fit_side_by_side_are_written_one_part_after_the_other(
+def test_generating_in_parts_does_not_change_the_learned_weights(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def weights() -> Tensor:
@@ -415,7 +415,7 @@ def test_a_reward_function_may_write_to_what_it_is_given() -> None:
     assert torch.equal(first, table)
 
 
-def test_a_batch_that_was_handed_over_can_be_looked_into() -> None:
+def test_last_batch_returns_the_tokens_of_train_step() -> None:
     dpo = DPO(TinyLM())
     assert dpo.source.last_batch() == {}
     dpo.train_step(PROMPTS, PROMPTS.flip(1), PROMPTS)
@@ -440,7 +440,7 @@ def test_tuned_gives_what_the_preset_of_text_has() -> None:
     assert made.config.algo.group_size == 2
 
 
-def test_a_number_of_prompts_is_learned_with_progress_by_the_name_that_others_have(
+def test_learn_trains_on_a_number_of_prompts_and_shows_progress(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     made = GRPO(task="copy", batch_size=4, max_new_tokens=2)
@@ -448,7 +448,7 @@ def test_a_number_of_prompts_is_learned_with_progress_by_the_name_that_others_ha
     assert "8" in capsys.readouterr().out
 
 
-def test_dropout_is_off_so_that_a_seed_says_what_is_learned() -> None:
+def test_text_training_disables_dropout() -> None:
     def made() -> Any:
         model = nn.Sequential(nn.Embedding(9, 8), nn.Dropout(0.5), nn.Linear(8, 9))
         for number, parameter in enumerate(model.parameters()):
@@ -476,7 +476,7 @@ def test_best_of_n_returns_prompts_with_the_completion_of_the_greatest_reward() 
     assert not torch.equal(again.generate(PROMPTS), whole), "each call draws anew"
 
 
-def test_the_best_of_several_completions_is_worth_the_greatest_of_their_rewards() -> None:
+def test_the_best_of_four_completions_scores_above_one_sample() -> None:
     sft = SFT(task="copy", rewards=("close",))
     one, best = sft.best_of(1, 30), sft.best_of(4, 30)
     drawn = sft.evaluate(30, deterministic=False)

@@ -1,4 +1,4 @@
-"""Algorithms on text learn what they are paid for, where the best policy is known, and nothing else."""
+"""Tests that text algorithms learn rewarded tokens, and only these, where the best policy is known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROMPTS = torch.tensor([[3], [4], [5], [6]])
 
 
 class Words(nn.Module):
-    """Logits of the next token by the last one alone, at first all alike."""
+    """A model whose logits depend on the last token alone; at first all logits are equal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Words(nn.Module):
 
 
 def low(completions: list[Tensor], prompts: Any) -> list[float]:
-    """The part of a completion's tokens below 3: a third of those that are drawn at random."""
+    """Return the fraction of each completion's tokens below 3; it is a third for random tokens."""
     return [float((c < 3).double().mean()) for c in completions]
 
 
@@ -52,7 +52,7 @@ WRITERS = {
 
 
 def paid_after(algorithm: Any, steps: int = 60) -> float:
-    """The part of low tokens in what it draws once it has learned."""
+    """Train, and return the fraction of low tokens in the sampled completions."""
     for _ in range(steps):
         algorithm.train_step(PROMPTS)
     return float(np.mean(low(algorithm.generate(PROMPTS.repeat(50, 1), deterministic=False), None)))
@@ -65,12 +65,12 @@ def test_text_algorithms_make_rewarded_tokens_likely_and_punished_ones_unlikely(
 
 
 def kl_of(model: Any) -> float:
-    """KL to where every token is as likely, of a token in the mean over the prompts."""
+    """Return the KL divergence from the uniform distribution per token, as a mean over the prompts."""
     said = model.policy.table.detach()[PROMPTS[:, 0]].log_softmax(-1)
     return float((said.exp() * (said + np.log(9.0))).sum(-1).mean())
 
 
-def test_a_penalty_holds_the_model_to_its_reference_and_without_one_it_goes_far() -> None:
+def test_the_kl_penalty_keeps_the_model_near_its_reference() -> None:
     held = GRPO(Words(), None, low, kl_coef=3.0, group_size=8, **ALL)
     free = GRPO(Words(), None, low, kl_coef=0.0, group_size=8, **ALL)
     paid = [paid_after(algorithm) for algorithm in (held, free)]

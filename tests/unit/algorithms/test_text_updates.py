@@ -1,4 +1,4 @@
-"""What one update of each algorithm on text does, beside its definition written out by hand."""
+"""Tests that an update of each text algorithm follows its definition."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ PROMPTS = torch.tensor([[3, 4, 5], [6, 3, 4], [7, 7, 3]])
 
 
 def said(table: Tensor, prompt: Tensor, completion: Tensor) -> Tensor:
-    """Log-probabilities of the tokens of a completion, by the definition."""
+    """Return the log-probabilities of a completion's tokens by the definition."""
     whole = torch.cat([prompt, completion])
     logits = log_softmax(table[whole[len(prompt) - 1 : -1]], -1)
     return logits[torch.arange(len(completion)), completion]
 
 
 def adam(table: Tensor, gradient: Tensor, lr: float, norm: float = 1.0) -> Tensor:
-    """The first step of Adam from it, the gradient cut to a norm."""
+    """Return the table after Adam's first step with the gradient clipped to a norm."""
     gradient = gradient * min(1.0, norm / (float(gradient.norm()) + 1e-6))
     return table - lr * gradient / (gradient.abs() + 1e-8)
 
 
 def batch_of(algorithm: Any, prompts: Tensor = PROMPTS) -> Any:
-    """What the algorithm would learn from next, given these prompts."""
+    """Return the batch from which the algorithm would learn next with these prompts."""
     from rlox.llm.prompts import FixedPrompts
 
     given = FixedPrompts(prompts, algorithm.clock.samples)
@@ -46,7 +46,7 @@ def completions_of(batch: Any) -> list[Tensor]:
 
 
 def low_tokens(completions: list[Tensor], prompts: Any) -> list[float]:
-    """The part of a completion's tokens below 5."""
+    """Return the fraction of each completion's tokens below 5."""
     return [float((c < 5).double().mean()) for c in completions]
 
 
@@ -60,7 +60,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def test_a_step_of_grpo_is_the_gradient_of_its_papers_loss_over_the_tokens_of_all_completions() -> None:
+def test_a_grpo_step_follows_the_gradient_of_the_papers_loss() -> None:
     reference, model = TinyLM(1), TinyLM(0)
     grpo = GRPO(model, reference, kl_coef=0.3, **OPTIONS)
     batch = batch_of(grpo)
@@ -73,7 +73,7 @@ def test_a_step_of_grpo_is_the_gradient_of_its_papers_loss_over_the_tokens_of_al
     for i, row in enumerate(rows):
         prompt = PROMPTS[i // 4]
         new, ref = said(table, prompt, row), said(reference.table.double(), prompt, row)
-        apart = (ref - new).detach() + new.detach() - new  # d of the reference, its gradient that of -log pi
+        apart = (ref - new).detach() + new.detach() - new  # value ref - new, gradient of -log pi
         penalty = apart.exp() - apart - 1.0
         ratio = (new - new.detach()).exp()
         total = total + (-ratio * advantages.ravel()[i] + 0.3 * penalty * ratio).sum()
@@ -116,7 +116,7 @@ def test_minibatches_go_through_every_completion_once_in_each_epoch() -> None:
         assert [row for part in epoch for row in part] == list(range(12))
 
 
-def test_completions_that_were_cut_off_weigh_nothing_where_they_are_left_out() -> None:
+def test_mask_truncated_excludes_truncated_completions_from_the_update() -> None:
     grpo = GRPO(TinyLM(), kl_coef=0.0, mask_truncated=True, **OPTIONS)
     batch, before = batch_of(grpo), copy.deepcopy(grpo.policy.table.detach())
     assert not batch.generated_tokens.has_ended.all()
@@ -128,7 +128,7 @@ def test_completions_that_were_cut_off_weigh_nothing_where_they_are_left_out() -
     assert {int(t) for t in moved.nonzero()} <= asked
 
 
-def test_rloo_takes_kl_off_the_reward_and_the_mean_of_the_others_off_that() -> None:
+def test_rloo_subtracts_kl_and_the_mean_of_the_other_rewards() -> None:
     reference, model = TinyLM(1), TinyLM(0)
     rloo = RLOO(model, reference, kl_coef=0.2, **OPTIONS)
     batch = batch_of(rloo)
@@ -196,7 +196,7 @@ def test_log_probs_of_a_reference_that_were_taken_before_give_the_same_loss() ->
     assert float(free.detach()) == pytest.approx(by_hand, rel=1e-5)
 
 
-def test_online_dpo_learns_the_pairs_that_were_told_apart_as_dpo_would() -> None:
+def test_online_dpo_equals_dpo_on_the_pairs_with_a_preference() -> None:
     def shorter(pairs: list[Any]) -> list[int]:
         return [-1 if len(a) == len(b) else int(len(b) < len(a)) for a, b in pairs]
 
@@ -265,7 +265,7 @@ CHANGES = [(kind, key) for kind, options in OTHERWISE.items() for key in options
 
 
 def learned(kind: Any, options: dict[str, Any]) -> Tensor:
-    """The weights after two batches, each gone through twice where that can be asked for."""
+    """Return the weights after two batches; algorithms with epochs go through each batch twice."""
     if kind is DPO:
         made = DPO(TinyLM(0), TinyLM(1), learning_rate=0.05, seed=3, **options)
         for _ in range(2):
@@ -295,7 +295,7 @@ def test_every_option_of_a_text_algorithm_changes_the_learned_weights(kind: Any,
     assert not torch.equal(same, learned(kind, options))
 
 
-def test_the_loss_is_what_is_told_of_the_policy_and_the_weighed_kl() -> None:
+def test_the_grpo_loss_equals_policy_loss_plus_weighted_kl() -> None:
     grpo = GRPO(TinyLM(0), TinyLM(1), **{**OPTIONS, "kl_coef": 0.3})
     metrics = grpo.train_step(PROMPTS)
     whole = metrics["loss/policy"] + 0.3 * metrics["kl"]

@@ -1,4 +1,4 @@
-"""Trainings on Atari: results that are kept, cases of them, and scores that are those of the games."""
+"""Tests trainings on Atari: kept results, their cases, and scores that equal those of the games."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PPO = TASKS["ppo"]
 
 
 class Duel(gym.Env[Any, Any]):
-    """Pays for UP in some of 30 frames: two games pay alike only if they are alike frame by frame."""
+    """Rewards UP in some of 30 frames; two games have equal rewards only if they agree in each frame."""
 
     observation_space = gym.spaces.Box(0, 255, (2,), np.uint8)
     action_space = gym.spaces.Discrete(3)
@@ -52,7 +52,7 @@ def duel() -> Any:
 
 
 def game(frames: int, actions: list[int]) -> tuple[Game, float]:
-    """A game that began after so many frames and FIRE, and its score."""
+    """Plays a game that begins after `frames` frames and FIRE; returns it with its score."""
     env = Duel(1, 0.0, "ram")
     env.reset()
     for action in [0] * frames + [1]:
@@ -80,7 +80,7 @@ def test_a_game_that_is_played_again_has_its_score_whenever_it_began(duel):
         assert scores.replay_score(duel, played) == score
 
 
-def test_a_game_that_ALE_does_not_pay_as_it_was_told_is_not_found_again(duel):
+def test_a_game_with_other_rewards_or_without_an_end_is_not_replayed(duel):
     played, _ = game(7, [2] * 8)
     assert scores.replay_score(duel, played._replace(signs=[-sign for sign in played.signs])) is None
     assert scores.replay_score(duel, Game(played.actions * 2, played.signs * 2, True)) is None
@@ -89,7 +89,7 @@ def test_a_game_that_ALE_does_not_pay_as_it_was_told_is_not_found_again(duel):
 
 
 class Pair(gym.vector.VectorEnv[Any, Any, Any]):
-    """Two games of three steps, with a step between that begins the next; the first pays 5 a step."""
+    """Two games of three steps; an extra step begins the next one. The first game gives 5 for each step."""
 
     def __init__(self) -> None:
         self.num_envs = 2
@@ -126,7 +126,7 @@ def test_the_games_of_the_first_environment_are_noted_without_the_steps_between(
 
 @pytest.fixture
 def ale(monkeypatch) -> Any:
-    """ale-py: alone a game has two steps; side by side three, with a life lost after each."""
+    """Replaces ale-py: a single game has two steps; games side by side have three and lose a life in each."""
 
     class AtariEnv:
         def reset(self, *, seed: int | None = None) -> None:
@@ -179,7 +179,7 @@ def test_the_score_recorder_notes_finished_games_and_skips_abandoned_ones(ale):
     assert found == [3.0, 8.0]
 
 
-def test_scores_that_are_none_of_the_game_are_named():
+def test_impossible_scores_of_a_game_are_named():
     assert score_problems({"scores": [-21.0, 3.0]}, -21, 21) == []
     assert score_problems({"scores": [3.0, 3.0], "paid": [3.0, 3.0], "again": [[3.0, 3.0]]}, -21, 21) == []
     expected = "expected a whole number from -21 to 21"
@@ -211,7 +211,7 @@ def keep(plan: Plan, seconds: dict[str, float]) -> None:
         plan.path(PPO, system, 0).write_text(json.dumps(run(total)))
 
 
-def test_results_that_are_there_are_kept_and_compared_with_the_peer(tmp_path: Path, capsys):
+def test_existing_results_are_kept_and_compared_with_the_peer(tmp_path: Path, capsys):
     plan = Plan(steps=400, folder=tmp_path / "kept")
     keep(plan, {"rlox": 2.0, "rlox, EnvPool": 1.0, "SB3": 2.0})
     systems = ["rlox", "rlox, EnvPool", "SB3"]
@@ -236,7 +236,7 @@ def test_results_that_are_there_are_kept_and_compared_with_the_peer(tmp_path: Pa
     assert "WRONG  PPO on Pong, SB3: a score of -22" in capsys.readouterr().out
 
 
-def test_a_training_that_is_not_there_is_made_in_a_process_of_its_own(tmp_path: Path, monkeypatch):
+def test_a_missing_training_runs_in_a_new_process(tmp_path: Path, monkeypatch):
     plan, asked = Plan(steps=400, torch_threads=2, folder=tmp_path / "kept"), []
 
     def made(command: list[str], **options: Any) -> Any:
@@ -262,7 +262,7 @@ def test_a_training_that_is_not_there_is_made_in_a_process_of_its_own(tmp_path: 
         plan.run(PPO, "rlox", 0)
 
 
-def test_every_work_system_size_and_seed_has_a_result_of_its_own():
+def test_every_task_system_size_and_seed_has_its_own_result():
     paths = {
         Plan(steps, threads).path(task, system, number)
         for task in TASKS.values()

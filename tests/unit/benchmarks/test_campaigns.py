@@ -1,4 +1,4 @@
-"""Learning campaigns: plans fixed beforehand, equal hyperparameters, figures that follow from the runs."""
+"""Tests learning campaigns: fixed plans, equal hyperparameters, figures that follow from the runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def preset(algo: str, env: str) -> dict:
 
 
 def result(score: float, training: float | None = None) -> dict:
-    """A run whose episodes all returned `score`."""
+    """Makes a run whose episodes all returned `score`."""
     found = {"returns": [score] * 50, "curve": [None] * 25 + [score] * 25}
     origin = {"packages": {"torch": "2"}, "wheel": {"sha256": "ab"}}
     return found | ({} if training is None else {"training": training, "provenance": origin})
@@ -79,7 +79,7 @@ def test_a_schedule_is_a_function_of_what_remains_of_the_run():
     }  # fmt: skip
 
 
-def test_dqn_gets_its_buffer_and_layers_under_the_names_that_the_other_has():
+def test_translate_gives_dqns_buffer_and_layers_the_names_of_sb3():
     assert sb3.translate(preset("dqn", "CartPole-v1")) == {
         "learning_rate": 2.3e-3, "batch_size": 64, "learning_starts": 1000, "gamma": 0.99,
         "target_update_interval": 10, "train_freq": 256, "gradient_steps": 128,
@@ -125,7 +125,7 @@ def test_a_report_runs_nothing_that_is_missing(campaign, monkeypatch):
     ]  # fmt: skip
 
 
-def test_a_run_is_that_of_the_installed_rlox_also_where_its_sources_lie(tmp_path, monkeypatch):
+def test_a_campaign_runs_the_installed_rlox_also_in_a_checkout(tmp_path, monkeypatch):
     (tmp_path / "rlox_cli").mkdir()
     (tmp_path / "rlox_cli" / "__init__.py").write_text("raise RuntimeError('not compiled')")
     monkeypatch.chdir(tmp_path)
@@ -134,15 +134,13 @@ def test_a_run_is_that_of_the_installed_rlox_also_where_its_sources_lie(tmp_path
     assert json.loads((run / "result.json").read_text())["env_steps"] == 8
 
 
-def test_a_run_of_a_campaign_that_was_stopped_goes_on_and_one_that_is_done_is_not_made_again(
-    tmp_path, monkeypatch
-):
+def test_a_campaign_resumes_stopped_runs_and_does_not_repeat_finished_ones(tmp_path, monkeypatch):
     short = ("tuned=none", "env.n_envs=1", "algo.n_steps=8", "eval.episodes=1", "total_steps=16")
     root = tmp_path / "out"
     run = processes.train(root, *short, "checkpoint.every=8")
     whole = (run / "metrics.jsonl").read_text()
     assert processes.train(root, *short, "checkpoint.every=8") == run
-    (run / "result.json").unlink()  # as of one that was killed
+    (run / "result.json").unlink()  # as after a kill
     status = json.loads((run / "status.json").read_text())
     (run / "status.json").write_text(json.dumps(status | {"status": "running"}))
     shutil.rmtree(run / "checkpoints" / "step-000000000016")
@@ -151,7 +149,7 @@ def test_a_run_of_a_campaign_that_was_stopped_goes_on_and_one_that_is_done_is_no
     assert processes.train(root, *short, "checkpoint.every=8") == run
     assert (run / "result.json").exists()
     assert len((run / "metrics.jsonl").read_text().splitlines()) == len(whole.splitlines())
-    assert processes.train(root, *short, "checkpoint.every=4") != run  # which was asked other things
+    assert processes.train(root, *short, "checkpoint.every=4") != run  # with other settings
 
 
 def test_a_result_names_the_commit_of_the_checkout_and_none_outside_of_one(monkeypatch):
@@ -166,7 +164,7 @@ def test_a_failed_child_process_ends_the_campaign_with_its_stderr_and_code():
         processes.run_python("-c", "import sys; print('the reason', file=sys.stderr); sys.exit(3)")
 
 
-def test_only_complete_legs_are_reported_with_what_made_them(campaign, capsys):
+def test_a_report_has_only_complete_legs_and_their_provenance(campaign, capsys):
     for system, score in (("rlox", 30.0), ("sb3", 20.0)):
         for seed in range(2):
             run = result(score, training=score + 5)
@@ -196,13 +194,13 @@ def test_the_interval_of_a_difference_resamples_the_seeds_of_both_apart():
     rng = np.random.default_rng(1)
     a, b = rng.normal(5.0, 1.0, 200), rng.normal(3.0, 2.0, 200)
     low, high = tables.compare({"rlox": a, "sb3": b})["difference"]["ci95"]
-    # of 200 normal draws the middle half's mean has about 1.09 times the variance of the mean
+    # the IQM of 200 normal draws has about 1.09 times the variance of their mean
     half = 1.96 * np.sqrt(1.09 * (1.0 + 4.0) / 200)
     assert (low + high) / 2 == pytest.approx(2.0, abs=0.35)
     assert (high - low) / 2 == pytest.approx(half, rel=0.25)
 
 
-def test_resamples_are_estimated_as_one_is():
+def test_row_iqms_equals_iqm_of_each_row():
     for n in (1, 2, 5, 10, 11):
         draws = np.random.default_rng(n).normal(size=(50, n))
         np.testing.assert_allclose(tables.row_iqms(draws), [iqm(row) for row in draws], rtol=1e-15)

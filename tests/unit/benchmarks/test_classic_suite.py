@@ -1,4 +1,4 @@
-"""The suite of classic control and its comparison: what is run, what is taken from where, what it yields."""
+"""Tests the suite of classic control and its comparison: their runs, sources of results, and reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from omegaconf import OmegaConf
 from tables import CURVE_POINTS
 
 SUITE, COMPARISON = classic_control_suite.CAMPAIGN, sb3_comparison.CAMPAIGN
-SHOWN = ("PPO_Acrobot-v1", "TD3_Pendulum-v1")  # own steps, and the tuned preset's
+SHOWN = ("PPO_Acrobot-v1", "TD3_Pendulum-v1")  # one with its own steps, one with the tuned preset's
 PLAN = {
     "PPO_CartPole-v1": ("ppo", "CartPole-v1", 100_000),
     "A2C_CartPole-v1": ("a2c", "CartPole-v1", 500_000),
@@ -37,7 +37,7 @@ PLAN = {
 
 
 def result(score: float, **origin: Any) -> dict[str, Any]:
-    """A run whose episodes all returned `score`, in training half of it."""
+    """Makes a run whose episodes all returned `score`, and half of it in training."""
     provenance = {"packages": {"torch": "2"}, **origin}
     return {
         "returns": [score] * EPISODES, "training": score / 2, "curve": [score] * CURVE_POINTS,
@@ -46,7 +46,7 @@ def result(score: float, **origin: Any) -> dict[str, Any]:
 
 
 def put(campaign: Campaign, system: str, scores: dict[str, list[float]]) -> None:
-    """Results of the legs that are named, a score a seed."""
+    """Writes results of the named legs, one score for each seed."""
     for leg in (leg for leg in campaign.legs if leg.name in scores):
         for seed, score in enumerate(scores[leg.name]):
             path = campaign.path(leg, system, seed)
@@ -56,14 +56,14 @@ def put(campaign: Campaign, system: str, scores: dict[str, list[float]]) -> None
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Experiments lie in an empty folder."""
+    """Moves the experiments to an empty folder."""
     monkeypatch.setattr(classic_control, "ROOT", tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def job(elsewhere: Path) -> Path:
-    """A folder of a sweep with one job that is done."""
+    """Makes the folder of a finished job of a sweep."""
     folder = elsewhere / "sweep" / "3_a_job"
     folder.mkdir(parents=True)
     said = {
@@ -101,7 +101,7 @@ def test_the_classic_suite_and_its_comparison_plan_the_legs_of_the_preset():
     "name",
     [*SHOWN, *(pytest.param(name, marks=pytest.mark.slow) for name in PLAN if name not in SHOWN)],
 )
-def test_a_leg_of_the_preset_is_a_run_of_the_tuned_settings_under_the_protocol(name: str, cli: Cli):
+def test_a_leg_of_the_preset_has_the_tuned_settings_and_the_protocol(name: str, cli: Cli):
     algo, env, steps = PLAN[name]
     run = OmegaConf.create(cli("train", f"exp=classic_control_suite/{algo}_{env}", "--cfg", "job").out)
     assert (run.algo.name, run.env.id, run.total_steps) == (algo, env, steps)
@@ -138,7 +138,7 @@ def test_a_job_that_is_done_becomes_a_result(job):
     }
 
 
-def test_a_job_that_is_not_done_or_was_set_aside_is_none(job):
+def test_unfinished_and_set_aside_jobs_give_no_results(job):
     rewrite(job / "result.json", status="killed")
     job.rename(job.with_name("1_killed"))
     (job.parent / "2_began").mkdir()
@@ -193,7 +193,7 @@ def test_runs_that_all_have_results_are_not_repeated(elsewhere, capsys):
     assert not classic_control_suite.is_complete()
 
 
-def test_the_comparison_takes_rlox_from_the_suite_and_the_peer_from_where_it_has_been_run(
+def test_the_comparison_takes_rlox_from_the_suite_and_the_peer_from_earlier_results(
     elsewhere,
 ):
     legs = {leg.name: leg for leg in COMPARISON.legs}
@@ -237,7 +237,7 @@ def test_committed_classic_suite_figures_follow_from_the_committed_runs():
         assert render(document) in (folder / "README.md").read_text()
 
 
-def test_the_suite_says_what_each_leg_scores_and_what_groups_that_are_complete_come_to(
+def test_the_report_has_the_score_of_each_leg_and_aggregates_of_complete_groups(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(aggregates, "RESAMPLES", 100)
@@ -253,7 +253,7 @@ def test_the_suite_says_what_each_leg_scores_and_what_groups_that_are_complete_c
     assert leg["rlox"]["iqm"] == pytest.approx(261.3)
     assert leg["normalised"]["rlox"]["iqm"] == pytest.approx(0.5)
     assert leg["training"]["rlox"]["iqm"] == pytest.approx(130.65)
-    assert list(document["aggregates"]) == ["vectors"]  # not all of the choices are there
+    assert list(document["aggregates"]) == ["vectors"]  # results of the choices are incomplete
     group = document["aggregates"]["vectors"]
     assert group["tasks"] == ["Pendulum-v1"]
     assert group["systems"]["SAC"]["iqm"]["value"] == pytest.approx(0.5)
@@ -264,7 +264,7 @@ def test_the_suite_says_what_each_leg_scores_and_what_groups_that_are_complete_c
     assert first.startswith("| CartPole-v1 | DQN | 50,000 | 10 | 261.3 [")
 
 
-def test_all_tasks_are_put_together_once_every_leg_is_there(elsewhere):
+def test_the_aggregate_of_all_tasks_needs_every_leg(elsewhere):
     one = {"PPO_CartPole-v1": [500.0] * 10}
     put(COMPARISON, "rlox", one)
     put(COMPARISON, "sb3", one)
@@ -285,7 +285,7 @@ def test_all_tasks_are_put_together_once_every_leg_is_there(elsewhere):
     assert drawn == {"learning_curves.png", "performance_profile.png", "steps_per_second.png"}
 
 
-def test_speeds_are_those_of_whole_trainings_at_the_first_size_of_each_algorithm(tmp_path):
+def test_read_speeds_takes_whole_trainings_at_the_first_size_of_each_algorithm(tmp_path):
     def case(work: str, ours: float, theirs: float, size: str = "a size") -> dict[str, Any]:
         systems = {"rlox": ours, "rlox, Gymnasium": 9.0, "SB3": theirs}
         beside = {"peer": "SB3", "ratio": theirs / ours, "low": 1.0, "high": 3.0}
@@ -312,7 +312,7 @@ def test_speeds_are_those_of_whole_trainings_at_the_first_size_of_each_algorithm
     )
 
 
-# Of rliable 1.2.0: runs x tasks.
+# From rliable 1.2.0: runs x tasks.
 X = np.array(
     [
         [0.10, 0.50, 0.90],

@@ -1,4 +1,4 @@
-"""The shared command line: which rows, which peers, which exit status."""
+"""Tests the shared command line: its rows, peers and exit status."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from helpers.benchmarks import case, fake
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One thread already, and no original on this machine."""
+    """Sets one thread, and hides the original on this machine."""
     for name, value in threads.SINGLE_THREAD_ENV.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(cli, "find_python", lambda given: None)
 
 
 def quick(context: Context) -> Iterator[Case]:
-    """A row whose goal is met."""
+    """Yields a row whose goal is met."""
     yield case(fake("rlox", 0.01, package="rlox", goals=(Goal(1.5),)), fake("slow", 0.02))
 
 
 def slow(context: Context) -> Iterator[Case]:
-    """A row that a peer wins."""
+    """Yields a row in which a peer is faster."""
     yield case(fake("rlox", 0.03, package="rlox"), fake("fast", 0.02))
 
 
 def lonely(context: Context) -> Iterator[Case]:
-    """A row with a peer that is not installed."""
+    """Yields a row with a peer that is not installed."""
     yield case(
         fake("rlox", 0.01, package="rlox"),
         fake("slow", 0.02),

@@ -1,4 +1,4 @@
-"""The campaign on MiniGrid and MuJoCo: its plan, and the same network and settings for the peer."""
+"""Tests the campaign on MiniGrid and MuJoCo: its plan, and equal networks and settings for the peer."""
 
 from __future__ import annotations
 

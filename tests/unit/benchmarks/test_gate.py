@@ -1,4 +1,4 @@
-"""What the gate of `rlox bench` calls slower, on times that are drawn: false alarms and misses."""
+"""Tests what the gate of `rlox bench` calls slower, on random times: false alarms and misses."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ PASSES, ROUNDS, FLOOR = 5, 8, 0.15
 
 
 def drawn(rng: np.random.Generator, slow: float, between: float, burst: float) -> Passes:
-    """Times of ours and of the yardstick on a machine that others use: each round has its own speed,
-    each process its own luck (`between`), and work of others adds to a sample now and then (`burst`).
+    """Draws times of rlox and of the yardstick on a shared machine.
+
+    Each round has its own speed, and each process its own factor (`between`). Other processes add to some
+    samples (`burst`).
     """
     found = []
     for _ in range(PASSES):
@@ -44,13 +46,13 @@ def drawn(rng: np.random.Generator, slow: float, between: float, burst: float) -
 
 
 def case(passes: Passes, instructions: float | None = None) -> CaseMeasurements:
-    """A case with the same times by both clocks."""
+    """Makes a case with the same times by both clocks."""
     clocks = {"cpu": passes, "wall": passes}
     return CaseMeasurements("a", "arithmetic", passes=clocks, instructions=instructions)
 
 
 def base(passes: Passes, **more: Any) -> Baseline:
-    """A baseline with one case."""
+    """Makes a baseline with one case."""
     given: dict[str, Any] = {"instructions": {}, "machine": {}, "versions": {}, **more}
     return Baseline(
         suite="ci",
@@ -62,12 +64,12 @@ def base(passes: Passes, **more: Any) -> Baseline:
 
 
 def steady(ratio: float) -> Passes:
-    """Times without noise."""
+    """Makes times without noise."""
     return [([ratio] * ROUNDS, [1.0] * ROUNDS)] * PASSES
 
 
 def rates(slow: float, between: float, burst: float, count: int = 20) -> tuple[float, float]:
-    """The shares of `count` comparisons that look slower once, and that do so twice."""
+    """Returns the shares of `count` comparisons that look slower at first, and in both looks."""
     rng = np.random.default_rng(15)
     once = twice = 0
     for _ in range(count):
@@ -88,7 +90,7 @@ def test_noise_alone_is_called_slower_in_less_than_one_of_twenty_and_never_twice
 
 
 @pytest.mark.parametrize(("between", "burst"), [(0.02, 0.1), (0.04, 0.3)])
-def test_half_as_much_time_again_is_found_twice_in_nine_of_ten(between, burst):
+def test_the_gate_finds_a_slowdown_of_half_twice_in_nine_of_ten(between, burst):
     assert rates(1.5, between, burst)[1] >= 0.9
 
 
@@ -108,7 +110,7 @@ def test_without_noise_the_tolerance_is_the_smallest_that_is_asked_for(now, stat
 
 
 def noisy(ratio: float) -> Passes:
-    """Passes that differ by a factor of 3."""
+    """Makes passes that differ by a factor of 3."""
     return [([ratio * f] * ROUNDS, [1.0] * ROUNDS) for f in (1, 3, 1, 3, 2)]
 
 
@@ -119,12 +121,12 @@ def test_the_gate_calls_a_case_noisy_if_its_tolerance_hides_a_slowdown():
 
 
 @pytest.mark.parametrize(("now", "state"), [(1_000.0, NOISY), (1_500.0, SLOWER)])
-def test_of_a_case_that_is_too_noisy_the_instructions_decide(now, state):
+def test_instructions_decide_a_case_that_is_too_noisy(now, state):
     verdict = judge(case(noisy(1.0), now), base(steady(2.0)), FLOOR, {"a": 1_000.0})
     assert (verdict.state, verdict.instruction_ratio) == (state, now / 1_000)
 
 
-def test_a_time_that_is_too_noisy_to_say_does_not_outdo_the_same_instructions():
+def test_noisy_time_does_not_overrule_equal_instructions():
     verdict = judge(case(noisy(9.0), 1_000.0), base(noisy(1.0)), FLOOR, {"a": 1_000.0})
     assert (verdict.state, verdict.clock) == (NOISY, "cpu")
     assert verdict.time_ratio > 1 + verdict.tolerance
@@ -134,8 +136,8 @@ def test_a_time_that_is_too_noisy_to_say_does_not_outdo_the_same_instructions():
     ("time", "instructions", "state"),
     [(1.12, 1.25, SLOWER), (1.05, 1.5, SAME), (1.1, 1.2, SLOWER), (1.1, 1.1, SAME)],
 )
-def test_more_instructions_are_believed_where_the_time_may_be_as_much_longer(time, instructions, state):
-    # known to 1.15 times: 1.12 may be 1.25, 1.05 cannot be 1.5
+def test_more_instructions_count_if_the_time_may_have_grown_as_much(time, instructions, state):
+    # the time is known to a factor of 1.15: 1.12 may be 1.25, 1.05 cannot be 1.5
     found, before = case(steady(time), 1_000 * instructions), base(steady(1.0))
     verdict = judge(found, before, FLOOR, {"a": 1_000.0})
     assert verdict.state == state
@@ -145,14 +147,14 @@ def test_more_instructions_are_believed_where_the_time_may_be_as_much_longer(tim
     ("time", "instructions", "state"),
     [(1.6, 1.0, UNPROVEN), (1.6, 1.2, SLOWER), (2.1, 1.0, SLOWER), (1.6, 0.9, UNPROVEN)],
 )
-def test_longer_time_with_the_same_instructions_is_believed_from_twice_the_time_on(time, instructions, state):
+def test_longer_time_with_equal_instructions_counts_only_from_twice_on(time, instructions, state):
     found, before = case(steady(time), 1_000 * instructions), base(steady(1.0))
     verdict = judge(found, before, FLOOR, {"a": 1_000.0})
     assert (verdict.state, verdict.clock) == (state, "cpu")
     assert verdict.time_ratio == pytest.approx(time)
 
 
-def test_waiting_is_no_work_whose_instructions_could_be_counted():
+def test_longer_wall_time_is_slower_despite_equal_instructions():
     found = case(steady(1.0), 1_000.0)
     found.passes["wall"] = steady(1.5)
     verdict = judge(found, base(steady(1.0)), FLOOR, {"a": 1_000.0})
@@ -179,7 +181,7 @@ def test_instructions_of_another_python_are_not_compared():
     assert comparable_counts(before, {**here, "python": "3.13.0"}, {}) == {}
 
 
-def test_of_a_pass_the_low_rounds_count_and_of_the_passes_the_median():
+def test_the_ratio_is_the_median_over_passes_of_their_low_rounds():
     # the quantile 0.2 of six rounds is the second lowest
     ours = [2.0, 4.0, 9.0, 9.0, 9.0, 9.0]
     passes: Passes = [(ours, [1.0] * 6), ([8.0] * 6, [1.0] * 6), ([99.0] * 6, [1.0] * 6)]
@@ -189,7 +191,7 @@ def test_of_a_pass_the_low_rounds_count_and_of_the_passes_the_median():
     assert found.log_error == pytest.approx(math.sqrt(math.pi / 2 * np.var(logs, ddof=1) / 3))
 
 
-def test_passes_in_a_bad_minute_leave_the_error_to_the_others():
+def test_outlying_passes_hardly_increase_the_error():
     good = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06]
     passes: Passes = [([ours] * 6, [1.0] * 6) for ours in (*good, 3.0, 0.2)]
     found = estimate_ratio(passes)
@@ -199,20 +201,20 @@ def test_passes_in_a_bad_minute_leave_the_error_to_the_others():
     assert found.log_error < 0.03
 
 
-def test_the_error_of_one_pass_is_what_its_rounds_leave_open():
+def test_the_error_of_one_pass_comes_from_its_rounds():
     steady_rounds = estimate_ratio([([2.0] * 8, [1.0] * 8)])
     assert steady_rounds.log_error == pytest.approx(0.0, abs=1e-12)
     assert estimate_ratio([([2.0, 3.0, 2.5, 4.0, 2.0, 3.5, 2.2, 2.9], [1.0] * 8)]).log_error > 0.01
 
 
-def test_few_passes_that_agree_by_chance_are_no_surer_than_their_rounds():
+def test_agreement_of_few_passes_does_not_reduce_the_error_of_their_rounds():
     rounds = [2.0, 3.0, 2.5, 4.0, 2.0, 3.5, 2.2, 2.9]
     alike = estimate_ratio([(rounds, [1.0] * 8)] * 3)
     assert alike.log_error > 0.01
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, 0.0])
-def test_seconds_of_a_baseline_that_are_no_time_are_refused(wrong):
+def test_a_baseline_with_invalid_seconds_is_refused(wrong):
     for pair in (([1.0, wrong], [1.0, 1.0]), ([1.0, 1.0], [wrong, 1.0])):
         with pytest.raises(ValueError, match="seconds that are missing or not above 0"):
             _read_pair(*pair)

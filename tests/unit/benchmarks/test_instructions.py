@@ -1,4 +1,4 @@
-"""Instruction counts are differences between two runs, per element."""
+"""Tests that instruction counts are differences between two runs, per element."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ START_UP, PER_RUN = 1_000_003, 5_120
 
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The commands asked for, answered by a kernel of 1,024 elements with 5 instructions each."""
+    """Records the commands; answers as a kernel of 1,024 elements with 5 instructions each."""
     asked: list[str] = []
 
     def answer(command: str) -> subprocess.CompletedProcess[str]:

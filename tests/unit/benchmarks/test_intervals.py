@@ -1,4 +1,4 @@
-"""Ratios of medians against calculations by hand."""
+"""Tests ratios of medians against calculations by hand."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def test_a_machine_that_slows_down_for_both_does_not_widen_the_interval():
     assert (ratio.low, ratio.high) == (2.0, 2.0)
 
 
-def test_of_two_rounds_a_quarter_of_the_resamples_has_each_alone():
-    # draws: {a, a} 1/4, {a, b} 1/2, {b, b} 1/4, so both ends of the 95% interval are pure
+def test_the_interval_of_two_rounds_ends_at_the_single_rounds():
+    # draws: {a, a} 1/4, {a, b} 1/2, {b, b} 1/4, so each end of the 95% interval has one round
     ratio = ratio_of_medians([1.0, 1.0], [1.0, 3.0])
     assert (ratio.low, ratio.value, ratio.high) == (1.0, 2.0, 3.0)
 

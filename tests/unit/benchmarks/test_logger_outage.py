@@ -1,4 +1,4 @@
-"""The campaign of outages: what it makes of pairs of runs, and when a promise is broken."""
+"""Tests the campaign of outages: its figures from pairs of runs, and broken promises."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_ratio_is_of_the_two_runs_of_a_pair() -> None:
     by_clock = found["by clock"]
     assert by_clock["pairs"] == [0.99, 1.01]
     assert by_clock["ratio"] == pytest.approx((0.99 * 1.01) ** 0.5, abs=1e-4)
-    assert by_clock["ci95"] == [0.99, 1.01]  # of two pairs: as wide as they are apart
+    assert by_clock["ci95"] == [0.99, 1.01]  # the interval of two pairs spans both
     assert found["by cpu"] == {"ratio": 0.995, "ci95": [0.995, 0.995], "pairs": [0.995, 0.995]}
     assert (found["longest_exit_s"], found["longest_exit_without_s"]) == (4.5, 0.5)
     assert (found["pairs"], found["synced"], found["rows"]) == (2, 2, 42)

@@ -1,4 +1,4 @@
-"""From systems to verdicts: agreement, medians, the fastest peer, goals."""
+"""Tests the way from systems to verdicts: agreement, medians, the fastest peer, goals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HALVES = (0.010, 0.020, 0.030)  # median 0.020
 
 
 def test_measure_case_reports_the_median_of_the_measured_rounds():
-    # one sample goes to the calibration, so the circle begins with the second
+    # calibration takes one sample, so the cycle begins with the second one
     measured = measure_case(case(fake("rlox", *HALVES), fake("peer", 0.05)), PROTOCOL).systems[0]
     assert measured.seconds == (0.020, 0.030, 0.010, 0.020, 0.030, 0.010, 0.020)
     assert measured.median == 0.020
@@ -46,7 +46,7 @@ def test_a_peer_whose_interval_reaches_ours_is_not_faster(high, met):
     assert [v.met for v in judge(fake("rlox", 0.01), [tie])] == [met]
 
 
-def test_a_system_shown_beside_is_not_judged():
+def test_a_system_that_is_not_gated_gets_no_verdict():
     beside = fake("rlox too", 0.03, is_gated=False)
     record = measure_case(case((fake("rlox", 0.01), beside), fake("a", 0.02)), PROTOCOL)
     assert {v.ours for v in record.verdicts} == {"rlox"}
@@ -66,7 +66,7 @@ def test_an_absent_peer_is_named_and_takes_no_part():
     assert [c.peer for c in record.comparisons] == ["a"]
 
 
-def test_systems_that_compute_something_else_are_not_timed_against_each_other():
+def test_systems_with_different_results_are_not_timed():
     journal: list[Any] = []
     wrong = fake("a", 0.02, result=1.1, journal=journal)
     with pytest.raises(DisagreementError, match=r"answer of a differs from rlox's"):

@@ -1,4 +1,4 @@
-"""The campaign of the native engine: its legs, whose runs it compares, and settings that are torch's."""
+"""Tests the campaign of the native engine: its legs, the compared runs, and settings equal to torch's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_native_engine_campaign_plans_eight_legs_of_two_systems():
 
 
 @pytest.mark.parametrize("name", LEGS)
-def test_torch_s_runs_are_those_of_the_suite_of_the_same_preset_and_steps(name: str):
+def test_the_campaign_takes_torchs_runs_from_the_classic_suite(name: str):
     leg = LEGS[name]
     suite = {of.name: of for of in classic_control_suite.CAMPAIGN.legs}
     same = suite[name.removeprefix("hybrid_")]

@@ -1,4 +1,4 @@
-"""Steps that engines are held against one another with: their work counted, their numbers the same."""
+"""Tests the steps for comparing engines: the count of their work, and their equal results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALGORITHMS = ("ppo", "a2c", "dqn", "sac", "td3")
 
 
 def multiplied(noted: OperationCounter) -> float:
-    """Multiplications and additions of what was noted."""
+    """Returns the multiplications and additions of the counted products."""
     work = 0.0
     for (_, operands), times in noted.products.items():
         (n, k), m = operands[-2][0], operands[-1][0][-1]
@@ -31,7 +31,7 @@ def multiplied(noted: OperationCounter) -> float:
 @pytest.mark.parametrize("work", ["act", "critic", *ALGORITHMS])
 def test_counted_matrix_products_of_a_step_equal_those_torch_computes(work: str):
     steps = torch_steps.Steps(work, SMALL, arrays(work, SMALL), lambda loss: loss)
-    steps.step_once()  # TD3's actor learns in every second one
+    steps.step_once()  # TD3's actor learns in every second step
     with OperationCounter() as noted:
         steps.step_once()
         steps.step_once()
@@ -49,7 +49,7 @@ def test_a_step_in_torch_moves_each_parameter_by_no_more_than_a_learning_rate(al
     assert 0.5 * most < way.max() < 1.01 * most
 
 
-def test_the_target_follows_where_there_are_replayed_transitions():
+def test_a_benchmarked_sac_step_updates_the_target_network():
     steps = torch_steps.Steps("sac", SMALL, arrays("sac", SMALL), lambda loss: loss)
     before = [p.clone() for p in steps.targets[1]]
     steps.step_once()
@@ -60,7 +60,7 @@ def test_the_target_follows_where_there_are_replayed_transitions():
         torch.testing.assert_close(target, goal)
 
 
-def test_every_step_of_the_native_engine_stands_beside_everyone_who_has_it():
+def test_every_step_of_the_native_engine_is_compared_with_all_peers():
     cases = list(bench.n2(NOWHERE))
     assert [case.size.split(",")[0] for case in cases[::2]] == [a.upper() for a in ALGORITHMS]
     everyone = {"torch", "torch eager", "torch compiled", bench.LIMIT, bench.BLAS_LIMIT}
@@ -79,7 +79,7 @@ def test_every_step_of_the_native_engine_stands_beside_everyone_who_has_it():
     ]
 
 
-def test_the_four_rows_are_of_all_engines_and_their_numbers_are_compared():
+def test_the_four_original_rows_compare_the_results_of_all_engines():
     cases = list(bench.n1(NOWHERE))
     assert [case.size.split(",")[0] for case in cases] == [row[0] for row in bench.ORIGINAL_ROWS]
     for case in cases:
@@ -127,7 +127,7 @@ for line in map(str.strip, sys.stdin):
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """One that takes a hundredth of a second of CPU time for each loop, and gives what it was given."""
+    """Makes a program that takes 0.01 seconds of CPU time for each loop and returns its arrays."""
     path = tmp_path / "program"
     path.write_text(f"#!{sys.executable}\n{PROGRAM}")
     path.chmod(0o755)
@@ -139,21 +139,21 @@ def test_a_program_is_given_arrays_and_measured_by_its_cpu_time(program: Path):
     runner = ProgramRunner(program, ("ppo", 4), {"given": given})
     np.testing.assert_array_equal(runner.result()["result"], given)
     measured = runner.sample(5)
-    with pytest.raises(ProgramError) as stopped:  # whose message ends with what the program said
+    with pytest.raises(ProgramError) as stopped:  # the message ends with the program's output
         runner.sample(0)
     worked, wall = map(float, str(stopped.value).splitlines()[-2].split())
     assert 0.05 <= worked <= measured < wall
     runner.close()
 
 
-def test_a_program_that_stops_is_an_error_with_its_last_words(program: Path):
+def test_the_error_of_a_stopped_program_has_its_last_output(program: Path):
     runner = ProgramRunner(program, ("ppo", 4), {})
     with pytest.raises(ProgramError, match=r"no work: \['ppo', '4'\]"):
         runner.sample(0)
     runner.close()
 
 
-def test_an_engine_that_is_not_built_is_missing_and_the_command_that_builds_it_is_said(
+def test_the_message_of_a_missing_engine_has_the_command_to_build_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("CARGO_TARGET_DIR", str(tmp_path))
@@ -168,7 +168,7 @@ def test_an_engine_that_is_not_built_is_missing_and_the_command_that_builds_it_i
     assert peers.is_importable("candle")
 
 
-def test_the_versions_of_what_engines_multiply_with_are_read_from_the_lock_files():
+def test_versions_of_the_engines_math_libraries_come_from_the_lock_files():
     assert programs.math_library("cpu").startswith("matrixmultiply 0.")
     assert programs.math_library("candle").startswith("candle-core 0.")
     assert programs.math_library("burn").startswith("burn-tensor 0.")

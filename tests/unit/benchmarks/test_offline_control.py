@@ -1,4 +1,4 @@
-"""The campaign of learning from datasets: its plan, its settings, and what its results come to."""
+"""Tests the campaign of learning from datasets: its plan, its settings, and its report."""
 
 from __future__ import annotations
 

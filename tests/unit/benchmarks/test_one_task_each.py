@@ -1,4 +1,4 @@
-"""The campaign of one task each: its plan, equal settings for the peers, and what counts as solved."""
+"""Tests the campaign of one task each: its plan, equal settings for the peers, and what counts as solved."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RIGHT = [(7 * place + 3) % 24 for place in range(5)]  # the lock's numbers
 
 
 def runs(*scores: float) -> list[dict[str, Any]]:
-    """Runs of these scores, in training a half of each."""
+    """Makes runs of these scores, with half of each in training."""
     return [{"returns": [s] * 50, "training": s / 2, "curve": [s] * 50} for s in scores]
 
 
@@ -104,7 +104,7 @@ def test_a_system_of_several_words_has_a_file_without_spaces(monkeypatch, tmp_pa
     assert path == tmp_path / "experiments" / "c" / "results" / "masked_DQN_masked-DQN_s3.json"
 
 
-def test_the_contributions_get_their_settings_under_the_names_that_they_have():
+def test_sb3_contribs_models_get_settings_under_their_names():
     import torch
 
     recurrent, _, _ = LEGS["recurrent_PPO"].systems
@@ -122,7 +122,7 @@ def test_the_contributions_get_their_settings_under_the_names_that_they_have():
     assert "distribution" not in given
 
 
-def test_a_peer_is_of_the_class_that_has_what_is_asked_for(monkeypatch):
+def test_the_peers_class_supports_recurrence_masks_or_quantiles(monkeypatch):
     monkeypatch.setattr(sb3, "_import_class", lambda library, name: f"{library}.{name}")
     plain = {"env": {}, "algo": {}}
     masked = {"env": {"action_mask": "info"}, "algo": {}}
@@ -145,12 +145,12 @@ def test_the_peers_environment_has_the_wrappers_and_masks_of_ours():
         locked.step(number)
     _, _, terminated, _, info = locked.step(RIGHT[0])
     assert terminated and "action_mask" not in info
-    assert locked.get_wrapper_attr("action_masks")()[RIGHT[2]]  # the last there was
+    assert locked.get_wrapper_attr("action_masks")()[RIGHT[2]]  # the last mask
     assert not hasattr(sb3.env_factory("lock:Lock-v0", {})(), "action_masks")
 
 
 class Remembering:
-    """Plays the lock by what it remembers and by the masks, as models of sb3-contrib do."""
+    """Plays the lock by its state and the masks, as models of sb3-contrib do."""
 
     def __init__(self) -> None:
         self.begun: list[bool] = []
@@ -173,7 +173,7 @@ class Remembering:
         return np.array(RIGHT[place]), place + 1
 
 
-def test_an_evaluation_carries_the_state_and_tells_the_masks():
+def test_the_peers_evaluation_passes_on_states_and_masks():
     model = Remembering()
     returns = sb3.evaluate(model, sb3.env_factory("lock:Lock-v0", {"action_mask": "info"}), 2, 7)
     assert returns == [1.0, 1.0]
@@ -225,7 +225,7 @@ def test_the_table_has_a_line_for_each_system():
     ]
 
 
-def test_more_legs_than_fit_beside_one_another_go_below(tmp_path: Path):
+def test_the_figure_puts_more_than_four_legs_into_a_second_row(tmp_path: Path):
     from matplotlib.image import imread
 
     legs = [whole(475, A=runs(500, 500), B=runs(20, 20), C=runs(30, 30), D=runs(9, 9))] * 5

@@ -1,4 +1,4 @@
-"""The child process that measures the original, here with this interpreter's rlox in its place."""
+"""Tests the child process that measures the original; here this interpreter's rlox takes its place."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_workload_of_the_child_gives_the_numbers_of_a_call_here():
     np.testing.assert_array_equal(got["returns"], returns)
 
 
-def test_the_child_reports_its_own_seconds_and_ends_when_its_workload_is_closed():
+def test_the_child_reports_its_seconds_and_ends_with_its_workload():
     with closing(Original(Path(sys.executable))) as original:
         options = {"env_id": "CartPole-v1", "n": 2, "seed": 1}
         actions = np.zeros((4, 2), np.uint32)
@@ -53,7 +53,7 @@ def test_every_workload_has_a_process_of_its_own():
         assert second.sample(10) > 0
 
 
-def test_a_child_that_stops_is_reported_with_its_last_words(tmp_path):
+def test_the_error_of_a_stopped_child_has_its_last_output(tmp_path):
     worker = tmp_path / "worker.py"
     worker.write_text("raise SystemExit('no such module')")
     with (

@@ -1,4 +1,4 @@
-"""The scores of README's "It learns" are taken from finished sweeps, with where the runs are from."""
+"""Tests that the scores of README's "It learns" come from finished sweeps and name the runs' origin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMMIT = "ab" * 20
 
 
 def put(folder: Path, seed: int, status: str = "done", sha: str = COMMIT) -> None:
-    """The files of a run folder that are read."""
+    """Writes the files of a run folder that the command reads."""
     folder.mkdir(parents=True)
     result = {
         "status": status,

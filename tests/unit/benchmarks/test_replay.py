@@ -1,4 +1,4 @@
-"""The trajectory that replay buffers are measured on, and what is compared before they are."""
+"""Tests the trajectory for measuring replay buffers, and the comparison before the measurement."""
 
 from __future__ import annotations
 

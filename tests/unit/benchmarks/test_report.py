@@ -1,4 +1,4 @@
-"""What a run leaves behind: JSON of one version, a table that names everyone, plots, a gate."""
+"""Tests the results of a benchmark run: JSON of one version, a table of all systems, plots, a gate."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_read_report_refuses_reports_of_another_schema(change, message, tmp_path
         read_report(path)
 
 
-def test_the_table_names_what_multiplies_matrices_where_the_run_says_it():
+def test_the_table_names_the_blas_library_of_the_run():
     machine = {"cpu": "a processor", "blas": "MKL, AVX2", "cores": 2, "load": 0.5}
     assert "; a processor, MKL, AVX2, 2 cores, load 0.5 at" in render(
         replace(report(record()), machine=machine)

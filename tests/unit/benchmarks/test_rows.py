@@ -1,4 +1,4 @@
-"""The rows of the suite: every size, every peer that does the work, the goals."""
+"""Tests the rows of the suite: every size, every peer that does the work, the goals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from helpers.benchmarks import NOWHERE
 from rlox import compute_gae
 
 BENCHMARKS = Path(run_all.__file__).parent
-# Of minutes to hours, or beside what takes minutes to build: commands of their own.
+# They take minutes to hours, or their peers take minutes to build; each has its own command.
 APART = {
     "bench_ppo_training",
     "bench_atari",
@@ -26,7 +26,7 @@ APART = {
 
 
 def goals(row: str) -> dict[tuple[str, str], list[float]]:
-    """(size, system) -> the ratios to reach."""
+    """Returns the ratios to reach by (size, system)."""
     return {
         (case.size, own.name): [goal.minimum for goal in own.goals]
         for case in run_all.ROWS[row](NOWHERE)
@@ -36,7 +36,7 @@ def goals(row: str) -> dict[tuple[str, str], list[float]]:
 
 
 def peers(row: str) -> set[str]:
-    """Everyone who takes part in the row."""
+    """Returns the names of the row's peers."""
     return {peer.name for case in run_all.ROWS[row](NOWHERE) for peer in case.peers}
 
 

@@ -1,4 +1,4 @@
-"""Scores of several environments on one scale, and what they come to together."""
+"""Tests scores of several environments on one scale, and the returns of random play."""
 
 from __future__ import annotations
 

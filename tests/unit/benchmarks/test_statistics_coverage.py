@@ -1,4 +1,7 @@
-"""Intervals of few runs hold the truth as often as docs/statistics.md says, and verdicts keep their level."""
+"""Tests that intervals of few runs contain the truth as often as docs/statistics.md says.
+
+Verdicts keep their level.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def test_verdicts_on_runs_of_the_same_thing_are_rarely_that_they_differ(
     kind: Normal | Capped, runs: int
 ) -> None:
     said, _ = differing_share(kind, runs, 0, 600)
-    assert said <= 0.03  # 1% is meant; of 600 a few more
+    assert said <= 0.03  # the level is 1%; 600 verdicts may have a few more
 
 
 def test_collapses_of_ten_runs_differ_nearly_always() -> None:

@@ -1,4 +1,4 @@
-"""The suites of `rlox bench`, the process that measures them, and the command around it."""
+"""Tests the suites of `rlox bench`, the process that measures them, and the command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rlox_cli.bench.session import _measure_again
 from rlox_cli.commands import bench
 
 ROOT = Path(__file__).resolve().parents[3]
-V_TRACE = "P3 V-trace of one trajectory, float32, 2,048: rlox"  # whose peers in ci are none
+V_TRACE = "P3 V-trace of one trajectory, float32, 2,048: rlox"  # has no peers in ci
 TINY = ("suite.passes=2", "suite.rounds=2", "suite.sample_ms=0.1", "instructions=false")
 ONE = ("only=group adv", *TINY)
 
@@ -51,7 +51,7 @@ def test_the_suite_for_ci_needs_no_peer_that_rlox_does_not_bring():
     assert not any(p.package == "original" for entry in found for p in entry.case.peers)
 
 
-def test_a_suite_is_made_without_torch_which_takes_minutes_under_valgrind():
+def test_making_the_ci_suite_does_not_import_torch():
     code = (
         "import sys; from harness.suites import SUITES; from harness.cli import Context; "
         "from harness.original import Original; list(SUITES['ci'](Context(Original(None), True))); "
@@ -106,7 +106,7 @@ def test_a_case_is_measured_beside_its_peers_and_its_yardstick_and_written(cli: 
 
 
 def as_if_it_took(path: Path, factor: float) -> None:
-    """Change a record as if rlox had taken `factor` times as long."""
+    """Changes a record as if rlox had taken `factor` times as long."""
     tree = json.loads(path.read_text())
     for case in tree["cases"]:
         case["passes"] = {
@@ -175,7 +175,7 @@ def test_a_baseline_of_another_suite_is_refused(cli: Cli, tmp_path):
     assert missing.err == "rlox bench: baseline=nowhere.json: No such file or directory\n"
 
 
-def test_a_process_that_dies_is_told_with_its_last_words(monkeypatch, tmp_path):
+def test_the_error_of_a_dead_process_has_its_last_output(monkeypatch, tmp_path):
     script = tmp_path / "dies.py"
     script.write_text("import sys; print('{}'); sys.exit('out of luck')")
     monkeypatch.setattr(process, "MEASURE_SCRIPT", script)
@@ -191,7 +191,7 @@ def test_peers_that_are_not_installed_are_named(monkeypatch):
     assert list(said[0]["absent"]) == ["torch"]
 
 
-# Around it
+# The workflow and slow-downs
 
 
 def test_the_workflow_measures_both_sides_compares_and_posts_the_table():
@@ -208,7 +208,7 @@ def test_the_workflow_measures_both_sides_compares_and_posts_the_table():
 
 
 @pytest.mark.parametrize("one", regressions.SLOW_DOWNS, ids=lambda one: one.name)
-def test_each_slow_down_is_in_cases_that_there_are(one):
+def test_each_slow_down_has_existing_cases(one):
     names = [entry.name for entry in SUITES["ci"](NOWHERE)]
     assert [name for name in names if name.startswith(one.cases)]
     assert [n for n in names if one.case_filter.lower() in n.lower() and n.startswith(one.cases)]

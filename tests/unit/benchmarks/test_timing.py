@@ -1,4 +1,4 @@
-"""Samples are long enough, taken by turns, and nothing else runs in them."""
+"""Tests that samples are long enough, that systems take turns, and that nothing else runs in a sample."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_systems_take_turns_and_each_begins_once_in_as_many_rounds():
     runners = {name: FakeRunner(name, [0.5], 0, journal) for name in "abc"}
     interleave(runners, Protocol(repeats=4, min_seconds=0.1))
     order = "".join(name for name, _ in journal)
-    assert order == "abc" + "abc" + "bca" + "cab" + "abc"  # the first are the calibration
+    assert order == "abc" + "abc" + "bca" + "cab" + "abc"  # the first three are the calibration
 
 
 def test_a_sample_is_repeated_until_it_is_long_enough():
@@ -51,7 +51,7 @@ def test_samples_are_seconds_of_one_loop():
     np.testing.assert_allclose(samples["a"].seconds, [1e-3] * 7)
 
 
-def test_a_local_sample_calls_the_operation_as_often_as_asked_between_two_looks_at_the_clock():
+def test_a_local_sample_repeats_the_operation_between_two_clock_readings():
     clock = itertools.count(10.0, 2.5)
     calls: list[int] = []
     runner = LocalRunner(lambda: calls.append(1), dict, clock=lambda: next(clock))
@@ -60,7 +60,7 @@ def test_a_local_sample_calls_the_operation_as_often_as_asked_between_two_looks_
 
 
 @pytest.mark.parametrize("collecting", [True, False])
-def test_the_garbage_collector_rests_during_a_sample_and_is_then_as_before(collecting):
+def test_a_sample_pauses_the_garbage_collector_and_restores_it(collecting):
     seen: list[bool] = []
     before = gc.isenabled()
     try:

@@ -1,4 +1,4 @@
-"""Training runs as cases: parts of the same runs, goals on the whole of them."""
+"""Tests training runs as cases: parts of the same runs, and goals for whole runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_networks_batches_and_environments_are_varied_and_say_so_in_the_size():
     for row in ROWS:
         of = {size for name, _, size in sizes if name == row}
         assert len(of) > 2
-        assert any("256x256" in size for size in of) or row == "P16"  # whose preset it is
+        assert any("256x256" in size for size in of) or row == "P16"  # P16's preset has this size
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_all_systems_do_as_many_steps_and_updates(work: TrainingWorkload, update
     assert [one.counts for one in (*ours, theirs)] == [counts] * 3
 
 
-def test_parts_are_of_the_same_runs_and_cost_none_of_their_own():
+def test_parts_use_the_same_runs_as_the_whole():
     seeds = []
 
     def train(seed: int) -> RunTimes:
@@ -84,7 +84,7 @@ def test_a_stopwatch_adds_up_cpu_seconds_and_not_waiting():
         cpu, wall = time.process_time(), time.perf_counter()
         while time.process_time() - cpu < 0.01:
             pass
-        # until the wall says twice what the CPU does, however long the work was interrupted
+        # until the wall time is twice the CPU time, however long the work was interrupted
         while time.perf_counter() - wall < 2 * (time.process_time() - cpu):
             time.sleep(0.001)
         worked += time.process_time() - cpu
@@ -97,7 +97,7 @@ def test_a_stopwatch_adds_up_cpu_seconds_and_not_waiting():
     assert 2 * worked <= waited
 
 
-def test_a_call_that_does_two_things_is_split_by_the_seconds_that_it_tells():
+def test_a_split_call_divides_its_time_by_the_returned_seconds():
     cpu, wall = iter([0.0, 8.0]), iter([100.0, 104.0])
     watch = Stopwatch(cpu.__next__, wall.__next__)
     assert watch.time_split_call("collect", lambda: 1.0, "update", float)() == 1.0
@@ -105,7 +105,7 @@ def test_a_call_that_does_two_things_is_split_by_the_seconds_that_it_tells():
     assert watch.seconds == {"collect": 6.0, "update": 2.0}
 
 
-def test_a_run_of_ours_says_its_parts_and_how_much_it_did():
+def test_a_run_of_rlox_reports_its_parts_and_counts():
     work = TrainingWorkload("P14", "a2c", "CartPole-v1", 400)
     for of in bench_training.RLOX_SYSTEMS.values():
         trained = bench_training.train_rlox(work, *of, seed=0)

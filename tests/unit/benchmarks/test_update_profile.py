@@ -1,4 +1,4 @@
-"""What a gradient step is made of is counted as it is done."""
+"""Tests that the profile counts the operations of a gradient step while it runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_update_profile_reports_steps_time_flops_and_operations(
     assert found["operations"] > found["products"] > 10
 
 
-def test_the_products_of_a_layer_are_the_same_of_both_libraries_and_have_a_rate(
+def test_library_rates_has_the_same_products_of_both_libraries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(update_profile, "time_call", lambda call: call().numel() * 1e-9)

@@ -1,4 +1,4 @@
-"""Hindsight goals: of the same episode, at the right time, with the reward they deserve."""
+"""Tests hindsight goals: they come from the same episode and the right time, with their own reward."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def reward(achieved, desired, info):
 
 
 def make_filled(capacity=100, **settings):
-    """Achieved goals are the step number, desired ones negative: they tell where they come from."""
+    """Fills a buffer. Achieved goals are the step number, desired ones are negative, to show their origin."""
     shapes = {"observation": (2,), "achieved_goal": (1,), "desired_goal": (1,)}
     buffer = ReplayBuffer(
         capacity,
@@ -63,7 +63,7 @@ def test_goals_come_from_the_same_episode_as_the_strategy_says(strategy, capacit
     np.testing.assert_array_equal(batch["rewards"], -(source != t).astype(np.float32))
 
 
-def test_k_goals_for_each_kept_and_the_others_keep_goal_and_reward():
+def test_a_fifth_of_the_rows_keeps_goal_and_reward_by_default():
     buffer, _ = make_filled()
     config = HindsightConfig(reward)
     assert (config.strategy, config.ratio) == ("future", 0.8)
@@ -74,7 +74,7 @@ def test_k_goals_for_each_kept_and_the_others_keep_goal_and_reward():
     assert not buffer.sample(500, her=HindsightConfig(reward, ratio=0.0))["rewards"].max() > -1
 
 
-def test_the_rows_drawn_are_those_of_a_batch_without_hindsight():
+def test_hindsight_draws_the_same_rows_as_a_batch_without_hindsight():
     buffer, _ = make_filled()
     her = HindsightConfig(reward)
     np.testing.assert_array_equal(buffer.sample(64, 2, her=her)["indices"], buffer.sample(64, 2)["indices"])
@@ -113,7 +113,7 @@ def test_a_k_that_is_no_whole_number_from_0_on_is_refused_by_name(k):
 
 
 def make_hindsight(answer):
-    """Hindsight whose rule gives `answer` for each of its goals."""
+    """Makes a configuration of hindsight whose rule returns `answer` for each goal."""
     return HindsightConfig(lambda a, d, _: [answer] * len(a), ratio=1.0)
 
 

@@ -1,4 +1,4 @@
-"""Batches that several threads copy, past the caches: the rows of their indices all the same."""
+"""Tests that large batches, which threads copy past the caches, have the rows of their indices."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from rlox import ReplayBuffer
 
 STACK, CAPACITY = (4, 84, 84), 64
-BATCH = 700  # obs and next_obs are 40 MB: more than 32 MiB go past the caches
-WINDOWS = 1_300  # of several steps, which gather the two one after the other, 37 MB each
+BATCH = 700  # obs and next_obs are 40 MB; more than 32 MiB bypass the caches
+WINDOWS = 1_300  # of several steps; they gather both columns one after the other, 37 MB each
 KINDS = {"rows": None, "frames": (4, "first")}
 FRAMES = np.random.default_rng(0).integers(0, 256, (CAPACITY + STACK[0], 84, 84), np.uint8)
 
@@ -33,7 +33,7 @@ def stack(i):
 
 
 def batches(kind):
-    """Steps and a batch of each size: of single rows, and of windows of three steps."""
+    """Yields steps and a batch of each size: of single rows, and of windows of three steps."""
     buffer = filled(kind)
     yield 1, buffer.sample(BATCH, 1)
     yield 3, buffer.sample(WINDOWS, 1, n_step=3, gamma=0.9)
@@ -50,7 +50,7 @@ def test_a_large_batch_has_the_rows_of_its_indices(kind):
 
 
 def digest(kind) -> str:
-    """Of the batches, each of which is gathered past the caches."""
+    """Returns the digest of the batches, which all bypass the caches."""
     found = hashlib.sha256()
     for steps, batch in batches(kind):
         assert batch["obs"].nbytes * (2 if steps == 1 else 1) >= 32 * 2**20
@@ -75,7 +75,7 @@ def test_the_number_of_threads_changes_no_byte_of_a_batch(threads, kind):
 
 
 def test_every_row_of_a_large_buffer_is_followed_by_its_own_next_observation():
-    # chunks of several megabytes, whose ends lie within pages
+    # chunks of several megabytes that end within pages
     rows, dim = 600_000, 9
     obs = np.arange((rows + 1) * dim, dtype=np.float64).reshape(rows + 1, dim)
     buffer = ReplayBuffer(rows, dim, 1, obs_dtype="float64")

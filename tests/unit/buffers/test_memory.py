@@ -1,4 +1,4 @@
-"""What buffers cost in memory, measured in processes of their own."""
+"""Measures the memory of buffers in separate processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from helpers.selection import FULL
 
 pytestmark = pytest.mark.alone  # fills memory
 
-# What an allocator may hold back besides, on any system; each test fills many times as much.
+# An allocator may hold this much more on any system; each test fills many times as much.
 ALLOCATOR = 4 << 20
 HEAD = """
 import numpy as np
@@ -52,7 +52,7 @@ print(rss() - before, buffer.nbytes)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_pushing_for_ever_leaves_memory_flat():
+def test_a_full_buffer_takes_no_more_memory():
     rounds = 2_500 if FULL else 100
     first, last = run(f"""
 obs, after, flags = episodes(4)
@@ -84,7 +84,7 @@ print(rss() - before)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_images_pushed_in_batches_leave_no_gaps_in_memory():
-    # between the arrays of a loop, blocks of the allocator's heap took a third more
+    # between a loop's arrays, blocks of the allocator's heap took a third more memory
     held = run("""
 pool = rng.integers(0, 256, (64, 4, 84, 84), dtype=np.uint8)
 at, flags = np.arange(64), np.zeros(64, bool)

@@ -1,4 +1,4 @@
-"""The buffer in memory and on disk from Python: equality, saves, closing."""
+"""Tests the buffer on disk against the one in memory: equality, saves, closing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHAPE = {"obs_dim": 3, "act_dim": 1}
 
 
 def push(buffer, steps, n_envs=1):
-    """One row of each environment for each step; an episode ends every ten."""
+    """Pushes a row of each environment for each step; episodes end every ten steps."""
     for t in steps:
         obs = (t + np.arange(3 * n_envs, dtype=np.float32)).reshape(n_envs, 3)
         ends = np.full(n_envs, t % 10 == 9)
@@ -26,7 +26,7 @@ def push(buffer, steps, n_envs=1):
 
 
 def flushed(tmp_path, total=500):
-    """A buffer of 100 rows that are all on disk, and its folder."""
+    """Returns a buffer of 100 rows that are all on disk, and its folder."""
     buffer = rlox.MmapReplayBuffer(10, total, cold_path=tmp_path / "cold", **SHAPE)
     push(buffer, range(100))
     buffer.flush()
@@ -34,7 +34,7 @@ def flushed(tmp_path, total=500):
 
 
 def equal(left, right):
-    """Whether two batches are the same."""
+    """Returns whether two batches are equal."""
     return left.keys() == right.keys() and all(np.array_equal(left[k], right[k]) for k in left)
 
 
@@ -76,7 +76,7 @@ def test_n_step_windows_and_rows_by_index_are_those_of_a_buffer_in_memory(tmp_pa
         all_rows.sample(1, n_step=3)
 
 
-def test_rows_that_are_sealed_cannot_be_written_to_and_others_can(tmp_path):
+def test_update_writes_only_to_unsealed_rows(tmp_path):
     settings = {"extra_columns": {"latent": ("float32", (2,))}, **SHAPE}
     buffer = rlox.MmapReplayBuffer(30, 100, cold_path=tmp_path / "cold", **settings)
     flags = np.zeros(25, bool)
@@ -129,7 +129,7 @@ def test_dict_observations_and_extra_columns_come_back_from_disk(tmp_path):
 
 @pytest.mark.parametrize("new_rows", [0, 5])
 @pytest.mark.parametrize("lost", ["*.seg", "lock", "*"])
-def test_files_that_were_taken_from_under_a_buffer_are_missed(tmp_path, lost, new_rows):
+def test_a_buffer_on_disk_detects_removed_files(tmp_path, lost, new_rows):
     buffer, path = flushed(tmp_path)
     for file in path.glob(lost):
         file.unlink()
@@ -146,7 +146,7 @@ def test_files_that_were_taken_from_under_a_buffer_are_missed(tmp_path, lost, ne
 
 
 @pytest.mark.parametrize("lost", ["*.seg", "lock"])
-def test_a_buffer_whose_files_were_taken_refuses_rows_once_memory_is_full_of_what_is_lost(tmp_path, lost):
+def test_a_buffer_without_its_files_refuses_rows_when_memory_is_full(tmp_path, lost):
     buffer, path = flushed(tmp_path, 5_000)
     for file in path.glob(lost):
         file.unlink()
@@ -159,7 +159,7 @@ def test_a_buffer_whose_files_were_taken_refuses_rows_once_memory_is_full_of_wha
 
 @pytest.mark.parametrize("how", ["removed", "cut short"])
 @pytest.mark.parametrize("new_rows", [0, 10])
-def test_a_list_of_segments_that_was_lost_is_written_anew(tmp_path, how, new_rows):
+def test_closing_rewrites_a_lost_manifest(tmp_path, how, new_rows):
     buffer, path = flushed(tmp_path)
     (path / "newest.manifest").unlink()
     if how == "cut short":
@@ -169,7 +169,7 @@ def test_a_list_of_segments_that_was_lost_is_written_anew(tmp_path, how, new_row
     assert len(rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE)) == 100 + new_rows
 
 
-def test_a_segment_that_was_cut_short_is_missed(tmp_path):
+def test_a_buffer_on_disk_detects_a_truncated_segment(tmp_path):
     buffer, path = flushed(tmp_path)
     segment = min(path.glob("*.seg"))
     segment.write_bytes(segment.read_bytes()[:50])
@@ -199,7 +199,7 @@ def test_a_buffer_whose_folder_is_gone_can_be_closed(tmp_path):
     assert len(buffer) == buffer.n_unsealed == 0
 
 
-def test_kept_rows_are_taken_over_and_refused_if_asked(tmp_path):
+def test_a_buffer_takes_over_kept_rows_unless_reopen_is_false(tmp_path):
     path = tmp_path / "cold"
     first = rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE)
     push(first, range(100))
@@ -274,7 +274,7 @@ def test_pruning_leaves_the_rows_of_a_buffer_on_disk(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_a_save_ends_beside_a_collector_that_never_rests_and_a_closing_loses_no_row(tmp_path):
+def test_a_save_ends_beside_a_busy_collector_and_closing_loses_no_row(tmp_path):
     cold = tmp_path / "cold"
     buffer = rlox.MmapReplayBuffer(3_000, 200_000, 64, 1, cold)
     obs, flags = np.ones((32, 64), np.float32), np.zeros(32, bool)
@@ -295,7 +295,7 @@ def test_a_save_ends_beside_a_collector_that_never_rests_and_a_closing_loses_no_
     until(lambda: stored, "row from the collector")
     for _ in range(3):
         before = sum(stored)
-        buffer.save("one")  # comes back although rows never stop coming
+        buffer.save("one")  # returns although rows keep coming
     buffer.close(keep=True)
     thread.join(PATIENCE)
     assert refused == ["buffer is closed, expected an open one; make another to go on"]

@@ -1,4 +1,4 @@
-"""Offline datasets: statistics, stretches of episodes, normalisation."""
+"""Tests offline datasets: statistics, stretches of episodes, normalisation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ N, OBS, ACT = 60, 3, 2
 
 
 def dataset(dtype=np.float32):
-    """Arrays with episodes of 7, 20 and 18 rows, and 15 rows of one that is not over."""
+    """Makes arrays with episodes of 7, 20 and 18 rows, and 15 rows of an unfinished one."""
     rng = np.random.default_rng(0)
     obs = rng.normal(5, 3, (N, OBS)).astype(dtype)
     next_obs = np.concatenate([obs[1:], rng.normal(size=(1, OBS)).astype(dtype)])

@@ -1,4 +1,4 @@
-"""PrioritizedReplayBuffer: frequencies, weights, priorities by index, states, refusals."""
+"""Tests PrioritizedReplayBuffer: frequencies, weights, priorities by index, states, refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rlox.errors import (
 
 
 def rows(n):
-    """n transitions whose columns all tell their number."""
+    """Makes n transitions; every column tells the number of its row."""
     numbers = np.arange(n, dtype=np.float32)
     return {
         "obs": numbers[:, None],
@@ -34,7 +34,7 @@ def rows(n):
 
 
 def filled(n=100, capacity=None, priorities=None, **settings):
-    """A buffer that `rows(n)` were pushed into."""
+    """Makes a buffer with the transitions `rows(n)`."""
     buffer = rlox.PrioritizedReplayBuffer(capacity or n, 1, 1, **settings)
     push_batch(buffer, rows(n), priorities=priorities)
     return buffer
@@ -94,7 +94,7 @@ def test_n_step_windows_come_with_discounts_and_the_weights_of_their_first_rows(
     assert 0 < last.sum() < 50
 
 
-def test_a_row_without_a_priority_gets_the_largest_so_far_and_takes_it_along_when_it_leaves():
+def test_a_new_row_gets_the_largest_priority_of_the_rows_in_the_buffer():
     buffer = filled(100, capacity=64, alpha=1.0)
     assert buffer.update_priorities(np.arange(100, dtype=np.uint64), np.zeros(100)) == 36
     assert buffer.update_priorities([36, 99], [50.0, 9.0]) == 0
@@ -148,7 +148,7 @@ def test_a_buffer_of_zero_priorities_cannot_be_sampled():
         rlox.PrioritizedReplayBuffer(3, 1, 1).sample(1)
 
 
-def test_several_batches_and_a_batch_into_ones_own_arrays_equal_single_ones():
+def test_n_batches_and_out_give_the_weights_of_single_batches():
     buffer = filled(50, priorities=np.linspace(0.1, 1, 50), seed=3)
     other = filled(50, priorities=np.linspace(0.1, 1, 50), seed=3)
     several = buffer.sample(8, n_batches=3)
@@ -196,7 +196,7 @@ def test_several_environments_have_a_priority_each():
 
 
 def test_a_buffer_that_is_too_large_is_refused_before_its_tree_takes_memory():
-    # In a process of its own: the peak of this one may be that of an earlier test.
+    # In a new process, because the peak of this one may come from an earlier test.
     code = """
         import rlox
         try:

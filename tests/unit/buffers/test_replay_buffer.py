@@ -1,4 +1,4 @@
-"""ReplayBuffer: contents, columns, draws, caller-owned outputs, refusals."""
+"""Tests ReplayBuffer: contents, columns, draws, caller-owned outputs, refused arguments."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_frame_stacks_come_back_exactly_and_share_their_frames(axis):
     assert buffer.nbytes < whole.nbytes / 2
 
 
-def test_bytes_that_are_seen_as_bool_are_stored_as_true_and_false():
+def test_bool_columns_store_any_nonzero_byte_as_true():
     buffer = ReplayBuffer(4, 1, 1, extra_columns={"seen": ("bool", (3,))})
     flags = np.array([0, 1, 7], np.uint8).view(np.bool_)
     buffer.push([0.0], 0, 0, False, False, extra={"seen": flags})
@@ -340,7 +340,7 @@ def test_an_unknown_keyword_is_answered_with_those_of_the_class(kind, keyword, h
 @pytest.mark.parametrize(
     "kind", [ReplayBuffer, PrioritizedReplayBuffer, SequenceReplayBuffer, MmapReplayBuffer]
 )
-def test_every_setting_of_columns_is_in_the_signature_that_keywords_are_checked_by(kind):
+def test_every_setting_of_columns_is_in_the_signature(kind):
     columns = {
         "obs_shape", "obs_dtype", "obs_spaces", "action_shape", "action_dtype", "reward_dtype",
         "frame_stack", "extra_columns",
@@ -378,7 +378,7 @@ def test_wrong_transitions_and_requests_are_refused_and_store_nothing():
             buffer.sample(**wrong)
 
 
-def test_no_indices_are_a_batch_of_no_rows():
+def test_gathering_no_indices_gives_an_empty_batch():
     buffer = ReplayBuffer(8, 3, 1)
     buffer.push(np.zeros(3), 0, 0, False, False)
     assert buffer.gather([])["obs"].shape == (0, 3)
@@ -386,7 +386,7 @@ def test_no_indices_are_a_batch_of_no_rows():
         buffer.gather(np.zeros(0))
 
 
-def test_of_too_many_batches_their_number_is_named():
+def test_the_error_of_too_many_rows_names_the_batch_settings():
     buffer = ReplayBuffer(8, 3, 1)
     buffer.push(np.zeros(3), 0, 0, False, False)
     with pytest.raises(ConfigError, match="n_batches is 268435456"):
@@ -396,7 +396,7 @@ def test_of_too_many_batches_their_number_is_named():
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_number_too_large_is_refused_by_name_also_where_warnings_are_errors():
+def test_a_number_beyond_float32_is_refused_by_name_without_a_warning():
     buffer = ReplayBuffer(8, 3, 1)
     with pytest.raises(ShapeError, match="obs holds 1e300, expected float32"):
         buffer.push(np.full(3, 1e300), 0, 0, False, False)

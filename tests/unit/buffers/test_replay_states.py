@@ -1,4 +1,4 @@
-"""ReplayBuffer: what a state brings back, and states that are refused."""
+"""Tests states of ReplayBuffer: what they restore, and which ones are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REFUSED = (CheckpointError, ShapeError)
 
 @pytest.fixture(params=["rows", "frames"])
 def buffer(request):
-    """100 rows in 64 places, whose observations are stacks of two frames."""
+    """Pushes 100 rows into 64 places; observations are stacks of two frames."""
     rng = np.random.default_rng(0)
     stack = (2, "last") if request.param == "frames" else None
     made = ReplayBuffer(64, act_dim=1, obs_shape=(3, 2), frame_stack=stack)
@@ -23,18 +23,18 @@ def buffer(request):
     stacks = np.lib.stride_tricks.sliding_window_view(frames, 2, axis=0)
     batch = {key: array[:99] for key, array in episodes(99, rng).items()}
     push_batch(made, batch | {"obs": stacks[:-1], "next_obs": stacks[1:]})
-    made.push(stacks[-1], 0.5, 1.0, False, False)  # what it leads to is open
+    made.push(stacks[-1], 0.5, 1.0, False, False)  # its next observation is open
     assert ("frames0/0" in made.state()) == (request.param == "frames")
     return made
 
 
 def contents(buffer):
-    """Every row, and everything that decides about what comes next."""
+    """Returns every row, and the state that determines all later results."""
     return {**buffer.gather(HELD), **buffer.state()}
 
 
 def flipped(array, rng):
-    """With another bit in one of its numbers."""
+    """Returns the array with one flipped bit in one of its numbers."""
     wrong = array.copy()
     wrong[rng.integers(len(wrong))] ^= np.array(1 << rng.integers(8), wrong.dtype)
     return wrong
@@ -82,7 +82,7 @@ def test_a_state_that_lacks_something_is_refused_and_changes_nothing(buffer):
         np.testing.assert_equal(contents(buffer), before)
 
 
-def test_a_damaged_state_is_refused_and_changes_nothing_or_one_that_some_buffer_could_have(buffer):
+def test_refused_damaged_states_change_nothing(buffer):
     state, before = buffer.state(), contents(buffer)
     rng = np.random.default_rng(0)
     refused = 0

@@ -1,4 +1,4 @@
-"""Rules by which `ReplayBuffer` draws: how often each row comes, against the rule's definition."""
+"""Tests the sampling rules of `ReplayBuffer`: how often they draw each row, against their definition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LENGTHS = ((1, 30, 2), (7, 3))
 
 
 def filled(capacity: int, **settings: object) -> ReplayBuffer:
-    """Two environments with episodes of `LENGTHS`; the last of each still runs."""
+    """Makes a buffer of two environments with episodes of `LENGTHS`; the last one of each still runs."""
     buffer = ReplayBuffer(capacity, 1, 1, n_envs=2, seed=3, **settings)
     for env, lengths in enumerate(LENGTHS):
         for number, length in enumerate(lengths):
@@ -27,7 +27,7 @@ def filled(capacity: int, **settings: object) -> ReplayBuffer:
 
 
 def episodes(capacity: int) -> list[list[int]]:
-    """Indices of the rows held of each episode."""
+    """Returns the indices of each episode's rows in the buffer."""
     found = []
     for env, lengths in enumerate(LENGTHS):
         ends = np.cumsum((0, *lengths))

@@ -1,4 +1,4 @@
-"""A save does not stop a learner, and a load needs hardly more memory than the buffer."""
+"""Tests that a save does not stop a learner, and that a load needs little more memory than the buffer."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ pytestmark = pytest.mark.alone  # compares waits, and fills memory
 def test_samples_go_on_while_a_buffer_is_saved(tmp_path):
     buffer = bench.make_full_buffer(64 << 20)
     parts = []
-    # A sample that waits once for another process, beside a fast disk, is told from one that waits for the
-    # save: that one waits each time.
+    # Beside a fast disk a sample may wait once for another process. A sample that waits for the save waits in
+    # every attempt.
     for attempt in range(10):
         taken, waited = bench.measure_during_save(buffer, tmp_path / str(attempt))
         parts.append(waited / taken)
         if parts[-1] < 0.4:
             break
-    # a lock held over the writing of all rows makes this nearly 1
+    # a lock during the writing of all rows makes this nearly 1
     assert min(parts) < 0.4, parts
 
 

@@ -1,4 +1,4 @@
-"""SequenceReplayBuffer: windows within episodes, uniform places, padding."""
+"""Tests SequenceReplayBuffer: windows within episodes, uniform positions, padding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlox.errors import CheckpointError, ConfigError
 
 
 def filled(lengths, capacity=1_000, n_envs=1, **settings):
-    """Episodes of the given lengths, the last still running; returns their bounds too."""
+    """Fills a buffer with episodes of these lengths, the last one unfinished; returns their bounds too."""
     n = sum(lengths)
     ends = np.cumsum(lengths)
     batch = {

@@ -1,4 +1,4 @@
-"""Columns of every type, and buffers for Gymnasium spaces."""
+"""Tests columns of every type, and buffers for Gymnasium spaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One buffer used by many threads at once: whole rows, right counts, no deadlock."""
+"""Tests one buffer in many threads: whole rows, right counts, no deadlock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZES = (3, 3_000)
 
 
 def run(works, errors):
-    """Each in a thread; what they raise is added to `errors`."""
+    """Runs each function in a thread; adds their exceptions to `errors`."""
 
     def guarded(work):
         try:
@@ -36,7 +36,7 @@ def run(works, errors):
 
 
 def pushers(push, stop, pushed):
-    """Four that push numbers of their own until `stop`, and then add how many."""
+    """Makes four functions that push their own numbers until `stop` and then add their count."""
 
     def pusher(thread):
         count = 0

@@ -1,4 +1,4 @@
-"""A stop in the middle of something long: nothing waits for it, and the run goes on exactly."""
+"""Tests that a stop does not wait for a long update or rollout, and that the run resumes exactly."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from rlox.runs.saver import Saver
 from rlox_cli.run_folder import read_status
 
 TORCH = ("algo.backend=torch",)
-LONG = ("algo.backend=native", "algo.n_epochs=500")  # long enough to be asked about
+LONG = ("algo.backend=native", "algo.n_epochs=500")  # long enough that the update asks whether to stop
 PPO = (*TINY, "total_steps=640", "checkpoint.every=128")
 DQN = (
     "algo=dqn", "tuned=null", "total_steps=640", "algo.learning_starts=64", "algo.train_freq=64",
     "algo.gradient_steps=16", "algo.net_arch=[8]", "checkpoint.every=128", "eval.episodes=2",
 )  # fmt: skip
-# what is interrupted: the arguments, the method, and which of its calls sends the signal
+# the interrupted work: the arguments, the method, and the number of the call that sends the signal
 PLACES: dict[str, tuple[tuple[str, ...], Any, str, int]] = {
     "a minibatch of ppo": ((*PPO, *TORCH), PPOLearner, "_terms", 5),
     "a step of a rollout": ((*PPO, *TORCH), NativeVecEnv, "step_into", 90),
@@ -64,7 +64,7 @@ def test_a_stop_inside_an_update_or_rollout_resumes_exactly_from_a_checkpoint(
 ) -> None:
     given, owner, method, at = PLACES[place]
     with monkeypatch.context() as patch:
-        patch.setattr(stopping, "GRACE_SECONDS", -1.0)  # no moment at all
+        patch.setattr(stopping, "GRACE_SECONDS", -1.0)  # no grace at all
         patch.setattr(owner, method, sending(owner, method, at))
         stopped = cli("train", *given, "hydra.run.dir=run")
     assert stopped.code == 143
@@ -106,7 +106,7 @@ def test_a_stopped_run_finishes_and_saves_an_update_that_ends_in_time(
     assert (Path("run") / "checkpoints" / "last").resolve().name == "step-000000000384"
 
 
-def test_nothing_is_abandoned_that_was_not_asked_to_stop_or_by_another() -> None:
+def test_only_the_expired_innermost_deadline_requests_a_stop() -> None:
     stopping.raise_if_expired()
     outer, inner = stopping.StopDeadline(), stopping.StopDeadline()
     with outer.active():
@@ -119,15 +119,13 @@ def test_nothing_is_abandoned_that_was_not_asked_to_stop_or_by_another() -> None
     stopping.raise_if_expired()
 
 
-def test_a_save_is_finished_however_long_ago_the_run_was_asked_to_stop(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_request_does_not_interrupt_a_save(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     save, saves = Saver.save, itertools.count()
 
     def asked(self: Saver, *args: Any, **kwargs: Any) -> Any:
         if next(saves) == 0:
             os.kill(os.getpid(), signal.SIGTERM)
-        stopping.raise_if_expired()  # as long calls of the core do
+        stopping.raise_if_expired()  # long calls of the core call this too
         return save(self, *args, **kwargs)
 
     monkeypatch.setattr(stopping, "GRACE_SECONDS", -1.0)

@@ -1,4 +1,4 @@
-"""`rlox check`: what it prints of an environment, and how it ends."""
+"""Tests of `rlox check`: its output on an environment and its exit code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from helpers.waiting import PATIENCE
 CHECKED = "helpers.broken_envs.ids:checked"
 
 
-def test_of_a_sound_environment_the_spaces_and_the_algorithms_that_fit_are_shown(cli: Cli) -> None:
+def test_rlox_check_shows_spaces_and_suitable_algorithms_of_a_sound_environment(cli: Cli) -> None:
     result = cli("check", "env=Pendulum-v1", "steps=50")
     assert (result.code, result.err) == (0, "")
     assert "actions       Box(-2.0, 2.0, (1,), float32)" in result.out
@@ -31,7 +31,7 @@ def test_rlox_check_explains_an_environment_error_and_exits_with_1(cli: Cli, tmp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_warning_is_no_failure_and_what_the_environment_prints_is_not_in_the_json(
+def test_rlox_check_exits_with_0_on_warnings_and_keeps_prints_out_of_the_json(
     cli: Cli,
 ) -> None:
     result = cli("check", f"env={CHECKED}/prints-v0", "steps=30", "json=true")

@@ -1,4 +1,4 @@
-"""`algo.backend=auto` on the command line: what it took is told, recorded and kept."""
+"""Tests that a run with `algo.backend=auto` prints, records and keeps the selected engine."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ARGS = (
 
 
 def measured(monkeypatch: pytest.MonkeyPatch, ratio: float) -> None:
-    """A table in which native has this speed, beside torch."""
+    """Set a table in which native is `ratio` times as fast as torch."""
     cells = [{"width": 1024, "rows": 1024, "ratio": ratio}]
     table: Any = {cpu_kind(): {"algorithms": {"ppo": cells}}}
     monkeypatch.setattr(backend, "_table", lambda: table)
 
 
 @pytest.mark.parametrize(("ratio", "took"), [(3.5, "native"), (0.8, "torch")])
-def test_the_engine_that_auto_takes_is_told_recorded_and_kept(
+def test_rlox_train_prints_records_and_keeps_the_engine_of_auto(
     ratio: float, took: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured(monkeypatch, ratio)
@@ -57,7 +57,7 @@ def test_the_engine_that_was_asked_for_is_recorded_without_a_reason(cli: Cli, tm
 
 
 @pytest.mark.parametrize("algo", ["ppo", "a2c", "dqn", "sac", "td3"])
-def test_an_engine_that_is_in_no_wheel_is_refused_with_those_that_there_are(
+def test_rlox_train_refuses_an_unshipped_engine_and_names_the_others(
     algo: str, cli: Cli, tmp_path: Path
 ) -> None:
     result = cli("train", f"algo={algo}", "algo.backend=candle", "hydra.run.dir=run")

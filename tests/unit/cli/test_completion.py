@@ -1,4 +1,4 @@
-"""TAB: what may come next, and that real shells ask for it."""
+"""Tests that TAB offers the words that may come next, also in real shells."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_shell_completion_suggests_the_valid_next_words(
     assert suggest(line.split(" ")) == expected
 
 
-def test_every_command_group_and_part_is_offered_at_the_beginning(cli: Cli) -> None:
+def test_completion_offers_commands_first_and_then_keys_and_groups(cli: Cli) -> None:
     first = cli("completion", "bash", "words=").out.split()
     assert {"train", "resume", "evaluate", "sweep", "list", "doctor", "completion"} <= set(first)
     words = cli("completion", "bash", "words=train\n\n").out.split()
@@ -106,7 +106,7 @@ def test_shell_completion_suggests_plugins_and_the_keys_of_a_named_plugin(instal
     assert suggest(["train", "algo=vpg", "algo.clip"]) == []
 
 
-def test_the_ids_that_are_read_are_those_that_gymnasium_registers() -> None:
+def test_the_environment_ids_of_completion_equal_gymnasiums_registry() -> None:
     code = "import gymnasium; print(*gymnasium.registry)"
     fresh = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert sorted(set(_gymnasium_ids())) == sorted(fresh.stdout.split())
@@ -137,11 +137,11 @@ def test_tab_completes_in_a_real_shell(shell: str, tmp_path: Path) -> None:
         pytest.skip(f"{shell} is not installed")
     path = f"{Path(RLOX).parent}:/usr/bin:/bin"
     home = {"PATH": path, "HOME": str(tmp_path), "INPUTRC": "/dev/null", "ZDOTDIR": str(tmp_path)}
-    home["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")  # where the code under test is not installed
+    home["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")  # if the code under test is not installed
     with Terminal(SHELLS[shell], tmp_path, program=program, columns=200, **home) as terminal:
         terminal.type(f"{READ[shell]}; echo re''ady\n")
         terminal.until("ready\r\n")
-        # what is typed while TAB is being answered waits; were a word not completed, the command would fail
+        # Keys wait while the shell answers TAB. If a word were not completed, the command would fail.
         terminal.type("rlox tr\talgo=pp\tenv=MountainCarC\t--cf\tjo\t-p env\n")
         terminal.until("id: MountainCarContinuous-v0")
         terminal.type("exit\n")

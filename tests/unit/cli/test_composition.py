@@ -1,4 +1,4 @@
-"""What is composed: the dataclasses' defaults, presets over them, the command line over both."""
+"""Tests that presets override the dataclasses' defaults, and that the command line overrides both."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_command_line_wins_over_the_preset(cli: Cli, order: int) -> None:
     assert config.algo.n_epochs == 4
 
 
-def test_a_word_that_stands_for_null_is_null(cli: Cli) -> None:
+def test_auto_as_target_entropy_means_null(cli: Cli) -> None:
     of = ("algo=sac", "env=Pendulum-v1")
     config = make_run(composed(cli, *of, "algo.target_entropy=auto"))
     assert config.algo.target_entropy is None
@@ -67,7 +67,7 @@ def test_a_word_that_stands_for_null_is_null(cli: Cli) -> None:
     assert "algo.target_entropy='automatic': expected a number; null or auto:" in refused.err
 
 
-# DQN's preset for CartPole-v1 has the capacity and the gradient steps.
+# DQN's preset for CartPole-v1 sets the capacity and the gradient steps.
 DISPLACED = [
     ("buffer.memory=20MB", "buffer.memory", "buffer.capacity"),
     ("+buffer.memory=20MB", "buffer.memory", "buffer.capacity"),
@@ -76,7 +76,7 @@ DISPLACED = [
 
 
 @pytest.mark.parametrize(("given", "kept", "displaced"), DISPLACED)
-def test_a_key_that_is_typed_displaces_the_presets_other_way_to_say_it(
+def test_a_typed_key_displaces_the_alternative_key_of_a_preset(
     cli: Cli, given: str, kept: str, displaced: str
 ) -> None:
     def value(data: Any, name: str) -> Any:
@@ -92,9 +92,7 @@ def test_a_key_that_is_typed_displaces_the_presets_other_way_to_say_it(
     make_run(data)
 
 
-def test_a_key_that_is_typed_displaces_that_of_an_experiment_either_way_round(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_a_typed_key_displaces_the_alternative_key_of_an_experiment(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "mine" / "exp").mkdir(parents=True)
     text = "# @package _global_\nbuffer: {memory: 30MB}\n"
     (tmp_path / "mine" / "exp" / "large.yaml").write_text(text)
@@ -131,7 +129,7 @@ def test_rainbow_brings_its_exponent_and_takes_no_other_buffer(cli: Cli, tmp_pat
     )
 
 
-def test_a_switch_that_is_turned_off_displaces_what_the_preset_says_of_it(cli: Cli) -> None:
+def test_turning_a_switch_off_drops_the_presets_settings_that_need_it(cli: Cli) -> None:
     of = ("algo=sac", "env=MountainCarContinuous-v0")
     assert composed(cli, *of)["algo"]["log_std_init"] == -3.67
     plain = composed(cli, *of, "algo.use_sde=false")["algo"]
@@ -161,7 +159,7 @@ def test_a_null_override_does_not_displace_an_alternative_key(cli: Cli) -> None:
         ("bc", "offline"),
     ],
 )
-def test_the_buffer_that_the_algorithm_uses_can_be_asked_for(cli: Cli, algo: str, name: str) -> None:
+def test_buffer_auto_equals_the_default_buffer_of_the_algorithm(cli: Cli, algo: str, name: str) -> None:
     asked = composed(cli, f"algo={algo}", "tuned=null", "buffer=auto")
     assert asked == composed(cli, f"algo={algo}", "tuned=null")
     assert asked["buffer"]["name"] == name
@@ -174,7 +172,7 @@ def test_files_that_begin_with_an_underscore_are_no_options(cli: Cli) -> None:
     assert "expected one of auto, offline, prioritized, r" in cli("train", "buffer=x").err
 
 
-# Presets of environments whose packages may not be here: what they say is valid with another one.
+# The packages of these environments may not be installed. Their presets are also valid with another one.
 ELSEWHERE = ("ALE", "MiniGrid-DoorKey-5x5-v0")
 
 
@@ -215,7 +213,7 @@ def test_a_null_or_empty_logger_composes_no_logger(cli: Cli, override: str) -> N
         "+env.kwargs={g: 9.8}",
     ],
 )
-def test_environment_arguments_are_open(cli: Cli, override: str) -> None:
+def test_env_kwargs_accepts_any_argument(cli: Cli, override: str) -> None:
     assert composed(cli, "env=Pendulum-v1", override)["env"]["kwargs"] == {"g": 9.8}
 
 
@@ -255,7 +253,7 @@ def test_composing_leaves_no_folder(cli: Cli, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_text_from_the_environment_is_what_it_would_be_if_it_were_typed(
+def test_rlox_train_parses_environment_variables_like_typed_values(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name, value in {
@@ -302,14 +300,14 @@ def test_a_command_composes_its_configuration_once(
     assert len(times) == 1
 
 
-def test_one_training_does_not_become_several_by_a_mode_of_hydra(cli: Cli) -> None:
+def test_rlox_train_refuses_the_multirun_mode_of_hydra(cli: Cli) -> None:
     result = cli("train", "hydra.mode=MULTIRUN", "dry_run=true")
     assert result.code == 2
     assert "for several trainings use rlox sweep" in result.err
 
 
 @pytest.mark.parametrize("exp", ["three", "classic_control_suite"])
-def test_one_training_is_not_made_of_an_experiment_of_several(
+def test_rlox_train_refuses_an_experiment_with_several_jobs(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exp: str
 ) -> None:
     file = tmp_path / "own" / "exp" / "three.yaml"
@@ -323,9 +321,7 @@ def test_one_training_is_not_made_of_an_experiment_of_several(
     assert not (tmp_path / "runs").exists()
 
 
-def test_keys_that_new_runs_may_not_combine_are_refused_before_a_folder_is_made(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_rlox_train_refuses_conflicting_keys_before_it_makes_a_folder(cli: Cli, tmp_path: Path) -> None:
     masks = ("env.action_mask=info", "env.action_repeat=2", "env.workers=subprocess")
     said = "env.action_mask=info and env.action_repeat=2: an action would be taken again"
     assert_explained(cli("train", "tuned=null", *masks), said, tmp_path)

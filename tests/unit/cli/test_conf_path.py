@@ -1,4 +1,4 @@
-"""`RLOX_CONF_PATH`: folders of the user's own, several of them, and what is none."""
+"""Tests of `RLOX_CONF_PATH`: one or several folders of the user, and entries that are no folder."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from helpers.cli import Cli, assert_explained
 
 
 def folder(path: Path, **presets: int) -> Path:
-    """A conf folder with presets that set the seed."""
+    """Write a conf folder with presets that set the seed."""
     (path / "exp").mkdir(parents=True)
     for name, seed in presets.items():
         (path / "exp" / f"{name}.yaml").write_text(f"# @package _global_\nseed: {seed}\n")
     return path
 
 
-def test_of_several_folders_each_counts_and_the_last_wins(
+def test_rlox_conf_path_uses_every_folder_and_the_last_wins(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = folder(tmp_path / "one", both=1, first=11)
@@ -30,7 +30,7 @@ def test_of_several_folders_each_counts_and_the_last_wins(
     assert all(name in listed for name in ("both", "first", "second", "classic_control"))
 
 
-def test_a_folder_on_the_command_line_wins_over_the_environment_and_both_over_what_is_shipped(
+def test_config_dir_overrides_rlox_conf_path_and_both_override_shipped_files(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = folder(tmp_path / "own", both=1, mine=11, classic_control=12)

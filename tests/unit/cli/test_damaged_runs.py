@@ -1,4 +1,4 @@
-"""Run folders whose files are lost, empty, edited or moved: the file is named, nothing paid for is lost."""
+"""Tests that rlox names lost, empty, edited and moved files of a run folder, and loses no results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def edit_config(run: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new, 1))
 
 
-def test_a_run_that_lost_its_configuration_is_not_called_untrained(cli: Cli, trained: Path) -> None:
+def test_resume_of_a_trained_run_without_config_yaml_asks_to_restore_it(cli: Cli, trained: Path) -> None:
     (trained / "config.yaml").unlink()
     before = tree(trained)
     result = cli("resume", str(trained), "total_steps=512")
@@ -157,7 +157,7 @@ def test_a_log_that_is_gone_is_called_missing(cli: Cli, trained: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["result.json", "status.json"])
-def test_a_job_of_a_sweep_with_a_damaged_file_goes_on_and_the_others_are_summarised(
+def test_a_sweep_reports_a_job_with_a_damaged_file_and_completes_it_later(
     cli: Cli, tmp_path: Path, name: str
 ) -> None:
     assert cli(*SWEEP_ARGUMENTS, "seed=0,1").code == 0
@@ -213,7 +213,7 @@ def test_another_folder_in_the_place_of_the_run_is_not_written_to(trained: Path)
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
 def test_a_full_disk_says_to_make_room_and_how_to_go_on(trained: Path, number: int) -> None:
-    """Also at the first checkpoint, where the run starts again."""
+    """The same holds at the first checkpoint, where the run starts again."""
     shutil.rmtree(trained / "checkpoints")
     error = StorageError("cannot write checkpoint x: it is full")
     error.__cause__ = OSError(number, "it is full")
@@ -226,5 +226,5 @@ def test_a_full_disk_says_to_make_room_and_how_to_go_on(trained: Path, number: i
     ("path", "said"),
     [("-dash", "./-dash"), ("~x", "'./~x'"), ("a b", "'a b'"), ("runs/-x", "runs/-x")],
 )
-def test_a_path_is_told_as_a_shell_takes_it(path: str, said: str) -> None:
+def test_quote_path_makes_a_path_safe_for_the_shell(path: str, said: str) -> None:
     assert summary.quote_path(Path(path)) == said

@@ -1,4 +1,4 @@
-"""`rlox dataset`: made, shown, checked, learned from."""
+"""Tests that `rlox dataset` makes, shows and checks datasets, and that runs learn from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def made(cli: Any) -> Path:
     result = cli("dataset", "make", "data", "env=Pendulum-v1", "steps=500", "seed=3")
     assert result.code == 0
     assert "600 in 3 episodes" in result.out
-    assert "steps 500/500  return -" in result.out  # how far it is
+    assert "steps 500/500  return -" in result.out  # the progress
     return Path("data")
 
 
@@ -130,7 +130,7 @@ def test_a_dataset_is_made_of_a_run(cli: Any) -> None:
     assert "nowhere" in nowhere.err
 
 
-def test_a_run_whose_dataset_was_moved_goes_on_with_it_and_with_no_other(cli: Any, made: Path) -> None:
+def test_resume_accepts_a_moved_dataset_and_refuses_another(cli: Any, made: Path) -> None:
     line = ("algo=iql", "env=Pendulum-v1", "algo.net_arch=[8]", "eval.episodes=1", "tuned=none")
     assert cli("train", *line, f"buffer.path={made}", "total_steps=16", "hydra.run.dir=run").code == 0
     made.rename("moved")
@@ -153,9 +153,7 @@ def test_a_run_whose_dataset_was_moved_goes_on_with_it_and_with_no_other(cli: An
         ),
     ],
 )
-def test_an_environment_that_raises_ends_with_4_by_its_name_and_leaves_nothing(
-    cli: Any, env: str, said: str
-) -> None:
+def test_dataset_make_ends_with_4_and_names_an_environment_that_raises(cli: Any, env: str, said: str) -> None:
     result = cli("dataset", "make", "data", f"env=helpers.broken_envs.ids:checked/{env}-v0", "steps=50")
     assert result.code == 4
     assert f"checked/{env}-v0 (episode of seed 1000000)" in result.err

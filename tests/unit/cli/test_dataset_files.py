@@ -1,4 +1,4 @@
-"""`rlox dataset` on the files of others, and runs that have a dataset and no environment."""
+"""Tests of `rlox dataset` with files of other programs, and of runs with a dataset and no environment."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_dataset_of_observed_choices_goes_to_minari_and_back(cli: Any) -> None
     assert read_dataset(Path("back")).digest == read_dataset(Path("lake")).digest
 
 
-def test_time_limits_that_a_file_calls_terminations_are_found_and_put_right(cli: Any) -> None:
+def test_rlox_dataset_finds_and_corrects_time_limits_marked_as_terminations(cli: Any) -> None:
     n = 600
     with h5py.File("d4rl.hdf5", "w") as file:
         file["observations"] = np.arange(n * 3.0).reshape(n, 3)
@@ -206,7 +206,7 @@ def test_bounds_of_actions_are_those_of_the_datasets_space(tmp_path: Path) -> No
         IQL(tmp_path)
 
 
-def test_a_decision_transformer_is_asked_for_another_return(cli: Any, made: Path) -> None:
+def test_evaluate_can_change_the_target_return_of_a_decision_transformer(cli: Any, made: Path) -> None:
     small = ("algo.hidden=8", "algo.n_layers=1", "algo.context_length=4", "algo.max_timesteps=200")
     line = (
         "train",

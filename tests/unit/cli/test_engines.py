@@ -1,4 +1,4 @@
-"""Environments of engines by their ids on the command line."""
+"""Tests that the command line makes environments of engines by their ids."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_film_of_an_engine_is_refused_before_anything_is_played(cli: Cli, tmp_
 
 
 @pytest.mark.skipif(find_spec("envpool") is not None, reason="envpool is installed")
-def test_a_pool_without_its_package_is_told_what_installs_it(cli: Cli) -> None:
+def test_env_backend_envpool_without_its_package_prints_the_install_command(cli: Cli) -> None:
     refused = cli("train", "dry_run=true", "env=CartPole-v1", "env.backend=envpool")
     assert refused.code == 2
     assert install_command("envpool") in refused.err
@@ -67,7 +67,7 @@ def test_a_refused_env_key_names_the_tuned_preset_that_set_it(cli: Cli, tmp_path
         (("vectors:counting", "env.kwargs.num_envs=5"), 2, "env.kwargs do not fit"),
     ],
 )
-def test_a_factory_that_does_not_fit_is_told_apart_from_a_name_that_is_not_there(
+def test_errors_distinguish_unsuitable_factories_from_missing_names(
     given: tuple[str, ...], code: int, told: str, cli: Cli
 ) -> None:
     refused = cli("train", "dry_run=true", f"env=helpers.{given[0]}", *given[1:])

@@ -1,4 +1,4 @@
-"""`rlox evaluate`."""
+"""Tests of `rlox evaluate`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_checkpoint_that_does_not_exist_is_explained(cli: Cli, trained: Path) 
     assert not (trained / "eval").exists()
 
 
-def test_a_folder_above_the_run_is_told_from_the_run(cli: Cli, trained: Path) -> None:
+def test_evaluate_refuses_a_parent_folder_and_names_the_run(cli: Cli, trained: Path) -> None:
     result = cli("evaluate", f"run={trained.parent}")
     assert result.code == 2
     assert str(trained) in result.err
@@ -97,9 +97,7 @@ def test_runs_are_named_without_a_key_several_at_once(cli: Cli, trained: Path) -
     )
 
 
-def test_the_score_of_another_environment_does_not_replace_that_of_the_runs_own(
-    cli: Cli, trained: Path
-) -> None:
+def test_evaluating_in_another_environment_does_not_replace_last_json(cli: Cli, trained: Path) -> None:
     assert cli("evaluate", str(trained), "episodes=2").code == 0
     before = (trained / "eval" / "last.json").read_text()
     other = cli("evaluate", str(trained), "episodes=2", "env=CartPole-v0")
@@ -109,7 +107,7 @@ def test_the_score_of_another_environment_does_not_replace_that_of_the_runs_own(
     assert json.loads((trained / "eval" / name).read_text())["env"] == "CartPole-v0"
 
 
-def test_an_environment_with_other_spaces_of_as_many_numbers_is_refused(cli: Cli, trained: Path) -> None:
+def test_evaluate_refuses_an_environment_with_another_observation_shape(cli: Cli, trained: Path) -> None:
     square = spaces.Box(-1.0, 1.0, (2, 2)), spaces.Discrete(2)
     gym.register("Square-v0", lambda: Samples(*square), max_episode_steps=5)
     try:
@@ -121,9 +119,7 @@ def test_an_environment_with_other_spaces_of_as_many_numbers_is_refused(cli: Cli
     assert "learned with observations Box(4), observations here are Box(2x2)" in result.err
 
 
-def test_each_way_to_play_keeps_its_own_file_and_the_newest_has_the_checkpoints_name(
-    cli: Cli, trained: Path
-) -> None:
+def test_evaluate_writes_a_file_for_each_setting_and_the_newest_as_last_json(cli: Cli, trained: Path) -> None:
     step = "step-000000000256"
     digest = sha256(b'{"sutton_barto_reward": true}').hexdigest()[:8]
     ways = {
@@ -141,7 +137,7 @@ def test_each_way_to_play_keeps_its_own_file_and_the_newest_has_the_checkpoints_
     assert names(trained) == {*ways.values(), "last.json"}
     played = [json.loads((trained / "eval" / name).read_text()) for name in ways.values()]
     assert [p["deterministic"] for p in played] == [True, True, False, True]
-    assert played[3]["episodes"] == [-1.0, -1.0]  # the reward of a pole that falls
+    assert played[3]["episodes"] == [-1.0, -1.0]  # the reward when the pole falls
     assert played[3]["env_kwargs"] == {"sutton_barto_reward": True}
 
 
@@ -225,7 +221,7 @@ def test_numbers_have_digits_that_suffice(value: float | None, text: str) -> Non
     assert format_number(value) == text
 
 
-def test_no_run_is_played_before_all_that_are_named_can_be(cli: Cli, trained: Path) -> None:
+def test_evaluate_checks_all_named_runs_before_it_plays_one(cli: Cli, trained: Path) -> None:
     other = trained.with_name("other")
     shutil.copytree(trained, other, symlinks=True)
     text = (other / "config.yaml").read_text()

@@ -1,4 +1,4 @@
-"""`rlox export`."""
+"""Tests of `rlox export`."""
 
 from __future__ import annotations
 

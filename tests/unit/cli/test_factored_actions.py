@@ -1,4 +1,4 @@
-"""Actions of several parts from the command line: trained, continued, evaluated, refused before torch."""
+"""Tests of actions with several parts: runs train, resume and evaluate, or rlox refuses them before torch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rlox.algorithms import PPO
 
 
 @pytest.mark.parametrize("workers", ["sync", pytest.param("subprocess", marks=pytest.mark.slow)])
-def test_a_run_with_actions_of_several_parts_trains_goes_on_and_is_evaluated(workers: str, cli: Cli) -> None:
-    """The environment raises at what is not of its space."""
+def test_a_run_with_nested_actions_trains_resumes_exactly_and_evaluates(workers: str, cli: Cli) -> None:
+    """The environment raises for an action outside its space."""
     given = (*TINY, f"env={env_id('Nested')}", f"env.workers={workers}", "eval.every=128")
     assert cli("train", *given, "total_steps=128").code == 0
     run = only_run(Path("runs"))

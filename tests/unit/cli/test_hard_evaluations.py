@@ -1,4 +1,4 @@
-"""Runs and evaluations whose score is no number, whose episodes have no end, or without room on the disk."""
+"""Tests of runs and evaluations with a score that is no number, with endless episodes, or on a full disk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SMALL = (*TINY, "total_steps=128", "algo.net_arch=[4]")
 
 
 class RenderedInstance(LimitedInstances):
-    """Lives alone, and can be drawn."""
+    """Allows one instance at a time, and can be rendered."""
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
 
@@ -42,7 +42,7 @@ class RenderedInstance(LimitedInstances):
 
 
 class CloseRaises(Dice):
-    """Raises when it is closed."""
+    """Raises in `close`."""
 
     def close(self) -> None:
         raise OSError("connection already closed")
@@ -108,7 +108,7 @@ def test_evaluate_fails_where_its_score_is_no_number_and_keeps_every_return(cli:
     assert read(Path("run/eval/last.json"))["episodes"] == [None, None]
 
 
-def test_a_score_that_is_no_number_does_not_keep_other_runs_from_being_played(cli: Cli) -> None:
+def test_evaluate_plays_the_next_run_after_a_nan_score(cli: Cli) -> None:
     for name, env in (("a", "NanReward-v0"), ("b", "CartPole-v1")):
         line = ("env=" + env, "eval.seed=5", f"hydra.run.dir={name}")
         assert cli("train", *SMALL, *line).code == 0
@@ -118,7 +118,7 @@ def test_a_score_that_is_no_number_does_not_keep_other_runs_from_being_played(cl
     assert len(read(Path("b/eval/last.json"))["episodes"]) == 2
 
 
-def test_a_limit_of_steps_lets_a_run_without_an_end_be_trained_resumed_and_evaluated(
+def test_eval_max_steps_cuts_endless_evaluation_episodes(
     cli: Cli,
 ) -> None:
     ended = cli("train", *SMALL, "env=Endless-v0", "eval.max_steps=9", RUN_DIR_ARGUMENT)
@@ -155,7 +155,7 @@ def test_a_run_that_was_stopped_within_its_evaluation_says_so_and_goes_on_with_a
     assert read(Path("run/result.json"))["score"] == 2.0
 
 
-def test_a_run_that_had_no_time_for_its_evaluation_is_done_without_a_score_and_can_be_resumed(
+def test_a_run_out_of_time_in_its_evaluation_ends_without_a_score_and_resumes(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rlox.runs.session.MIN_GRACE_SECONDS", 0.05)
@@ -168,9 +168,7 @@ def test_a_run_that_had_no_time_for_its_evaluation_is_done_without_a_score_and_c
     assert read(Path("run/result.json"))["score"] == 2.0
 
 
-def test_an_environment_that_lives_alone_is_refused_at_the_start_and_evaluated_in_reuse(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_a_single_instance_environment_needs_eval_reuse_env(cli: Cli, tmp_path: Path) -> None:
     alone = (*SMALL, "env=Lonely-v0", "env.n_envs=1")
     refused = cli("train", *alone)
     assert refused.code == 4
@@ -185,14 +183,14 @@ def test_an_environment_that_lives_alone_is_refused_at_the_start_and_evaluated_i
     assert LimitedInstances.max_alive == 1
 
 
-def test_a_dry_run_refuses_an_environment_beside_which_no_evaluation_finds_room(cli: Cli) -> None:
+def test_a_dry_run_refuses_a_single_instance_environment_without_reuse_env(cli: Cli) -> None:
     refused = cli("train", *SMALL, "env=Lonely-v0", "env.n_envs=1", "dry_run=true")
     assert refused.code == 4
     assert "evaluations of Lonely-v0 need 1 beside the 1 of training" in refused.err
     assert "everything fits" not in refused.out
 
 
-def test_an_environment_that_lives_alone_is_filmed_and_recorded(cli: Cli) -> None:
+def test_a_single_instance_environment_can_be_filmed_and_recorded(cli: Cli) -> None:
     pytest.importorskip("imageio_ffmpeg", reason="an extra")
     alone = ("env=Drawn-v0", "env.n_envs=1", "eval.reuse_env=true")
     assert cli("train", *SMALL, *alone, RUN_DIR_ARGUMENT).code == 0
@@ -234,7 +232,7 @@ def test_a_disk_that_stays_full_to_the_end_is_exit_code_5(
         assert "No space left on device" in ended.err
 
 
-def test_an_error_of_a_disk_is_exit_code_5_and_a_sentence_wherever_it_comes() -> None:
+def test_a_full_disk_error_has_exit_code_5_and_a_readable_message() -> None:
     full = OSError(errno.ENOSPC, "No space left on device", "place/x")
     assert exit_code(full) == 5
     told = "place/x cannot be written: No space left on device; make room there, or write elsewhere"
@@ -255,7 +253,7 @@ def test_files_beside_a_run_that_cannot_be_written_are_named_with_exit_code_5(
     assert f"{run / '.hydra'} cannot be written: {os.strerror(code)}; make room there" in ended.err
 
 
-def test_a_mailbox_that_cannot_be_made_is_an_error_of_storage_with_its_place(
+def test_open_event_dir_raises_a_storage_error_that_names_its_folder(
     tmp_path: Path,
 ) -> None:
     faulty = FaultyDisk(1, until=10**9, only="mkdir", error=errno.EACCES, under=tmp_path)
@@ -264,7 +262,7 @@ def test_a_mailbox_that_cannot_be_made_is_an_error_of_storage_with_its_place(
         pass
 
 
-def test_a_sweep_of_an_earlier_version_has_no_run_without_a_score_among_those_done(
+def test_a_sweep_counts_an_old_done_run_without_a_score_as_failed(
     cli: Cli,
 ) -> None:
     line = ("sweep", *SMALL, "seed=1,2", "hydra.sweep.dir=s")

@@ -1,4 +1,4 @@
-"""Help comes from the dataclasses, fast, without Hydra, Gymnasium or torch."""
+"""Tests that help comes from the dataclasses, without an import of Hydra, Gymnasium or torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROBE = (
 
 
 def loaded(*args: str) -> set[str]:
-    """The heavy modules that a command imports."""
+    """Return the heavy modules that a command imports."""
     command = [sys.executable, "-c", PROBE, *args]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     last = done.stdout.splitlines()[-1].split()
@@ -51,7 +51,7 @@ def test_the_help_of_several_algorithms_has_the_keys_of_each(cli: Cli) -> None:
     assert "algo.use_rms_prop=true" in out
     assert "algo.n_steps=5 " in out
     assert "algo.n_steps=256 " in out
-    assert "others: algo=recurrent_ppo, algo=dqn," in out  # what was not chosen is named
+    assert "others: algo=recurrent_ppo, algo=dqn," in out  # help names the algorithms that were not chosen
 
 
 def test_the_help_of_an_algorithm_has_no_keys_of_another(cli: Cli) -> None:
@@ -72,7 +72,7 @@ def test_defaults_ranges_and_groups_are_shown_but_not_every_environment(cli: Cli
     assert "resume=RUN" not in cli("sweep", "--help").out
 
 
-def test_presets_are_shown_of_the_algorithms_whose_keys_are(cli: Cli) -> None:
+def test_help_shows_only_presets_of_the_chosen_algorithms(cli: Cli) -> None:
     for algo, shown, left_out in (
         ("ppo", "ppo/Acrobot-v1", "a2c/Acrobot-v1"),
         ("a2c", "a2c/Acrobot-v1", "ppo/Acrobot-v1"),
@@ -126,4 +126,4 @@ def test_composed_configs_have_the_algorithms_defaults_unless_overridden(
     assert "n_envs: 1" in cli("train", "algo=dqn", "tuned=null", "--cfg", "job").out
     given = cli("train", "algo=dqn", "tuned=null", "env.n_envs=3", "--cfg", "job").out
     assert "n_envs: 3" in given
-    assert "total_steps: 50000" in cli("train", "algo=dqn", "--cfg", "job").out  # of the preset
+    assert "total_steps: 50000" in cli("train", "algo=dqn", "--cfg", "job").out  # from the preset

@@ -1,4 +1,4 @@
-"""Files of a run folder that no run writes: no command waits for them, and one folder hides no other."""
+"""Tests of run folders with files that no run writes: no command waits for them or hides other folders."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ FILES = ("config.yaml", "status.json", "result.json", "metrics.jsonl", "episodes
 
 @pytest.fixture
 def other_run(trained: Path) -> Path:
-    """A second run, which nothing happens to."""
+    """Return a second run, which the tests do not change."""
     target = trained.with_name("other")
     shutil.copytree(trained, target, symlinks=True)
     return target
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_pipe_in_the_place_of_a_file_is_refused_by_resume_and_hides_no_other_run(
+def test_resume_refuses_a_pipe_among_run_files_and_list_shows_other_runs(
     cli: Cli, trained: Path, other_run: Path, name: str
 ) -> None:
     (trained / name).unlink()
@@ -58,7 +58,7 @@ def test_a_report_does_not_wait_for_a_pipe(cli: Cli, trained: Path, other_run: P
         ("provenance.json", "[" * 200_000, "done"),
     ],
 )
-def test_a_file_of_other_kinds_of_values_hides_no_other_run(
+def test_rlox_list_shows_other_runs_beside_one_with_malformed_files(
     cli: Cli, trained: Path, other_run: Path, name: str, text: str, state: str
 ) -> None:
     (trained / name).write_text(text)

@@ -1,4 +1,4 @@
-"""`init_from=RUN`: from which run a run began."""
+"""Tests of `init_from=RUN`: a run starts with the weights of another run and records it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from faults.fingerprint import fingerprint
 from helpers.cli import TINY, Cli, only_run
 
 
-def test_the_command_line_begins_from_a_run_and_writes_down_from_which(cli: Cli, trained: Path) -> None:
+def test_init_from_starts_from_a_run_and_records_its_checkpoint(cli: Cli, trained: Path) -> None:
     ended = cli("train", *TINY, f"init_from={trained}", "algo.gamma=0.9", "run_root=second")
     assert ended.code == 0, ended.err
     run = only_run(Path("second"))
@@ -33,9 +33,7 @@ def test_the_command_line_begins_from_a_run_and_writes_down_from_which(cli: Cli,
     assert empty.err.startswith("rlox train: init_from=second: ")
 
 
-def test_a_run_killed_before_its_first_checkpoint_begins_with_the_weights_it_began_with(
-    cli: Cli, trained: Path
-) -> None:
+def test_resume_without_checkpoints_starts_again_from_the_init_from_weights(cli: Cli, trained: Path) -> None:
     begun = ("train", *TINY, f"init_from={trained}", "hydra.run.dir=second")
     assert cli(*begun).code == 0
     whole = fingerprint(Path("second"))

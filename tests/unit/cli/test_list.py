@@ -1,4 +1,4 @@
-"""`rlox list`: what there is to choose from, and how runs stand."""
+"""Tests that `rlox list` shows the options and the state of runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_environment_that_needs_a_package_is_found_with_the_line_that_install
     absent = ("ale_py", "minigrid", "mujoco", "Box2D")
     find = lambda name, *rest: None if name in absent else real(name, *rest)  # noqa: E731
     monkeypatch.setattr(importlib.util, "find_spec", find)
-    for name, spec in list(gym.registry.items()):  # where another test has imported one of them
+    for name, spec in list(gym.registry.items()):  # another test may have imported one of them
         if str(spec.entry_point).split(".")[0] in absent:
             monkeypatch.delitem(gym.registry, name)
     assert cli("list", "env", "pong").out == f"ALE/Pong-v5  Atari, needs: {install_command('atari')}\n"
@@ -96,7 +96,7 @@ def test_presets_are_listed_with_their_source(cli: Cli) -> None:
     assert "classic_control" in cli("list", "exp").out
 
 
-def test_a_run_is_going_on_while_it_is_locked_whatever_it_wrote_last(cli: Cli, trained: Path) -> None:
+def test_rlox_list_derives_the_state_from_the_lock_and_the_status_file(cli: Cli, trained: Path) -> None:
     started = json.loads((trained / "provenance.json").read_text())["started"]
 
     def state() -> list[str]:
@@ -119,7 +119,7 @@ def test_a_run_is_going_on_while_it_is_locked_whatever_it_wrote_last(cli: Cli, t
         assert state()[0] == "running"
     status = json.loads((trained / "status.json").read_text())
     (trained / "status.json").write_text(json.dumps(status | {"status": "running"}))
-    assert state()[0] == "died"  # killed with SIGKILL: nobody wrote it down
+    assert state()[0] == "died"  # after a SIGKILL no process wrote the end
     (trained / "status.json").write_text("{")
     assert state() == ["unreadable", "status.json", "is", "damaged", str(trained)]
     (trained / "status.json").unlink()
@@ -127,14 +127,14 @@ def test_a_run_is_going_on_while_it_is_locked_whatever_it_wrote_last(cli: Cli, t
     assert cli("list", "runs", "state=unreadable").out.count("\n") == 2
 
 
-def test_runs_are_looked_for_where_it_is_said_by_a_part_of_their_path(cli: Cli, trained: Path) -> None:
+def test_rlox_list_finds_runs_in_run_root_by_a_part_of_their_path(cli: Cli, trained: Path) -> None:
     shutil.copytree(trained, "else/é where", symlinks=True)
     out = cli("list", "runs", "é", "run_root=else").out
     assert out.splitlines()[1].endswith("else/é where")
     assert cli("list", "runs", "nothing").out == "nothing with 'nothing' in its name in runs\n"
 
 
-def test_progress_is_in_what_the_algorithm_counts_also_before_there_is_a_result(cli: Cli) -> None:
+def test_rlox_list_shows_progress_in_the_unit_of_the_algorithm(cli: Cli) -> None:
     run = Path("runs/x/bc/one")
     run.mkdir(parents=True)
     (run / "config.yaml").write_text("algo: {name: bc}\n")
@@ -153,7 +153,7 @@ def test_the_progress_of_a_run_that_was_killed_is_that_of_its_newest_row(cli: Cl
 
 
 def left(name: str, algo: str, env: str, status: str, started: str | None, seed: int = 0) -> Path:
-    """A run folder as a run leaves one."""
+    """Write a run folder as a run leaves it."""
     run = Path("runs") / name
     run.mkdir(parents=True)
     config = f"algo: {{name: {algo}}}\nenv: {{id: {env}}}\nseed: {seed}\n"
@@ -167,7 +167,7 @@ def left(name: str, algo: str, env: str, status: str, started: str | None, seed:
 def test_the_newest_run_is_listed_last_whatever_its_path(cli: Cli) -> None:
     newest = left("a", "ppo", "CartPole-v1", "done", "2031-02-01T00:00:00+00:00", seed=7)
     oldest = left("b", "ppo", "CartPole-v1", "done", "2021-02-01T00:00:00+00:00")
-    middle = left("c", "ppo", "CartPole-v1", "done", None)  # the time of its files
+    middle = left("c", "ppo", "CartPole-v1", "done", None)  # it counts with the time of its files
     shown = cli("list", "runs").out.splitlines()[1:]
     assert [row.split()[-1] for row in shown] == [str(run) for run in (oldest, middle, newest)]
     assert shown[-1].split()[3:] == ["7", "8", "steps", str(newest)]
@@ -200,7 +200,7 @@ def test_runs_are_chosen_by_state_algorithm_and_environment(
         "b": ("ppo", "my_pkg:MyEnv-v0", "failed"),
         "c": ("dqn", "ALE/Pong-v5", "killed"),
         "d": ("dqn", "ALE/Pong-v5", "failed"),
-        "e": ("bc", "CartPole-v1", "running"),  # and locked by nobody
+        "e": ("bc", "CartPole-v1", "running"),  # no process locks it
     }
     for day, (name, about) in enumerate(runs.items(), 1):
         left(name, *about, f"2026-02-0{day}T00:00:00+00:00")
@@ -260,7 +260,7 @@ def test_a_run_is_found_by_the_name_and_tags_that_it_was_given(cli: Cli) -> None
     assert "renamed [baseline, v2]" in cli("list", "runs", "renamed").out
 
 
-def test_a_label_does_not_make_a_job_of_a_sweep_another_one(cli: Cli) -> None:
+def test_a_new_label_does_not_repeat_a_finished_job(cli: Cli) -> None:
     place = "hydra.sweep.dir=sweep"
     assert cli("sweep", *TINY, "seed=0,1", place, "run.name=one").code == 0
     again = cli("sweep", *TINY, "seed=0,1", place, "run.name=two", "run.tags=[b]")

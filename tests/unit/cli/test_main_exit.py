@@ -1,4 +1,4 @@
-"""The end of the command: garbage is let go of, and is not looked for again and again."""
+"""Tests that the command collects garbage once at its end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Loop()
 """
 
 
-def test_garbage_is_let_go_of_once_when_the_command_ends() -> None:
+def test_the_command_frees_garbage_once_at_its_end() -> None:
     command = [sys.executable, "-c", CODE]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[1:] == ["let go", "frozen True"]

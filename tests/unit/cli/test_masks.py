@@ -1,4 +1,4 @@
-"""Masks of actions from the command line: trained, continued, evaluated, refused."""
+"""Tests of action masks on the command line: runs train, resume and evaluate, or are refused."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ SOURCES = pytest.mark.parametrize(
 
 
 @SOURCES
-def test_a_run_with_masks_trains_goes_on_and_is_evaluated_without_a_closed_door(
-    source: str, env: str, cli: Cli
-) -> None:
-    """The environment raises at one."""
+def test_training_resume_and_evaluation_never_take_a_masked_action(source: str, env: str, cli: Cli) -> None:
+    """The environment raises when an action opens a closed door."""
     given = (*TINY, f"env={env}", f"env.action_mask={source}", "eval.every=64")
     assert cli("train", *given, "total_steps=128").code == 0
     run = only_run(Path("runs"))

@@ -1,4 +1,4 @@
-"""What is said to a new user, word for word."""
+"""Tests the exact messages for a new user."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_networks_that_do_not_fit_are_refused_before_they_are_made(
     monkeypatch.setattr("rlox.runs.preflight.available_memory", lambda root: 22 << 30)
     result = cli("train", f"algo={algo}", "tuned=null", "algo.net_arch=[65536,65536]")
     parameters = 5 * 65536 + 65537 * 65536 + 65537 * 2
-    if algo != "dqn":  # a critic beside the actor
+    if algo != "dqn":  # these also have a critic
         parameters += 5 * 65536 + 65537 * 65536 + 65537
     need = 4 * copies * parameters / 2**30
     assert (result.code, result.err) == (
@@ -107,7 +107,7 @@ def test_networks_that_do_not_fit_are_refused_before_they_are_made(
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate", "sweep", "list"])
-def test_a_current_folder_that_is_gone_is_said(
+def test_commands_report_a_deleted_current_folder(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     gone = tmp_path / "gone"
@@ -135,7 +135,7 @@ def test_an_unknown_command_names_the_nearest_alias_too(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("given", ["abc", "0", "-3", "2.5", "", "1025", "²"])
-def test_a_number_of_threads_that_would_be_passed_over_is_refused(
+def test_rlox_refuses_invalid_values_of_rlox_threads(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     monkeypatch.setenv("RLOX_THREADS", given)
@@ -165,7 +165,7 @@ def test_a_number_of_threads_that_would_be_passed_over_is_refused(
         (("train", "-c", "job", "-p", "env.idd"), "-p env.idd: no such package, expected one of "),
     ],
 )
-def test_values_that_would_be_dropped_and_packages_that_are_not_there_are_refused(
+def test_rlox_refuses_values_that_it_would_drop_and_unknown_packages(
     cli: Cli, tmp_path: Path, given: tuple[str, ...], said: str
 ) -> None:
     refused = cli(*given, *["dry_run=true"] * ("--cfg" not in given))
@@ -173,14 +173,14 @@ def test_values_that_would_be_dropped_and_packages_that_are_not_there_are_refuse
     assert refused.out == ""
 
 
-def test_a_value_behind_a_single_one_counts_and_a_package_that_is_there_is_shown(
+def test_the_last_value_of_a_key_counts_and_cfg_shows_an_existing_package(
     cli: Cli,
 ) -> None:
     shown = cli("train", "seed=1", "seed=2", "--cfg", "job", "-p", "seed")
     assert (shown.code, shown.out) == (0, "2\n")
-    listed = cli("sweep", "seed=0", "seed=1,2", "dry_run=true")  # a script's value, and a list that is typed
+    listed = cli("sweep", "seed=0", "seed=1,2", "dry_run=true")  # a script's value, and a typed list
     assert listed.code == 0, listed.err
-    grown = cli("sweep", "seed=0,1", "seed=0,1,2", "dry_run=true")  # what was typed before, and more
+    grown = cli("sweep", "seed=0,1", "seed=0,1,2", "dry_run=true")  # the earlier values and one more
     assert grown.code == 0, grown.err
     assert cli("train", "--cfg", "hydra", "-p", "hydra.launcher").code == 0
 

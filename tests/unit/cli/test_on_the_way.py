@@ -1,4 +1,4 @@
-"""What a run shows on its way: evaluations, and signs of life of a long rollout."""
+"""Tests that a run prints its evaluations and the progress of a long rollout."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from rlox.runs import progress
 NUMBER = r"-?[\d.]+"
 
 
-def test_each_evaluation_on_the_way_is_a_line_and_the_summary_names_the_best(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_rlox_train_prints_each_periodic_evaluation_and_names_the_best(cli: Cli, tmp_path: Path) -> None:
     result = cli("train", *TINY, "total_steps=384", "eval.every=128")
     assert result.code == 0, result.err
     told = re.findall(
@@ -32,7 +30,7 @@ def test_each_evaluation_on_the_way_is_a_line_and_the_summary_names_the_best(
         for row in map(json.loads, rows)
         if "eval/return_mean" in row
     }
-    assert [int(step) for step, _, _ in told] == [128, 256]  # the last one is the score
+    assert [int(step) for step, _, _ in told] == [128, 256]  # the evaluation at the end is the score
     assert all(float(mean) == pytest.approx(means[int(at)], abs=0.05) for at, mean, _ in told)
     assert told[0][2] and bool(told[1][2]) == (means[256] > means[128])
     step = max(means, key=lambda at: means[at])

@@ -1,4 +1,4 @@
-"""Standard output that takes no more: a full disk is told where the output is all, a closed pipe is not."""
+"""Tests that a command whose result is its output reports a full disk, and that it ignores a closed pipe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FULL_DEVICE = Path("/dev/full")
 
 @contextmanager
 def redirect_stdout(stream: TextIO) -> Iterator[None]:
-    """Standard output is a stream."""
+    """Redirect standard output to a stream."""
     with stream, pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", stream)
         yield
@@ -40,7 +40,7 @@ def redirect_stdout(stream: TextIO) -> Iterator[None]:
         ("--version",),
     ],
 )
-def test_output_that_a_full_disk_cut_short_ends_with_5(cli: Cli, args: tuple[str, ...]) -> None:
+def test_a_full_standard_output_ends_a_printing_command_with_5(cli: Cli, args: tuple[str, ...]) -> None:
     with redirect_stdout(FULL_DEVICE.open("w")):
         result = cli(*args)
     assert result.code == 5
@@ -49,7 +49,7 @@ def test_output_that_a_full_disk_cut_short_ends_with_5(cli: Cli, args: tuple[str
 
 
 @pytest.mark.skipif(not FULL_DEVICE.exists(), reason="the system has no /dev/full")
-def test_work_that_is_done_ends_with_its_own_code_whatever_its_display(
+def test_a_full_standard_output_does_not_change_the_code_of_a_working_command(
     cli: Cli,
 ) -> None:
     with redirect_stdout(FULL_DEVICE.open("w")):
@@ -66,8 +66,8 @@ def test_a_pipe_that_nobody_reads_is_dropped_in_silence(cli: Cli) -> None:
     assert (result.code, result.err) == (0, "")
 
 
-def test_a_stream_without_a_buffer_says_what_it_could_not_write(tmp_path: Path) -> None:
-    """As PYTHONUNBUFFERED makes it: a disk that takes a part of a text takes the rest, or refuses it."""
+def test_an_unbuffered_stream_keeps_the_error_of_an_incomplete_write(tmp_path: Path) -> None:
+    """As with PYTHONUNBUFFERED: a disk takes a part of a text; then it takes the rest, or refuses it."""
 
     class Nearly(io.FileIO):
         def write(self, data: Any) -> int:

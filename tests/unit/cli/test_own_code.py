@@ -1,4 +1,4 @@
-"""Wrappers, policies and callbacks of the user's own, named as `module:Name`; run folders are data."""
+"""Tests of user code named as `module:Name`: wrappers, policies and callbacks. Run folders are data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DATA = "a run folder is data: nothing it names is imported or looked up unless y
 
 @pytest.fixture
 def own(cli: Cli) -> Path:
-    """A run with code of its own in every field that can name some."""
+    """Train a run with user code in every field that can name code."""
     ended = cli("train", *ALL)
     assert ended.code == 0, ended.err
     return only_run(Path("runs"))
@@ -38,7 +38,7 @@ def own(cli: Cli) -> Path:
 def test_own_code_trains_and_its_returns_are_those_of_the_environment(own: Path) -> None:
     episodes = [json.loads(line) for line in (own / "episodes.jsonl").read_text().splitlines()]
     assert episodes
-    assert all(episode["return"] == episode["length"] for episode in episodes)  # CartPole pays 1
+    assert all(episode["return"] == episode["length"] for episode in episodes)  # CartPole gives 1 per step
     result = json.loads((own / "result.json").read_text())
     assert all(score == int(score) for score in result["episodes"])
     assert result["resume_grade"] == "exact"
@@ -72,17 +72,17 @@ def test_a_run_with_own_code_goes_on_where_that_is_trusted_or_repeated(
     ended = cli("resume", str(own), "total_steps=512", *said)
     assert ended.code == 0, ended.err
     assert "resumed at step 256 of 512 (exact)" in ended.out
-    assert user_code.RECORDED_CALLS == [(384, 3), (512, 4)]  # the callback goes on counting
+    assert user_code.RECORDED_CALLS == [(384, 3), (512, 4)]  # the callback continues its count
     ended = cli("evaluate", str(own), "trust=true", "episodes=2")
     assert ended.code == 0, ended.err
 
 
-def test_a_run_that_goes_on_is_the_run_that_was_never_stopped(cli: Cli, own: Path) -> None:
+def test_a_resumed_run_with_user_code_equals_an_uninterrupted_run(cli: Cli, own: Path) -> None:
     whole = Path("whole")
     ended = cli("train", *ALL, "total_steps=512", f"hydra.run.dir={whole}")
     assert ended.code == 0, ended.err
     assert cli("resume", str(own), "total_steps=512", "trust=true").code == 0
-    # its first end was logged and evaluated: all else is the same, episodes and the last weights too
+    # The resumed run also logged and evaluated its first end. All else is equal, also episodes and weights.
     logged = {"folders", "metric rows", "metrics.jsonl"}
     assert set(difference(fingerprint(whole), fingerprint(own)) or ()) <= logged
 
@@ -191,7 +191,7 @@ def test_the_command_that_a_refusal_prints_is_the_one_that_works(cli: Cli, given
         assert ended.code == 0, ended.err
 
 
-def test_jobs_of_a_sweep_with_and_without_a_schedule_are_what_they_would_be_alone(cli: Cli) -> None:
+def test_a_sweep_applies_preset_annealing_only_to_jobs_without_a_schedule(cli: Cli) -> None:
     sweep = ("tuned=ppo/CartPole-v1", "total_steps=256", "eval.episodes=1", "hydra.sweep.dir=sweep")
     ended = cli("sweep", "algo.learning_rate=1e-3,lin_1e-3_1e-4", *sweep)
     assert ended.code == 0, ended.err
@@ -269,7 +269,7 @@ def test_an_environment_that_never_ends_is_warned_of_before_it_is_evaluated(
     )
 
 
-def test_a_limit_that_no_environment_has_reached_is_waited_for(
+def test_rlox_train_gives_no_warning_before_the_step_limit_is_reached(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Evaluator, "_play", lambda *given: Evaluation((0.0,), (1,), 0))
@@ -314,7 +314,7 @@ def test_step_limit_converts_environment_steps_to_repeated_actions(
         ),
     ],
 )
-def test_values_of_another_kind_are_refused_in_words(cli: Cli, given: tuple[str, ...], told: str) -> None:
+def test_rlox_train_explains_values_of_a_wrong_kind(cli: Cli, given: tuple[str, ...], told: str) -> None:
     ended = cli("train", *given)
     assert (ended.code, ended.err) == (2, f"rlox train: {told}\n")
 
@@ -338,7 +338,7 @@ def test_jobs_that_are_the_same_and_sweeps_without_jobs_are_refused(cli: Cli) ->
     assert not Path("sweep").exists()
 
 
-def test_a_policy_is_asked_for_everything_before_it_is_trained(cli: Cli) -> None:
+def test_rlox_train_checks_a_user_policy_before_training(cli: Cli) -> None:
     ended = cli("train", *TINY, f"algo.policy={OWN}:LogitsForMode")
     assert (ended.code, ended.err) == (
         2,

@@ -1,4 +1,4 @@
-"""Configuration files of run folders: read back as they were written, and never more than data."""
+"""Tests that configuration files of run folders keep their values and types, and hold only plain data."""
 
 from __future__ import annotations
 

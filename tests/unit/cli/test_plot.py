@@ -1,4 +1,4 @@
-"""The learning curve: which numbers it shows, over what."""
+"""Tests of the learning curve: its numbers and its horizontal axis."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def axes_of(run: Path) -> Axes:
 
 
 def drawn(axes: Axes) -> dict[str, list[tuple[float, float]]]:
-    """The points of each line that has a name."""
+    """Return the points of each named line."""
     lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     return {str(line.get_label()): [*zip(*line.get_data(), strict=True)] for line in lines}
 
@@ -52,7 +52,7 @@ def test_a_half_written_last_row_is_left_out_of_the_curve(tmp_path: Path) -> Non
     assert target.read_bytes().startswith(b"\x89PNG")
 
 
-def test_episodes_stand_at_their_environment_steps_where_the_run_counts_these(
+def test_the_curve_places_episodes_at_their_environment_steps(
     tmp_path: Path,
 ) -> None:
     fill(
@@ -61,7 +61,7 @@ def test_episodes_stand_at_their_environment_steps_where_the_run_counts_these(
         {"env_steps": 10, "return": 1.0},
         {"env_steps": 30, "return": 5.0},
     )
-    result(tmp_path, env_steps=40, score=4.0, score_ci95=[3.0, 6.0])  # as older runs: no unit
+    result(tmp_path, env_steps=40, score=4.0, score_ci95=[3.0, 6.0])  # without a unit, as in older runs
     axes = axes_of(tmp_path)
     assert axes.get_xlabel() == "environment steps"
     assert axes.get_title("left") == "ppo on E-v0, seed 3"
@@ -87,7 +87,7 @@ def test_a_run_without_episodes_shows_its_evaluations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PPOConfig, "unit", "samples")
-    write_config(tmp_path, RunConfig())  # killed: no result, so its configuration has the unit
+    write_config(tmp_path, RunConfig())  # a killed run has no result, so its configuration gives the unit
     rows = [{"env_steps": 0, "samples": n, "eval/return_mean": n / 2} for n in (4, 8)]
     fill(tmp_path, "metrics.jsonl", *rows)
     axes = axes_of(tmp_path)
@@ -118,11 +118,11 @@ def test_a_run_that_learns_from_a_dataset_shows_its_losses_below_its_score(tmp_p
         "policy": [(10, 0.1), (20, 0.05), (30, pytest.approx(1 / 30))],
         "critic": [(10, 2), (20, 2), (30, 2)],
     }
-    result(tmp_path, **about)  # a dataset without an environment has no score
+    result(tmp_path, **about)  # a run on a dataset without an environment has no score
     assert axes_of(tmp_path).get_ylabel() == "loss"
 
 
-def test_a_run_that_plays_to_learn_shows_returns_alone(tmp_path: Path) -> None:
+def test_the_curve_of_a_run_with_episodes_shows_only_returns(tmp_path: Path) -> None:
     rows = [{"env_steps": n, "updates": n, "loss/policy": 1.0} for n in (10, 20)]
     fill(tmp_path, "metrics.jsonl", *rows)
     fill(tmp_path, "episodes.jsonl", *({"env_steps": n, "return": 1.0} for n in range(1, 16)))

@@ -1,4 +1,4 @@
-"""What installed packages add: found by name, imported when it is named, in nobody's place."""
+"""Tests that rlox finds plugins by name, imports only a named one, and lets none take an existing name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VPG = (
     "env.n_envs=4",
     "eval.episodes=3",
 )
-MARKED = "raise RuntimeError('imported')\n"  # a module that nobody may import
+MARKED = "raise RuntimeError('imported')\n"  # an import of this module raises
 
 ENVS = """
 import gymnasium as gym
@@ -67,14 +67,14 @@ def test_an_algorithm_of_a_plugin_is_trained_resumed_evaluated_and_listed(
     assert read_config(run)["buffer"]["name"] == "rollout"
     packages = json.loads((run / "provenance.json").read_text())["packages"]
     assert packages["rlox-example"] == "1.0"
-    resumed = cli("resume", str(run), "total_steps=512")  # a word of the user's, no path to trust
+    resumed = cli("resume", str(run), "total_steps=512")  # a plugin's name needs no trust
     assert resumed.code == 0, resumed.err
     assert "(exact)" in resumed.out
     assert cli("evaluate", str(run), "episodes=2").code == 0
     assert "512 steps" in cli("list", "runs").out
     shown = cli("train", "algo=vpg", "--help").out
     assert "  algo.vf_coef=0.5 " in shown
-    assert "algo.ent_coef" not in shown  # which the algorithm drops
+    assert "algo.ent_coef" not in shown  # the algorithm drops this key
 
 
 def test_a_plugin_algorithm_trains_from_python_and_loads_from_a_checkpoint(
@@ -112,7 +112,7 @@ PLUGIN = AlgorithmPlugin(DerivedConfig, facade="derived_sac:Facade")
 @pytest.mark.parametrize(
     ("drops", "rate"), [("{}", 1e-3), ('{"learning_rate": "finds its own steps"}', 3e-4)]
 )
-def test_a_plugin_has_the_presets_of_what_it_derives_from_without_what_it_drops(
+def test_a_plugin_inherits_the_presets_of_its_base_without_dropped_keys(
     cli: Cli, install: Install, drops: str, rate: float
 ) -> None:
     files = {"derived_sac.py": DERIVED.replace("DROPS", drops)}
@@ -120,7 +120,7 @@ def test_a_plugin_has_the_presets_of_what_it_derives_from_without_what_it_drops(
     shown = cli("train", "algo=sac_l2", "env=Pendulum-v1", "--cfg", "job")
     assert shown.code == 0, shown.err
     made = yaml.safe_load(shown.out)
-    assert made["total_steps"] == 20_000  # of SAC's preset
+    assert made["total_steps"] == 20_000  # from SAC's preset
     assert float(made["algo"]["learning_rate"]) == rate
     assert preset_options("sac_l2", "Pendulum-v1", {}) == (
         {"n_envs": 1} | ({"learning_rate": 1e-3} if drops == "{}" else {}),
@@ -186,7 +186,7 @@ def test_a_plugin_without_a_package_it_needs_says_which(cli: Cli, install: Insta
         ("wrapper.mine", "X = 3", "expected a class or a function"),
     ],
 )
-def test_an_object_that_is_no_plugin_of_its_kind_is_refused_with_what_was_expected(
+def test_rlox_train_refuses_a_plugin_object_of_another_kind(
     cli: Cli, install: Install, tmp_path: Path, point: str, text: str, expected: str
 ) -> None:
     install("mine", {point: "mine:X"}, {"mine.py": text})

@@ -1,5 +1,5 @@
-"""Every tuned preset says where it is from and trains: its environment is made, a short rollout or a few
-batches are learnt from, a score is had.
+"""Tests that every tuned preset names its source and trains: it makes its environment, learns from a short
+rollout or a few batches, and gets a score.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from rlox.configs import ALGO_CONFIGS
 
 ROOT = Path(__file__).resolve().parents[3]
 PRESETS = sorted(p for p in (ROOT / "conf" / "tuned").glob("*/*.yaml"))
-# What makes a preset's run long; everything else is tried as it is published.
+# These keys make a preset's run long. Every other key has its published value in the test.
 SHORT: dict[str, Any] = {"n_steps": 16, "n_epochs": 1, "learning_starts": 240}
 TEXT = "text"  # the environment of language models
-OF_TEXT = ["task=copy", "algo.rewards=[close]"]  # a new model has no right answer
-# For which nobody has published any.
+OF_TEXT = ["task=copy", "algo.rewards=[close]"]  # a new model gives no right answer
+# Nobody has published hyperparameters for these.
 OURS = {"rainbow/CartPole-v1"} | {f"{algo}/{TEXT}" for algo in ("sft", "grpo", "rloo", "dpo", "online_dpo")}
-# What environments need that may not be installed, by how their names begin.
+# Optional modules that environments need, by the beginning of the environment's name.
 NEEDS = {
     **dict.fromkeys(("Hopper", "HalfCheetah", "Walker2d", "Ant", "Swimmer"), "mujoco"),
     "ALE": "ale_py",
     "MiniGrid": "minigrid",
 }
-FAMILIES = {"ALE": ("ALE/Pong-v5", "atari")}  # one of them, and the row of all
+FAMILIES = {"ALE": ("ALE/Pong-v5", "atari")}  # one environment of the family, and the row for all
 
 
 def names(path: Path) -> str:
@@ -40,7 +40,7 @@ def names(path: Path) -> str:
 
 
 def playing(path: Path) -> Any:
-    """A preset to train with: where its environment is slow in the longer tier, without its engine not."""
+    """Return a preset as a parameter: slow unless its environment is native, skipped without its engine."""
     marks: list[Any] = [] if path.stem in native_env_ids() else [pytest.mark.slow]
     for start, module in NEEDS.items():
         if path.stem.startswith(start):
@@ -50,7 +50,7 @@ def playing(path: Path) -> Any:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A YAML file; `1e-3` is a number, as it is for Hydra."""
+    """Read a YAML file; it gives `1e-3` as text, while Hydra reads a number."""
     tree: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return tree
 
@@ -89,7 +89,7 @@ def test_a_tuned_preset_trains_with_the_settings_that_it_names(
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=names)
-def test_a_tuned_preset_names_the_row_that_it_is_from_and_what_is_another_environment_there(
+def test_a_tuned_preset_cites_its_source_row_and_a_different_environment_there(
     preset: Path,
 ) -> None:
     lines = preset.read_text(encoding="utf-8").splitlines()

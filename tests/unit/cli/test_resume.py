@@ -1,4 +1,4 @@
-"""`rlox train resume=RUN`: what was stopped and goes on equals what was never stopped."""
+"""Tests that a run resumed by `rlox train resume=RUN` equals an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from rlox_cli.run_folder import RunFolder, read_config, read_status
 
 TENSORS = ("weights.safetensors", "optimizer.safetensors", "state.safetensors")
 SMALL = (*TINY, "total_steps=640", "checkpoint.every=128", "log.every=128")
-# the log's rows are not where its checkpoints are, so these hold what no row has yet
+# log rows and checkpoints are at different steps, so a checkpoint holds metrics that no row has yet
 LONG = (*TINY, "algo.anneal_lr=true", "log.every=1500", "eval.every=3000", "total_steps=10000")
 TESTS = Path(__file__).parents[2]
 
 
 def rows(run: Path) -> list[dict[str, Any]]:
-    """`metrics.jsonl` without what a clock on the wall says."""
+    """Return the rows of `metrics.jsonl` without wall-clock times."""
     found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{k: v for k, v in r.items() if not k.startswith(("seconds", "time/"))} for r in found]
 
@@ -48,7 +48,7 @@ def outcome(run: Path) -> tuple[Any, ...]:
 
 
 def stopping(number: int, *steps: int) -> Callable[[Any, Any], None]:
-    """A progress display that sends this process a signal at each of `steps`."""
+    """Return a progress display that sends this process a signal at each of `steps`."""
 
     def show(self: Any, now: Any) -> None:
         if now.now in steps:
@@ -69,7 +69,7 @@ def killed_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def killed(cli: Cli, killed_template: Path) -> Path:
-    """A run that a signal stopped at step 256 of 640."""
+    """Return a run that a signal stopped at step 256 of 640."""
     return Path(shutil.copytree(killed_template, "run", symlinks=True))
 
 
@@ -83,9 +83,9 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
 
 
 def start_and_stop(number: int, appears: str, *args: str) -> int:
-    """A real `rlox train` in `run`, sent a signal once a file of it is there and not empty.
+    """Start `rlox train` in `run`, signal it when a file like `appears` has content, and return the code.
 
-    Until the signal has come it waits in step 6,000, so it is stopped there or before.
+    The process waits in step 6,000 for the signal, so the signal stops it at that step or before.
     """
     held = [sys.executable, "-m", "helpers.gate", "6000"]
     command = [*held, "train", *LONG, *args, "hydra.run.dir=run"]
@@ -112,7 +112,7 @@ def start_and_stop(number: int, appears: str, *args: str) -> int:
         (signal.SIGKILL, -9, "running"),
     ],
 )
-def test_a_process_that_was_stopped_and_resumed_equals_one_that_never_was(
+def test_a_stopped_and_resumed_process_equals_an_uninterrupted_one(
     cli: Cli, uninterrupted: tuple[Any, ...], number: int, code: int, left: str
 ) -> None:
     first = "checkpoints/step-*/manifest.json"
@@ -134,7 +134,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again_and_ends_equal(
     assert outcome(Path("run")) == uninterrupted
 
 
-def test_a_run_stopped_again_and_again_equals_one_that_never_was(
+def test_a_run_stopped_several_times_equals_an_uninterrupted_one(
     cli: Cli, killed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -151,7 +151,7 @@ def test_a_run_stopped_again_and_again_equals_one_that_never_was(
     assert resumes == [{"step": step, "grade": "exact"} for step in (256, 384, 512)]
 
 
-def test_a_resumed_run_records_where_it_went_on_and_keeps_what_was(cli: Cli, killed: Path) -> None:
+def test_resume_records_its_step_and_keeps_the_earlier_files(cli: Cli, killed: Path) -> None:
     before = {n: (killed / n).read_bytes() for n in ("config.yaml", "provenance.json")}
     assert json.loads(before["provenance.json"])["resume_grade"] == "exact"
     result = cli("train", f"resume={killed}", "eval.episodes=4", "log.every=256")
@@ -179,7 +179,7 @@ def test_a_run_that_is_done_goes_on_to_a_larger_total(cli: Cli, trained: Path) -
     old = json.loads((trained / ".hydra/resume1/result.json").read_text())
     assert old["env_steps"] == 256
     assert cli("train", *TINY, "total_steps=500", "hydra.run.dir=whole").code == 0
-    # no schedule to stretch, so it is the run it would have been; its rows also have the first end
+    # No schedule stretches, so it equals the longer run, except that its rows also have the first end.
     assert outcome(trained)[0] == outcome(Path("whole"))[0]
     assert outcome(trained)[2:] == outcome(Path("whole"))[2:]
 
@@ -222,7 +222,7 @@ def test_resume_finds_a_run_by_an_odd_absolute_or_linked_path(
     assert (result.code, f"folder  {name}\n" in result.out) == (0, True), result.err
 
 
-def test_environments_that_cannot_be_saved_start_new_episodes_and_it_is_said(
+def test_resume_announces_new_episodes_if_environments_cannot_be_saved(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     never = ("env=Breaking-v0", "env.kwargs.after=1000000", "hydra.run.dir=run")
@@ -309,5 +309,5 @@ def test_a_signal_while_loading_changes_nothing(
     monkeypatch.setattr(rlox.build, "resume", lambda run, config, check: os.kill(os.getpid(), signal.SIGTERM))
     assert cli("train", f"resume={killed}").code == 143
     assert tree(killed) == before
-    with RunFolder.reopen(killed):  # and it is not locked
+    with RunFolder.reopen(killed):  # the folder is not locked
         assert read_status(killed)["status"] == "killed"

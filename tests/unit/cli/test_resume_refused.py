@@ -1,4 +1,4 @@
-"""What `rlox train resume=RUN` refuses: exit code 2, the reason, and a folder as it was."""
+"""Tests that `rlox train resume=RUN` refuses wrong use with exit code 2 and a reason, and changes no file."""
 
 from __future__ import annotations
 
@@ -120,10 +120,8 @@ def test_a_configuration_edited_under_its_checkpoints_is_refused(cli: Cli, train
     assert tree(trained) == before
 
 
-def test_a_configuration_from_before_a_key_goes_on_with_checkpoints_that_have_its_default(
-    cli: Cli, trained: Path
-) -> None:
-    """A run that a version between went on with: it did not write the configuration anew."""
+def test_resume_accepts_a_configuration_that_lacks_a_newer_key(cli: Cli, trained: Path) -> None:
+    """A version in between resumed this run and did not rewrite its configuration."""
     file = trained / "config.yaml"
     kept = [line for line in file.read_text().splitlines(True) if "  seeding: keyed" not in line]
     file.write_text("".join(kept))
@@ -144,7 +142,7 @@ def test_a_folder_that_is_no_run_is_refused_with_the_runs_there_are(cli: Cli, tr
     assert_refused(cli("train", f"+resume={trained}"), "rlox train resume=RUN")
 
 
-def test_a_folder_killed_while_it_was_made_says_what_to_do(cli: Cli, tmp_path: Path) -> None:
+def test_resume_of_an_unfinished_folder_says_to_delete_it(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / ".lock").write_text("")
     assert_refused(cli("train", "resume=half"), "delete the folder and start the run again")

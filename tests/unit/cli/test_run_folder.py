@@ -1,4 +1,4 @@
-"""Run folders: unique, locked by living processes only, honest about the end."""
+"""Tests that run folders are unique, are locked only by living processes, and record how a run ended."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_provenance_outside_a_repository_has_no_commit(tmp_path: Path) -> None:
 
 
 def full_for(calls: int) -> Callable[..., Any]:
-    """An `os.fsync` that a full disk refuses the first `calls` times."""
+    """Return an `os.fsync` that fails with a full disk in its first `calls` calls."""
     left = iter(range(calls))
 
     def fsync(handle: int) -> None:
@@ -152,7 +152,7 @@ def test_a_full_disk_at_the_end_is_waited_for(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "result.json").read_text() == "{}"
 
 
-def test_a_heartbeat_that_the_disk_refuses_is_told_and_does_not_end_the_run(
+def test_a_failed_heartbeat_prints_a_message_and_the_run_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run_folder, "HEARTBEAT_SECONDS", 0.0)
@@ -175,7 +175,7 @@ def test_provenance_has_the_engines_of_environments_that_are_installed(
     assert "box2d" not in found
 
 
-def test_a_signal_after_the_end_was_written_ends_the_run_no_other_way(tmp_path: Path) -> None:
+def test_a_signal_after_the_final_status_does_not_change_it(tmp_path: Path) -> None:
     config = make_run({"seed": 1})
     with (
         pytest.raises(SignalInterrupt),
@@ -183,5 +183,5 @@ def test_a_signal_after_the_end_was_written_ends_the_run_no_other_way(tmp_path: 
     ):
         folder.start(config, {})
         folder.write_status("done", "total_steps")
-        raise SignalInterrupt(15)  # while loggers are waited for
+        raise SignalInterrupt(15)  # while the run waits for its loggers
     assert read_status(tmp_path / "run")["status"] == "done"

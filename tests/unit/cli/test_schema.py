@@ -1,4 +1,4 @@
-"""Tagged unions: what is chosen in a group says which keys there are."""
+"""Tests that the chosen option of a group determines which keys exist."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SCHEMA = Schema("whole", Whole, "whole", (BUFFER, SINK), presets=("exp",), choos
 
 @pytest.fixture
 def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """A conf folder in which a file is built on a file that is built on an option."""
+    """Return a conf folder in which one file builds on a second file, which builds on an option."""
     monkeypatch.setattr(schema, "CONF", tmp_path)
     files = {
         "whole.yaml": "defaults:\n  - buffer: auto\n  - optional sink: x\n  - sink: []\n  - _self_\n",
@@ -63,7 +63,7 @@ def chosen(conf: list[Path], *overrides: str) -> list[str]:
     return [f"{p.group.name}{p.mount and '.' + p.mount}={tag}" for p in parts for tag in p.tags]
 
 
-def test_the_primary_file_says_what_is_chosen_and_files_lead_to_their_option(
+def test_the_option_of_the_primary_file_resolves_through_base_files(
     conf: list[Path],
 ) -> None:
     assert chosen(conf) == ["buffer=disk"]
@@ -121,7 +121,7 @@ def test_hydra_gets_every_option_with_its_defaults(monkeypatch: pytest.MonkeyPat
     source = SchemaSource("rlox", "schema://")
     node = source.load_config("schema/buffer/disk").config
     assert node == {"name": "disk", "capacity": 10_000, "path": "???"}
-    node.capacity = 5  # as Hydra may
+    node.capacity = 5  # Hydra may change the node
     assert source.load_config("schema/buffer/disk.yaml").config.capacity == 10_000
     assert source.load_config("schema/whole").config == {"seed": 0, "sink": {}}
     assert source.list("schema/sink", None) == ["disk", "ring"]
@@ -129,7 +129,7 @@ def test_hydra_gets_every_option_with_its_defaults(monkeypatch: pytest.MonkeyPat
     assert [source.is_config(path) for path in there] == [True, False, False, False, False]
 
 
-def test_the_runs_own_groups_come_from_the_primary_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_run_schema_takes_default_options_from_the_primary_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RLOX_CONF_PATH", raising=False)
     for given, algos in (
         (("algo=a2c",), ["a2c"]),

@@ -1,4 +1,4 @@
-"""Searches: what a trial is, what becomes of one that fails or is pruned, how a search goes on."""
+"""Tests of searches: trials, failed and pruned trials, and a search that is continued."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rlox_cli.search.sweeper import _lock_folder
 PLACE = "hydra.sweep.dir=place"
 SEARCH = (
     "sweep", *TINY, "hydra/sweeper=rlox_optuna", PLACE, "algo.net_arch=[8]", "algo.backend=torch",
-    "search.seed=3",  # with which a later trial is worse than the median, and pruned
+    "search.seed=3",  # with this seed a later trial is worse than the median and is pruned
 )  # fmt: skip
 RATE = "algo.learning_rate=tag(log,interval(1e-4,1e-2))"
 
@@ -38,7 +38,9 @@ def score_of(run: Path) -> float:
     return float(json.loads((run / "result.json").read_text())["score"])
 
 
-def test_a_trial_is_the_mean_of_its_seeds_and_the_best_a_command_line(cli: Cli, tmp_path: Path) -> None:
+def test_a_trial_averages_its_seeds_and_the_best_command_reproduces_its_scores(
+    cli: Cli, tmp_path: Path
+) -> None:
     result = cli(*SEARCH, RATE, "algo.gamma=choice(0.9)", "seed=3,4", "search.n_trials=2")
     assert result.code == 0, result.err
     place = tmp_path / "place"
@@ -62,7 +64,7 @@ def test_a_trial_is_the_mean_of_its_seeds_and_the_best_a_command_line(cli: Cli, 
     assert [score_of(run.parent) for run in sorted(tmp_path.glob("again/*/result.json"))] == best["scores"]
 
 
-def test_a_trial_that_fails_is_told_with_its_reason_and_the_search_goes_on(cli: Cli, tmp_path: Path) -> None:
+def test_a_failed_trial_reports_its_reason_and_the_search_continues(cli: Cli, tmp_path: Path) -> None:
     more = ("algo.learning_rate=1e-3,1e30", "search.n_trials=4", "search.sampler=random")
     result = cli(*SEARCH, *more)
     assert result.code == 1
@@ -75,11 +77,11 @@ def test_a_trial_that_fails_is_told_with_its_reason_and_the_search_goes_on(cli: 
     assert all(reason.startswith("exit code 3: ") for reason in reasons)
     assert re.search(r"^trial \d of 4: failed: exit code 3: ", result.out, re.MULTILINE)
     again = cli(*SEARCH, *more)
-    assert again.code == 1 and len(trials(tmp_path / "place")) == 4  # they count
+    assert again.code == 1 and len(trials(tmp_path / "place")) == 4  # failed trials count
 
 
 def test_a_run_that_is_worse_is_pruned_and_not_done(cli: Cli, tmp_path: Path) -> None:
-    # the pruner sees rates of 1e-3 first and then, from the second trial on, others
+    # The pruner first sees rates of 1e-3. From the second trial on it sees others.
     more = (
         RATE, "eval.every=64", "search.n_startup_trials=1", "search.warmup=0", "search.n_trials=4",
         "checkpoint.every=64",
@@ -118,7 +120,7 @@ def test_a_pruned_run_can_be_taken_to_its_end(cli: Cli, tmp_path: Path) -> None:
     assert read_status(run)["status"] == "done" and score_of(run) > 0
 
 
-def test_a_search_that_is_stopped_says_how_to_go_on_and_does(
+def test_a_stopped_search_prints_the_command_that_continues_it(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = 0

@@ -1,4 +1,4 @@
-"""Hydra's sweep syntax as a search space, and the words of the command line that say how to search."""
+"""Tests of Hydra's sweep syntax as a search space, and of the options that set how to search."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def space_of(*overrides: str) -> Space:
         ("tag(log,interval(1e-5,1e-2))", FloatDistribution(1e-5, 1e-2, log=True)),
         ("int(interval(8,64))", IntDistribution(8, 64)),
         ("tag(log,int(interval(8,64)))", IntDistribution(8, 64, log=True)),
-        ("range(1,20)", IntDistribution(1, 19)),  # as in Hydra, the stop is no part of it
+        ("range(1,20)", IntDistribution(1, 19)),  # as in Hydra, the range does not include its stop
         ("range(20)", IntDistribution(0, 19)),
         ("range(8,65,8)", IntDistribution(8, 64, step=8)),
         ("range(9,0,-3)", IntDistribution(3, 9, step=3)),
@@ -50,7 +50,7 @@ def test_an_override_of_several_values_is_a_dimension(text: str, expected: BaseD
     assert dimension.to_distribution() == expected
 
 
-def test_a_value_that_was_chosen_is_the_number_list_or_word_that_it_says() -> None:
+def test_to_plain_gives_a_chosen_value_its_type() -> None:
     (dimension,) = space_of("key=64,0.9,1e-3,[64,64],true,null,tanh").dimensions
     found = [dimension.to_plain(choice) for choice in dimension.choices]
     assert found == [64, 0.9, 0.001, [64, 64], True, None, "tanh"]
@@ -58,7 +58,7 @@ def test_a_value_that_was_chosen_is_the_number_list_or_word_that_it_says() -> No
     assert dimension.to_plain(0.5) == 0.5
 
 
-def test_a_job_has_what_is_given_what_is_chosen_and_a_seed() -> None:
+def test_job_overrides_combine_fixed_and_chosen_values_with_a_seed() -> None:
     space = space_of("env=A", "+x.y=interval(0,1)", "net=choice([64],[64,64])", "seed=4,5", "z=1")
     assert space.seeds == (4, 5)
     values = {"x.y": 0.1234567890123456789, "net": "[64,64]"}
@@ -116,7 +116,7 @@ def test_the_search_space_refuses_overrides_that_make_no_dimension(override: str
         ),
     ],
 )
-def test_words_of_a_search_are_spelt_for_hydra(words: list[str], expected: list[str]) -> None:
+def test_expand_arguments_translates_search_options_for_hydra(words: list[str], expected: list[str]) -> None:
     assert expand_arguments(words, [CONF]) == expected
 
 
@@ -133,7 +133,7 @@ def test_the_search_refuses_misspelled_and_conflicting_options(words: list[str],
         expand_arguments(words, [CONF])
 
 
-def test_a_trial_is_told_by_its_number_and_what_varies_in_few_digits() -> None:
+def test_job_title_shows_the_trial_number_and_varied_values_in_few_digits() -> None:
     fixed = ["search=ppo", "env=CartPole-v1"]
     varied = ["algo.learning_rate=0.00017077730935814345", "algo.net_arch=[64,64]", "buffer.x=1000"]
     told = job_title([*fixed, *varied, "seed=4", trial_override(3)], frozenset(fixed))
@@ -184,7 +184,7 @@ def test_a_search_that_cannot_be_is_refused_before_anything_starts(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_whole_numbers_are_known_by_the_key(cli: Cli) -> None:
+def test_an_interval_of_an_integer_key_gives_whole_numbers(cli: Cli) -> None:
     result = cli("sweep", "algo.n_epochs=interval(1,3)", "search.n_trials=3", "dry_run=true")
     assert result.code == 0, result.err
     assert "algo.n_epochs=1 " in result.out

@@ -1,4 +1,4 @@
-"""The study of a search: asked at positions, so that a kill anywhere changes nothing of what is asked."""
+"""Tests that a search asks its study by position, so a kill at any moment does not change the values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPTIONS = SearchOptions(n_trials=6, n_startup_trials=3, seed=5)
 
 
 def optimizer(folder: Path, options: SearchOptions = OPTIONS) -> Optimizer:
-    """As a new process has it."""
+    """Return the optimizer as a new process opens it."""
     folder.mkdir(exist_ok=True)
     return Optimizer(open_study(options, folder, create=True), options, folder)
 
@@ -40,7 +40,7 @@ def value(params: dict[str, Any]) -> float:
 
 
 def go_on(folder: Path, jobs: int = 1, batches: int = 99) -> None:
-    """Search to the end, or for some batches."""
+    """Search to the end, or for at most `batches` batches."""
     mine = optimizer(folder)
     mine.fail_abandoned()
     while batches and (positions := mine.next_positions(jobs)):
@@ -58,14 +58,14 @@ def found(folder: Path) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(3, marks=pytest.mark.slow)])
-def test_a_study_that_was_killed_while_asking_asks_what_it_would_have(tmp_path: Path, jobs: int) -> None:
+def test_a_study_killed_while_asking_asks_the_same_values_again(tmp_path: Path, jobs: int) -> None:
     go_on(tmp_path / "whole", jobs)
     killed = tmp_path / "killed"
     go_on(killed, jobs, batches=1)
     mine = optimizer(killed)
     asked = [
         mine.ask(p, SPACE, constant_liar=jobs > 1) for p in mine.next_positions(jobs)
-    ]  # and killed before it is told
+    ]  # the process is killed before it tells the results
     go_on(killed, jobs)
     assert found(killed) == found(tmp_path / "whole")
     assert len(found(killed)) == OPTIONS.n_trials
@@ -102,7 +102,7 @@ def test_a_study_that_was_killed_before_a_value_was_chosen_loses_no_position(
     assert found(killed) == found(tmp_path / "whole")
 
 
-def test_trials_that_the_killed_runner_left_count_as_none(tmp_path: Path) -> None:
+def test_trials_of_a_killed_runner_do_not_count(tmp_path: Path) -> None:
     mine = optimizer(tmp_path / "s")
     trial = mine.ask(0, SPACE, constant_liar=False)
     assert mine.fail_abandoned() == 1
@@ -141,7 +141,7 @@ def test_the_study_of_a_folder_that_was_renamed_goes_on(tmp_path: Path) -> None:
     assert optuna.get_all_study_names(f"sqlite:///{tmp_path}/t/study.db") == ["s"]
 
 
-def test_a_study_in_a_storage_of_ones_own_is_named_after_the_folder_or_as_one_likes(
+def test_a_shared_storage_names_a_study_by_its_folder_or_study_name(
     tmp_path: Path,
 ) -> None:
     url = f"sqlite:///{tmp_path}/all.db"
@@ -180,7 +180,7 @@ def test_an_optuna_that_is_missing_or_too_old_is_told_with_the_install_line(
         ({}, {"env.normalize_obs": "true or false"}, "sb3"),
     ],
 )
-def test_a_study_from_before_the_rules_had_keys_goes_on_by_the_rule_it_followed(
+def test_a_study_without_rule_keys_continues_only_with_its_old_rule(
     tmp_path: Path, env: dict[str, Any], space: dict[str, str], rule: str
 ) -> None:
     base = result_config(make_run({"env": env}))

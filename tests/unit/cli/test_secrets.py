@@ -1,4 +1,4 @@
-"""Values of the environment are used and written down nowhere."""
+"""Tests that rlox uses values of environment variables and writes them to no file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GIVEN: list[Any] = []
 
 
 class Locked(CartPoleEnv):
-    """Opens with a token."""
+    """An environment that takes a token."""
 
     def __init__(self, token: Any = None, more: Any = None, render_mode: str | None = None) -> None:
         super().__init__(render_mode=render_mode)
@@ -52,13 +52,15 @@ def files_with(text: str, folder: Path) -> list[Path]:
     return [p for p in folder.rglob("*") if p.is_file() and text.encode() in p.read_bytes()]
 
 
-def test_a_value_of_the_environment_reaches_what_it_is_for_and_no_file(run: Path) -> None:
+def test_a_secret_variable_reaches_its_argument_but_no_file(run: Path) -> None:
     assert GIVEN[-1] == (SECRET, {"header": f"Bearer {SECRET}"})
     assert files_with(SECRET, Path()) == []
     assert (run / "config.yaml").read_text().count("${oc.env:TEST_TOKEN}") == 2
 
 
-def test_a_run_folder_is_given_no_value_that_is_not_asked_for_again(cli: Cli, run: Path) -> None:
+def test_resume_looks_up_variables_of_a_run_folder_only_with_trust_or_when_repeated(
+    cli: Cli, run: Path
+) -> None:
     refused = cli("resume", str(run), "total_steps=512", ASKED[0])
     assert (refused.code, refused.err) == (
         2,
@@ -66,7 +68,7 @@ def test_a_run_folder_is_given_no_value_that_is_not_asked_for_again(cli: Cli, ru
         "  a run folder is data: nothing it names is imported or looked up unless you say so\n"
         f"  if it is yours: rlox resume {run} trust=true\n",
     )
-    # to be looked up for one argument is not to be looked up for another
+    # permission to look a variable up for one argument does not hold for another argument
     refused = cli("resume", str(run), "total_steps=512", ASKED[0], "env.kwargs.x=${oc.env:TEST_TOKEN}")
     assert refused.code == 2
     GIVEN.clear()
@@ -91,7 +93,7 @@ def test_a_variable_that_is_not_there_is_named(cli: Cli, run: Path, monkeypatch:
 
 @pytest.mark.parametrize("asked", ["${env.kwargs.token}", "${oc.env:NO_SUCH,${oc.env:TEST_TOKEN}}"])
 def test_a_detour_to_the_environment_is_refused(cli: Cli, asked: str) -> None:
-    """Nobody could look it up again when the run goes on."""
+    """A resumed run could not look up such a reference again."""
     ended = cli("train", *TINY, "env=Locked-v0", ASKED[0], f'env.kwargs.more="{asked}"')
     assert (ended.code, ended.err) == (
         2,
@@ -144,27 +146,27 @@ def test_values_of_keys_that_are_named_like_secrets_are_masked(typed: str, kept:
 def test_an_error_that_quotes_its_arguments_does_not_show_them(cli: Cli) -> None:
     asked = "env.kwargs.token=${oc.env:TEST_TOKEN}"
     ended = cli("sweep", *TINY, "env=CartPole-v1", asked, "seed=0,1", "hydra.sweep.dir=sweep")
-    assert ended.code == 2  # before the first job
+    assert ended.code == 2  # refused before the first job
     assert "CartPoleEnv.__init__() got an unexpected keyword argument 'token'" in ended.err
     assert SECRET not in ended.out + ended.err
     assert files_with(SECRET, Path()) == []
 
 
-def test_a_failure_on_the_way_does_not_write_what_it_quotes(
+def test_an_error_in_a_step_does_not_show_the_secret_that_it_quotes(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(self: Locked, action: Any) -> Any:
         raise ValueError(f"{SECRET} is not accepted")
 
     monkeypatch.setattr(Locked, "step", broken)
-    ended = cli("train", *TINY, "env=Locked-v0", ASKED[1])  # the variable is a part of the value
+    ended = cli("train", *TINY, "env=Locked-v0", ASKED[1])  # the variable is only a part of the value
     assert ended.code == 4
     assert "${oc.env:TEST_TOKEN} is not accepted" in ended.err
     assert SECRET not in ended.out + ended.err
     assert files_with(SECRET, Path()) == []
 
 
-def test_flags_of_the_environment_are_no_secrets_that_messages_are_searched_for(
+def test_redact_ignores_short_and_constant_values_of_variables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for number, word in enumerate(("true", "False", "null", "abc")):
@@ -184,7 +186,7 @@ def test_flags_of_the_environment_are_no_secrets_that_messages_are_searched_for(
         "logger.mlflow.tracking_uri=http://me:hunter2@host",
     ],
 )
-def test_an_address_with_a_password_is_refused_before_anything_has_it(
+def test_rlox_refuses_an_address_with_a_password_and_does_not_show_it(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, override: str
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hunter2@host")

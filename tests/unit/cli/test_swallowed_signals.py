@@ -1,4 +1,4 @@
-"""What a signal's handler raises may be caught by any library; the command stops all the same."""
+"""Tests that the command stops even if a library catches the exception of the signal handler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlox_cli.signals import SignalInterrupt, Signals
 
 
 def swallowing(real: Any, otherwise: Exception | None) -> Any:
-    """The same function, in which a signal comes and is not let through."""
+    """Return a function that sends a signal, suppresses its exception, and then raises or calls `real`."""
 
     def called(*args: Any) -> Any:
         with contextlib.suppress(BaseException):
@@ -71,7 +71,7 @@ def test_signals_passes_on_errors_and_raises_interrupted_on_sigterm() -> None:
 
 
 class Dropped:
-    """Something that goes away at the moment of a signal, or that fails to."""
+    """Its destructor sends a signal, or raises an error."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error

@@ -1,4 +1,4 @@
-"""Sweeps: one folder a job, done jobs skipped, failures named and not contagious."""
+"""Tests that a sweep makes a folder for each job, skips done jobs, and names failed jobs and continues."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def sweep_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep of two seeds that is done, trained once for all that begin with one."""
+    """Train a sweep of two seeds once for all tests that begin with one."""
     folder = tmp_path_factory.mktemp("done")
     with contextlib.redirect_stdout(io.StringIO()):
         assert main(["sweep", *BRIEF, "seed=1,2", f"hydra.sweep.dir={folder}"]) == 0
@@ -49,7 +49,7 @@ def sweep_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def swept(cli: Cli, sweep_template: Path) -> Path:
-    """A copy of it, in `sweep` of the current folder."""
+    """Copy the finished sweep to `sweep` in the current folder."""
     return Path(shutil.copytree(sweep_template, "sweep", symlinks=True)).absolute()
 
 
@@ -105,7 +105,7 @@ def test_a_job_that_did_not_finish_is_done_again_and_kept_aside(cli: Cli, swept:
     assert len(rows(swept)) == 2
 
 
-def test_a_job_that_was_interrupted_goes_on_where_it_was_and_ends_as_one_that_never_was(
+def test_an_interrupted_job_resumes_and_equals_an_uninterrupted_run(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(self: Any, now: Any) -> None:
@@ -217,12 +217,12 @@ def test_a_preset_can_name_the_jobs_of_a_sweep(cli: Cli, tmp_path: Path) -> None
     assert (result.code, result.out.count("dry run: ")) == (0, 2)
 
 
-def test_a_grown_sweep_knows_its_jobs_again_by_what_they_do(cli: Cli, tmp_path: Path) -> None:
+def test_a_grown_sweep_recognises_finished_jobs_of_an_older_schema(cli: Cli, tmp_path: Path) -> None:
     one = (*TINY, "total_steps=128", "seed=1", PLACE)
     assert cli("sweep", *one, "algo.gamma=0.9").code == 0
     (before,) = (tmp_path / "sweep").glob("*/config.yaml")
     text = before.read_text()
-    assert "log_std_init" in text  # as if saved by a version that did not have this key yet
+    assert "log_std_init" in text  # as if a version without this key had saved it
     kept = [line for line in text.splitlines() if "log_std_init" not in line]
     before.write_text("\n".join(kept) + "\n")
     result = cli("sweep", "algo.gamma=0.8,0.9", *one)
@@ -240,7 +240,7 @@ def test_only_runs_that_differ_in_nothing_but_the_seed_are_averaged(cli: Cli, tm
     for gamma in ("0.8", "0.9"):
         scores = [float(r["score"]) for r in rows(tmp_path / "sweep") if f"gamma-{gamma}" in r["job"]]
         mean, low, high = sum(scores) / 2, min(scores), max(scores)
-        # of two scores the IQM is the mean, and a draw in four has one of them twice
+        # The IQM of two scores is their mean. Each score comes twice in a quarter of the bootstrap draws.
         said, least, most = map(format_number, (mean, low, high))
         both = f"IQM {said} (95% CI {least} to {most}), mean {said}, standard deviation "
         assert f"ppo on CartPole-v1, algo.gamma={gamma}: {both}" in result.out
@@ -263,13 +263,13 @@ def test_jobs_that_a_launcher_never_started_are_no_success(
         folder.start(configs[0], {})
         folder.write_status("done")
     assert finish_sweep(plan_of(tmp_path, *configs), []) == FAILED
-    assert finish_sweep(plan_of(tmp_path, configs[0]), []) == 0  # done in another process
+    assert finish_sweep(plan_of(tmp_path, configs[0]), []) == 0  # another process did it
     assert finish_sweep(SweepPlan(tmp_path / "empty", None, False), []) == FAILED
     (tmp_path / "empty").mkdir()
     assert finish_sweep(SweepPlan(tmp_path / "empty", None, False), []) == FAILED
 
 
-def test_steps_count_the_units_of_the_job_and_environment_steps_only_these(
+def test_the_summary_counts_steps_in_the_unit_of_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = make_run({"seed": 1})
@@ -286,7 +286,7 @@ def test_steps_count_the_units_of_the_job_and_environment_steps_only_these(
         assert (last["algo"], last["env"], last["seed"]) == ("ppo", "CartPole-v1", "1")
 
 
-def test_a_job_is_what_it_does_and_not_where() -> None:
+def test_the_identity_of_a_job_ignores_its_folder() -> None:
     config = make_run({"seed": 1})
     assert identity(config) == identity(make_run({"run_root": "elsewhere", "dry_run": True, "seed": 1}))
     assert identity(config) != identity(make_run({"seed": 2}))
@@ -300,7 +300,7 @@ def test_job_slug_makes_short_folder_names_without_special_characters() -> None:
     assert job_slug(["seed=1", "total_steps=5"], {"total_steps=5"}) == "seed-1"
 
 
-def test_jobs_that_learn_longer_than_others_for_the_same_total_are_told() -> None:
+def test_length_warnings_report_jobs_with_different_rounded_totals() -> None:
     def run(n_steps: int, total: int = 10_000) -> RunConfig:
         algo = {"name": "ppo", "n_steps": n_steps}
         return make_run({"algo": algo, "env": {"n_envs": 8}, "total_steps": total})

@@ -1,4 +1,4 @@
-"""One engine for all jobs of an algorithm in a sweep: decided before the first, told, recorded and kept."""
+"""Tests that a sweep selects one engine per algorithm before its first job, and records and keeps it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SMALL = (
     "tuned=null", "algo.backend=auto", "total_steps=128", "algo.n_steps=32", "env.n_envs=4",
     "algo.n_epochs=1", "algo.net_arch=[8]", "eval.episodes=1",
 )  # fmt: skip
-SLOW = 64  # rows of an update from which on native is slower
+SLOW = 64  # native is slower for updates of at least this many rows
 Sweep = Callable[..., Result]
 
 
 @pytest.fixture(autouse=True)
 def measured(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Native is twice as fast as torch, but for updates of many rows."""
+    """Set a table in which native is twice as fast as torch, except for updates of many rows."""
 
     def measure(small: float = 2.0) -> None:
         cells = [
@@ -41,7 +41,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 def backends(folder: Path) -> dict[str, str]:
-    """The engine that each run of a sweep was configured with, by the folder's name."""
+    """Return the configured engine of each run of a sweep, by the name of its folder."""
     runs = sorted(path.parent for path in folder.glob("*/config.yaml"))
     return {run.name: read_config(run)["algo"]["backend"] for run in runs}
 
@@ -50,7 +50,7 @@ def recorded(folder: Path) -> dict[str, str]:
     return sweep_backend.read_backends(folder)
 
 
-def test_one_job_that_torch_does_faster_has_all_jobs_learn_in_torch(cli: Cli, tmp_path: Path) -> None:
+def test_a_sweep_uses_torch_if_torch_is_faster_for_one_job(cli: Cli, tmp_path: Path) -> None:
     result = cli("sweep", *SMALL, PLACE, "algo.batch_size=32,128")
     assert result.code == 0, result.err
     assert list(backends(tmp_path / "place").values()) == ["torch", "torch"]
@@ -59,7 +59,7 @@ def test_one_job_that_torch_does_faster_has_all_jobs_learn_in_torch(cli: Cli, tm
         "backend torch in all jobs of ppo: native was measured at 0.5 times torch's speed (layers 1024 "
         "wide, 1,024 rows an update); native would be faster in 1 of its 2 jobs"
     )
-    assert "  backend" not in result.out  # jobs do not say it again
+    assert "  backend" not in result.out  # the jobs do not print it again
     assert recorded(tmp_path / "place") == {"ppo": "torch"}
 
 
@@ -76,7 +76,7 @@ def test_a_sweep_keeps_its_engine_when_it_grows_and_when_others_are_measured(
     assert list(backends(tmp_path / "place").values()) == ["native"] * 4
 
 
-def test_each_algorithm_of_a_sweep_has_an_engine_of_its_own(cli: Cli, tmp_path: Path) -> None:
+def test_a_sweep_selects_an_engine_for_each_algorithm(cli: Cli, tmp_path: Path) -> None:
     off = ("algo.backend=auto", "tuned=null", "total_steps=64", "eval.episodes=1")
     result = cli("sweep", *off, PLACE, "algo=ppo,a2c", "env.n_envs=32", "dry_run=true")
     assert result.code == 0, result.err
@@ -97,14 +97,14 @@ def test_an_engine_that_is_typed_wins(cli: Cli, tmp_path: Path) -> None:
     assert recorded(tmp_path / "place") == {}
 
 
-def test_auto_beside_the_engine_that_it_stands_for_is_the_same_job_twice(cli: Cli) -> None:
+def test_a_sweep_refuses_auto_beside_the_engine_that_auto_selects(cli: Cli) -> None:
     words = [word for word in SMALL if not word.startswith("algo.backend")]
     result = cli("sweep", *words, PLACE, "algo.batch_size=32", "algo.backend=auto,native")
     assert result.code == 2
     assert "two jobs of the sweep are the same" in result.err
 
 
-def test_a_sweep_that_began_before_sweeps_decided_goes_on_as_it_was(
+def test_a_sweep_without_a_recorded_engine_keeps_auto(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "place"
@@ -139,7 +139,7 @@ def test_a_record_that_is_damaged_is_named(cli: Cli, tmp_path: Path) -> None:
     assert f"{sweep_backend.FILE} is damaged" in result.err
 
 
-def test_a_search_takes_torch_where_a_part_of_its_space_would(cli: Cli, tmp_path: Path) -> None:
+def test_a_search_uses_torch_if_torch_is_faster_in_a_part_of_its_space(cli: Cli, tmp_path: Path) -> None:
     search = ("sweep", *SMALL, PLACE, "hydra/sweeper=rlox_optuna", "search.n_trials=2")
     result = cli(*search, "algo.batch_size=interval(16,128)")
     assert result.code == 0, result.err
@@ -149,7 +149,7 @@ def test_a_search_takes_torch_where_a_part_of_its_space_would(cli: Cli, tmp_path
     assert re.findall(r"algo\.backend=(\w+)", best["command"]) == ["torch"]
 
 
-def test_a_search_of_what_changes_no_size_learns_in_native(cli: Cli, tmp_path: Path) -> None:
+def test_a_search_that_varies_no_size_uses_native(cli: Cli, tmp_path: Path) -> None:
     search = ("sweep", *SMALL, PLACE, "hydra/sweeper=rlox_optuna", "search.n_trials=2")
     result = cli(*search, "algo.batch_size=32", "algo.gamma=interval(0.9,0.99)")
     assert result.code == 0, result.err

@@ -1,4 +1,4 @@
-"""`hydra/launcher=joblib`, Ray, submitit: the numbers of one process, and the truth about every job."""
+"""Tests that joblib, Ray and submitit give the numbers of one process and the true status of every job."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ ENVS = "env=robots:Burning-v0,robots:Never-v0,robots:Dying-v0,CartPole-v1"
 
 @pytest.fixture(autouse=True)
 def slurm(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A pretended Slurm is there; its folder."""
+    """Install a pretended Slurm and return its folder."""
     folder = commands(tmp_path_factory.mktemp("slurm"))
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return folder
@@ -102,7 +102,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The jobs that end, one after another in one process."""
+    """Run the jobs whose process survives, one after another in one process."""
     folder = tmp_path_factory.mktemp("alone")
     (folder / "robots.py").write_text(ROBOTS)
     kept = [ENVS.replace("robots:Dying-v0,", ""), "seed=1", "hydra.sweep.dir=sweep"]
@@ -112,7 +112,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def numbers(sweep: Path) -> dict[str, Any]:
-    """What the jobs measured, by what they are."""
+    """Return the results of the jobs, by their names without the number."""
     found = {}
     for run in sweep.glob("[0-9]*_*"):
         if (run / "result.json").exists():
@@ -135,7 +135,7 @@ def numbers(sweep: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "engine", [e if e == "joblib" else pytest.param(e, marks=pytest.mark.slow) for e in ENGINES]
 )
-def test_an_engine_has_the_numbers_of_one_process_and_the_truth_of_every_job(
+def test_a_launcher_gives_the_numbers_of_one_process_and_each_jobs_status(
     engine: str, alone: Path, cli: Cli, tmp_path: Path
 ) -> None:
     (tmp_path / "robots.py").write_text(ROBOTS)
@@ -156,7 +156,7 @@ def test_an_engine_has_the_numbers_of_one_process_and_the_truth_of_every_job(
     assert f"to go on: rlox sweep {' '.join(TINY)} env=" in first.stdout
     assert "[4/4] started env=CartPole-v1" in first.stdout.splitlines()
     assert not list(sweep.glob(".jobs-*"))
-    # of what is done no process begins, whose import of torch would be all that it costs
+    # no process starts for a done job: it would only spend time on the import of torch
     again = cli("sweep", *TINY, "env=CartPole-v1", *given[len(TINY) + 1 :])
     assert "1 of 3 jobs done, 1 of them before" in again.out
     assert "started" not in again.out
@@ -175,7 +175,7 @@ def test_runs_are_saved_when_their_sweep_is_stopped_or_killed(
 ) -> None:
     given = [*TINY, "seed=1,2", "hydra.sweep.dir=sweep", f"hydra/launcher={engine}"]
     if (engine, number) == ("joblib", signal.SIGINT):
-        given.append("hydra.launcher.n_jobs=1")  # so that one waits
+        given.append("hydra.launcher.n_jobs=1")  # one job has to wait
     command = [sys.executable, "-m", "rlox_cli.main", "sweep", *given, "total_steps=1e7"]
     with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -184,7 +184,7 @@ def test_runs_are_saved_when_their_sweep_is_stopped_or_killed(
         while "steps " not in process.stdout.readline():
             assert process.poll() is None
         os.killpg(process.pid, number) if number == signal.SIGINT else process.kill()
-        out = process.stdout.read()  # until nobody holds it any more
+        out = process.stdout.read()  # reads until every process has closed it
     runs = [p.parent for p in (tmp_path / "sweep").glob("[0-9]*/status.json")]
     assert runs
     assert {read_status(run)["status"] for run in runs} == {"killed"}
@@ -195,11 +195,9 @@ def test_runs_are_saved_when_their_sweep_is_stopped_or_killed(
 
 
 @pytest.mark.slow
-def test_a_preempted_slurm_job_is_saved_queued_again_and_ends_as_one_that_never_was(
-    tmp_path: Path, slurm: Path
-) -> None:
+def test_a_preempted_slurm_job_resumes_and_equals_an_uninterrupted_run(tmp_path: Path, slurm: Path) -> None:
     (tmp_path / "walks.py").write_text(PREEMPTED)
-    # some clusters send SIGTERM before the signal that submitit asks for
+    # some clusters send SIGTERM before the signal that submitit requests
     signals = "env.kwargs.signals=SIGUSR2,SIGTERM+SIGUSR2"
     given = [*TINY, "env=walks:Walk-v0", "env.n_envs=2", signals, "seed=1"]
     out = {}
@@ -273,14 +271,14 @@ def test_a_preempted_slurm_job_is_saved_queued_again_and_ends_as_one_that_never_
         ),
     ],
 )
-def test_settings_that_cannot_be_kept_are_refused(
+def test_rlox_sweep_refuses_invalid_and_unsupported_launcher_settings(
     cli: Cli, tmp_path: Path, given: tuple[str, str], says: str
 ) -> None:
     result = cli("sweep", "seed=1,2", f"hydra/launcher={given[0]}", given[1])
     assert_explained(result, says, tmp_path)
 
 
-def test_a_cluster_of_rays_has_the_cpus_that_it_has(cli: Cli, tmp_path: Path) -> None:
+def test_rlox_sweep_refuses_num_cpus_for_an_existing_ray_cluster(cli: Cli, tmp_path: Path) -> None:
     at = ("hydra/launcher=ray", "hydra.launcher.ray.init.address=elsewhere:6379")
     result = cli("sweep", "seed=1,2", *at, "hydra.launcher.ray.init.num_cpus=4")
     says = "hydra.launcher.ray.init.num_cpus=4: the cluster at elsewhere:6379 sets its own"
@@ -306,11 +304,11 @@ def test_a_library_that_is_missing_is_told_with_what_installs_it(
     assert len(result.err.splitlines()) == 1
 
 
-# The desk, with an engine that begins nothing
+# The remote job runner, with an engine that starts no process
 
 
 class Pretended:
-    """An engine whose processes say what they are told to."""
+    """An engine whose processes send given events."""
 
     grace = 0.0
 
@@ -348,7 +346,7 @@ def box(tmp_path: Path) -> Iterator[JobEventDir]:
     yield JobEventDir(tmp_path)
 
 
-def test_a_job_that_ends_without_a_word_is_told_of_as_its_engine_saw_it(box: JobEventDir) -> None:
+def test_a_job_without_an_end_event_gets_the_message_of_its_engine(box: JobEventDir) -> None:
     letters = {0: [started(), ended("done")], 1: [started()], 2: []}
     engine = Pretended(box.path, letters)
 
@@ -361,7 +359,7 @@ def test_a_job_that_ends_without_a_word_is_told_of_as_its_engine_saw_it(box: Job
     assert found[1]["message"] == "its process ended as LOST"
 
 
-def test_after_a_signal_jobs_are_told_and_those_that_have_not_begun_stay_undone(
+def test_after_a_signal_only_ended_jobs_have_an_outcome(
     box: JobEventDir,
 ) -> None:
     engine = Pretended(box.path, {0: [started(), ended("killed")], 1: [], 2: [started()]})
@@ -374,7 +372,7 @@ def test_after_a_signal_jobs_are_told_and_those_that_have_not_begun_stay_undone(
     assert int((box.path / "stop").read_text()) == signal.SIGTERM
 
 
-def test_a_job_that_a_signal_ends_before_it_began_is_told_while_the_sweep_goes_on(
+def test_a_job_that_leaves_without_an_outcome_counts_as_killed(
     box: JobEventDir,
 ) -> None:
     engine = Pretended(box.path, {0: [started(), {"event": "left"}], 1: [started(), ended("done")]})
@@ -387,10 +385,10 @@ def test_a_job_that_a_signal_ends_before_it_began_is_told_while_the_sweep_goes_o
     assert {n: o["status"] for n, o in found.items()} == {0: "killed", 1: "done"}
 
 
-def test_an_errand_of_a_sweep_that_is_gone_does_nothing(tmp_path: Path) -> None:
+def test_a_remote_job_of_an_exited_sweep_does_nothing(tmp_path: Path) -> None:
     child = subprocess.Popen(["sleep", "0.1"])
     runner = {**process_identity(), "pid": child.pid, "since": "1"}
-    assert has_exited(runner)  # another process has its number
+    assert has_exited(runner)  # another process has its pid
     assert not has_exited({**runner, "host": "elsewhere"})
     assert not has_exited(process_identity())
     RemoteJob(0, [], str(tmp_path), {"runner": runner})()
@@ -413,13 +411,13 @@ def test_a_script_of_the_pretended_slurm_is_run_as_it_was_submitted(
     script = tmp_path / "script.sh"
     script.write_text(f"#SBATCH --array=0-1\nsleep 0.2; touch {tmp_path}/$SLURM_ARRAY_TASK_ID")
     subprocess.run(["sbatch", script], check=True)
-    script.unlink()  # as the second one has not begun
+    script.unlink()  # the second task has not started yet
     states = slurm / "log"
     until(lambda: states.read_text().count("COMPLETED") == 2, "second completed task")
     assert (tmp_path / "0").exists() and (tmp_path / "1").exists()
 
 
-def test_half_a_line_of_a_letter_waits_for_its_rest(box: JobEventDir) -> None:
+def test_read_events_waits_for_the_rest_of_a_line(box: JobEventDir) -> None:
     letter = box.path / "0.jsonl"
     letter.write_bytes(b'{"event": "started"}\n{"event": ')
     assert [e["event"] for _, e in box.read_events([0])] == ["started"]

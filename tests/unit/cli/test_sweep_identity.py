@@ -1,4 +1,4 @@
-"""Which jobs are the same, and that composing them from one base changes nothing."""
+"""Tests which jobs count as the same, and that jobs composed from one base equal those that Hydra makes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_torch_threads_device_and_total_steps_change_a_jobs_identity(other: dict
     assert identity.identity(make_run(other)) != identity.identity(make_run({}))
 
 
-def test_a_job_of_an_older_schema_is_known_under_todays(
+def test_a_saved_job_of_an_older_schema_has_the_current_identity(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = make_run({"seed": 4})
@@ -61,7 +61,7 @@ def test_a_job_of_an_older_schema_is_known_under_todays(
     identity._read_cached.cache_clear()
 
 
-def test_done_is_done_with_other_loggers_and_what_goes_on_keeps_its_own(cli: Cli, tmp_path: Path) -> None:
+def test_jobs_of_a_sweep_keep_their_loggers_when_others_are_requested(cli: Cli, tmp_path: Path) -> None:
     assert cli("sweep", *TINY, "seed=1,2", "logger=csv", PLACE).code == 0
     again = cli("sweep", *TINY, "seed=1,2", "logger=tensorboard", "threads=2", PLACE)
     assert "2 of 2 jobs done, 2 of them before" in again.out
@@ -96,7 +96,7 @@ def test_done_is_done_with_other_loggers_and_what_goes_on_keeps_its_own(cli: Cli
         ),
     ],
 )
-def test_loggers_that_jobs_done_before_do_not_get_are_said_in_one_line(
+def test_one_line_names_the_loggers_that_finished_jobs_do_not_get(
     tmp_path: Path, had: list[str], asked: dict[str, Any], said: str
 ) -> None:
     before = make_run({"logger": {name: {"name": name} for name in had}})
@@ -109,7 +109,7 @@ def test_loggers_that_jobs_done_before_do_not_get_are_said_in_one_line(
 
 
 def write_old_run(config: RunConfig, folder: Path) -> Path:
-    """The folder of a run that is configured so, as versions without these keys left it."""
+    """Write the folder of a run with this configuration, as versions without these keys wrote it."""
     tree = to_plain(config)
     del tree["env"]["seeding"], tree["env"]["normalize_rule"]
     folder.mkdir(parents=True)
@@ -127,7 +127,7 @@ def write_old_run(config: RunConfig, folder: Path) -> Path:
         ({"seeding": "offset"}, False),
     ],
 )
-def test_a_job_from_before_the_rules_had_keys_is_that_of_the_rules_it_followed(
+def test_an_old_job_without_rule_keys_has_the_identity_of_its_old_rules(
     tmp_path: Path, env: dict[str, Any], same: bool
 ) -> None:
     asked = make_run({"env": env})
@@ -135,9 +135,7 @@ def test_a_job_from_before_the_rules_had_keys_is_that_of_the_rules_it_followed(
     assert (identity.saved_identity(old) == identity.identity(asked)) == same
 
 
-def test_a_job_of_a_preset_from_before_the_rules_had_keys_is_known_under_the_preset(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_an_old_preset_job_without_rule_keys_has_the_identity_of_the_preset(cli: Cli, tmp_path: Path) -> None:
     preset = ("train", "--cfg", "job", "tuned=ppo/MountainCar-v0", "env=MountainCar-v0")
     config = OmegaConf.to_container(OmegaConf.create(cli(*preset).out))
     assert isinstance(config, dict) and config["env"]["normalize_rule"] == "sb3"
@@ -153,9 +151,7 @@ def test_every_key_of_the_environment_is_part_of_a_jobs_identity(seeding: str, r
     assert identity.result_config(config)["env"] == to_plain(config)["env"]
 
 
-def test_a_sweep_from_before_the_rules_had_keys_goes_on_by_its_own_or_says_which_it_is(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_a_sweep_without_rule_keys_resumes_with_its_old_rule_or_names_it(cli: Cli, tmp_path: Path) -> None:
     line = ("sweep", "tuned=null", "seed=1,2,3", "dry_run=true", PLACE)
     for normalize in (True, False):
         config = make_run({"seed": 1, "env": {"normalize_obs": normalize}})
@@ -230,7 +226,7 @@ def test_a_job_folder_that_was_renamed_is_still_the_folder_of_its_job(tmp_path: 
     assert identity.job_folders(tmp_path / "nowhere") == []
 
 
-def test_a_sweep_lists_its_jobs_before_the_first_begins_and_forgets_none_that_began(
+def test_a_sweep_lists_unstarted_jobs_from_its_beginning(
     tmp_path: Path,
 ) -> None:
     configs = [make_run({"seed": seed}) for seed in (1, 2, 3)]

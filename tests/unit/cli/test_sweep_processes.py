@@ -1,4 +1,4 @@
-"""Sweeps with workers as processes: signals, kills and several sweeps in one folder."""
+"""Tests of sweeps whose workers are processes: signals, kills, and several sweeps in one folder."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .test_sweep import rows
 
 GIVEN = (*TINY, "seed=1,2,3", "hydra.sweep.dir=sweep", "sweep.workers=2")
 ENDLESS = "total_steps=1e9"
-# each job waits in its middle until it is stopped, or let go on
+# each job waits in its middle until it is stopped or its gate opens
 GATED = ("env=gated:Gated-v0", "env.kwargs.at=100", "total_steps=1024")
 
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts sweeps in processes of their own; nothing of them is left afterwards."""
+    """Start sweeps in processes of their own, and kill those that still run after the test."""
     begun: list[subprocess.Popen[str]] = []
 
     def start(*args: str) -> subprocess.Popen[str]:
@@ -49,13 +49,13 @@ def sweep(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 def training(folder: Path, count: int) -> list[Path]:
-    """The jobs that are on their way, once there are so many of them."""
+    """Return the jobs that train, or none while there are fewer than `count`."""
     found = [p.parent for p in folder.glob("sweep/[0-9]*/episodes.jsonl") if p.stat().st_size]
     return found if len(found) >= count else []
 
 
 def of_group(pid: int) -> list[int]:
-    """Living processes of a session."""
+    """Return the living processes of a session."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -79,7 +79,7 @@ CASES = [
 
 
 def stopped(process: Any, folder: Path, number: int, to_all: bool, code: int) -> str:
-    """Send a signal to a sweep with two jobs on their way; what the sweep then says."""
+    """Send a signal to a sweep in which two jobs train, and return what the sweep prints."""
     (os.killpg if to_all else os.kill)(process.pid, number)
     out, err = process.communicate(timeout=2 * PATIENCE)
     assert process.returncode == code, err
@@ -129,7 +129,7 @@ def test_a_second_signal_ends_everything_at_once(sweep: Any, tmp_path: Path) -> 
     process = sweep("env=slow:Slow-v0", ENDLESS)
     until(lambda: len(list(tmp_path.glob("waits-*"))) >= 2, "two jobs in a step that does not end")
     os.kill(process.pid, signal.SIGTERM)
-    until(lambda: "SIGTERM" in process.stderr.readline(), "an answer")  # on one CPU a warning is before it
+    until(lambda: "SIGTERM" in process.stderr.readline(), "an answer")  # on one CPU a warning comes before it
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait(2 * PATIENCE) == 143
     until(lambda: not of_group(process.pid), "end of every process")
@@ -153,7 +153,7 @@ gym.register("Slow-v0", Slow)
 """
 
 
-def test_runs_whose_sweep_was_killed_save_and_end(sweep: Any, tmp_path: Path) -> None:
+def test_the_runs_of_a_killed_sweep_end_as_killed(sweep: Any, tmp_path: Path) -> None:
     process = sweep(ENDLESS)
     running = until(lambda: training(tmp_path, 2), "two jobs on their way")
     os.kill(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The summary of a sweep: which numbers stand beside which, in digits that suffice."""
+"""Tests of the summary of a sweep: the order of its columns and the digits of its numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_interval_of_a_score_stands_beside_it_and_before_the_iqm(tmp_path: Path) -> None:
+def test_the_summary_puts_the_interval_between_score_and_iqm(tmp_path: Path) -> None:
     scored(tmp_path, 0, [1.0, 3.0])
     sweep_summary.write_summary(tmp_path, [], {})
     (row,) = rows(tmp_path)
@@ -36,7 +36,7 @@ def test_the_interval_of_a_score_stands_beside_it_and_before_the_iqm(tmp_path: P
 
 
 def test_one_episode_and_one_seed_have_no_interval(tmp_path: Path) -> None:
-    scored(tmp_path, 0, [2.0])  # of an earlier version, which gave it one
+    scored(tmp_path, 0, [2.0])  # an earlier version gave it an interval
     told = sweep_summary.write_summary(tmp_path, [], {})
     (row,) = rows(tmp_path)
     assert (row["score"], row["score_ci95_low"], row["score_ci95_high"]) == ("2.0", "", "")

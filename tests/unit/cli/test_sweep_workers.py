@@ -1,4 +1,4 @@
-"""`sweep.workers=N`: the jobs of a sweep side by side, with the results of one after another."""
+"""Tests that parallel jobs of a sweep, `sweep.workers=N`, have the results of sequential jobs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ gym.register("Never-v0", Never)
 
 
 def without_times(folder: Path) -> dict[str, Any]:
-    """What a sweep leaves, but for times, processes and places."""
+    """Return the results of a sweep without times, processes and paths."""
     (runs,) = [sorted(p for p in folder.iterdir() if p.is_dir())]
     table = [{k: v for k, v in row.items() if k != "seconds"} for row in rows(folder)]
     written = {
@@ -72,7 +72,7 @@ def without_times(folder: Path) -> dict[str, Any]:
     return {"table": table, **written}
 
 
-def test_jobs_side_by_side_end_as_one_after_another(cli: Cli, tmp_path: Path) -> None:
+def test_parallel_jobs_end_like_sequential_jobs(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "robots.py").write_text(ENVIRONMENTS)
     envs = "env=CartPole-v1,robots:Burning-v0,robots:Never-v0"
     given = (*TINY, "total_steps=128", envs, "seed=1")
@@ -88,7 +88,7 @@ def test_jobs_side_by_side_end_as_one_after_another(cli: Cli, tmp_path: Path) ->
     assert "[3/3] failed: " in several.err and "no such robot" in several.err
     assert "1 of 3 jobs done" in lines
     assert not [line for line in lines if line.startswith("[") and "ppo on" in line]
-    again = cli("sweep", *TINY, "total_steps=128", "seed=1", PLACE)  # in one process, and smaller
+    again = cli("sweep", *TINY, "total_steps=128", "seed=1", PLACE)  # a smaller sweep in one process
     assert "1 of 2 jobs done, 1 of them before" in again.out
 
 
@@ -128,7 +128,7 @@ def test_jobs_side_by_side_end_as_one_after_another(cli: Cli, tmp_path: Path) ->
         ),
     ],
 )
-def test_keys_of_several_runs_and_of_one_are_explained_where_they_have_no_place(
+def test_rlox_explains_keys_of_sweeps_and_single_runs_in_the_wrong_command(
     cli: Cli, tmp_path: Path, args: tuple[str, ...], says: str
 ) -> None:
     result = cli(*args)
@@ -137,7 +137,7 @@ def test_keys_of_several_runs_and_of_one_are_explained_where_they_have_no_place(
 
 
 @pytest.mark.parametrize("value", ["0", "1025", "-1", "two", "1.5", "null", "1,2", ""])
-def test_a_number_of_workers_that_is_none_is_explained(cli: Cli, tmp_path: Path, value: str) -> None:
+def test_rlox_sweep_refuses_an_invalid_number_of_workers(cli: Cli, tmp_path: Path, value: str) -> None:
     result = cli("sweep", "seed=1,2", f"sweep.workers={value}")
     assert_explained(result, "sweep.workers", tmp_path)
     assert "expected" in result.err
@@ -160,7 +160,7 @@ def test_sweep_workers_is_not_a_key_of_a_jobs_config(cli: Cli) -> None:
 
 
 def task_for(*configs: dict[str, Any], folder: Path = Path("sweep")) -> TrainTask:
-    """The task of a sweep of these configurations."""
+    """Return the task of a sweep with these configurations."""
     task = TrainTask(Call(COMMAND, [], Signals()))
     planned = [PlannedJob([f"seed={c['seed']}"], make_run(c)) for c in configs]
     task.prepare(SweepPlan(folder, planned, False))
@@ -209,7 +209,7 @@ def test_workers_share_the_cpus_unless_somebody_has_chosen(monkeypatch: pytest.M
     assert "RLOX_THREADS" not in launcher.shared_thread_environment(2)
 
 
-# The crew, with workers that train nothing
+# The worker pool, with workers that train nothing
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ def tasks(*seeds: int) -> list[Task]:
 
 
 def children() -> list[str]:
-    """Processes of this one that have not been waited for."""
+    """Return the child processes that nobody has waited for."""
     me = os.getpid()
     return Path(f"/proc/{me}/task/{me}/children").read_text().split()
 
@@ -249,7 +249,7 @@ def test_a_worker_that_is_killed_takes_only_its_job_with_it(
     assert children() == before
 
 
-def test_a_job_is_said_to_have_started_once_it_trains(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_display_prints_started_when_a_job_trains(capsys: pytest.CaptureFixture[str]) -> None:
     shown = Display(3, ())
     for number in range(3):
         shown.on_started(number, [f"seed={number}"])
@@ -289,7 +289,7 @@ def test_a_signal_stops_every_worker_and_nothing_more_begins(
     assert children() == before
 
 
-def test_workers_that_the_system_refuses_are_done_without(
+def test_a_sweep_continues_with_fewer_workers_if_the_system_refuses_more(
     fake: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from rlox_cli import worker_pool
@@ -321,7 +321,7 @@ sys.exit(main(sys.argv[2:]))
 
 
 def on_a_terminal(folder: Path, columns: int, **environment: str) -> Terminal:
-    """A sweep of two jobs side by side on a terminal of that width."""
+    """Run a sweep of two parallel jobs on a terminal with `columns` columns."""
     args = ["-c", DRIVER, str(FAKE), "sweep", "seed=1,2", "sweep.workers=2"]
     return Terminal(args, folder, columns, program=sys.executable, **environment)
 
@@ -335,7 +335,7 @@ def test_a_terminal_has_a_live_line_for_each_job_that_runs(tmp_path: Path) -> No
         gate.touch()
         assert terminal.end() == 1  # nothing was trained
         text = terminal.text
-    frames = text.split("\x1b[1A\x1b[2K")  # up a line and clear it: what follows is drawn over it
+    frames = text.split("\x1b[1A\x1b[2K")  # up a line and clear it: the next text replaces it
     both = [f for f in frames if re.fullmatch(f"{lines}\r\x1b\\[2K", f)]
     assert both, text
     assert "[1/2] seed=1: done\r\n" in text and "[2/2] seed=2: done\r\n" in text
@@ -355,7 +355,7 @@ def test_narrow_and_colourless_terminals_have_lines_that_stay(tmp_path: Path) ->
 
 
 def begun(folder: Path, seed: int) -> tuple[Path, Any]:
-    """The folder of a job that was stopped."""
+    """Return the folder and the configuration of a stopped job."""
     config = make_run({"seed": seed})
     with RunFolder.create(config, folder / f"0_seed-{seed}") as run:
         run.start(config, {})
@@ -379,7 +379,7 @@ def test_a_sweep_that_loses_the_race_for_a_job_leaves_it_to_the_winner(
 ) -> None:
     folder, _ = begun(tmp_path / "sweep", 1)
     winner = RunFolder.reopen(folder)
-    monkeypatch.setattr(jobs, "find_busy_dir", lambda job: None)  # it looked a moment before
+    monkeypatch.setattr(jobs, "find_busy_dir", lambda job: None)  # it looked before the winner began
     monkeypatch.setattr(jobs, "find_interrupted", lambda job: folder)
     result = cli("sweep", "seed=1", PLACE)
     winner._release()
@@ -388,13 +388,13 @@ def test_a_sweep_that_loses_the_race_for_a_job_leaves_it_to_the_winner(
     assert read_status(folder)["status"] == "killed"
 
 
-def test_a_job_that_could_not_be_resumed_does_not_name_a_traceback_that_is_not_there(
+def test_a_job_that_cannot_be_resumed_names_no_missing_traceback(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _ = begun(tmp_path / "sweep", 1)
     (folder / "checkpoints" / "step-000000000064").mkdir(parents=True)
     monkeypatch.setattr(jobs, "find_interrupted", lambda job: folder)
-    monkeypatch.setattr(resume, "identity", lambda config: ANY)  # as if it were of this job
+    monkeypatch.setattr(resume, "identity", lambda config: ANY)  # as if the folder belonged to this job
     result = cli("sweep", "seed=1", PLACE)
     assert result.code == 1
     assert "has only damaged checkpoints: step-" in result.err

@@ -1,4 +1,4 @@
-"""Runs on text from the command line: their folder, evaluation, and what is refused before anything."""
+"""Tests of runs on text from the command line: their folder, their evaluation, and early refusals."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_completions_are_episodes_whose_rewards_are_their_returns(cli: Cli, tmp_
     assert {row["return"] for row in episodes} != {0.0}
 
 
-def test_another_run_begins_with_the_weights_of_one_and_is_held_to_them(cli: Cli, tmp_path: Path) -> None:
+def test_init_from_sets_the_reference_model_of_grpo(cli: Cli, tmp_path: Path) -> None:
     assert cli(*SFT, "total_steps=16", "eval.episodes=4", "hydra.run.dir=begin").code == 0
     given = ("algo=grpo", "env=text", "tuned=null", "total_steps=4", "eval.episodes=4")
     ran = cli("train", *given, "task=copy", "init_from=begin", "hydra.run.dir=run")

@@ -1,4 +1,4 @@
-"""Runs on files of text and models of transformers, from the command line."""
+"""Tests of runs on text files and models of transformers, from the command line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROWS: dict[str, Any] = {
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """The current folder, with a file of each kind and a model."""
+    """Write a file of each kind and a model into the current folder."""
     for name, row in ROWS.items():
         lines = "".join(json.dumps(row(i)) + "\n" for i in range(40))
         (tmp_path / f"{name}.jsonl").write_text(lines)
@@ -59,7 +59,9 @@ SMALL = ("tuned=null", "algo.batch_size=8", "total_steps=16", "algo.max_new_toke
         ("chat", "algo=rloo model=model algo.rewards=[right]"),
     ],
 )
-def test_a_file_is_learned_from_and_a_part_of_it_scored(name: str, line: str, cli: Cli, files: Path) -> None:
+def test_rlox_train_learns_from_a_text_file_and_scores_a_part_of_it(
+    name: str, line: str, cli: Cli, files: Path
+) -> None:
     ran = cli("train", "env=text", f"dataset={name}.jsonl", *line.split(), *SMALL)
     assert ran.code == 0, ran.err
     run = only_run(files / "runs")
@@ -67,18 +69,18 @@ def test_a_file_is_learned_from_and_a_part_of_it_scored(name: str, line: str, cl
     assert (result["env"], result["samples"]) == (f"text/{name}.jsonl", 16)
     scores = result["episodes"]
     assert 2 <= len(scores) <= 16
-    if name == "sums":  # a half of every completion, and what is close
+    if name == "sums":  # 0.5 for every completion, and more for one that is close
         assert all(0.5 <= score <= 2.5 for score in scores)
     elif "rloo" in line or "dpo" in line:
         assert set(scores) <= {0.0, 1.0}
-    else:  # log-probabilities of a token, of a model that has seen 16 rows
+    else:  # log-probabilities per token of a model that has learned from 16 rows
         assert all(-8.0 < score < -2.0 for score in scores)
     samples = [json.loads(text) for text in (run / "samples.jsonl").read_text().splitlines()]
     begun = "" if name == "chats" else "+1=" if name in ("pairs", "sums") else "what colour is"
     assert all(begun in row["prompt"] for row in samples)
 
 
-def test_a_run_goes_on_with_its_file_wherever_it_is_and_with_no_other(cli: Cli, files: Path) -> None:
+def test_a_run_resumes_with_its_moved_text_file_and_refuses_a_changed_one(cli: Cli, files: Path) -> None:
     given = ("algo=sft", "env=text", "dataset=pairs.jsonl", *SMALL, "hydra.run.dir=run")
     assert cli("train", *given).code == 0
     (files / "kept").mkdir()
@@ -131,7 +133,7 @@ def test_rlox_export_writes_a_trained_model_that_transformers_loads(
     assert not torch.allclose(there, before, atol=1e-2)
 
 
-def test_a_model_of_ones_own_has_no_preset_of_small_new_ones(cli: Cli, files: Path) -> None:
+def test_a_user_model_gets_no_tuned_preset(cli: Cli, files: Path) -> None:
     more = ("total_steps=8", "algo.batch_size=4", "algo.max_new_tokens=4")
     for name, given in {
         "own": ("env=text", "dataset=chat.jsonl", "model=model"),
@@ -159,7 +161,7 @@ def test_a_run_is_evaluated_and_exported_without_its_file(cli: Cli, files: Path)
     assert cli("resume", "run", "total_steps=24", "dataset=moved.jsonl").code == 0
 
 
-def test_scores_on_another_file_leave_those_on_the_runs_own_alone(cli: Cli, files: Path) -> None:
+def test_evaluating_another_dataset_does_not_replace_last_json(cli: Cli, files: Path) -> None:
     own, other = Path("chat.jsonl"), Path("other.jsonl")
     other.write_text("".join(own.read_text().splitlines(keepends=True)[:6]))
     given = ("algo=sft", "env=text", f"dataset={own}", f"eval_dataset={own}", "model=model", *SMALL)
@@ -177,7 +179,7 @@ def test_scores_on_another_file_leave_those_on_the_runs_own_alone(cli: Cli, file
     assert len(list(newest.parent.iterdir())) == count + 1
 
 
-def test_a_tokenizer_that_is_gone_is_no_other_one(cli: Cli, files: Path) -> None:
+def test_resume_refuses_a_model_whose_tokenizer_is_gone(cli: Cli, files: Path) -> None:
     from rlox.llm import Llama, LlamaSize, save_llama
 
     save_llama(Llama(LlamaSize(vocab_size=321, hidden_size=16)), files / "model")
@@ -189,7 +191,7 @@ def test_a_tokenizer_that_is_gone_is_no_other_one(cli: Cli, files: Path) -> None
     assert "has 321 tokens, text as characters or bytes 11" in ran.err
 
 
-def test_rewards_have_columns_by_name_as_trl_hands_them_over(cli: Cli, files: Path) -> None:
+def test_reward_functions_get_columns_by_name_as_in_trl(cli: Cli, files: Path) -> None:
     lines = [{"prompt": f"{i}+1=", **({"level": i} if i % 2 else {})} for i in range(40)]
     (files / "some.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (files / "ordering.py").write_text(

@@ -1,4 +1,4 @@
-"""A training run from the command line: what it leaves, prints and returns."""
+"""Tests of a training run from the command line: its files, its output and its exit code."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ RESULT_KEYS = {
 }
 
 
-def test_a_run_leaves_everything_that_rebuilds_its_numbers(
+def test_a_run_writes_its_configuration_logs_checkpoint_and_plot(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plot, "learning_curve", LEARNING_CURVE)
@@ -73,7 +73,7 @@ def test_a_run_leaves_everything_that_rebuilds_its_numbers(
     assert read_status(run)["step"] == 384
 
 
-def test_a_logger_that_could_not_be_served_is_told_and_the_run_is_done(
+def test_a_failing_logger_prints_a_message_but_does_not_fail_the_run(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: Any, rows: Any) -> None:
@@ -103,7 +103,7 @@ def test_the_result_has_the_agreed_keys_and_true_numbers(cli: Cli, tmp_path: Pat
     parts = {"total", "collect", "update", "evaluate"}
     assert set(data["seconds"]) == set(data["steps_per_second"]) == parts
     assert data["steps_per_second"]["total"] == pytest.approx(384 / data["seconds"]["total"])
-    played = sum(data["episodes"]) / data["seconds"]["evaluate"]  # one reward a step in CartPole
+    played = sum(data["episodes"]) / data["seconds"]["evaluate"]  # CartPole gives one reward per step
     assert data["steps_per_second"]["evaluate"] == pytest.approx(played)
 
 
@@ -116,7 +116,7 @@ def test_the_closing_summary_says_score_rounding_and_folder(cli: Cli, tmp_path: 
     assert "steps 384/384" in out
 
 
-def test_a_run_on_a_dataset_counts_updates_and_tells_of_no_training_return(cli: Cli) -> None:
+def test_a_dataset_run_counts_updates_and_prints_no_training_return(cli: Cli) -> None:
     folder = Path(__file__).parents[2] / "golden" / "datasets" / "CartPole-v1"
     given = (f"buffer.path={folder}", "algo.net_arch=[4]", "total_steps=20", "eval.episodes=1")
     result = cli("train", "algo=bc", *given)
@@ -141,7 +141,7 @@ def test_provenance_records_command_versions_machine_and_seeds(cli: Cli, tmp_pat
 
 
 def test_processors_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    """Their sums differ in the last bit, so that they are not one machine type."""
+    """Their sums differ in the last bit, so they count as two machine types."""
     said = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: {}\nmodel name\t: AMD EPYC\nstepping\t: 1\n"
     for model in (1, 17):
         (tmp_path / f"{model}").write_text((said.format(model) + "\n") * 2)
@@ -282,7 +282,7 @@ def test_a_signal_before_training_leaves_no_folder(
 
 
 @pytest.mark.parametrize("file", ["write_config", "write_json"])
-def test_a_signal_while_the_folder_is_made_leaves_none_that_cannot_go_on(
+def test_a_signal_while_the_run_folder_is_made_leaves_no_file(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
     monkeypatch.setattr(run_folder, file, lambda *args: os.kill(os.getpid(), signal.SIGINT))
@@ -319,7 +319,7 @@ def test_a_second_signal_leaves_at_once() -> None:
 
 
 @pytest.mark.parametrize("then", [signal.SIGHUP, signal.SIGTERM])
-def test_a_terminal_that_goes_away_is_one_signal_however_often_it_says_so(then: int) -> None:
+def test_a_hangup_and_the_signal_after_it_count_as_one(then: int) -> None:
     script = (
         "import os, signal\n"
         "from rlox_cli.signals import Signals\n"
@@ -373,7 +373,7 @@ def test_the_progress_bar_formats_durations_as_hours_minutes_seconds() -> None:
 
 
 def test_ctrl_c_before_anything_is_imported_shows_no_traceback(tmp_path: Path) -> None:
-    # the first import of the command itself sends it, as a hasty finger would
+    # the first import of the command sends the signal, as a user does who presses Ctrl-C at once
     (tmp_path / "sitecustomize.py").write_text(
         "import os, signal, sys\n"
         "class Hasty:\n"

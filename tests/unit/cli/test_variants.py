@@ -1,4 +1,4 @@
-"""A user's own options: built on others, they keep what the others bring."""
+"""Tests that a user's options, which build on other options, keep the settings of those."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ def composed(cli: Cli, folder: Path, *overrides: str) -> dict[str, Any]:
     return data
 
 
-def test_a_variant_has_the_preset_and_the_buffer_of_its_algorithm_and_its_own_keys_count_more(
-    cli: Cli, own: Path
-) -> None:
+def test_the_keys_of_a_variant_override_the_preset_of_its_algorithm(cli: Cli, own: Path) -> None:
     preset = composed(cli, own, "algo=ppo")
     variant = composed(cli, own, "algo=ppo_big")
     assert preset["algo"]["gae_lambda"] == 0.8
@@ -60,9 +58,7 @@ def test_a_variant_of_a_variant_stands_on_both(cli: Cli, own: Path) -> None:
     assert variant_keys(ALGO, "ppo_bigger", [CONF, own]) == {"net_arch": [256], "gae_lambda": 0.5}
 
 
-def test_a_preset_for_the_variant_itself_comes_first_and_the_command_line_before_both(
-    cli: Cli, own: Path
-) -> None:
+def test_a_variant_uses_its_own_preset_and_the_command_line_overrides_both(cli: Cli, own: Path) -> None:
     algo = composed(cli, own, "algo=ppo_bigger", "env=Acrobot-v1")["algo"]
     assert (algo["gamma"], algo["n_epochs"], algo["net_arch"]) == (0.25, 10, [256])
     typed = composed(cli, own, "algo=ppo_big", "algo.net_arch=[7]", "algo.gamma=0.1")["algo"]
@@ -75,9 +71,7 @@ def test_without_a_preset_a_variant_is_its_file(cli: Cli, own: Path) -> None:
         assert (algo["net_arch"], algo["learning_rate"]) == ([16], 1e-4)
 
 
-def test_a_variant_of_an_off_policy_algorithm_brings_one_environment_and_takes_any_buffer(
-    cli: Cli, own: Path
-) -> None:
+def test_an_off_policy_variant_sets_one_environment_and_accepts_any_buffer(cli: Cli, own: Path) -> None:
     data = composed(cli, own, "algo=dqn_small")
     assert (data["env"]["n_envs"], data["buffer"]["name"]) == (1, "auto")
     for more in ((), ("tuned=null",), ("algo=dqn",), ("tuned=dqn/Acrobot-v1",)):
@@ -87,9 +81,7 @@ def test_a_variant_of_an_off_policy_algorithm_brings_one_environment_and_takes_a
     assert typed["buffer"]["capacity"] == 70
 
 
-def test_a_variants_keys_win_over_a_preset_that_is_named_and_displace_its_other_ways(
-    cli: Cli, own: Path
-) -> None:
+def test_the_keys_of_a_variant_override_a_named_preset_and_its_alternative_keys(cli: Cli, own: Path) -> None:
     named = composed(cli, own, "algo=ppo_big", "tuned=ppo/Acrobot-v1")["algo"]
     assert (named["gae_lambda"], named["net_arch"], named["n_epochs"]) == (0.5, [128, 96], 4)
     text = "defaults: [dqn, _self_]\nreplay_ratio: 0.25\n"
@@ -142,7 +134,7 @@ def test_a_sweep_takes_variants_as_values(cli: Cli, own: Path, monkeypatch: Any)
     ("path", "found"),
     [
         ("tuned/ppo/m:CartPole-v1", "tuned/ppo/CartPole-v1"),
-        ("tuned/ppo/CartPole-v1", None),  # it is there itself
+        ("tuned/ppo/CartPole-v1", None),  # this option exists itself
         ("tuned/ppo/Nothing-v0", None),
         ("tuned/none", None),
         ("tuned/nothing/CartPole-v1", None),

@@ -1,4 +1,4 @@
-"""Paths on the command line: any text that a folder can be called by."""
+"""Tests that a path on the command line may be any text that can name a folder."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_named_folder_a_dataset_and_a_sweep_take_any_text_too(
 
 
 @pytest.mark.parametrize("name", [*NAMES, "null", "???", "~tilde", "${oc.env:HOME}", "a\\${b}", '"q"'])
-def test_a_path_that_is_there_is_that_path_whatever_its_name_means_to_hydra(
+def test_an_existing_path_keeps_its_name_despite_hydra_syntax(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

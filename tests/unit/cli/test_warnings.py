@@ -1,4 +1,4 @@
-"""Settings that are valid and probably not meant are said before the run, from both sides."""
+"""Tests that the command and Python warn, before a run, of valid settings that are probably not intended."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def test_rlox_train_prints_no_warning_for_sensible_settings(cli: Cli, given: tup
     assert (result.code, result.err) == (0, "")
 
 
-def test_no_shipped_preset_is_warned_of(cli: Cli) -> None:
+def test_shipped_presets_cause_no_warning(cli: Cli) -> None:
     for algo in ("ppo", "a2c", "dqn", "rainbow"):
         result = cli("train", f"algo={algo}", "dry_run=true")
         assert (result.code, result.err) == (0, "")
 
 
-def test_the_rounded_total_is_said_before_the_start(cli: Cli) -> None:
+def test_rlox_train_prints_the_rounded_total_before_the_start(cli: Cli) -> None:
     out = cli("train", *TINY, "total_steps=300", "dry_run=true").out
     assert "seed 0, 300 steps, rounded up to 384" in out
     assert "rounded" not in cli("train", *TINY, "dry_run=true").out
@@ -87,7 +87,7 @@ def test_a_resumed_run_is_warned_of_too(cli: Cli, trained: Any) -> None:
     assert only_run(trained.parents[2]) == trained
 
 
-def test_python_warns_where_it_was_called() -> None:
+def test_python_warnings_point_to_the_line_of_the_caller() -> None:
     with pytest.warns(UserWarning, match="batch_size=100 does not divide") as warned:
         PPO(batch_size=100, net_arch=(4,))
     assert warned[0].filename == __file__

@@ -1,4 +1,4 @@
-"""The native engine imports no torch, from the shell to a scored run, and on from there."""
+"""Tests that the native engine imports no torch: to train, score, resume, evaluate or begin from a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from helpers.waiting import PATIENCE
 
-# Whoever imports torch in such a process is told that there is none. Native is what `auto` takes.
+# In a process with this script an import of torch fails, and `auto` selects native.
 WITHOUT = """
 import sys
 sys.modules["torch"] = None
@@ -37,7 +37,7 @@ TD3 = ("algo=td3", "env=Pendulum-v1", *REPLAYED)
 
 
 def rlox(folder: Path, *arguments: str) -> str:
-    """What the command says, without torch."""
+    """Run the command without torch and return its output."""
     command = [sys.executable, "-c", WITHOUT, *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=2 * PATIENCE)
     assert done.returncode == 0, done.stderr
@@ -50,23 +50,23 @@ def only_run(folder: Path) -> Path:
 
 
 def finished(run: Path, env_steps: int) -> None:
-    """Assert that the run has learned in `env_steps` steps, and played two episodes for its score."""
+    """Assert that the run has learned in `env_steps` steps and has played two episodes for its score."""
     result = json.loads((run / "result.json").read_text())
     assert result["status"] == "done"
-    assert env_steps <= result["env_steps"] < env_steps + 3  # of up to three environments at once
+    assert env_steps <= result["env_steps"] < env_steps + 3  # up to three environments step at once
     assert result["updates"] > 0
     played(result["score"], result["episodes"], 2)
 
 
 def played(score: float, returns: list[float], episodes: int) -> None:
-    """Assert that `score` is the mean of so many returns, each of which CartPole or Pendulum can give."""
+    """Assert that `score` is the mean of `episodes` returns, each possible in CartPole or Pendulum."""
     assert len(returns) == episodes
     assert all(1.0 <= r <= 500.0 or 200 * -16.3 < r < 0.0 for r in returns), returns
     assert score == pytest.approx(sum(returns) / episodes)
 
 
 def evaluated(run: Path, folder: Path) -> None:
-    """Assert that `rlox evaluate` plays three episodes without torch and writes what they returned."""
+    """Assert that `rlox evaluate` plays three episodes without torch and writes their returns."""
     rlox(folder, "evaluate", str(run), "episodes=3")
     found = json.loads((run / "eval" / "last.json").read_text())
     played(found["mean"], found["episodes"], 3)
@@ -80,7 +80,7 @@ RUNS = {
     "dqn": (*DQN, "algo.dueling=true", "algo.n_step=3", "buffer=prioritized", "eval.every=64"),
     "a temperature that stays": (*SAC, "env.n_envs=3", "algo.ent_coef=0.1", "checkpoint.every=64"),
 }
-# What each of these imports, a run above or one that is resumed below imports as well.
+# Runs above, or resumed runs below, import the same modules as these.
 NIGHTLY = {
     "ppo": (*PPO, "env=CartPole-v1"),
     "adam": (*A2C, "env=Pendulum-v1", "algo.use_rms_prop=false"),
@@ -133,7 +133,7 @@ def test_dqn_sac_and_td3_resume_evaluate_and_begin_from_a_run_without_torch(
     finished(only_run(tmp_path / "begun"), 128)
 
 
-def test_a_run_of_torchs_engine_says_that_there_is_none(tmp_path: Path) -> None:
+def test_a_run_with_the_torch_backend_imports_torch(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, "train", *PPO, *QUICK, "algo.backend=torch"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=2 * PATIENCE)
     assert done.returncode != 0

@@ -1,4 +1,4 @@
-"""What the command line says to those who are new: names of variants, origins, mistakes, signals."""
+"""Tests of messages that new users see: names of variants, sources of weights, mistakes and signals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRY = ("train", "dry_run=true", "tuned=null")
 
 
 def own_file(path: str, text: str) -> None:
-    """A file in the folder `conf` of the user."""
+    """Write a file into the user's folder `conf`."""
     file = Path("conf") / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
@@ -46,7 +46,7 @@ def test_a_run_of_shipped_options_has_no_variant(cli: Cli) -> None:
     assert "ppo on CartPole-v1, seed 0" in cli(*DRY).out
 
 
-def test_a_preset_without_its_package_line_is_told_which_line_it_lacks(cli: Cli) -> None:
+def test_an_error_names_the_package_line_that_a_preset_lacks(cli: Cli) -> None:
     own_file("exp/bad.yaml", "algo: {gamma: 0.9}\n")
     result = cli(*DRY, "exp=bad", "--config-dir", "conf")
     assert result.code == 2
@@ -73,7 +73,7 @@ def test_a_run_says_whose_weights_it_begins_with(cli: Cli, tmp_path: Path) -> No
         (("train", "callbacks=[helpers.user_code:Tenth]"), "did you mean 'TenthReward'?"),
     ],
 )
-def test_a_mistake_leads_nowhere_wrong(args: tuple[str, ...], says: str, cli: Cli) -> None:
+def test_error_messages_explain_common_mistakes(args: tuple[str, ...], says: str, cli: Cli) -> None:
     result = cli(*args)
     assert result.code == 2
     assert says in result.err
@@ -127,7 +127,7 @@ def test_an_error_of_a_callback_names_the_callback(cli: Cli) -> None:
     assert "ValueError: boom (raised by the callback Boom)" in result.err
 
 
-def test_of_a_traceback_the_innermost_frame_is_left() -> None:
+def test_strip_frames_keeps_the_innermost_frame() -> None:
     text = (
         "MyEnv-v0 (copy 1) raised ValueError in step: no\n"
         "Traceback (most recent call last):\n"
@@ -160,7 +160,7 @@ def test_more_torch_threads_than_cpus_are_free_are_warned_of(
         assert "set torch_threads=1" in found[0]
 
 
-def test_files_for_wandb_are_told_with_the_command_that_sends_them() -> None:
+def test_the_summary_prints_the_command_that_sends_offline_wandb_files() -> None:
     offline, online = (
         make_run({"logger": {"wandb": {"name": "wandb", "mode": mode}}}) for mode in ("offline", "online")
     )
@@ -174,9 +174,7 @@ def test_a_signal_has_the_name_that_people_give_it() -> None:
     assert [signal_name(s) for s in (signal.SIGINT, signal.SIGTERM)] == ["Ctrl-C", "SIGTERM"]
 
 
-def test_a_checkpoint_in_the_place_of_a_run_leads_to_the_command_that_plays_it(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_evaluate_of_a_checkpoint_folder_names_the_right_command(cli: Cli, tmp_path: Path) -> None:
     assert cli("train", *TINY, "total_steps=128").code == 0
     run = only_run(tmp_path / "runs")
     result = cli("evaluate", str(run / "checkpoints" / "step-000000000128"), "episodes=1")

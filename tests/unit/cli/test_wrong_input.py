@@ -1,4 +1,4 @@
-"""Wrong use: exit code 2, a short message with the nearest right name, nothing left behind."""
+"""Tests that wrong use gives exit code 2 and a short message with the nearest name, and leaves no file."""
 
 from __future__ import annotations
 
@@ -109,9 +109,7 @@ def test_mujoco_without_its_engine_gets_the_install_line(
     assert_explained(result, told, tmp_path)
 
 
-def test_mujoco_environments_that_moved_elsewhere_get_no_install_line_that_does_not_help(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_an_error_for_a_moved_mujoco_environment_names_gymnasium_robotics(cli: Cli, tmp_path: Path) -> None:
     result = cli("train", "env=HalfCheetah-v3")
     assert_explained(result, "gymnasium-robotics", tmp_path)
     assert install_command("mujoco") not in result.err
@@ -152,13 +150,13 @@ def test_the_full_trace_is_shown_when_asked_for(cli: Cli, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("algo", ["a2c", "a2c,ppo"])
-def test_a_key_of_another_algorithm_is_said_to_be_that(cli: Cli, tmp_path: Path, algo: str) -> None:
+def test_an_error_names_the_algorithm_that_owns_a_key(cli: Cli, tmp_path: Path, algo: str) -> None:
     command = "sweep" if "," in algo else "train"
     result = cli(command, f"algo={algo}", "algo.clip_eps=0.1")
     assert_explained(result, "it belongs to algo=ppo", tmp_path)
 
 
-# The preset of DQN on CartPole-v1 is in force: it gives keys that nobody typed.
+# The preset of DQN on CartPole-v1 applies: it sets keys that the user did not type.
 BESIDE_A_PRESET = [
     (("buffer=rollout",), "buffer=rollout: dqn learns from uniform or prioritized"),
     (("buffer=offline", "buffer.path=x"), "buffer=offline: dqn learns from uniform or prioritized"),

@@ -1,4 +1,4 @@
-"""Rollouts in the background: whose weights they are of, what they are, and how collecting ends."""
+"""Tests rollouts in the background: their weights, their contents, and the end of collecting."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make_collector(env_id: str = "CartPole-v1", **options: Any) -> CandleCollect
 
 
 def other_weights(collector: CandleCollector, seed: int) -> NDArray[np.float32]:
-    """Weights that are not its own."""
+    """Returns weights that differ from the collector's."""
     noise = np.random.default_rng(seed).normal(size=collector.get_weights().shape)
     return collector.get_weights() + 0.3 * noise.astype(np.float32)
 
@@ -54,12 +54,12 @@ def assert_same(first: Batch, second: Batch) -> None:
 
 
 def running_rollouts() -> list[threading.Thread]:
-    """Rollouts that are not over; the thread of one that is may need a moment to end."""
+    """Returns unfinished rollouts; the thread of a finished one may need a moment to end."""
     threads = threading.enumerate()
     return [t for t in threads if isinstance(t, candle._RolloutThread) and not t.finished_event.is_set()]
 
 
-# What a batch is
+# The contents of a batch
 
 
 @pytest.mark.parametrize("env_id", rlox.native_env_ids())
@@ -121,7 +121,7 @@ def test_log_probs_and_values_are_those_of_the_torch_policy_with_the_same_weight
         torch.testing.assert_close(values, batch["values"], atol=1e-5, rtol=1e-5)
 
 
-# Whose weights a batch is of
+# The weights of a batch
 
 
 def test_the_background_collector_returns_the_same_batches_at_any_timing() -> None:
@@ -140,8 +140,8 @@ def test_the_background_collector_returns_the_same_batches_at_any_timing() -> No
         assert_same(one, two)
 
 
-def test_a_batch_is_of_the_weights_that_were_there_last_when_it_was_received() -> None:
-    """Also of those that came before the first batch; what was begun in between leaves no trace."""
+def test_a_batch_uses_the_latest_weights_at_its_reception() -> None:
+    """This holds for weights before the first batch too. A rollout that began in between has no effect."""
     plain, often = make_collector(), make_collector()
     for seed in range(3):
         last = other_weights(plain, seed)
@@ -160,7 +160,7 @@ def test_without_new_weights_rollouts_go_on_with_the_old_ones() -> None:
     assert_same(again.recv(), second)
 
 
-def test_weights_begin_a_rollout_in_the_background_and_nothing_else_does(
+def test_only_new_weights_begin_a_rollout_in_the_background(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     go_on = threading.Event()
@@ -172,7 +172,7 @@ def test_weights_begin_a_rollout_in_the_background_and_nothing_else_does(
 
     monkeypatch.setattr(candle.NativeCollector, "collect", slowly)
     collector = make_collector()
-    assert running_rollouts() == []  # not before anything is asked for
+    assert running_rollouts() == []  # none before the first request
     collector.sync_weights(other_weights(collector, 1))
     assert len(running_rollouts()) == 1
     assert collector.try_recv() is None
@@ -181,11 +181,11 @@ def test_weights_begin_a_rollout_in_the_background_and_nothing_else_does(
     while batch is None:
         batch = collector.try_recv()
     assert list(batch) == KEYS
-    assert running_rollouts() == []  # learning has the CPU to itself
+    assert running_rollouts() == []  # learning has the CPU for itself
     collector.stop()
 
 
-def test_asking_often_whether_a_rollout_is_there_gives_the_rollouts_that_waiting_does() -> None:
+def test_polling_with_try_recv_gives_the_batches_of_recv() -> None:
     waiting, asking = make_collector(), make_collector()
     for _ in range(3):
         batch = None
@@ -251,7 +251,7 @@ def test_weights_in_another_order_are_refused() -> None:
         collector.sync_weights({**shapes, "actor.0.bias": np.zeros(9)})
 
 
-# What is asked for
+# Arguments
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_arguments_that_do_not_fit_are_refused_by_name(
         make_collector(**options)
 
 
-# How it ends
+# The end of collecting
 
 
 def test_after_stop_batches_are_refused_and_weights_can_be_read() -> None:

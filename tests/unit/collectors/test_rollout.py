@@ -1,4 +1,4 @@
-"""What a `RolloutCollector` is told: sizes, discounts, devices, policies."""
+"""Tests the arguments of a `RolloutCollector`: sizes, discounts, devices, policies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def make_policy(obs_dim: int = 4) -> DiscretePolicy:
 
 
 @pytest.mark.parametrize("n_steps", [-1, 0, "16", 16.0, None, True])
-def test_a_collector_refuses_a_number_of_steps_that_is_no_whole_one(n_steps: Any) -> None:
+def test_a_collector_refuses_n_steps_that_are_no_positive_whole_number(n_steps: Any) -> None:
     collector = RolloutCollector("CartPole-v1")
     with pytest.raises(ConfigError, match=f"^n_steps={re.escape(repr(n_steps))}: expected a whole"):
         collector.collect(make_policy(), n_steps=n_steps)
@@ -44,7 +44,7 @@ def test_a_collector_refuses_a_discount_that_is_no_number_from_0_to_1(name: str,
 
 @pytest.mark.parametrize("name", ["n_envs", "seed"])
 @pytest.mark.parametrize("value", [True, "2", None, 1.5, -1])
-def test_a_collector_refuses_a_number_of_copies_or_a_seed_that_is_no_whole_one(name: str, value: Any) -> None:
+def test_a_collector_refuses_n_envs_or_a_seed_that_is_no_whole_number(name: str, value: Any) -> None:
     told = f"^RolloutCollector.{name}={re.escape(repr(value))}: expected "
     with pytest.raises(ConfigError, match=told):
         RolloutCollector("CartPole-v1", **{name: value})

@@ -1,4 +1,4 @@
-"""Configuration from plain data: names, types, ranges and choices are checked, defaults are plain."""
+"""Tests that configurations check names, types, ranges and choices of plain data, and have plain defaults."""
 
 from __future__ import annotations
 
@@ -183,18 +183,18 @@ def test_the_same_keys_are_taken_where_they_do_something() -> None:
         ({"learning_starts": 100, "train_freq": 1}, 1, 100, False),
         ({"learning_starts": 100, "train_freq": 1}, 1, 101, True),
         ({"learning_starts": 500, "train_freq": 1}, 1, 100, False),
-        ({"learning_starts": 100, "train_freq": 16}, 1, 111, False),  # the next training is at 112
+        ({"learning_starts": 100, "train_freq": 16}, 1, 111, False),  # the next training would be at step 112
         ({"learning_starts": 100, "train_freq": 16}, 1, 112, True),
-        ({"learning_starts": 100, "train_freq": 16}, 8, 105, True),  # rounded up to 112
+        ({"learning_starts": 100, "train_freq": 16}, 8, 105, True),  # the total is rounded up to 112
         ({"learning_starts": 0, "train_freq": 1, "replay_ratio": 0.01}, 1, 99, False),
         ({"learning_starts": 0, "train_freq": 1, "replay_ratio": 0.01}, 1, 100, True),
     ],
 )
-def test_a_run_that_begins_is_refused_where_it_would_learn_nothing_by_its_end(
+def test_make_run_refuses_a_new_run_that_would_never_learn(
     algo: dict[str, Any], n_envs: int, total: int, learns: bool
 ) -> None:
     tree = {"algo": {"name": "dqn", **algo}, "env": {"n_envs": n_envs}, "total_steps": total}
-    assert make_run(tree).total_steps == total  # as a saved one it may have been stopped there
+    assert make_run(tree).total_steps == total  # valid for a saved run, which may have stopped there
     if learns:
         make_run(tree, is_new_run=True)
     else:
@@ -246,12 +246,12 @@ def test_make_names_an_unknown_key_without_a_path() -> None:
     [
         ({"algo": {"name": "ppo", "anneal_lr": False, "anneal_clip": False}}, False),
         ({"algo": {"name": "ppo", "anneal_lr": False, "anneal_clip": True}}, True),
-        ({"algo": {"name": "dqn"}}, True),  # epsilon
+        ({"algo": {"name": "dqn"}}, True),  # epsilon has a schedule
         ({"algo": {"name": "dqn", "exploration_initial_eps": 0.05}}, False),
         (
             {
                 "algo": {"name": "dqn", "exploration_initial_eps": 0.05},
-                "buffer": {"name": "prioritized"},  # beta
+                "buffer": {"name": "prioritized"},  # beta has a schedule
             },
             True,
         ),
@@ -274,18 +274,18 @@ NAMES = (
 @pytest.mark.parametrize(
     ("name", "near"),
     [
-        ("algo.gama", ["algo.gamma"]),  # the group that they share makes no name near
+        ("algo.gama", ["algo.gamma"]),  # names of the same group are not near for that reason
         ("algo.epochs", ["algo.n_epochs"]),
         ("algo.lam", ["algo.gae_lambda"]),
         ("algo.afch", ["algo.net_arch"]),
         ("algo.foo", []),
         ("algo.tau", []),
         ("buffer_size", []),
-        ("relux", ["relu"]),  # the others are much farther
+        ("relux", ["relu"]),  # the other names are much less similar
         ("PPO", ["ppo"]),
         ("cartpole", ["CartPole-v1", "CartPole-v0"]),
         ("HalfCheeta-v4", ["HalfCheetah-v4", "HalfCheetah-v5"]),
-        ("Pong-v5", ["ALE/Pong-v5"]),  # and not Ant-v5, which has its version
+        ("Pong-v5", ["ALE/Pong-v5"]),  # and not Ant-v5, which has the same version
         ("Zoo-v5", []),
     ],
 )
@@ -294,13 +294,13 @@ def test_a_name_that_is_suggested_is_near(name: str, near: list[str]) -> None:
 
 
 @pytest.mark.parametrize("key", ["n_envs", "max_steps", "reuse_env"])
-def test_a_run_that_plays_no_episodes_refuses_to_be_told_how(key: str) -> None:
+def test_a_text_run_refuses_evaluation_settings_of_environments(key: str) -> None:
     text = {"algo": {"name": "sft"}, "env": {"id": "text/copy", "n_envs": 1}, "task": "copy"}
     with pytest.raises(ConfigError, match=rf"eval\.{key}=.* play no episodes"):
         make_run({**text, "eval": {key: True if key == "reuse_env" else 3}})
 
 
-def test_a_key_that_nothing_ever_read_is_refused_in_a_new_run_and_left_out_of_a_saved_one() -> None:
+def test_make_run_refuses_an_obsolete_key_and_upgrade_saved_config_drops_it() -> None:
     saved = {"algo": {"name": "ppo", "inference": "torch"}, "seed": 3}
     with pytest.raises(ConfigError, match=r"unknown key 'algo\.inference'"):
         make_run(saved)
@@ -309,7 +309,7 @@ def test_a_key_that_nothing_ever_read_is_refused_in_a_new_run_and_left_out_of_a_
 
 
 @pytest.mark.parametrize("key", ["normalize_obs", "normalize_reward"])
-def test_a_saved_tree_from_before_a_rule_had_a_key_gets_what_runs_did_then(key: str) -> None:
+def test_upgrade_saved_config_adds_the_rules_of_old_runs(key: str) -> None:
     saved = {"algo": {"name": "ppo"}, "env": {key: True}}
     env = make_run(upgrade_saved_config(saved)).env
     assert (env.seeding, env.normalize_rule) == ("long", "sb3")
@@ -317,20 +317,20 @@ def test_a_saved_tree_from_before_a_rule_had_a_key_gets_what_runs_did_then(key: 
     assert upgrade_saved_config(said) == said
 
 
-def test_a_saved_tree_that_normalises_nothing_keeps_the_default_rule_which_datasets_require() -> None:
+def test_upgrade_saved_config_keeps_the_default_rule_without_normalisation() -> None:
     saved = to_plain(make_run({"algo": {"name": "bc"}, "env": {"n_envs": 1}}))
     del saved["env"]["seeding"], saved["env"]["normalize_rule"]
     env = make_run(upgrade_saved_config(saved)).env
     assert (env.seeding, env.normalize_rule) == ("long", "relative")
 
 
-def test_seeds_from_before_there_was_a_key_keep_a_native_environment_native() -> None:
+def test_long_seeding_keeps_an_environment_native() -> None:
     assert EnvConfig(seeding="long").gymnasium_only == ()
     assert EnvConfig(seeding="long", reward_scale=2.0).gymnasium_only == ("env.reward_scale",)
     assert EnvConfig(seeding="offset").gymnasium_only == ("env.seeding",)
 
 
-def test_a_delta_below_the_range_of_ratios_is_refused_and_a_saved_one_becomes_its_end() -> None:
+def test_make_run_refuses_a_small_delta_and_upgrade_saved_config_raises_it() -> None:
     saved = to_plain(make_run({"algo": {"name": "grpo"}, "env": {"id": "text"}, "task": "copy"}))
     for high, end in ((None, 1.2), (0.3, 1.3)):
         saved["algo"] |= {"delta": 1.1, "clip_eps_high": high}

@@ -1,4 +1,4 @@
-"""DQN's parts: what belongs to one that is not there is refused; Rainbow's defaults are the paper's."""
+"""Tests that DQN refuses settings of components that are off, and that Rainbow has the paper's defaults."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_rainbows_defaults_are_those_of_the_paper_in_environment_steps() -> None
     assert made.buffer == PrioritizedConfig(alpha=0.5, beta=0.4, beta_final=1.0)
     assert made.buffer.rows == 1_000_000
     assert made.env.n_envs == 1
-    frames = 4  # of an environment step
+    frames = 4  # frames per environment step
     expected = {
         "learning_starts": 80_000 // frames, "target_update_interval": 32_000 // frames, "train_freq": 4,
         "gradient_steps": 1, "learning_rate": 6.25e-5, "adam_eps": 1.5e-4, "noisy": True,
@@ -72,7 +72,7 @@ def test_rainbows_defaults_are_those_of_the_paper_in_environment_steps() -> None
     }  # fmt: skip
     assert {name: getattr(made.algo, name) for name in expected} == expected
     assert not made.algo.has_schedule
-    assert run(name="rainbow", noisy=False).algo.has_schedule  # epsilon
+    assert run(name="rainbow", noisy=False).algo.has_schedule  # epsilon has a schedule
 
 
 @pytest.mark.parametrize(
@@ -85,15 +85,15 @@ def test_rainbow_brings_its_exponent_to_its_buffer_unless_one_is_given(
 ) -> None:
     made = run(buffer, "rainbow").buffer
     assert (made.name, made.alpha) == ("prioritized", alpha)
-    assert run({"name": "prioritized"}).buffer.alpha == 0.6  # DQN's
+    assert run({"name": "prioritized"}).buffer.alpha == 0.6  # DQN's default
 
 
-def test_rainbow_learns_from_priorities_alone() -> None:
+def test_rainbow_refuses_a_uniform_buffer() -> None:
     with pytest.raises(ConfigError, match="buffer=uniform: rainbow learns from prioritized"):
         run({"name": "uniform"}, "rainbow")
 
 
-def test_noisy_layers_displace_a_presets_epsilon_and_epsilon_displaces_them() -> None:
+def test_noisy_layers_drop_the_exploration_settings_of_a_preset() -> None:
     preset = preset_options("dqn", "CartPole-v1", {})[0]
     assert {"exploration_fraction", "exploration_final_eps"} < set(preset)
     noisy = preset_options("dqn", "CartPole-v1", {"noisy": True})[0]
@@ -101,7 +101,7 @@ def test_noisy_layers_displace_a_presets_epsilon_and_epsilon_displaces_them() ->
     assert set(preset_options("dqn", "CartPole-v1", {"noisy": False})[0]) == {*preset, "noisy"}
 
 
-def test_weights_of_other_atoms_are_another_function() -> None:
+def test_policy_mismatch_reports_different_atoms() -> None:
     atoms = {"distribution": "categorical", "n_atoms": 10}
     mine = DQNConfig(**atoms, v_max=20.0)
     assert mine.policy_mismatch(DQNConfig(**atoms, v_max=20.0)) == ""

@@ -1,4 +1,4 @@
-"""A field that an algorithm inherits and does not use is no key, and a value for it is refused."""
+"""Tests that an inherited field that an algorithm does not use is no key and accepts no value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What recurrent PPO's keys refuse, and what they advise."""
+"""Tests of the checks, advice and defaults of recurrent PPO's configuration."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_recurrent_ppo_refuses_unsupported_settings_and_names_the_remedy(
         ({"batch_size": 384}, "3 sequences; env.n_envs=8 is no multiple of 3, so the last"),
     ],
 )
-def test_minibatches_of_another_size_than_asked_for_are_told(options: dict[str, Any], message: str) -> None:
+def test_advice_reports_minibatches_of_another_size(options: dict[str, Any], message: str) -> None:
     (line,) = run(**options).algo.advice(run().env)
     assert message in line
 
@@ -76,7 +76,7 @@ def test_minibatches_of_another_size_than_asked_for_are_told(options: dict[str, 
         ({"enable_critic_lstm": False, "shared_lstm": True}, "shared"),
     ],
 )
-def test_the_critic_has_its_own_memory_the_actors_or_none(keys: Any, critic: str) -> None:
+def test_lstm_settings_give_the_critic_own_shared_or_no_memory(keys: Any, critic: str) -> None:
     assert run(**keys).algo.critic == critic
     policy = RecurrentPPO(n_envs=1, lstm_hidden_size=4, **keys).policy
     assert (policy.critic_rnn is not None) == (critic == "own")

@@ -1,4 +1,4 @@
-"""Hyperparameters that change over a run: what may be written, and what comes of it."""
+"""Tests of schedules of hyperparameters: their notations and their values over a run."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_schedule_displaces_the_annealing_of_a_preset() -> None:
     assert not {name for name in given if name.startswith("exploration_")} - {"exploration_eps"}
 
 
-def test_a_callable_is_not_saved_and_asked_for_when_the_policy_is_loaded(tmp_path: Path) -> None:
+def test_a_loaded_policy_needs_its_callable_schedule_to_train(tmp_path: Path) -> None:
     def slower(left: float) -> float:
         return 1e-3 * left**2
 
@@ -150,7 +150,7 @@ def test_a_callable_is_not_saved_and_asked_for_when_the_policy_is_loaded(tmp_pat
     algorithm.save(tmp_path / "saved")
     name = read_checkpoint(tmp_path / "saved").config["algo"]["learning_rate"]
     assert name.endswith("slower>")
-    played = DQN.from_checkpoint(tmp_path / "saved")  # to play takes no schedule, to go on does
+    played = DQN.from_checkpoint(tmp_path / "saved")  # playing needs no schedule, training needs it
     assert played.predict([0.0] * 4) == algorithm.predict([0.0] * 4)
     with pytest.raises(ConfigError) as raised:
         played.train(80)
@@ -165,7 +165,7 @@ def test_a_callable_is_not_saved_and_asked_for_when_the_policy_is_loaded(tmp_pat
 
 
 @pytest.mark.parametrize("value", [float("nan"), -1.0, float("inf")])
-def test_a_schedule_that_gives_what_is_no_step_size_stops_the_run_by_name(value: float) -> None:
+def test_ppo_refuses_and_names_an_invalid_learning_rate_of_a_schedule(value: float) -> None:
     with pytest.raises(ConfigError) as raised:
         PPO("CartPole-v1", n_envs=2, n_steps=16, learning_rate=lambda left: value)
     assert str(raised.value) == (
@@ -198,7 +198,7 @@ def test_schedules_accept_numpy_numbers_and_arrays_as_values() -> None:
     assert ppo_with(np.array([[0, 1.0], [1, 0.5]])).at("learning_rate", 0.5) == 0.75
 
 
-def test_a_preset_that_anneals_gives_way_to_a_schedule_and_says_so_in_what_is_written() -> None:
+def test_a_written_configuration_drops_annealing_beside_a_schedule() -> None:
     run = make_run({"algo": {"name": "ppo", "learning_rate": "lin_1e-3_1e-4", "anneal_lr": True}})
     assert to_plain(run)["algo"]["anneal_lr"] is False
     assert make_run({"algo": {"name": "ppo", "anneal_lr": True}}).algo.at("learning_rate", 0.5) == 1.5e-4

@@ -1,4 +1,4 @@
-"""A setting that has no effect beside the others is refused by its name."""
+"""Tests that a setting without effect is refused, and that the error names it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_saved_run_keeps_the_idle_rule_that_it_began_with() -> None:
     assert make_run(upgrade_saved_config(saved)).env.normalize_rule == "sb3"
 
 
-def test_the_rule_of_a_preset_goes_where_its_normalisation_is_turned_off() -> None:
+def test_disabling_normalisation_drops_the_normalize_rule_of_a_preset() -> None:
     off: dict[str, Any] = {"normalize_obs": False, "normalize_reward": False}
     options, _ = preset_options("ppo", "Hopper-v5", off)
     assert not {"normalize_rule"} & options.keys()
@@ -67,7 +67,7 @@ def test_an_initial_deviation_is_refused_where_actions_are_choices(kind: Any) ->
     kind("Pendulum-v1", log_std_init=-1.0, **small)
 
 
-def test_an_initial_deviation_is_of_the_numbers_beside_choices() -> None:
+def test_log_std_init_needs_an_action_part_with_real_numbers() -> None:
     PPO(env_id("DictMixed"), log_std_init=-1.0, net_arch=(4,))
     with pytest.raises(ConfigError, match="which have no standard deviation; leave it out, or set it to 0"):
         PPO(env_id("MultiDiscrete"), log_std_init=-1.0, net_arch=(4,))
@@ -76,7 +76,7 @@ def test_an_initial_deviation_is_of_the_numbers_beside_choices() -> None:
 def test_a_run_that_began_with_an_idle_deviation_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as before:  # it was refused
+    with monkeypatch.context() as before:  # without the check that refuses it
         before.setattr("rlox.algorithms.on_policy.require_vector_for_log_std", lambda *given: None)
         PPO("CartPole-v1", log_std_init=-1.0, net_arch=(4,), backend="torch").save(tmp_path / "a")
     assert PPO.from_checkpoint(tmp_path / "a").config.algo.log_std_init == -1.0
@@ -88,7 +88,7 @@ TEXT_ALGORITHMS = [
 
 
 @pytest.mark.parametrize("algo", TEXT_ALGORITHMS)
-def test_more_parts_than_a_batch_has_rows_are_refused_where_a_run_begins(algo: str) -> None:
+def test_a_new_run_refuses_more_accumulation_parts_than_batch_rows(algo: str) -> None:
     each = 3 if "group_size" in ALGO_CONFIGS[algo].__dataclass_fields__ else 1
     tree: dict[str, Any] = {"name": algo, "batch_size": 4}
     tree |= {"group_size": 3} if each == 3 else {}

@@ -1,4 +1,4 @@
-"""Settings of the engines for replayed transitions: numbers out of their range are refused by name."""
+"""Tests that the engines for replayed transitions refuse numbers out of range by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CRITIC_SHAPES = [
 
 
 def make_engine(engine_class: Any) -> Any:
-    """One for Pendulum: observations of 3 numbers, actions of 1."""
+    """Makes an engine for Pendulum: observations of 3 numbers, actions of 1."""
     n_outputs = 2 if engine_class is SACEngine else 1
     actor = [
         ("actor.0.weight", (8, 3)), ("actor.0.bias", (8,)),
@@ -27,7 +27,7 @@ def make_engine(engine_class: Any) -> Any:
     return engine_class(actor, CRITIC_SHAPES, **sizes)
 
 
-# Each parameter begins at a multiple of 16 numbers: 24, 8, 8 and 1 of an actor; 64, 16, 16 and 2 of critics.
+# Parameters begin at multiples of 16 numbers. An actor has 24, 8, 8 and 1 numbers, critics 64, 16, 16 and 2.
 ACTOR_SIZE, CRITIC_SIZE = 80, 112
 
 
@@ -37,7 +37,7 @@ def test_an_exploring_deviation_that_is_negative_or_not_finite_is_refused(deviat
         Explorer(make_engine(TD3Engine), deviation)
 
 
-def test_an_explorer_refuses_a_deviation_that_its_engine_would_not_use() -> None:
+def test_only_an_explorer_of_td3_accepts_a_nonzero_deviation() -> None:
     with pytest.raises(ConfigError, match=r"^deviation is 0\.5, expected .* 0 unless .* TD3Engine"):
         Explorer(make_engine(SACEngine), 0.5)
     Explorer(make_engine(SACEngine), 0.0)
@@ -45,7 +45,7 @@ def test_an_explorer_refuses_a_deviation_that_its_engine_would_not_use() -> None
 
 
 def collect_obs(bounds: Any) -> np.ndarray:
-    """Where two pendulums are after an action of 0, which is the middle of the bounds."""
+    """Returns the observations of two pendulums after an action of 0, the middle of the bounds."""
     envs = VecEnv(2, env_id="Pendulum-v1")
     obs = np.zeros((2, 2, 3), np.float32)
     envs.observe_into(obs[0])
@@ -73,7 +73,7 @@ def test_an_action_of_0_is_the_middle_of_the_bounds() -> None:
 
 
 def train_once(alpha: float, temperature: Any) -> dict[str, float]:
-    """One training of SAC on a batch of two rows."""
+    """Trains SAC once on a batch of two rows."""
 
     def make_adam_state(n: int) -> tuple[Any, ...]:
         return (*(np.zeros(n, np.float32) for _ in range(3)), np.zeros(1, np.int64))

@@ -1,4 +1,4 @@
-"""compute_gae and its batched and time-major forms against independent NumPy definitions."""
+"""Tests compute_gae and its batched and time-major forms against independent NumPy definitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlox.errors import ConfigError, NonFiniteError, ShapeError
 
 
 def by_definition(rewards, values, *rest):
-    """Of one environment: advantages and returns `[T]`."""
+    """Returns advantages and returns `[T]` of one environment."""
     *arrays, gamma, lam = rest
     columns = [np.asarray(array)[:, None] for array in (rewards, values, *arrays)]
     advantages = advantages_by_definition(*columns, gamma, lam)[:, 0]
@@ -21,7 +21,7 @@ def by_definition(rewards, values, *rest):
 
 @pytest.fixture
 def rollout():
-    """`[T, N]` rewards, values, next_values, terminated, truncated."""
+    """Returns `[T, N]` rewards, values, next_values, terminated, truncated."""
     rng = np.random.default_rng(0)
     shape = (60, 5)
     numbers = [rng.normal(size=shape) for _ in range(3)]
@@ -98,7 +98,7 @@ def test_lambda_1_gives_discounted_returns():
     np.testing.assert_allclose(returns, expected, atol=1e-12)
 
 
-# Chains of rows and of blocks of steps round in different places, so not to the bit.
+# Chains of rows and of blocks of steps round differently, so the results differ in some bits.
 def test_batched_and_time_major_gae_agree_up_to_rounding(rollout):
     advantages, returns = core.compute_gae_time_major(*rollout)
     rewards, values, next_values, terminated, truncated = map(flat, rollout)

@@ -1,4 +1,4 @@
-"""Group advantages against NumPy, PyTorch and the formulas of TRL, for every kind of array."""
+"""Tests group advantages against NumPy, PyTorch and TRL's formulas, for every kind of array."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ REWARDS = RNG.normal(2.0, 3.0, (37, 7))
 
 
 def z_score(rewards, ddof=0, eps=0.0):
-    """The definition, group by group."""
+    """Computes the definition, group by group."""
     std = rewards.std(axis=1, ddof=ddof, keepdims=True)
     return (rewards - rewards.mean(axis=1, keepdims=True)) / (std + eps)
 
 
 def trl_advantages(rewards, num_generations, scale_rewards):
-    """As TRL 1.16 writes it for GRPO, in PyTorch."""
+    """Computes GRPO's advantages in PyTorch as TRL 1.16 does."""
     grouped = rewards.view(-1, num_generations)
     advantages = rewards - grouped.mean(dim=1).repeat_interleave(num_generations)
     if scale_rewards == "group":
@@ -84,7 +84,7 @@ def test_rewards_that_differ_by_rounding_only_have_no_spread():
     np.testing.assert_array_equal(core.compute_group_advantages([0.3, 0.1 + 0.2]), [0.0, 0.0])
     single = np.array([0.3, np.nextafter(np.float32(0.3), np.float32(1))], np.float32)
     np.testing.assert_array_equal(core.compute_group_advantages(single), [0.0, 0.0])
-    # the same numbers differ by far more than rounding as float64
+    # as float64 the same numbers differ by far more than rounding
     spread = core.compute_group_advantages(single.astype(np.float64))
     np.testing.assert_allclose(spread, [-1.0, 1.0])
 

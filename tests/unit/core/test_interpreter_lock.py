@@ -1,4 +1,4 @@
-"""The extension needs the interpreter's lock, by which its arrays have one user at a time."""
+"""Tests that the extension requires the interpreter's lock, which gives its arrays one user at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.mark.parametrize("locked", [True, False])
 def test_an_interpreter_that_runs_without_its_lock_is_refused(locked: bool) -> None:
-    # what a free-threaded Python answers once the module is loading
+    # the answer of a free-threaded Python while the module loads
     script = f"import sys; sys._is_gil_enabled = lambda: {locked}; import rlox._core"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     refused = "ImportError: rlox needs the interpreter's lock (GIL), without which this process was"

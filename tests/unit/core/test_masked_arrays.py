@@ -1,4 +1,4 @@
-"""Masked arrays are refused: NumPy's own conversion takes what is behind a mask for numbers."""
+"""Tests that masked arrays are refused, because NumPy converts masked entries to numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS = np.array([1.0, 0.0, 0.5, 1.0], np.float32)
 FLAGS = np.array([False, True, False, True])
 COUNTS = np.array([2, 3, 1, 2])
 
-# A function, its arrays by name, and what else it needs.
+# A function, its arrays by name, and its other arguments.
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]] = {
     "gae": (
         core.compute_gae,
@@ -51,7 +51,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]] = {
 
 
 def mask_first(array: Any) -> Any:
-    """The array, its first number masked."""
+    """Returns the array with its first number masked."""
     mask = np.zeros(np.shape(array), bool)
     mask.flat[0] = True
     return np.ma.masked_array(array, mask)
@@ -62,13 +62,13 @@ def mask_first(array: Any) -> Any:
 )
 def test_a_masked_array_is_refused_by_name(call: str, name: str) -> None:
     function, arrays, others = CALLS[call]
-    function(**arrays, **others)  # which takes them without a mask
+    function(**arrays, **others)  # accepts them without a mask
     told = name.removesuffix("s") if call == "buffer" and name != "obs" else name  # its column
     with pytest.raises(ShapeError, match=f"^{told}: some of it is masked, expected numbers"):
         function(**(arrays | {name: mask_first(arrays[name])}), **others)
 
 
-def test_an_array_of_numpys_masked_kind_without_a_mask_is_an_array() -> None:
+def test_a_masked_array_without_a_mask_is_accepted() -> None:
     plain = core.explained_variance(ROWS, ROWS)
     assert core.explained_variance(np.ma.masked_array(ROWS), np.ma.masked_array(ROWS)) == plain
 

@@ -1,4 +1,4 @@
-"""RunningStats and RunningStatsVec against NumPy on the whole of what they saw."""
+"""Tests RunningStats and RunningStatsVec against NumPy on all their data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every object of the extension says of itself, and why it cannot be pickled."""
+"""Tests the repr of every object of the extension, and its error when it is pickled."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MADE: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize(("shown", "make"), MADE.items(), ids=[n.split("(")[0] for n in MADE])
-def test_an_object_says_what_it_is_and_what_to_do_instead_of_pickling_it(
+def test_objects_have_a_repr_and_an_error_with_the_remedy_for_pickling(
     shown: str, make: Callable[[Path], Any], tmp_path: Path
 ) -> None:
     made = make(tmp_path / "disk")

@@ -1,4 +1,4 @@
-"""The engine of PPO and A2C from Python: what it takes, what it refuses and how it says so."""
+"""Tests the engine of PPO and A2C from Python: the arguments it accepts, and its errors for others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def engine(**changes: Any) -> OnPolicyEngine:
 
 
 def arguments(**changes: Any) -> dict[str, Any]:
-    """Those of a call of `ppo`, in which some are others."""
+    """Returns the arguments of a call of `ppo`, with these changes."""
     draw = np.random.default_rng(0)
     column = lambda: draw.standard_normal(ROWS).astype(np.float32)  # noqa: E731
     vector = (0.3 * draw.standard_normal(len(engine()))).astype(np.float32)
@@ -140,7 +140,7 @@ def test_no_two_arguments_may_be_the_same_memory() -> None:
         engine().ppo(**arguments(parameters=vector, exp_avg=vector))
 
 
-def test_a_row_that_is_barred_names_its_action() -> None:
+def test_the_error_of_a_masked_action_names_the_action() -> None:
     mask = np.ones((ROWS, CHOICES), bool)
     mask[7, 2] = False
     actions = arguments()["actions"]

@@ -1,4 +1,4 @@
-"""Packing against first fit by hand, round trips, and preference pairs."""
+"""Tests packing against first fit by hand, round trips, and preference pairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RNG = np.random.default_rng(0)
 
 
 def first_fit_decreasing(lengths, max_len):
-    """Rows of sequence indices, trying every row in turn."""
+    """Returns rows of sequence indices; tries every row in turn."""
     rows: list[list[int]] = []
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         room = (r for r in rows if sum(lengths[j] for j in r) + lengths[i] <= max_len)
@@ -25,7 +25,7 @@ def first_fit_decreasing(lengths, max_len):
 
 
 def by_hand(lengths, max_len):
-    """(packed, masks, positions) of first fit by hand."""
+    """Returns (packed, masks, positions) of first fit by hand."""
     rows = first_fit_decreasing(lengths, max_len)
     packed = np.full((len(rows), max_len), -1)
     positions = np.zeros((len(rows), max_len), int)

@@ -1,4 +1,4 @@
-"""Memory of results: used again only when no array needs it, bounded, and never the caller's."""
+"""Tests the memory of results: reused only when no array needs it, bounded, and never the caller's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from rlox._core import Stream, compute_gae, compute_gae_time_major
 from rlox.errors import ShapeError
 
-LARGE = 40_000  # float64 numbers: more than the size from which memory is pooled
+LARGE = 40_000  # float64 numbers: above the least size of pooled memory
 
 
 def test_a_result_keeps_its_numbers_while_later_calls_reuse_freed_memory():

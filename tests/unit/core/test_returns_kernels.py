@@ -1,4 +1,4 @@
-"""compute_n_step_returns and compute_lambda_returns against their definitions."""
+"""Tests compute_n_step_returns and compute_lambda_returns against their definitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlox.errors import ConfigError, ShapeError
 
 
 def n_step(rewards, next_values, terminated, ends, n, gamma, start):
-    """Sutton and Barto 2018, eq. 7.1, term by term."""
+    """Computes eq. 7.1 of Sutton and Barto 2018, term by term."""
     total, weight = 0.0, 1.0
     for t in range(start, min(start + n, len(rewards))):
         total += weight * rewards[t]
@@ -21,7 +21,7 @@ def n_step(rewards, next_values, terminated, ends, n, gamma, start):
 
 
 def lambda_return(rewards, next_values, terminated, ends, gamma, lam, start):
-    """Eq. 12.3: a weighted sum of n-step returns, the last with all remaining weight."""
+    """Computes eq. 12.3: a weighted sum of n-step returns, the last with all remaining weight."""
     total, weight, n = 0.0, 1.0, 1
     while not ends[start + n - 1]:
         step = n_step(rewards, next_values, terminated, ends, n, gamma, start)

@@ -1,4 +1,4 @@
-"""Single environments: episodes of row 0 of a batch, without autoreset."""
+"""Tests that single environments play the episodes of row 0 of a batch, without autoreset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named random streams: stable, independent, resumable."""
+"""Tests that named random streams are stable, independent and resumable."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_an_orthogonal_matrix_has_orthonormal_rows_or_columns(shape):
 
 
 def test_orthogonal_matrices_are_all_as_likely():
-    # Of a uniform rotation of the plane the first column's angle is uniform: so are its cosine's moments.
+    # The first column of a uniform rotation has a uniform angle, which gives the moments of its cosine.
     stream = Stream(3, "init")
     first = np.stack([stream.orthogonal(2, 2) for _ in range(4_000)])[:, :, 0]
     assert np.abs(first.mean(0)).max() < 5 * np.sqrt(0.5 / 4_000)

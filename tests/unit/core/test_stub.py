@@ -1,4 +1,4 @@
-"""The stub has the docs of the extension, and the extension has what the stub says."""
+"""Tests that the stub has the docs of the extension, and the extension the signatures of the stub."""
 
 from __future__ import annotations
 

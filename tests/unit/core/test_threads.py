@@ -1,4 +1,4 @@
-"""Threads of the data plane: their number, forks, workers; no result depends on them."""
+"""Tests threads of the data plane: their number, forks and workers. No result depends on them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import rlox
 from rlox.envs.workers.vec_env import SupervisedVecEnv
 from rlox.errors import ConfigError
 
-LARGE = 32_768  # environments: from 16,384 on threads share them
-# A parent that has used its threads forks; the child steps as many environments and says what came.
+LARGE = 32_768  # environments; threads share 16,384 or more
+# A parent uses its threads and forks. The child steps as many environments and compares the result.
 FORK = """
 import os, signal, sys
 import numpy as np, rlox
@@ -72,11 +72,11 @@ VARIABLES = ("RLOX_THREADS", "RAYON_NUM_THREADS")
 )
 def test_the_default_comes_from_the_environment_or_the_cpus(environ, expected):
     said = python("import rlox; print(rlox.num_threads())", **environ)
-    # a control group may leave less than the affinity does
+    # a control group may allow fewer CPUs than the affinity
     assert int(said) == expected or (len(environ) < 2 and int(said) < expected)
 
 
-def test_a_number_that_is_set_is_told_and_wrong_ones_are_refused():
+def test_num_threads_returns_the_set_number_and_wrong_ones_are_refused():
     rlox.set_num_threads(3)
     assert rlox.num_threads() == 3
     for wrong in (0, 1025, -1, 2.5):

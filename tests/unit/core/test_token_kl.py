@@ -1,4 +1,4 @@
-"""Token KL against its definitions in high precision, NumPy, PyTorch and the formula of TRL."""
+"""Tests token KL against its definitions in high precision, NumPy, PyTorch and TRL's formula."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ DEFINITIONS = {
 
 
 def trl_per_token_kl(ref_per_token_logps, per_token_logps):
-    """As TRL 1.16 writes it for GRPO, in PyTorch."""
+    """Computes GRPO's KL per token in PyTorch as TRL 1.16 does."""
     difference = ref_per_token_logps - per_token_logps
     return torch.exp(difference) - difference - 1
 
 
 def k3_exactly(d):
-    """e^d - d - 1 from its series in rational numbers, for |d| <= 1."""
+    """Computes e^d - d - 1 from its series in rational numbers, for |d| <= 1."""
     x = Fraction(float(d))
     return float(sum(x**n / factorial(n) for n in range(2, 26)))
 

@@ -1,4 +1,4 @@
-"""VecEnv: shapes, autoreset, caller-owned memory, snapshots, refusals."""
+"""Tests VecEnv: shapes, autoreset, caller-owned memory, snapshots, refused arguments."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_a_restored_snapshot_continues_bit_for_bit_under_any_seed(env_id, precis
 
 @pytest.mark.parametrize("leaf", ["state", "elapsed", "seeds", "indices", "positions"])
 def test_every_leaf_of_a_snapshot_changes_the_continuation(leaf):
-    # Pendulum episodes end at step 200 only, so every leaf has had its effect after 210.
+    # Pendulum's episodes end only at step 200, so every leaf takes effect within 210 steps.
     vec, rng = VecEnv(2, 1, "Pendulum-v1"), np.random.default_rng(2)
     saved = vec.snapshot()
     changed = {**saved, leaf: saved[leaf] + (0.01 if leaf == "state" else 2)}

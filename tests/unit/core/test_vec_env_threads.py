@@ -1,4 +1,4 @@
-"""One batch of environments used by many threads at once: whole steps or a clear refusal, legal states."""
+"""Tests one batch of environments in many threads: whole steps or a clear refusal, and legal states."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rlox.errors import InternalError, RloxError
 
 SECONDS = 60 if FULL else 2
 THREADS = 16
-FEWEST = 2  # calls that are not refused
-# few: a step holds the interpreter; many: it lets it go, and threads of its own share the work
+FEWEST = 2  # accepted calls
+# few: a step holds the interpreter's lock; many: it releases the lock and uses its own threads
 SIZES = (8, 40_000)
 
 
 def check_step(step, low, high):
-    """Every row is an observation of the environment, and a final one where an episode ended."""
+    """Checks that rows are observations of the environment, final ones too; counts the ended episodes."""
     for name in ("obs", "final_obs"):
         obs = step[name]
         if obs is not None and len(obs):
@@ -37,7 +37,7 @@ def check_step(step, low, high):
 def test_sixteen_threads_step_one_batch_or_are_refused_in_words(n):
     env = VecEnv(n, seed=0)
     env.reset_all()
-    # an episode ends at |x| > 2.4 and |angle| > 0.2095; one step leads no further than this
+    # an episode ends at |x| > 2.4 or |angle| > 0.2095; one step does not exceed these bounds
     low = np.array([-4.8, -np.inf, -0.42, -np.inf], np.float32)
     counts: Counter[str] = Counter()
     wrong: list[BaseException] = []
@@ -47,7 +47,7 @@ def test_sixteen_threads_step_one_batch_or_are_refused_in_words(n):
         rng = np.random.default_rng(thread)
         obs, rewards = np.zeros((n, 4), np.float32), np.zeros(n)
         flags = np.zeros(n, bool), np.zeros(n, bool)
-        # until the time is up; on a slow machine until some calls have been made
+        # until the time is over; on a slow machine until some calls are made
         while time.monotonic() < stop + PATIENCE * (counts["made"] < FEWEST):
             actions = rng.integers(0, 2, n)
             try:

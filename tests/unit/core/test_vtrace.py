@@ -1,4 +1,4 @@
-"""compute_vtrace against equation 1 of Espeholt et al. 2018, its limits and worked examples."""
+"""Tests compute_vtrace against equation 1 of Espeholt et al. 2018, its limits and worked examples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlox.errors import ConfigError, ShapeError
 
 
 def by_definition(log_rhos, rewards, values, next_values, terminated, truncated, setting):
-    """(vs, pg_advantages) of one trajectory, each target as a sum, O(T^2)."""
+    """Returns (vs, pg_advantages) of one trajectory; each target is a sum, O(T^2)."""
     gamma, rho_bar, c_bar, lam = setting
     steps = len(rewards)
     ratios = np.exp(log_rhos)
@@ -32,7 +32,7 @@ def by_definition(log_rhos, rewards, values, next_values, terminated, truncated,
 
 
 def draw(rng, shape, dtype=np.float64):
-    """log_rhos, rewards, values, next_values, terminated, truncated."""
+    """Draws log_rhos, rewards, values, next_values, terminated, truncated."""
     numbers = [rng.normal(size=shape).astype(dtype) for _ in range(4)]
     return *numbers, rng.random(shape) < 0.1, rng.random(shape) < 0.1
 

@@ -1,4 +1,4 @@
-"""Where the tests of this folder compute: on the CPU, on a pretended device, on a GPU."""
+"""Devices on which the tests of this folder compute: the CPU, a pretended device and a GPU."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from helpers.fake_device import DEVICE, SyncRecorder, install_fake_device
 from rlox.optim import Optimizer
 
 STEP = "a step of an optimizer"
-WAITED = "called a synchronizing CUDA operation"  # how torch's sync debug mode words it
+WAITED = "called a synchronizing CUDA operation"  # the words of torch's sync debug mode
 GPU = torch.cuda.is_available()
 
 
 @dataclass(frozen=True)
 class Place:
-    """A device, and what is expected of its numbers."""
+    """A device, and whether its numbers equal the CPU's."""
 
     name: str
     device: torch.device
@@ -30,21 +30,21 @@ class Place:
 
     @property
     def option(self) -> str:
-        """As `device=...`."""
+        """Return the value for `device=...`."""
         return "cpu" if self.name == "cpu" else "cuda"
 
     def rounds_as_the_cpu(self, algorithm: str) -> bool:
-        """Whether its numbers are the CPU's; the kernels of recurrent layers and attention are its own."""
+        """Return whether its numbers equal the CPU's; its recurrent and attention kernels differ."""
         own = ("recurrent_ppo", "sft", "grpo", "rloo", "dpo", "online_dpo")
         return self.name == "cpu" or (self.name == "pretended" and algorithm not in own)
 
     def make(self, spec: AlgorithmSpec, case: str, **options: Any) -> Any:
-        """The façade of a case, on this device."""
+        """Make the façade of a case on this device."""
         return spec.make(case, device=self.option, **options)
 
     @contextmanager
     def watched(self) -> Iterator[list[str]]:
-        """What the host waits for in the block, and each `STEP`; filled when it is over."""
+        """Yield a list that has the host's waits in the block, and each `STEP`, after the block's end."""
         found: list[str] = []
         step = Optimizer.step
 
@@ -68,7 +68,7 @@ class Place:
 
 @contextmanager
 def _synchronising() -> Iterator[None]:
-    """Torch warns of everything that makes the host wait for the GPU."""
+    """Make torch warn of every operation that makes the host wait for the GPU."""
     torch.cuda.set_sync_debug_mode("warn")
     try:
         yield
@@ -88,7 +88,7 @@ WHERE_GENERATORS_ARE = PLACES[2:]
 
 @pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """Each of them, one after the other; on a GPU with the arithmetic of float32."""
+    """Yield each device in turn; on a GPU without the reduced precision of TF32."""
     if request.param == "pretended":
         install_fake_device(monkeypatch)
         with SyncRecorder() as watch:

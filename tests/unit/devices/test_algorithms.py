@@ -1,4 +1,4 @@
-"""Every algorithm on another device: the CPU's updates, no waiting between its steps, checkpoints across."""
+"""Tests of every algorithm on another device: equal updates, no waits between steps, portable checkpoints."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from .conftest import OTHER_DEVICES, STEP, WHERE_GENERATORS_ARE, Place
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*from a non-meta parameter:UserWarning")
 
-# A device does not know how often, and in how many environments, its batches come due.
+# The interval of updates and the number of environments make no difference on a device.
 CADENCES = ("one update at a time", "one at a time", "replay ratio, many environments")
 CASES = [
     (name, case)
     for name, spec in SPECS.items()
     for case in spec.cases
-    # what is native is of the CPU
+    # native engines run on the CPU
     if not (case.endswith(CADENCES) or case.startswith("native") or spec.native_only)
 ]
 FIRST = [(name, next(iter(spec.cases))) for name, spec in SPECS.items() if not spec.native_only]
 SHORT = {"ppo": {"n_steps": 32}, "recurrent_ppo": {"n_steps": 4, "batch_size": 8}}
-RELATIVE = 1e-4  # norm of the difference over the norm, of each tensor
+RELATIVE = 1e-4  # norm of the difference over the norm, for each tensor
 
 
 def updates(algorithm: Any, total: int) -> Iterator[tuple[Any, Clock, Update]]:
-    """What an algorithm learns from, when, and what came of it; a batch holds until the next one."""
+    """Yield batch, clock and update of an algorithm; a batch is valid until the next one."""
     clock = Clock(unit=algorithm.clock.unit, horizon=total)
     while True:
         batch, progress = algorithm.source.next(clock)
@@ -50,20 +50,20 @@ def updates(algorithm: Any, total: int) -> Iterator[tuple[Any, Clock, Update]]:
 
 
 def learn(algorithm: Any, batch: Any, clock: Clock, place: Place) -> Any:
-    """An update with a batch of the CPU: a rollout is moved by its collector, transitions by the learner."""
+    """Update with a batch of the CPU: the collector moves a rollout, the learner moves transitions."""
     given = batch.to(place.device) if isinstance(batch, Rollout) else batch
     return algorithm.learner.update(given, clock)
 
 
 def learned(algorithm: Any) -> dict[str, Any]:
-    """All that the learner keeps, as arrays by their path."""
+    """Return the learner's state as arrays by their path."""
     arrays: dict[str, Any] = {}
     pack(algorithm.learner.state(), arrays)
     return arrays
 
 
 def noise_of_the_cpu(learner: Any) -> None:
-    """Noise that does not depend on where it is drawn."""
+    """Make the learner draw its noise on the CPU, so that it does not depend on the device."""
     own = getattr(learner, "noise", None)
     if isinstance(own, UpdateNoise):
 
@@ -74,7 +74,7 @@ def noise_of_the_cpu(learner: Any) -> None:
 
 
 def between(waits: list[str]) -> list[str]:
-    """What the host waited for between the first step and the last."""
+    """Return the waits of the host between the first step and the last."""
     steps = [i for i, found in enumerate(waits) if found == STEP]
     assert steps, "nothing was learned"
     return [found for found in waits[steps[0] : steps[-1]] if found != STEP]
@@ -103,7 +103,7 @@ def test_three_updates_on_a_device_are_those_of_the_cpu(place: Place, name: str,
     for path, array in wanted.items():
         if same:
             np.testing.assert_array_equal(found[path], array, err_msg=path)
-        elif "exp_avg" not in path and "square_avg" not in path:  # of gradients that may cancel out
+        elif "exp_avg" not in path and "square_avg" not in path:  # moments of gradients, which may cancel out
             apart = np.linalg.norm(found[path] - array)
             assert apart <= RELATIVE * np.linalg.norm(array), path
 
@@ -163,7 +163,7 @@ def test_a_checkpoint_of_another_device_resumes_on_the_cpu_and_back(
 
 @contextmanager
 def one_order(place: Place) -> Iterator[None]:
-    """Kernels that sum in one order, for which a GPU has to be asked."""
+    """Use kernels that sum in one order; on a GPU torch needs a setting for them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         if place.name == "cuda":
@@ -176,7 +176,7 @@ def one_order(place: Place) -> Iterator[None]:
 
 
 def generators(place: Place) -> list[torch.Tensor]:
-    """The states of torch's default generators."""
+    """Return the states of torch's default generators."""
     own = [torch.cuda.get_rng_state(place.device)] if place.name == "cuda" else []
     return [torch.get_rng_state(), *own]
 

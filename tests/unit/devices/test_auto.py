@@ -1,4 +1,4 @@
-"""`device=auto`: CUDA for what gains from it, where it is; else the CPU, without a word."""
+"""Tests that `device=auto` selects CUDA if it is there and makes the run faster, else silently the CPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHY = "and CUDA is there (device=cpu: the CPU)"
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with CUDA."""
+    """Pretend that the machine has CUDA."""
     monkeypatch.setattr(device, "is_cuda_available", lambda: True)
     monkeypatch.setattr(device, "require_device", lambda name: name)
 
@@ -39,20 +39,22 @@ GAINS = [
     (run({"name": "ppo", "net_arch": [2048], "backend": "native"}), ""),
     (run({"name": "ppo", "policy": "somewhere:Policy", "net_arch": [2048]}), ""),
     (run({"name": "dqn"}, EYE), "images to encode"),
-    (run({"name": "sft"}, "text", task="arithmetic"), ""),  # of a tiny model
+    (run({"name": "sft"}, "text", task="arithmetic"), ""),  # a tiny model
     (run({"name": "sft"}, "text", task="arithmetic", model="there"), "a language model"),
 ]
 
 
 @pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize(("config", "gains"), GAINS)
-def test_auto_takes_cuda_for_what_gains_and_says_why(config: RunConfig, gains: str) -> None:
+def test_device_auto_selects_cuda_where_it_is_faster_and_gives_the_reason(
+    config: RunConfig, gains: str
+) -> None:
     expected = Device("cuda", f"{gains}, {WHY}") if gains else Device("cpu")
     assert select_device(config) == expected
 
 
 @pytest.mark.parametrize("config", [config for config, gains in GAINS if gains])
-def test_auto_is_the_cpu_without_a_word_where_there_is_no_cuda(
+def test_device_auto_selects_the_cpu_silently_without_cuda(
     config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device, "is_cuda_available", lambda: False)
@@ -65,7 +67,9 @@ def test_a_policy_of_ones_own_stays_where_it_is() -> None:
     assert select_device(run({"name": "ppo", "net_arch": [2048]}), user_policy=object()) == Device(CPU)
 
 
-def test_no_driver_spares_the_import_of_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_is_cuda_available_imports_no_torch_without_a_driver(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(device, "torch_if_imported", lambda: None)
     monkeypatch.setattr(device, "DRIVER_FILES", (str(tmp_path / "none"),))
     assert is_cuda_available() is False
@@ -97,7 +101,7 @@ def test_a_run_goes_on_where_auto_had_put_it(
             assert next(large.policy.parameters()).device == DEVICE
             large.save(tmp_path / "large")
         large.close()
-    again = PPO.from_checkpoint(tmp_path / "large")  # a machine without it
+    again = PPO.from_checkpoint(tmp_path / "large")  # as on a machine without the device
     missing = f"the run began on {DEVICE}, which is not here (results differ by rounding)"
     assert again.device == Device(CPU, missing, str(DEVICE))
     (told,) = caplog.records
@@ -123,7 +127,7 @@ def test_a_run_goes_on_where_auto_had_put_it(
 
 
 @pytest.mark.usefixtures("cuda")
-def test_an_environment_that_is_given_is_looked_at_and_left_open() -> None:
+def test_select_device_inspects_a_given_environment_and_leaves_it_open() -> None:
     env = gym.make(EYE)
     found = select_device(run({"name": "dqn"}, "<Eye>"), source=env)
     assert found.reason == f"images to encode, {WHY}"

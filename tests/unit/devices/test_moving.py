@@ -1,4 +1,4 @@
-"""What moves between devices, what a host waits for, and that the pretended device says so."""
+"""Tests of moves between devices and of waits of the host, and that the pretended device reports waits."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_rollouts_are_moved_with_all_that_they_have(place: Place) -> None:
                 assert x == y
 
 
-def test_atoms_are_projected_where_they_are(place: Place) -> None:
+def test_project_atoms_computes_on_the_device_without_waits(place: Place) -> None:
     rewards, discounts = torch.tensor([0.3, -1.0]), torch.tensor([0.9, 0.0])
     p = torch.softmax(torch.arange(10.0).view(2, 5), -1)
     wanted = project_atoms(rewards, discounts, p, -1.0, 1.0)
@@ -129,7 +129,7 @@ def test_the_weights_of_recurrent_layers_stay_in_the_vector_of_the_optimizer(pla
         assert torch.equal(parameter.detach().cpu(), torch.full(parameter.shape, 0.5)), name
 
 
-def test_torch_does_not_lay_out_the_weights_of_recurrent_layers_anew(
+def test_recurrent_layers_never_call_flatten_parameters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refused(layers: nn.RNNBase) -> None:

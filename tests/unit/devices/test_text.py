@@ -1,4 +1,4 @@
-"""Models of text that a user has put on a device: they stay there, whatever prompts are on."""
+"""Tests that a language model stays on the user's device, whatever device the prompts are on."""
 
 from __future__ import annotations
 

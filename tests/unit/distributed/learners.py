@@ -1,4 +1,4 @@
-"""What one process of a group learns, or one that is alone: `python learners.py FOLDER`."""
+"""Train all cases in one process of a group or in a single process: `python learners.py FOLDER`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CASES: dict[str, Any] = {
 
 
 def apart(rank: int) -> str:
-    """What processes say that begin with different weights."""
+    """Return the error of processes that begin with different weights."""
     try:
         SFT(TinyLM(rank), learning_rate=0.02).train_step(PROMPTS, ANSWERS)
     except GroupError as error:
@@ -51,7 +51,7 @@ def apart(rank: int) -> str:
 
 
 def main(folder: Path) -> None:
-    """The weights and metrics of each case."""
+    """Write the weights and metrics of each case into `folder`."""
     weights: dict[str, Any] = {}
     told: dict[str, Any] = {}
     for name, make in CASES.items():

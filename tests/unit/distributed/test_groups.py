@@ -1,4 +1,4 @@
-"""Two processes that learn together learn what one does from the whole of each batch."""
+"""Tests that two processes together learn the same as one process with the whole batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLOSE = 1e-6
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Weights and metrics by whose they are: `alone`, `0` and `1`."""
+    """Return the weights and metrics of each process: `alone`, `first` and `second`."""
     folder = tmp_path_factory.mktemp("together")
     both = start_group([Path(__file__).with_name("learners.py"), folder], 2, folder)
     main(folder)

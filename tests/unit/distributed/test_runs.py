@@ -1,4 +1,4 @@
-"""`rlox train` in two processes: one folder, the weights of one process, and what one that dies leaves."""
+"""Tests that `rlox train` in two processes writes one folder with the weights of one process, and resumes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.slow
-def test_a_run_of_two_processes_is_one_and_goes_on_exactly_after_one_of_them_was_killed(
+def test_two_processes_make_one_run_that_resumes_exactly_after_a_kill(
     tmp_path: Path,
 ) -> None:
     whole = (*TRAIN, "total_steps=192", "hydra.run.dir=whole")
@@ -57,7 +57,7 @@ def test_a_run_of_two_processes_is_one_and_goes_on_exactly_after_one_of_them_was
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, rtol=0.0, atol=2e-5)
 
-    # the same again, whose second process is killed in the middle
+    # the same run again, with its second process killed in the middle
     broken = rlox(2, tmp_path, *TRAIN, "total_steps=192", "hydra.run.dir=broken")
     _wait_for(tmp_path / "broken" / "checkpoints" / "step-000000000064", broken)
     broken[1].send_signal(signal.SIGKILL)
@@ -69,7 +69,7 @@ def test_a_run_of_two_processes_is_one_and_goes_on_exactly_after_one_of_them_was
     assert status["status"] == "failed"
     assert [code for code, _, _ in wait_all(rlox(2, tmp_path, "resume", "broken"))] == [0, 0]
     assert all(map(torch.equal, weights(tmp_path / "broken").values(), two.values()))
-    # what is done is done for both, and what remains to be evaluated is
+    # a done run is done for both processes, and one that lacks its evaluation gets it
     assert [code for code, _, _ in wait_all(rlox(2, tmp_path, "resume", "broken"))] == [0, 0]
     (tmp_path / "broken" / "result.json").unlink()
     (tmp_path / "broken" / "status.json").write_text(json.dumps(status))

@@ -1,4 +1,4 @@
-"""Rows of a policy's actions: what environments of any action space are given for them."""
+"""Tests the conversion between rows of a policy's actions and actions of any action space."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MIXED = spaces.Dict(
 
 
 def any_rows(codec: ActionCodec, n: int) -> np.ndarray[Any, Any]:
-    """Rows of choices that exist and of numbers beyond most bounds."""
+    """Returns rows of valid choices and of numbers beyond most bounds."""
     rng = np.random.default_rng(0)
     choices = [rng.integers(of, size=n) for of in codec.choices]
     numbers = [rng.normal(scale=3.0, size=n) for _ in range(codec.box_dim)]
@@ -56,7 +56,7 @@ def test_a_batch_has_the_form_of_gymnasiums_vector_environments(name: str) -> No
 
 
 @pytest.mark.parametrize("name", TAKEN)
-def test_a_row_comes_back_from_what_the_environment_was_given(name: str) -> None:
+def test_an_environment_action_survives_the_conversion_to_a_row_and_back(name: str) -> None:
     codec = ActionCodec.of(SPACES[name])
     given = codec.to_env(any_rows(codec, 7))
     rows = codec.from_env(given, 7)
@@ -65,9 +65,9 @@ def test_a_row_comes_back_from_what_the_environment_was_given(name: str) -> None
         assert repr(one) == repr(other)
 
 
-def test_choices_come_first_in_a_row_and_numbers_behind_them_in_the_order_of_the_space() -> None:
+def test_rows_hold_choices_before_numbers_in_the_order_of_the_space() -> None:
     codec = ActionCodec.of(MIXED)
-    assert list(MIXED.spaces) == ["arm", "force"]  # as Gymnasium sorts them
+    assert list(MIXED.spaces) == ["arm", "force"]  # Gymnasium sorts the keys
     assert (codec.choices, codec.box_dim, codec.size, codec.shape) == ((3, 2, 2), 2, 9, (5,))
     assert (str(codec.dtype), codec.row_bytes, codec.kind) == ("float32", 20, "factored")
     assert codec.names == ("arm[0]", "arm[1][0]", "arm[1][1]")
@@ -76,7 +76,7 @@ def test_choices_come_first_in_a_row_and_numbers_behind_them_in_the_order_of_the
     assert given["force"].tolist() == [0.5, -1.0]
 
 
-def test_choices_alone_are_whole_numbers_and_a_single_one_is_no_row() -> None:
+def test_choices_alone_give_int64_rows_and_a_single_choice_gives_a_scalar() -> None:
     codec = ActionCodec.of(CORNER)
     assert (codec.choices, str(codec.dtype), codec.shape) == ((2, 3, 4, 2), "int64", (4,))
     assert codec.names == ("[0, 0]", "[0, 1]", "[1, 0]", "[1, 1]")
@@ -98,7 +98,7 @@ def test_boxes_are_cut_at_each_of_their_bounds_and_nowhere_else() -> None:
     assert half.to_env(np.array([[1e6], [-1e6]], np.float32)).tolist() == [[65504.0], [-65504.0]]
 
 
-def test_whole_numbers_of_a_box_are_the_nearest_ones_of_halves_the_even_ones() -> None:
+def test_integer_boxes_round_actions_to_nearest_with_halves_to_even() -> None:
     codec = ActionCodec.of(spaces.Box(-2, 3, (8,), np.int8))
     rows = np.array([[0.4, 0.6, 0.5, 1.5, -0.5, -1.6, 3.4, -1e30]], np.float32)
     given = codec.to_env(rows)
@@ -108,7 +108,7 @@ def test_whole_numbers_of_a_box_are_the_nearest_ones_of_halves_the_even_ones() -
     assert codec.to_env(np.array([[1e30, -1e30]], np.float32)).tolist() == [[widest.max, widest.min]]
 
 
-def test_several_boxes_are_one_vector_in_minus_one_to_one_for_who_acts_there() -> None:
+def test_unit_codec_joins_boxes_into_one_vector_in_minus_one_to_one() -> None:
     brake = spaces.Box(np.array([0.0, -4.0]), np.array([1.0, 4.0]), dtype=np.float64)
     whole = spaces.Box(0, 10, (1,), np.int64)
     space = spaces.Tuple([brake, spaces.Dict({"wheel": whole})])
@@ -119,7 +119,7 @@ def test_several_boxes_are_one_vector_in_minus_one_to_one_for_who_acts_there() -
     assert [g[1]["wheel"].tolist() for g in given] == [
         [10],
         [2],
-    ]  # 2.5 is nearest to 2, the even one
+    ]  # 2.5 is rounded to 2, the even number
     one_sided: Any = spaces.Dict({"brake": brake, "on": spaces.Box(0, np.inf, (1,), np.float32)})
     with pytest.raises(UnsupportedSpaceError, match=r"^sac needs Box actions with finite bounds, env"):
         ActionCodec.of(one_sided).unit_codec("env", "sac")
@@ -145,7 +145,7 @@ def test_several_boxes_are_one_vector_in_minus_one_to_one_for_who_acts_there() -
         ),
     ],
 )
-def test_spaces_that_no_policy_acts_in_are_refused_by_their_part(space: Any, told: str) -> None:
+def test_action_codec_refuses_unsupported_spaces_and_names_the_part(space: Any, told: str) -> None:
     with pytest.raises(UnsupportedSpaceError, match=told):
         ActionCodec.of(space, "env")
 
@@ -172,7 +172,7 @@ def test_the_dictionary_interface_takes_actions_as_the_environment_does() -> Non
     [
         ({"force": np.zeros((2, 2))}, r"actions arm\[0\] are missing, expected \(2,\)"),
         ({"arm": (np.zeros(2), np.zeros((2, 2)))}, r"actions force are missing, expected"),
-        ({"arms": 0}, r"actions: \['arms'\], expected a dict with \['arm', 'force'\]"),
+        ({"arms": 0}, r"actions: \['arms'\], expected a dict with the keys \['arm', 'force'\]"),
         ([0, 1], "actions: list, expected a dict with"),
         (
             {"arm": np.zeros(2), "force": np.zeros((2, 2))},
@@ -196,7 +196,7 @@ def test_the_dictionary_interface_takes_actions_as_the_environment_does() -> Non
         ),
     ],
 )
-def test_actions_of_another_form_than_the_space_are_refused_by_their_part(given: Any, told: str) -> None:
+def test_from_env_refuses_malformed_actions_and_names_the_part(given: Any, told: str) -> None:
     with pytest.raises(ShapeError, match=told):
         ActionCodec.of(MIXED).from_env(given, 2)
 
@@ -225,7 +225,7 @@ def test_the_check_of_an_environment_says_which_algorithms_take_its_actions(
     assert name != "DictWithSequence" or found["dqn"].startswith("env, part path, has action space")
 
 
-def test_workers_are_given_the_same_actions_as_environments_in_this_process() -> None:
+def test_subprocess_workers_receive_the_same_actions_as_in_process_environments() -> None:
     config = {"id": env_id("Nested"), "n_envs": 2}
     vecs = [make_vec(EnvConfig(**config, workers=w), 7) for w in ("sync", "subprocess")]  # type: ignore[arg-type]
     try:
@@ -238,7 +238,7 @@ def test_workers_are_given_the_same_actions_as_environments_in_this_process() ->
 
 
 def played(vec: Any, rows: np.ndarray[Any, Any]) -> tuple[list[Any], list[Any]]:
-    """What was seen and paid, for actions `[T, N, columns]`."""
+    """Plays actions `[T, N, columns]`; returns the observations and the rewards."""
     obs, rewards, ended = np.zeros((2, CONTEXTS), np.float32), np.zeros(2), np.zeros((2, 2), bool)
     vec.reset_into(obs)
     seen, paid = [obs.tolist()], []
@@ -249,7 +249,7 @@ def played(vec: Any, rows: np.ndarray[Any, Any]) -> tuple[list[Any], list[Any]]:
     return seen, paid
 
 
-def test_memory_is_counted_for_the_largest_choice_of_each() -> None:
+def test_scoring_width_counts_every_choice_with_the_largest_size() -> None:
     codec = ActionCodec.of(spaces.Dict({"a": spaces.MultiDiscrete([3, 2, 4]), "b": FORCE}))
     assert (codec.scoring_width, codec.size) == (3 * 4 + 1, 3 + 2 + 4 + 1)
     assert ActionCodec.of(spaces.Discrete(6)).scoring_width == 6
@@ -277,7 +277,7 @@ def test_the_first_and_the_last_choice_are_choices() -> None:
 
 
 @pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.MultiDiscrete([3, 2]), FORCE])
-def test_no_actions_at_all_are_none_of_the_space(space: Any) -> None:
+def test_an_empty_batch_of_rows_gives_an_empty_batch_of_actions(space: Any) -> None:
     codec = ActionCodec.of(space)
     none = codec.to_env(np.empty((0, *codec.shape), codec.dtype))
     assert none.shape == (0, *space.shape)

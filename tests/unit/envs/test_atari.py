@@ -1,4 +1,4 @@
-"""Games of ALE: every step of the preprocessing, lives and scores, and three engines frame by frame."""
+"""Tests Atari games: each step of the preprocessing, lives, scores, and three engines frame by frame."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def extra(module: str) -> pytest.MarkDecorator:
 
 
 class Game(gym.Env[Any, Any]):
-    """Frame t is of brightness t, its left half darker by 2 where t is odd; pays 2 a frame.
+    """A game whose frame t has brightness t and that rewards 2 in every frame.
 
-    A life is lost with each of `deaths`, the game is over after the last of them.
+    The left half of a frame is darker by 2 if t is odd. Each of `deaths` costs a life, and the last one
+    ends the game.
     """
 
     def __init__(self, deaths: tuple[int, ...] = (), fire: bool = True) -> None:
@@ -67,7 +68,7 @@ def played(game: Game, training: bool = False, **settings: Any) -> AtariGame:
 
 
 def covers(length: int, size: int) -> Any:
-    """How much of pixel j the area i of `size` covers, in parts of `1 / size`."""
+    """Returns which share of pixel j area i of `size` covers, in units of `1 / size`."""
     return np.array(
         [
             [max(0, min((i + 1) * length, (j + 1) * size) - max(i * length, j * size)) for j in range(length)]
@@ -76,7 +77,7 @@ def covers(length: int, size: int) -> Any:
     )
 
 
-def test_the_mean_of_areas_is_exact_and_rounded_half_to_even() -> None:
+def test_resize_area_computes_exact_area_means_rounded_half_to_even() -> None:
     rng = np.random.default_rng(0)
     for height, width, size in ((210, 160, 84), (250, 160, 84), (210, 160, 160), (12, 9, 8)):
         frame = rng.integers(256, size=(height, width)).astype(np.uint8)
@@ -86,7 +87,7 @@ def test_the_mean_of_areas_is_exact_and_rounded_half_to_even() -> None:
     assert (resize_area(white, 160) == 255).all()
 
 
-def test_an_action_is_held_and_the_brighter_of_the_last_two_frames_is_seen() -> None:
+def test_atari_repeats_an_action_and_observes_the_maximum_of_the_last_two_frames() -> None:
     game = Game(fire=False)
     env = played(game, noop_max=0)
     first, _ = env.reset(seed=0)
@@ -105,13 +106,13 @@ def test_an_action_is_held_and_the_brighter_of_the_last_two_frames_is_seen() -> 
     assert (int(bright[0, 0]), int(bright[0, 83])) == (
         4,
         5,
-    )  # frames 4 and 5, the latter darker left
+    )  # frames 4 and 5; the left half of 5 is darker
     plain = played(Game(fire=False), noop_max=0, frame_skip=5, max_pool=False, stack=1)
     plain.reset(seed=0)
     assert int(plain.step(0)[0][0, 0, 0]) == 3
 
 
-def test_a_game_begins_with_drawn_frames_and_fire_which_is_paid_with_the_first_step() -> None:
+def test_the_first_step_includes_the_rewards_of_random_noops_and_fire() -> None:
     counts = set()
     for seed in range(40):
         game = Game()
@@ -133,12 +134,12 @@ def test_a_lost_life_ends_an_episode_of_training_and_not_the_game() -> None:
     env = played(game, training=True, noop_max=0)
     env.reset(seed=0)  # frame 1: FIRE
     assert env.step(0)[2] is False  # frames 2 to 5
-    seen, _, terminated, truncated, info = env.step(0)  # frame 6 to 9
+    seen, _, terminated, truncated, info = env.step(0)  # frames 6 to 9
     assert (terminated, truncated, info[LIFE_LOST], info["lives"]) == (True, False, True, 1)
     after, _ = env.reset()
-    assert (game.games, game.given[-1]) == (1, 1)  # the same game, with FIRE
+    assert (game.games, game.given[-1]) == (1, 1)  # the same game, and FIRE
     assert np.array_equal(after[:3], seen[1:])
-    _, reward, terminated, _, info = env.step(0)  # frame 11, and what was paid for FIRE
+    _, reward, terminated, _, info = env.step(0)  # frame 11, and the reward of FIRE
     assert (reward, terminated, info["lives"], LIFE_LOST in info) == (4.0, True, 0, False)
     env.reset()
     assert game.games == 2
@@ -147,27 +148,27 @@ def test_a_lost_life_ends_an_episode_of_training_and_not_the_game() -> None:
     assert [evaluated.step(0)[2] for _ in range(3)] == [False, False, True]
 
 
-def test_a_game_that_ends_in_the_frame_behind_a_lost_life_is_over_with_all_that_it_paid() -> None:
+def test_a_game_that_ends_while_fire_follows_a_lost_life_keeps_its_rewards() -> None:
     game = Game(deaths=(6, 10))
     env = played(game, training=True, noop_max=0)
     env.reset(seed=0)  # frame 1: FIRE
     env.step(0)  # frames 2 to 5
-    _, reward, terminated, truncated, info = env.step(0)  # 6 to 9, and FIRE in the last one
+    _, reward, terminated, truncated, info = env.step(0)  # frames 6 to 9, and FIRE in frame 10
     assert (reward, terminated, truncated) == (10.0, True, False)
     assert (info["lives"], LIFE_LOST in info) == (0, False)
     env.reset()
     assert (game.games, game.given) == (2, [1])
-    assert env.step(0)[1] == 10.0  # of its own frames 1 to 5
+    assert env.step(0)[1] == 10.0  # for frames 1 to 5 of the new game
 
 
 def test_atari_drops_the_rewards_of_a_game_that_ends_during_the_reset() -> None:
     for seed in range(20):
         env = played(Game(deaths=(3,)), noop_max=5)
         env.reset(seed=seed)
-        assert env.step(0)[1:3] == (6.0, True)  # 3 frames at 2, however many of them before it
+        assert env.step(0)[1:3] == (6.0, True)  # 3 frames of reward 2, however many no-ops came before
 
 
-def test_a_reset_with_a_seed_begins_a_game_also_behind_a_lost_life() -> None:
+def test_a_reset_with_a_seed_begins_a_new_game_even_after_a_lost_life() -> None:
     game = Game(deaths=(2, 100))
     env = played(game, training=True, noop_max=0)
     env.reset(seed=0)
@@ -177,7 +178,7 @@ def test_a_reset_with_a_seed_begins_a_game_also_behind_a_lost_life() -> None:
 
 
 def episodes(env: Any, steps: int) -> tuple[list[Episode], set[float]]:
-    """What is told of games played for so many steps, and the rewards that are learned from."""
+    """Plays `steps` steps; returns the finished episodes and the rewards that learning receives."""
     tracker, told, rewards = EpisodeTracker(1), [], set()
     env.reset(seed=0)
     for _ in range(steps):
@@ -190,14 +191,14 @@ def episodes(env: Any, steps: int) -> tuple[list[Episode], set[float]]:
     return told, rewards
 
 
-def test_the_score_that_is_told_is_of_whole_games_in_rewards_that_are_not_clipped() -> None:
+def test_the_reported_score_sums_unclipped_rewards_of_whole_games() -> None:
     config = EnvConfig("ALE/Fake-v5", atari=AtariConfig(noop_max=0))
     told, rewards = episodes(make_wrapper(config, training=True)(Game(deaths=(6, 11))), 12)
     assert rewards == {1.0}
-    # 11 frames at 2, taken in 3 actions
+    # 11 frames of reward 2, in 3 actions
     assert {(e.total_reward, e.length) for e in told} == {(22.0, 3)}
     assert TRUE_RETURN in (told[0].info or {})
-    # the second life of these ends in the frame that it begins with
+    # here the second life ends in its first frame
     told, _ = episodes(make_wrapper(config, training=True)(Game(deaths=(6, 10))), 12)
     assert [(e.total_reward, e.length) for e in told] == [(20.0, 2)] * 6
     unclipped = EnvConfig("ALE/Fake-v5", atari=AtariConfig(noop_max=0, clip_rewards=False))
@@ -228,7 +229,7 @@ def test_three_engines_show_the_same_frames_of_a_game_of_pong() -> None:
     rng, score = np.random.default_rng(0), 0.0
     for step in range(2000):
         assert np.array_equal(ours, pool), step
-        # ALE's own begins with black frames in the stack, the others with the first frame in all
+        # the stack of ALE's engine begins with black frames, the others fill it with the first frame
         known = min(step + 1, 4)
         assert np.array_equal(ours[-known:], ale[-known:]), step
         assert not ale[: 4 - known].any()
@@ -252,12 +253,12 @@ def test_max_episode_steps_of_an_atari_game_counts_frames(backend: str) -> None:
     steps = 1
     while not env.step(0)[3]:
         steps += 1
-    assert steps == 10  # with a frame before the first
+    assert steps == 10  # one frame comes before the first step
     env.close()
 
 
 @extra("ale_py")
-def test_the_environment_as_it_is_registered_can_be_had() -> None:
+def test_atari_preprocess_false_gives_the_registered_environment() -> None:
     env = wrapped_factory(pong("gymnasium", atari={"preprocess": False}))()
     assert env.observation_space.shape == (210, 160, 3)
     env.close()
@@ -271,7 +272,7 @@ def test_the_environment_as_it_is_registered_can_be_had() -> None:
         pytest.param("envpool", marks=extra("envpool")),
     ],
 )
-def test_a_buffer_gives_games_back_as_they_were_played_and_keeps_each_frame_once(
+def test_a_replay_buffer_returns_atari_transitions_unchanged_and_stores_frames_once(
     backend: str,
 ) -> None:
     dqn = DQN(
@@ -288,11 +289,11 @@ def test_a_buffer_gives_games_back_as_they_were_played_and_keeps_each_frame_once
         push(stretch)
 
     memory.push = seen
-    dqn.train(total_timesteps=400)  # lives are lost in it
+    dqn.train(total_timesteps=400)  # long enough to lose lives
     assert any(over for *_, over in pushed)
     batch = memory.sample(4, 0.0, 400)
     obs, after = (rows.flatten(0, 1).numpy() for rows in (batch.obs, batch.next_obs))
     for k, discount in enumerate(batch.discounts.flatten().tolist()):
         assert (obs[k].tobytes(), after[k].tobytes(), discount == 0.0) in pushed
-    assert memory.full_bytes / 2000 < 8000  # of 28,224 bytes of a stack
+    assert memory.full_bytes / 2000 < 8000  # a stack has 28,224 bytes
     dqn.close()

@@ -1,4 +1,4 @@
-"""What was opened is closed: where a later one cannot be, where what is put around it or `close` fails."""
+"""Tests that every opened environment is closed, also if opening, wrapping or `close` fails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEEN = ObservationCodec.of(Dice.observation_space)
 
 
 class Stubborn(LimitedInstances):
-    """Closes, and raises."""
+    """Closes itself and then raises."""
 
     def close(self) -> None:
         super().close()
@@ -63,14 +63,14 @@ def test_training_that_cannot_open_all_environments_closes_those_before(
         ({"obs_keys": ("eye",)}, "expected a Dict"),
     ],
 )
-def test_an_environment_is_closed_around_which_nothing_can_be_put(config: Any, told: str) -> None:
+def test_an_environment_is_closed_if_its_wrapping_fails(config: Any, told: str) -> None:
     for made in (wrapped_factory, lambda c, s: lambda: make_vec(c, 0, s)):
         with pytest.raises(Exception, match=told):
             made(EnvConfig("alone", n_envs=2, **config), LimitedInstances)()
         assert LimitedInstances.alive == 0
 
 
-def test_every_environment_is_closed_once_and_one_that_raises_in_close_is_a_warning(
+def test_every_environment_is_closed_once_and_an_error_in_close_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     vec = make_vec(EnvConfig("alone", n_envs=2), 0, Stubborn)
@@ -82,7 +82,7 @@ def test_every_environment_is_closed_once_and_one_that_raises_in_close_is_a_warn
     ]
 
 
-def test_an_engine_that_raises_in_close_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_in_an_engines_close_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def lonely(num_envs: int) -> SyncVectorEnv:
         return SyncVectorEnv([Stubborn] * num_envs)
 

@@ -1,4 +1,4 @@
-"""States of many environments as columns: the same trees come back, and they are arrays, not text."""
+"""Tests that states of many environments are saved as columns of arrays and restored unchanged."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def through_json(tree: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, and of equal types: 1, 1.0 and True are three different states."""
+    """Says whether values and types are equal: 1, 1.0 and True are three different states."""
     return repr(one) == repr(other)
 
 
 @given(st.lists(TREES, min_size=1, max_size=4))
-def test_any_trees_come_back_through_a_checkpoint_as_they_were(trees: list[Any]) -> None:
+def test_a_checkpoint_restores_any_state_trees_unchanged(trees: list[Any]) -> None:
     assert same(unstack_states(through_json(stack_states(trees)), len(trees)), trees)
 
 

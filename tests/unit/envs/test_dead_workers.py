@@ -1,4 +1,4 @@
-"""Workers that die between calls, take nothing or hang together keep nobody else waiting."""
+"""Tests that workers which die between calls, read nothing or hang together do not block the others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SEED = 7
 
 
 class Play:
-    """Steps a vector with actions 0 and keeps what it says."""
+    """Steps a vector with actions 0 and keeps its outputs."""
 
     def __init__(self, source: Any, **config: Any) -> None:
         given = {
@@ -71,11 +71,11 @@ def plays() -> Any:
 
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The deadlines that have passed for workers that hang, at once."""
+    """Lets the deadlines of hung workers expire at once and lists them."""
     return expire_for_hung(monkeypatch)
 
 
-def test_a_worker_killed_before_a_save_is_replaced_and_told_of_by_the_next_step(plays: Any) -> None:
+def test_the_next_step_reports_a_replaced_worker_that_died_before_a_save(plays: Any) -> None:
     play = plays(SaveableCounter, max_restarts=1)
     for _ in range(2):
         play.step()
@@ -98,7 +98,7 @@ def test_a_worker_killed_before_a_save_is_replaced_and_told_of_by_the_next_step(
     assert play.vec.state()["restarts"].tolist() == [1, 1, 0, 0]
 
 
-def test_workers_that_die_before_each_save_are_too_many_in_the_end(plays: Any) -> None:
+def test_worker_deaths_before_saves_count_towards_max_restarts(plays: Any) -> None:
     play = plays(SaveableCounter, max_restarts=1)
     play.kill(0)
     play.vec.state()
@@ -108,22 +108,20 @@ def test_workers_that_die_before_each_save_are_too_many_in_the_end(plays: Any) -
         play.vec.state()
 
 
-def test_a_stopped_worker_that_takes_no_state_is_found_at_the_deadline(
-    plays: Any, passed: list[float]
-) -> None:
+def test_restoring_into_a_stopped_worker_fails_at_the_deadline(plays: Any, passed: list[float]) -> None:
     play = plays(partial(SaveableCounter, heavy=300_000), worker_envs=1)
     state = play.vec.state()
     os.kill(int(play.obs[0, 0]), signal.SIGSTOP)
     begun = time.monotonic()
     with pytest.raises(EnvError, match=rf"copy 0.*did not answer load_state within {PATIENCE:g} s"):
         play.vec.restore(state)
-    # that of the state, which it does not take, and that of its answer are the same
+    # the worker does not read the state; one deadline holds for sending it and for the answer
     sent, answered = passed
     assert sent == answered
     assert begun <= sent - PATIENCE <= time.monotonic()
 
 
-def test_an_end_that_takes_nothing_keeps_no_other_from_what_is_meant_for_it(
+def test_a_blocked_wire_does_not_stop_others_from_receiving_their_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stuck, (_, _) = Wire.pair()
@@ -136,7 +134,7 @@ def test_an_end_that_takes_nothing_keeps_no_other_from_what_is_meant_for_it(
 
     for each in (stuck, heard):
         each.send_nowait(bytes(300_000))
-    # the deadline passes when the other has all of its own, and not before
+    # the deadline expires only after the other end has received all its bytes
     now = SimpleNamespace(monotonic=lambda: 0.0 if heard.has_unsent else 2 * PATIENCE)
     monkeypatch.setattr(wire, "time", now)
     reader = threading.Thread(target=take, daemon=True)
@@ -147,7 +145,7 @@ def test_an_end_that_takes_nothing_keeps_no_other_from_what_is_meant_for_it(
         stuck.send("more", PATIENCE)
 
 
-def test_a_wait_for_an_end_that_says_nothing_lasts_until_the_deadline() -> None:
+def test_receive_waits_for_a_silent_wire_until_the_deadline() -> None:
     silent, (_, _) = Wire.pair()
     deadline = time.monotonic() + 0.05
     with pytest.raises(ReplyTimeout):
@@ -168,7 +166,7 @@ with open(sys.argv[1], "w") as notes:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="nobody says elsewhere what signals wait")
-def test_a_process_that_hangs_is_given_time_until_it_has_written_where(
+def test_request_tracebacks_waits_until_a_hung_process_has_written_its_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes, pipe, waits = tmp_path / "notes", subprocess.PIPE, itertools.count(1)
@@ -178,7 +176,7 @@ def test_a_process_that_hangs_is_given_time_until_it_has_written_where(
         assert hung.stdout.readline() == "busy\n"
 
         def sleep(seconds: float) -> None:
-            if next(waits) == 3:  # the process comes to the signal, as late as it likes
+            if next(waits) == 3:  # the process handles the signal late
                 print(file=hung.stdin, flush=True)
             time.sleep(seconds)
 
@@ -187,11 +185,11 @@ def test_a_process_that_hangs_is_given_time_until_it_has_written_where(
         template.request_tracebacks([hung.pid])
         assert "most recent call first" in notes.read_text()
         os.kill(hung.pid, signal.SIGSTOP)
-        template.request_tracebacks([hung.pid])  # does not wait for one that is stopped
+        template.request_tracebacks([hung.pid])  # does not wait for a stopped process
         hung.kill()
 
 
-def test_many_workers_that_hang_together_are_found_and_ended_together(
+def test_workers_that_hang_together_share_a_deadline_and_end_together(
     plays: Any, passed: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many, end = 16, WorkerSpawner.end

@@ -1,4 +1,4 @@
-"""A Dict of observations is one row: Gymnasium's own flattening, through every part of a run."""
+"""Tests that a Dict observation becomes one row, as Gymnasium flattens it, in every part of a run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BOTH = {"normalize_obs": True, "normalize_reward": True}
 
 
 @given(DICTS, st.integers(0, 2**16), st.integers(1, 3))
-def test_rows_are_gymnasiums_flattened_observations_and_split_into_their_parts(
+def test_rows_equal_gymnasiums_flattened_observations_and_split_into_parts(
     space: spaces.Dict, seed: int, n: int
 ) -> None:
     space.seed(seed)
@@ -116,7 +116,7 @@ def test_an_observation_that_breaks_its_dict_is_an_error_naming_the_part(
         vec.reset_all()
 
 
-def test_rows_without_these_parts_are_neither_split_nor_joined() -> None:
+def test_split_and_join_refuse_rows_or_parts_of_another_shape() -> None:
     codec = ObservationCodec.of(GoalLine().observation_space)
     parts = codec.split(np.zeros((2, codec.dim), np.float32))
     for rows in (np.zeros((2, codec.dim + 1)), np.zeros(0)):
@@ -134,8 +134,8 @@ def played(vec: GymVecEnv, steps: int) -> list[dict[str, NDArray[Any]]]:
     return [vec.step_all(rng.integers(0, 2, vec.n_envs)) for _ in range(steps)]
 
 
-def test_the_last_observation_of_an_episode_is_that_of_its_last_step_in_and_out_of_process() -> None:
-    """The environment writes its resets over the arrays that it gave."""
+def test_final_observations_survive_a_reset_in_and_out_of_process() -> None:
+    """The environment's reset overwrites the arrays that it returned before."""
     vecs = [GymVecEnv(GoalLine, 2, seed=7, workers=w) for w in ("sync", "subprocess")]
     codec = vecs[0].vec.observations
     try:
@@ -174,7 +174,7 @@ def test_training_on_a_dict_equals_training_on_the_same_environment_flattened(
 
 
 @pytest.mark.parametrize("options", [{}, BOTH])
-def test_a_run_on_a_dict_that_was_saved_goes_on_bit_for_bit(options: dict[str, Any], tmp_path: Path) -> None:
+def test_a_saved_run_with_dict_observations_resumes_exactly(options: dict[str, Any], tmp_path: Path) -> None:
     original = PPO(GoalLine, **SMALL, **options)
     original.train(120)
     original.save(tmp_path / "saved")
@@ -186,7 +186,7 @@ def test_a_run_on_a_dict_that_was_saved_goes_on_bit_for_bit(options: dict[str, A
     assert original.recent.state() == loaded.recent.state()
 
 
-def test_a_dict_or_a_batch_of_dicts_is_predicted_as_its_row_is() -> None:
+def test_predict_gives_the_same_actions_for_dicts_and_their_rows() -> None:
     algorithm = PPO(GoalLine, **SMALL, **BOTH)
     algorithm.train(96)
     space, codec = algorithm.collector.env.observation_space, algorithm.collector.env.observations

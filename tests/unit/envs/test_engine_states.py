@@ -1,4 +1,4 @@
-"""Environments of MuJoCo, ALE and MiniGrid that can be saved go on bit for bit."""
+"""Tests that restored environments of MuJoCo, ALE and MiniGrid continue bit for bit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def extra(module: str) -> pytest.MarkDecorator:
 
 
 def goes_on(config: EnvConfig, steps: int, training: bool = False) -> None:
-    """A fresh environment goes on from a saved one as that does, wherever it was saved."""
+    """Requires that a new environment continues from saved states exactly as the saved environment does."""
     env, other = (wrapped_factory(config, training=training)() for _ in range(2))
     assert can_save(env)
     env.reset(seed=3)
@@ -48,7 +48,7 @@ def goes_on(config: EnvConfig, steps: int, training: bool = False) -> None:
 
 @extra("mujoco")
 @pytest.mark.parametrize("env_id", MUJOCO)
-def test_mujoco_goes_on_by_its_state_bit_for_bit(env_id: str) -> None:
+def test_a_restored_mujoco_environment_continues_bit_for_bit(env_id: str) -> None:
     goes_on(EnvConfig(env_id), 60)
 
 
@@ -63,13 +63,13 @@ def test_a_state_of_another_model_is_an_error() -> None:
 
 @extra("ale_py")
 @pytest.mark.parametrize("game", ["Breakout", "Pong"])
-def test_a_game_goes_on_with_its_lives_its_stack_and_its_sticky_actions(game: str) -> None:
+def test_a_restored_atari_game_keeps_its_lives_frame_stack_and_sticky_actions(game: str) -> None:
     config = make(EnvConfig, {"id": f"ALE/{game}-v5"})
     goes_on(config, 100, training=True)
 
 
 @extra("ale_py")
-def test_bytes_that_are_no_machine_are_an_error() -> None:
+def test_a_damaged_ale_state_is_an_error() -> None:
     env = wrapped_factory(EnvConfig("ALE/Pong-v5"))()
     env.reset(seed=0)
     saved = save_env(env)
@@ -98,6 +98,6 @@ def test_a_carried_key_and_an_opened_door_are_saved() -> None:
 
 
 @extra("minigrid")
-def test_a_grid_that_holds_on_to_its_objects_is_not_called_exact() -> None:
+def test_minigrid_with_references_to_its_objects_is_not_exact() -> None:
     env = wrapped_factory(EnvConfig("MiniGrid-Dynamic-Obstacles-5x5-v0"))()
     assert not can_save(env)

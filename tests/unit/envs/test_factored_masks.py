@@ -1,4 +1,4 @@
-"""Masks of actions of several parts: told one after another or by parts, and what is refused by name."""
+"""Tests masks of actions with several parts: as one vector or by part, and the errors that name a part."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def vec_of(make: Any) -> Any:
 
 @pytest.mark.parametrize("parts", [False, True])
 @pytest.mark.parametrize("name", WITH_CHOICES)
-def test_a_mask_by_parts_is_that_of_all_choices_one_after_another(name: str, parts: bool) -> None:
+def test_a_mask_by_parts_equals_the_concatenated_mask_of_all_choices(name: str, parts: bool) -> None:
     vec = vec_of(lambda: MaskedMatch(name, parts=parts))
     size = sum(ActionCodec.of(SPACES[name]).choices)
     assert (vec.observations.input_dim, vec.observations.mask_dim) == (CONTEXTS, size)
@@ -37,17 +37,17 @@ def test_a_mask_by_parts_is_that_of_all_choices_one_after_another(name: str, par
         assert row[CONTEXTS:].tolist() == env.unwrapped.mask().tolist()
 
 
-def test_the_mask_of_a_binary_part_is_of_zero_and_one_of_each() -> None:
+def test_a_binary_mask_lists_zero_and_one_for_each_element() -> None:
     env = MaskedMatch("MultiBinary")
     env.number = 0
-    # of number 0 the wrong one is barred: (0 + k + 1) % 2
+    # for number 0 the mask forbids the wrong value: (0 + k + 1) % 2
     assert env.mask().tolist() == [1, 0, 0, 1, 1, 0]
 
 
 @pytest.mark.parametrize("facade", [PPO, A2C])
 @pytest.mark.parametrize("name", ["MultiDiscreteGrid", "MultiBinary", "Nested"])
 def test_ppo_and_a2c_never_take_a_masked_action_of_several_parts(facade: Any, name: str) -> None:
-    """The environment raises at it."""
+    """The environment raises on a masked action."""
     made = facade(lambda: MaskedMatch(name, parts=True), n_envs=4, n_steps=16, action_mask="info")
     made.train(256)
     made.evaluate(4)
@@ -81,7 +81,7 @@ def test_ppo_and_a2c_never_take_a_masked_action_of_several_parts(facade: Any, na
             lambda m: {**m, "force": [1]},
             "has a part force, which is a Box and has no m",
         ),
-        ("DictMixed", lambda m: {**m, "gears": [1]}, r"in: \['gears'\], expected a dict with \['f"),
+        ("DictMixed", lambda m: {**m, "gears": [1]}, r"in: \['gears'\], expected a dict with the keys \['f"),
         (
             "DictMixed",
             lambda m: {"gear": [1, 1]},
@@ -102,7 +102,7 @@ def test_ppo_and_a2c_never_take_a_masked_action_of_several_parts(facade: Any, na
         ("TupleOfChoices", lambda m: np.ones(8), r"has shape \[8\], expected \[9\] of 0 and 1"),
     ],
 )
-def test_a_mask_that_is_wrong_is_told_by_its_part(name: str, spoil: Any, told: str) -> None:
+def test_the_error_for_a_wrong_mask_names_its_part(name: str, spoil: Any, told: str) -> None:
     vec = vec_of(
         lambda: MaskedMatch(name, parts=name in ("DictMixed", "Nested", "TupleOfChoices"), spoil=spoil)
     )
@@ -115,7 +115,7 @@ def test_masks_that_a_user_gives_are_checked_by_their_parts() -> None:
     made = PPO(lambda: MaskedMatch("DictMixed"), n_steps=16, action_mask="info")
     obs = np.eye(CONTEXTS, dtype=np.float32)
     only = {"gear": np.array([[0, 0, 1]] * CONTEXTS)}
-    assert made.predict(obs, True, only)["gear"].tolist() == [1] * CONTEXTS  # of -1, 0 and 1
+    assert made.predict(obs, True, only)["gear"].tolist() == [1] * CONTEXTS  # the gears are -1, 0 and 1
     assert int(made.predict(obs[0], True, {"gear": [0, 1, 0]})["gear"]) == 0
     with pytest.raises(ShapeError, match=r"^action_masks allows no value of gear, expected at least"):
         made.predict(obs[0], True, [0, 0, 0])

@@ -1,4 +1,4 @@
-"""What is said of an environment that raises, or is not what it should be: one line, with the remedy."""
+"""Tests that the error for a raising or invalid environment is one line and gives the remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlox.importing import describe_error, one_line_message
 
 
 class Short(gym.Env[Any, Any]):
-    """A few steps that `stepped` decides."""
+    """A valid environment; each subclass breaks one part of it."""
 
     observation_space = spaces.Box(-1, 1, (4,), np.float32)
     action_space = spaces.Discrete(2)
@@ -69,7 +69,7 @@ class ShapeForActions(Short):
 
 
 class NoEnv:
-    """Is of no class of Gymnasium's."""
+    """Does not derive from a Gymnasium class."""
 
 
 KINDS = (
@@ -93,7 +93,7 @@ def config_of(kind: Any, **options: Any) -> EnvConfig:
 
 
 def said(kind: Any, source: Any = None, **options: Any) -> str:
-    """What ends a training that takes a step."""
+    """Steps an environment and returns the message of the `EnvError` that this raises."""
     with pytest.raises(EnvError) as found:
         vec = make_vec(config_of(kind, **options), 0, source)
         try:
@@ -122,13 +122,13 @@ FIVE = "step must return five values: observation, reward, terminated, truncated
         (SeenAlone, "reset must return two values"),
     ],
 )
-def test_a_result_of_another_length_is_told_with_what_is_to_be_returned(
+def test_the_error_for_a_wrong_result_length_lists_the_expected_values(
     kind: Any, told: str, registered: bool
 ) -> None:
     assert told in said(kind, None if registered else kind)
 
 
-def test_a_result_of_another_length_in_a_worker_is_told_so_too() -> None:
+def test_a_worker_reports_a_wrong_result_length_like_a_single_process() -> None:
     assert FIVE in said(FourValues, workers="subprocess", max_restarts=0)
 
 
@@ -137,7 +137,7 @@ def test_an_unpacking_error_inside_an_environment_is_reported_unchanged() -> Non
     assert "not enough values to unpack (expected 2, got 1)" in said(UnpacksItsOwn)
 
 
-def test_an_assertion_without_a_text_is_told_by_its_line() -> None:
+def test_the_error_for_an_assertion_without_text_quotes_its_line() -> None:
     assert said(FailingAssert).endswith("raised AssertionError in step: assert action > 7")
     workers = said(FailingAssert, workers="subprocess", max_restarts=0)
     assert "raised AssertionError in step: assert action > 7;" in workers
@@ -153,7 +153,7 @@ def test_the_text_of_an_exception_is_one_line() -> None:
         assert re.fullmatch(r"ValueError: two lines \(.*test_failures\.py, line \d+\)", describe_error(error))
 
 
-# What is made
+# Construction of environments
 
 
 @pytest.mark.parametrize(
@@ -177,6 +177,6 @@ def test_the_error_for_a_non_environment_does_not_blame_its_kwargs() -> None:
     assert "kwargs" not in told
 
 
-def test_a_near_id_of_a_module_is_told_with_the_module() -> None:
+def test_a_suggested_id_includes_its_module() -> None:
     with pytest.raises(UnknownNameError, match=rf"did you mean '{__name__}:failures/NoSpace-v0'"):
         make_vec(EnvConfig(f"{__name__}:failures/NoSpac-v0"), 0)

@@ -1,4 +1,4 @@
-"""Gymnasium environments behind the vector interface: same-step resets, spaces, workers, failures."""
+"""Tests Gymnasium environments behind the vector interface: same-step resets, spaces, workers, failures."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_subprocess_workers_equal_in_process_ones_step_by_step() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(*seen, strict=True))
 
 
-def test_subprocess_workers_carry_discrete_observations_and_final_ones() -> None:
+def test_subprocess_workers_return_the_same_discrete_and_final_observations() -> None:
     vec = GymVecEnv("FrozenLake-v1", 2, seed=3, workers="subprocess")
     here = GymVecEnv("FrozenLake-v1", 2, seed=3)
     try:
@@ -344,8 +344,6 @@ def test_asking_for_native_with_an_environment_object_is_an_error() -> None:
         ({"seed": -1}, "seed=-1: expected a value in"),
     ],
 )
-def test_a_gym_vector_env_refuses_arguments_that_it_would_take_for_others(
-    argument: dict[str, Any], told: str
-) -> None:
+def test_a_gym_vector_env_refuses_invalid_arguments(argument: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(told)):
         GymVecEnv(Countdown, **{"n_envs": 2, **argument})

@@ -1,4 +1,4 @@
-"""MuJoCo's pictures where there is no display, over which MuJoCo would end the process."""
+"""Tests that MuJoCo renders without a display, where MuJoCo would otherwise end the process."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_choose_mujoco_gl_sets_nothing_for_other_environments(
 
 
 @pytest.mark.skipif(not headless._can_load("libEGL.so.1"), reason="EGL is not installed")
-def test_mujoco_is_drawn_without_a_display_beside_an_optimizer_of_torch() -> None:
+def test_mujoco_renders_without_a_display_after_torch_creates_an_optimizer() -> None:
     pytest.importorskip("mujoco", reason="extra not installed: mujoco")
     done = subprocess.run(
         [sys.executable, "-c", FRAME],

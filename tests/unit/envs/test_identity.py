@@ -1,4 +1,4 @@
-"""One environment object is in one place only: of training, its copies, an evaluation, a recording."""
+"""Tests that training, its copies, evaluations and recordings never step the same environment object."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OBS_CODEC = ObservationCodec.of(Dice.observation_space)
 
 
 class ForeignWrapper(Dice):
-    """An environment around another one, which is no `gymnasium.Wrapper`."""
+    """Wraps an environment, but is no `gymnasium.Wrapper`."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class ForeignWrapper(Dice):
 
 
 class CloseCounter(Dice):
-    """Counts how often it was closed."""
+    """Counts how often it is closed."""
 
     n_closed = 0
 
@@ -57,7 +57,7 @@ def with_time_limit(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
 
 @pytest.mark.parametrize("wrap", [lambda env: env, with_time_limit, ForeignWrapper])
 @pytest.mark.parametrize("workers", ["sync", pytest.param("subprocess", marks=pytest.mark.slow)])
-def test_two_copies_refuse_to_be_one_object(wrap: Callable[[Any], gym.Env[Any, Any]], workers: str) -> None:
+def test_two_copies_refuse_a_shared_object(wrap: Callable[[Any], gym.Env[Any, Any]], workers: str) -> None:
     env = Dice()
     with pytest.raises(EnvError, match=r"returned one object for several environments, .* make a new one"):
         GymVecEnv(lambda: wrap(env), 2, workers=workers, worker_envs=2)
@@ -68,7 +68,7 @@ def test_two_copies_of_an_environment_that_is_copied_as_itself_are_refused() -> 
         GymVecEnv(SelfCopyingEnv(), 2)
 
 
-def test_two_places_of_an_evaluation_refuse_to_be_one_object() -> None:
+def test_an_evaluation_refuses_one_object_for_several_environments() -> None:
     env = Dice()
     with pytest.raises(EnvError, match="returned one object for several environments"):
         EvalEnvFactory(EnvConfig("dice"), lambda: with_time_limit(env)).open(3, 0, OBS_CODEC)
@@ -91,7 +91,7 @@ def test_an_evaluation_refuses_the_object_that_training_steps_and_leaves_it_open
     assert env.n_closed == 0
 
 
-def test_a_run_whose_evaluations_would_step_trainings_object_is_refused_before_it_trains() -> None:
+def test_require_envs_fit_refuses_evaluations_in_the_training_object() -> None:
     env = CloseCounter()
     algorithm = PPO(lambda: env, n_envs=1, seed=1, **SMALL_PPO)
     with pytest.raises(EnvError, match=r"same object that training steps(.|\n)*reuse_env=true"):
@@ -99,7 +99,7 @@ def test_a_run_whose_evaluations_would_step_trainings_object_is_refused_before_i
     assert env.n_closed == 0
 
 
-def test_reuse_env_evaluates_in_the_one_object_that_there_is() -> None:
+def test_reuse_env_evaluates_in_the_training_object() -> None:
     env, config = Dice(), EnvConfig("dice", n_envs=1)
     vec = make_vec(config, 1, lambda: env)
     actor = get_evaluator(PPO(Dice, n_envs=1, seed=1, **SMALL_PPO)).actor
@@ -115,7 +115,7 @@ def test_an_object_that_training_has_closed_can_be_evaluated_in() -> None:
 
 
 class FixedReward(Dice):
-    """Pays what it is told to."""
+    """Gives the attribute `reward` as the reward of every step."""
 
     reward = 1.0
 
@@ -124,7 +124,7 @@ class FixedReward(Dice):
         return obs, self.reward, *rest
 
 
-def test_evaluations_play_an_object_as_it_was_when_the_algorithm_was_made() -> None:
+def test_later_changes_to_an_environment_object_do_not_reach_evaluations() -> None:
     env = FixedReward()
     algorithm = PPO(env, n_envs=1, seed=1, **SMALL_PPO)
     env.reward = 100.0
@@ -132,7 +132,7 @@ def test_evaluations_play_an_object_as_it_was_when_the_algorithm_was_made() -> N
     assert found.returns == tuple(map(float, found.lengths))
 
 
-def test_a_recording_plays_what_the_algorithm_was_given_where_no_other_is_named() -> None:
+def test_a_recording_uses_the_algorithms_environment_by_default() -> None:
     for given in (FixedReward, FixedReward()):
         algorithm = PPO(given, n_envs=1, seed=1, **SMALL_PPO)
         dataset = record(algorithm, episodes=2)
@@ -151,7 +151,7 @@ def test_a_recording_without_any_environment_is_refused_with_the_remedy() -> Non
 
 
 class RewardFromList(Dice):
-    """Takes its only pay out of the list that it is given."""
+    """Pops its reward from the list that it receives."""
 
     def __init__(self, rewards: list[float]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What environments say besides numbers reaches who asks for it: sources, episodes, callbacks, logs."""
+"""Tests that infos of environments reach sources, episodes, callbacks and logs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def made(source: Any, workers: str, keep_infos: bool = False, **config: Any) -> 
 
 
 class Steps:
-    """Steps a vector with random actions and keeps what it says."""
+    """Steps a vector with random actions and keeps its observations."""
 
     def __init__(self, vec: VectorEnv) -> None:
         self.vec, self.rng = vec, np.random.default_rng(1)
@@ -46,10 +46,10 @@ class Steps:
 
 
 @WORKERS
-def test_the_info_of_the_step_that_ended_an_episode_comes_with_its_last_observation(
+def test_the_final_observation_of_an_episode_comes_with_the_info_of_its_step(
     workers: str,
 ) -> None:
-    """As it was then: the reset clears the environment's own."""
+    """The info stays as it was at that step, although the reset clears the environment's own."""
     vec = made(GoalLine, workers)
     try:
         steps, told = Steps(vec), []
@@ -104,7 +104,7 @@ def test_subprocesses_send_no_infos_of_steps_that_nobody_asked_for() -> None:
         Steps(vec).step()
 
 
-def test_native_environments_say_nothing() -> None:
+def test_native_environments_give_no_infos() -> None:
     vec = make_vec(EnvConfig(id="CartPole-v1", n_envs=2), 7, keep_infos=True)
     steps = Steps(vec)
     finals = next(f for f in iter(lambda: steps.step()[0], 0) if f is not None)
@@ -139,7 +139,7 @@ def test_callbacks_see_every_finished_episode_once_with_its_last_info(workers: s
         assert [info["episode"] for info in infos if info] == list(range(1, len(infos) + 1))
     successes = [bool(e.info and e.info["is_success"]) for e in seen.episodes]
     assert [e.is_success for e in seen.episodes] == successes
-    # what pays is to reach the goal
+    # only the goal gives a reward
     assert successes == [e.total_reward == 1.0 for e in seen.episodes]
     assert len(set(successes)) == 2
     assert seen.rates[-1] == np.mean(successes[-100:])
@@ -163,7 +163,7 @@ def test_an_episode_reads_is_success_as_a_flag_or_a_number(told: Any, success: b
     assert Episode(0, 0, 0.0, 1, {"is_success": told}).is_success is success
 
 
-def test_the_rate_is_over_the_last_hundred_that_said_so_and_is_restored() -> None:
+def test_the_success_rate_covers_the_last_hundred_reported_outcomes() -> None:
     recent = RecentEpisodes()
     assert recent.success_rate is None
     outcomes = [k % 3 == 0 for k in range(150)]
@@ -192,7 +192,7 @@ def registered() -> Any:
 
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("env_id", ["Goals-v0", "Countdown-v0", "CartPole-v1"])
-def test_the_logs_tell_success_only_where_the_environment_does(env_id: str, tmp_path: Path) -> None:
+def test_the_logs_contain_success_only_if_the_environment_reports_it(env_id: str, tmp_path: Path) -> None:
     given = [f"env={env_id}", "env.n_envs=2", "algo.n_steps=24", "total_steps=240", "log.every=48"]
     run = tmp_path / "run"
     assert main(["train", "tuned=null", *given, "eval.episodes=2", f"hydra.run.dir={run}"]) == 0

@@ -1,4 +1,4 @@
-"""Lives in ALE's own engine: which ends are those of games, and which steps only begin one."""
+"""Tests lives in ALE's own engine: which ends are ends of games, and which steps only begin a game."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ ale_py = pytest.mark.skipif(importlib.util.find_spec("ale_py") is None, reason="
 
 
 def transitions(backend: str, game: str, count: int) -> tuple[list[Any], list[Any], int]:
-    """So many transitions of the same drawn actions, what was told of ends, and steps without one."""
+    """Plays random actions with a fixed seed until there are `count` transitions.
+
+    Returns the transitions, the ends with their flag `LIFE_LOST`, and the number of steps without one.
+    """
     given = {"id": f"ALE/{game}-v5", "n_envs": 1, "backend": backend}
     atari = {"noop_max": 1}
     vec = make_vec(make(EnvConfig, {**given, "repeat_action_probability": 0.0, "atari": atari}), 0)
@@ -41,16 +44,16 @@ def transitions(backend: str, game: str, count: int) -> tuple[list[Any], list[An
 
 
 @ale_py
-def test_a_game_that_ends_with_lives_left_is_over_and_the_next_step_is_no_transition() -> None:
+def test_ales_engine_reports_a_game_that_ends_with_lives_left_as_gymnasium_does() -> None:
     ours, told, _ = transitions("gymnasium", "Adventure", 700)
     ales, told_by_ale, idle = transitions("ale", "Adventure", 700)
     assert told == told_by_ale
-    assert [on for _, on in told] == [False]  # Adventure has one life, at the end of a game too
+    assert [on for _, on in told] == [False]  # Adventure reports one life, also when the game ends
     assert idle == 1
     for (frame, *rest), (frame_of_ale, *rest_of_ale) in zip(ours, ales, strict=True):
         assert rest == rest_of_ale
-        if not any(rest[1:]):  # an action is cut short by an end, where ALE pools older frames
-            assert np.abs(frame - frame_of_ale).max() <= 1  # means of areas, which ALE has in floats
+        if not any(rest[1:]):  # an end cuts an action short; ALE then pools older frames
+            assert np.abs(frame - frame_of_ale).max() <= 1  # ALE computes the area means in floats
 
 
 @ale_py
@@ -61,7 +64,7 @@ def test_a_lost_life_ends_an_episode_and_the_next_step_goes_on_with_the_game() -
     assert idle == goes_on.count(False)
 
 
-def test_a_life_is_lost_where_fewer_are_left_and_frames_that_fall_begin_a_game() -> None:
+def test_ale_lives_detects_lost_lives_and_new_games_from_infos() -> None:
     lives = AleLives()
     lives.reset({"lives": [3, 1, 2, 0], "episode_frame_number": [1, 1, 1, 1]})
     on, begun = lives.step({"lives": [2, 1, 0, 1], "episode_frame_number": [5, 5, 5, 5]})

@@ -1,4 +1,4 @@
-"""Where masks of actions come from, what becomes of them at the end of an episode, and which are refused."""
+"""Tests action masks: their sources, their values at the end of an episode, and which are refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_every_row_has_the_mask_of_its_own_state_also_after_a_reset_and_at_a_tim
         6,
         6,
     )
-    for rows in played.rows:  # after a reset the row is the new episode's
+    for rows in played.rows:  # after a reset the row belongs to the new episode
         for row in rows:
             assert row[6:].tolist() == open_doors(row[:6])
     kinds, others = set(), 0
@@ -63,7 +63,7 @@ def test_every_row_has_the_mask_of_its_own_state_also_after_a_reset_and_at_a_tim
             assert last[6:].tolist() == ([1.0] * 6 if terminated[env] else open_doors(last[:6]))
             after = played.rows[t + 1][env, 6:].tolist()
             others += bool(truncated[env]) and last[6:].tolist() != after
-    assert others  # it is not the reset's
+    assert others  # the final mask is not that of the reset
     assert kinds == {(True, False), (False, True)}
 
 
@@ -76,13 +76,13 @@ def test_all_sources_and_workers_give_the_same_rows() -> None:
     assert all(np.array_equal(found[0], other) for other in found[1:])
 
 
-def test_a_mask_in_the_observation_is_no_part_of_what_is_seen() -> None:
+def test_the_policy_input_excludes_a_mask_in_the_observation() -> None:
     vec = make_vec_env(options("observation"), "observation")
     assert list(vec.observation_space["observation"].spaces) == ["observation"]  # type: ignore[index]
     assert vec.observations.input_dim == make_vec_env(options("info"), "info").observations.input_dim
 
 
-def test_masks_are_found_through_wrappers_and_choices_may_start_anywhere() -> None:
+def test_masks_work_through_wrappers_and_with_a_shifted_discrete_start() -> None:
     make = lambda: gym.wrappers.TimeLimit(make_masked("method", start=5), 100)  # noqa: E731
     vec = make_vec_env(make, "method")
     assert vec.resume_grade == "exact"
@@ -99,7 +99,7 @@ def test_action_mask_key_names_the_info_entry_of_the_mask() -> None:
     assert RolloutRecorder(vec, 3).rows[0][0, 6:].sum() == 2
 
 
-def test_a_saved_vector_goes_on_with_the_masks_it_would_have_had() -> None:
+def test_a_restored_vector_continues_with_the_same_masks() -> None:
     vec, again = (make_vec_env(options("method"), "method") for _ in range(2))
     rows, rewards, ended = np.zeros((2, 12), np.float32), np.zeros(2), np.zeros((2, 2), bool)
     vec.reset_into(rows)
@@ -129,7 +129,7 @@ def test_observation_normalization_leaves_action_masks_unchanged() -> None:
 
 
 class FixedMask(Masked):
-    """Says `mask` of every state but of a first one, and `first_mask` of that."""
+    """Gives `first_mask` for the first state of an episode and `mask` for all others."""
 
     def __init__(self, mask: Any, first_mask: Any = (1, 1, 1, 1, 1, 1)) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class FixedMask(Masked):
         ([1, 0, np.ma.masked, 0, 0, 0], "is a masked array: some of it is masked"),
     ],
 )
-def test_a_mask_that_is_none_is_an_error_that_names_the_environment(mask: Any, told: str) -> None:
+def test_an_invalid_mask_is_an_error_that_names_the_environment(mask: Any, told: str) -> None:
     vec = make_vec_env(lambda: FixedMask(mask), "info")
     rows, rewards, ended = np.zeros((2, 12), np.float32), np.zeros(2), np.zeros((2, 2), bool)
     vec.reset_into(rows)
@@ -178,7 +178,7 @@ def test_masks_may_be_of_any_kind_of_number(kind: Any) -> None:
     assert rows[:, 6:].tolist() == [[0, 1, 0, 0, 1, 0]] * 2
 
 
-def test_a_state_without_an_action_in_a_subprocess_is_named_too() -> None:
+def test_a_subprocess_reports_a_state_without_an_allowed_action() -> None:
     vec = make_vec_env(lambda: FixedMask([0] * 6), "info", workers="subprocess", max_restarts=0)
     rows, rewards, ended = np.zeros((2, 12), np.float32), np.zeros(2), np.zeros((2, 2), bool)
     vec.reset_into(rows)
@@ -186,7 +186,7 @@ def test_a_state_without_an_action_in_a_subprocess_is_named_too() -> None:
         vec.step_into(np.zeros(2, np.int64), rows, rewards, *ended)
 
 
-def test_environments_that_tell_no_mask_are_refused_before_they_are_stepped() -> None:
+def test_environments_without_masks_are_refused_before_they_step() -> None:
     with pytest.raises(ConfigError, match=r"doors has no method action_masks\(\)"):
         make_vec_env(options("info"), "method")
     with pytest.raises(UnsupportedSpaceError, match="doors has no part 'action_mask'"):
@@ -237,7 +237,7 @@ REPEAT_OPTIONS = [("action_repeat", 2), ("repeat_action_probability", 0.25)]
 @pytest.mark.parametrize(("key", "value"), REPEAT_OPTIONS)
 @pytest.mark.parametrize("source", ["info", "method", "observation"])
 def test_new_runs_may_not_repeat_actions_that_masks_may_forbid(source: str, key: str, value: float) -> None:
-    run = make_run({"algo": {"name": "ppo"}, "env": {"action_mask": source, key: value}})  # a saved one
+    run = make_run({"algo": {"name": "ppo"}, "env": {"action_mask": source, key: value}})  # a saved run
     told = f"env.action_mask={source} and env.{key}={value}: an action would be taken again in states"
     with pytest.raises(ConfigError, match=re.escape(told)):
         check_new_run(run)

@@ -1,4 +1,4 @@
-"""Native environments behind the vector interface, and as Gymnasium environments."""
+"""Tests native environments behind the vector interface and as Gymnasium environments."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def test_a_precision_that_does_not_exist_is_named() -> None:
         make(EnvConfig, {"precision": "f16"})
 
 
-def test_the_engine_of_an_id_is_that_of_the_module_it_names() -> None:
+def test_native_env_class_finds_the_class_in_the_module_of_the_id() -> None:
     assert native_env_class("CartPole-v1") is VecEnv
     assert native_env_class("rlox._core:CartPole-v1") is VecEnv
     assert native_env_class("Blackjack-v1") is None
-    assert native_env_class("json:CartPole-v1") is None  # a module that offers nothing native
+    assert native_env_class("json:CartPole-v1") is None  # the module has no native environments
     assert uses_native(EnvConfig(id="rlox._core:Pendulum-v1"))
     with pytest.raises(UnknownNameError, match="'no_such_module' cannot be imported"):
         native_env_class("no_such_module:Id-v0")

@@ -1,4 +1,4 @@
-"""What is no number or no flag is not made one: text, complex numbers, lists, other values than 0 and 1."""
+"""Tests that text, complex numbers, lists or values besides 0 and 1 are refused as numbers or flags."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DICT_SPACE = spaces.Dict({"flags": BINARY, "speed": BOX})
 
 
 def step_env(env: Any, source: Any = None, **config: Any) -> Any:
-    """The rewards and flags of a step of an environment that gives the same at each."""
+    """Takes one step; returns the reward and both flags."""
     vec = make_vec(EnvConfig("Mine", n_envs=1, max_restarts=0, **config), 0, source or (lambda: env))
     obs, rewards, flags = vec.observations.rows(1), np.zeros(1), np.zeros((2, 1), np.bool_)
     try:
@@ -37,7 +37,7 @@ def step_env(env: Any, source: Any = None, **config: Any) -> Any:
 
 
 def add_batch_axis(obs: Any) -> Any:
-    """A batch of one."""
+    """Makes a batch of one observation."""
     return obs[None] if isinstance(obs, np.ma.MaskedArray) else np.array([obs])
 
 
@@ -69,7 +69,7 @@ def add_batch_axis(obs: Any) -> Any:
         (DICT_SPACE, {"flags": [0, 1], "speed": ["1.0"]}, "'speed': it has dtype <U3"),
     ],
 )
-def test_an_observation_that_is_no_number_is_refused_alone_and_in_a_batch(
+def test_invalid_numbers_in_observations_are_refused_alone_and_in_a_batch(
     space: gym.Space[Any], seen: Any, told: str
 ) -> None:
     vec = make_vec(EnvConfig("Mine", n_envs=1), 0, lambda: FixedOutputs(space, seen, 0.0))
@@ -107,7 +107,7 @@ class UnreadableFloat(float):
 
 
 def type_name(value: Any) -> str:
-    """What it is, without its text, which not every number has."""
+    """Returns the name of the type, since some of the numbers cannot be written as text."""
     return type(value).__name__
 
 
@@ -141,7 +141,7 @@ EACH_FLAG = pytest.mark.parametrize("name", ["terminated", "truncated"])
     [{}, {"reward_clip": 1.0}, {"action_repeat": 2}, {"max_episode_steps": 3}],
     ids=repr,
 )
-def test_a_flag_that_is_no_flag_is_refused_by_name(flag: Any, name: str, config: dict[str, Any]) -> None:
+def test_an_invalid_flag_is_refused_by_name(flag: Any, name: str, config: dict[str, Any]) -> None:
     flags = (flag, False) if name == "terminated" else (False, flag)
     told = rf"Mine .copy 0.: step returned .* for {name}, expected a bool; .*{HINT}"
     with pytest.raises(EnvError, match=told):
@@ -162,7 +162,7 @@ def test_a_worker_refuses_a_flag_or_a_reward_of_a_wrong_kind(reward: Any, flag: 
 
 @EACH_FLAG
 @pytest.mark.parametrize("flag", INVALID_FLAGS, ids=repr)
-def test_rlox_check_names_a_flag_that_is_no_flag(flag: Any, name: str) -> None:
+def test_rlox_check_names_an_invalid_flag(flag: Any, name: str) -> None:
     flags = (flag, False) if name == "terminated" else (False, flag)
     codes = [f.code for f in check_env(lambda: FixedOutputs(BOX, np.zeros(1), 1.0, *flags), steps=20)]
     assert f"{name}-kind" in codes
@@ -182,7 +182,7 @@ def test_bools_and_single_zeros_and_ones_are_flags(flag: Any, meant: bool) -> No
 
 
 class FixedVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
-    """A vectorised environment of one, which gives the same at each step."""
+    """A vectorised environment of one copy, which returns the same in every step."""
 
     metadata = {"autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP}  # noqa: RUF012
 
@@ -220,7 +220,7 @@ FALSE_FLAG = np.zeros(1, np.bool_)
         ((torch.ones(1, requires_grad=True), FALSE_FLAG, FALSE_FLAG), "rewards that are not an array"),
     ],
 )
-def test_an_engine_is_refused_whose_rewards_or_flags_are_of_a_wrong_kind(given: Any, told: str) -> None:
+def test_invalid_rewards_or_flags_of_an_engine_are_refused(given: Any, told: str) -> None:
     with pytest.raises(EnvError, match=f"Mine gave {told}"):
         step_env(None, lambda num_envs: FixedVectorEnv(num_envs, *given))
     taken = step_env(None, lambda num_envs: FixedVectorEnv(num_envs, [2], [0], np.ones(1)))
@@ -244,7 +244,7 @@ def test_an_observation_that_needs_a_gradient_is_refused() -> None:
         (None, r"reset returned None \(NoneType\); reset must return two values"),
     ],
 )
-def test_a_reset_that_returns_no_pair_is_refused_with_what_it_returned(result: Any, told: str) -> None:
+def test_the_error_for_a_wrong_reset_result_tells_what_reset_returned(result: Any, told: str) -> None:
     class Resets(FixedOutputs):
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
             return result
@@ -253,7 +253,7 @@ def test_a_reset_that_returns_no_pair_is_refused_with_what_it_returned(result: A
         step_env(Resets(BOX, np.zeros(1), 1.0))
 
 
-def test_a_masked_reward_is_told_as_masked() -> None:
+def test_the_error_for_a_masked_reward_mentions_the_masked_array() -> None:
     told = r"step returned a masked array of shape \(\) and float64 for the reward, expected a number"
     with pytest.raises(EnvError, match=told):
         step_env(FixedOutputs(BOX, np.zeros(1), np.ma.array(1.0, mask=True)))
@@ -265,7 +265,7 @@ def test_rlox_check_names_a_reward_that_is_no_number(reward: Any) -> None:
     assert "reward-kind" in codes
 
 
-def test_reward_of_accepts_every_type_of_real_number() -> None:
+def test_to_reward_accepts_every_type_of_real_number() -> None:
     single = np.array(1.0), torch.tensor(1.0), Fraction(1), np.ma.array(1.0)
     given = (1, True, 1.0, np.float32(1), np.int64(1), np.bool_(True), *single)
     assert [to_reward(reward) for reward in given] == [1.0] * len(given)

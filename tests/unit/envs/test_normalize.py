@@ -1,4 +1,4 @@
-"""Running standardisation: moments are of all data; scaling knows no units, or is Stable-Baselines3's."""
+"""Tests running normalisation: moments of all data, scaling without units or as in Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def zero_value(obs: torch.Tensor) -> torch.Tensor:
     return torch.zeros(len(obs))
 
 
-def test_moments_of_many_merges_are_those_of_all_the_data() -> None:
+def test_merged_moments_equal_the_moments_of_all_data() -> None:
     rng = np.random.default_rng(0)
     data = rng.normal(50.0, [0.1, 3.0, 100.0], (3000, 3))
     moments, prior_less = RunningMoments((3,), SB3), RunningMoments((3,), RELATIVE)
@@ -42,7 +42,7 @@ def test_moments_of_many_merges_are_those_of_all_the_data() -> None:
     assert prior_less.count == 3000
     assert prior_less.mean == pytest.approx(data.mean(0), rel=1e-12)
     assert prior_less.var == pytest.approx(data.var(0), rel=1e-9)
-    # the prior of Stable-Baselines3 weighs 1e-4 of a row: mean 0, variance 1
+    # the prior of Stable-Baselines3 has mean 0, variance 1 and the weight of 1e-4 rows
     weight = 3000 / (3000 + 1e-4)
     assert moments.count == pytest.approx(3000 + 1e-4)
     assert moments.mean == pytest.approx(data.mean(0) * weight, rel=1e-12)
@@ -53,7 +53,7 @@ def test_moments_of_many_merges_are_those_of_all_the_data() -> None:
 @pytest.mark.parametrize("shape", [(1,), (3,), (8,), (1, 1), (8, 4), (64, 17), (300, 5)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("rule", [RELATIVE, SB3])
-def test_a_merge_is_made_of_numpys_mean_and_variance_bit_for_bit(
+def test_a_merge_uses_numpys_mean_and_variance_bit_for_bit(
     shape: tuple[int, ...], dtype: type, rule: str
 ) -> None:
     rng = np.random.default_rng(sum(shape))
@@ -92,7 +92,7 @@ def test_observations_are_clipped_at_ten_deviations() -> None:
 
 
 def standardised(rows: NDArray[np.float32], rule: str) -> NDArray[np.float32]:
-    """`rows` as a policy would see them that met them eight at a time."""
+    """Returns `rows` as a policy sees them that receives eight at a time."""
     normalizer, seen = ObservationNormalizer(rows.shape[1], rule), rows.copy()
     for part in np.split(seen, len(seen) // 8):
         normalizer.update(part)
@@ -116,7 +116,7 @@ def test_observations_in_another_unit_are_standardised_to_the_same_bits(exponent
         pytest.param(1e6, 1.0, id="far-from-0"),
     ],
 )
-def test_a_number_that_varies_little_is_standardised_by_what_it_varies(offset: float, unit: float) -> None:
+def test_a_number_with_a_small_deviation_is_divided_by_that_deviation(offset: float, unit: float) -> None:
     bits = np.random.default_rng(3).integers(0, 2, (8000, 1))
     rows = (offset + unit * bits).astype(np.float32)
     last, plain = standardised(rows, RELATIVE)[-8:], standardised(bits.astype(np.float32), RELATIVE)
@@ -159,7 +159,7 @@ def test_rewards_in_another_unit_are_scaled_to_the_same_bits(unit: float) -> Non
         assert np.array_equal(*drawn)
 
 
-def test_a_normalizer_goes_on_by_the_rule_of_its_state_and_old_states_have_stable_baselines3s() -> None:
+def test_a_restored_normalizer_uses_the_rule_of_its_state_or_sb3_for_old_states() -> None:
     rows = np.random.default_rng(5).normal(3.0, 1e-5, (40, 1)).astype(np.float32)
     for rule in (RELATIVE, SB3):
         first = ObservationNormalizer(1, rule)
@@ -174,7 +174,7 @@ def test_a_normalizer_goes_on_by_the_rule_of_its_state_and_old_states_have_stabl
         assert (np.std(seen) > 0.9) == (rule == RELATIVE)
 
 
-def test_moments_of_a_dataset_go_on_without_a_clip_which_is_part_of_the_state() -> None:
+def test_the_state_of_a_normalizer_records_that_it_does_not_clip() -> None:
     begun, again = ObservationNormalizer(1), ObservationNormalizer(1)
     assert "clips" not in begun.state()
     begun.restore({"count": 5, "mean": [0.0], "var": [1.0], "clips": False})
@@ -218,7 +218,7 @@ class Tape(gym.Env[Any, Any]):
         return seen, float(rewards[t]), bool(terminated[t]), bool(truncated[t]), {}
 
 
-def test_scaled_rewards_are_clipped_at_10_and_sums_at_what_as_many_come_to() -> None:
+def test_scaled_rewards_are_clipped_at_10_and_n_step_sums_at_a_discounted_bound() -> None:
     normalizer = RewardNormalizer(2, gamma=0.5)
     for _ in range(500):
         normalizer.scale(np.array([1.0, -1.0]), np.ones(2, np.bool_))
@@ -247,7 +247,7 @@ def test_normalizers_of_the_rule_sb3_equal_stable_baselines3() -> None:
     steps, n_envs, gamma = 120, 3, 0.97
     script = random_script(np.random.default_rng(2), steps, n_envs)
     script[0][:] = script[0] * [1.0, 30.0] + [5.0, 0.0]
-    script[2][::17] *= 500.0  # so that clipping takes part
+    script[2][::17] *= 500.0  # large enough to be clipped
     theirs = peer.VecNormalize(
         peer.DummyVecEnv([lambda i=i: Tape(script, i) for i in range(n_envs)]), gamma=gamma
     )
@@ -273,7 +273,7 @@ def test_normalizers_of_the_rule_sb3_equal_stable_baselines3() -> None:
     assert ends > 5
 
 
-def test_evaluation_and_prediction_leave_the_statistics_as_they_are() -> None:
+def test_evaluation_and_prediction_do_not_change_the_moments() -> None:
     algorithm = PPO(OddRewards, n_envs=2, n_steps=16, normalize_obs=True, normalize_reward=True, n_epochs=1)
     algorithm.train(64)
     before = algorithm.collector.state()

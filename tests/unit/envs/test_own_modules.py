@@ -1,4 +1,4 @@
-"""Environments of modules of one's own: what a wrong name is told."""
+"""Tests the errors for wrong names of environments in a user's own modules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlox.errors import ConfigError, UnknownNameError
 
 @pytest.fixture
 def register_envs() -> Iterator[None]:
-    """Two ids of a class of one module, by its path and by itself."""
+    """Registers a class of one module under two ids, by its path and as the class itself."""
     gym.register("Down-v0", entry_point="helpers.envs:Countdown")
     gym.register("DownFar-v0", entry_point=Countdown)
     yield
@@ -23,7 +23,7 @@ def register_envs() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("register_envs")
-def test_a_class_of_environments_names_the_ids_that_it_is_registered_by() -> None:
+def test_the_error_for_an_environment_class_lists_its_registered_ids() -> None:
     told = (
         r"env=helpers\.envs:Countdown: helpers\.envs\.Countdown exists, but has no argument num_envs: it "
         r"is the class of a single environment; pass its registered id instead: "
@@ -33,14 +33,14 @@ def test_a_class_of_environments_names_the_ids_that_it_is_registered_by() -> Non
         find_spec("helpers.envs:Countdown")
 
 
-def test_a_class_of_environments_that_is_not_registered_says_how_it_is() -> None:
+def test_the_error_for_an_unregistered_class_explains_how_to_register_it() -> None:
     told = r"add gymnasium\.register\('Countdown-v0', Countdown\) to helpers\.envs and pass env="
     with pytest.raises(ConfigError, match=told):
         find_spec("helpers.envs:Countdown")
 
 
 @pytest.mark.usefixtures("register_envs")
-def test_an_id_that_a_module_lacks_names_those_that_it_registers(cli: Cli) -> None:
+def test_the_error_for_an_unknown_id_lists_the_ids_of_its_module(cli: Cli) -> None:
     told = r"'helpers\.envs:Foo-v0' is not .* Gymnasium; helpers\.envs registers Down-v0, DownFar-v0"
     with pytest.raises(UnknownNameError, match=told):
         find_spec("helpers.envs:Foo-v0")

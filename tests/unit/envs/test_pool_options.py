@@ -1,4 +1,4 @@
-"""`env.kwargs` of EnvPool and ALE: none of what a key of rlox's says, which evaluations would have too."""
+"""Tests that `env.kwargs` of EnvPool and ALE refuse options of rlox's keys, in training and evaluations."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def config(backend: str, env_id: str = "ALE/Pong-v5", **kwargs: Any) -> EnvConfi
         ("env_type", "rlox always uses Gymnasium's API"),
     ],
 )
-def test_an_option_that_a_key_says_is_refused_with_that_key(backend: str, option: str, told: str) -> None:
+def test_the_error_for_an_engine_option_names_its_rlox_key(backend: str, option: str, told: str) -> None:
     given = config(backend, **{option: 1})
     for call in (lambda: make_vec(given, 0), wrapped_factory(given)):
         with pytest.raises(ConfigError, match=f"env.kwargs.{option} with env.backend=.*: .*{told}"):
@@ -74,6 +74,6 @@ def test_envpool_refuses_kwargs_that_control_its_stepping_or_seeds(backend: str)
 
 
 @pytest.mark.parametrize("backend", ENGINES[:1])
-def test_a_value_that_an_engine_does_not_take_is_told_as_an_option(backend: str) -> None:
+def test_the_error_for_a_value_that_envpool_rejects_names_env_kwargs(backend: str) -> None:
     with pytest.raises(ConfigError, match=r"env.kwargs do not fit EnvPool: Invalid game mode"):
         make_vec(config(backend, mode=7777), 0)

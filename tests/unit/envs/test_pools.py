@@ -1,4 +1,4 @@
-"""EnvPool: Gymnasium's ids, seeds for each environment, resets that are no transitions, true returns."""
+"""Tests EnvPool: Gymnasium's ids, a seed for each environment, resets without transitions, true returns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def config(env_id: str = "CartPole-v1", n_envs: int = 3, **keys: Any) -> EnvConf
 
 
 def play(vec: Any, steps: int) -> tuple[list[Any], list[Any], int]:
-    """What so many steps of the same drawn actions show, which episodes ended, and idle rows."""
+    """Plays random actions with a fixed seed; returns outputs, ended episodes and the number of idle rows."""
     n, dim = vec.n_envs, vec.observations.dim
     obs, rewards, ends = np.zeros((n, dim), np.float32), np.zeros(n), np.zeros((2, n), np.bool_)
     rng = np.random.default_rng(0)
@@ -43,7 +43,7 @@ def play(vec: Any, steps: int) -> tuple[list[Any], list[Any], int]:
 
 
 @envpool
-def test_environment_i_of_a_pool_is_that_of_seed_plus_i_whatever_its_size() -> None:
+def test_environment_i_of_a_pool_uses_seed_plus_i_for_any_pool_size() -> None:
     wide, _, _ = play(make_vec(config(n_envs=3, seeding="offset"), 5), 0)
     for i in range(3):
         single = wrapped_factory(config(n_envs=1))()
@@ -59,16 +59,16 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not() -> None:
 
 
 @envpool
-def test_returns_are_those_of_the_environment_and_the_limit_is_the_one_given() -> None:
+def test_envpool_reports_unscaled_returns_and_obeys_max_episode_steps() -> None:
     vec = make_vec(config(max_episode_steps=6, reward_scale=0.1), 1)
     _, told, idle = play(vec, 60)
     assert {info["rlox/true_return"] for _, info in told} == {6.0}
-    assert len(told) == 3 * 8  # 6 steps and one that begins the next
+    assert len(told) == 3 * 8  # 6 steps, and one that begins the next episode
     assert idle == 3 * 8
 
 
 @envpool
-def test_gymnasiums_ids_of_games_are_those_of_the_pool_and_whole_games_are_told() -> None:
+def test_envpool_accepts_gymnasiums_atari_ids_and_evaluates_whole_games() -> None:
     vec = wrapped_factory(config("ALE/Breakout-v5", 1, atari={"noop_max": 1}))()
     assert vec.observation_space.shape == (4, 84, 84)
     assert vec.observation_space.dtype == np.uint8
@@ -77,7 +77,7 @@ def test_gymnasiums_ids_of_games_are_those_of_the_pool_and_whole_games_are_told(
         *_, over, _, info = vec.step(1)
         if over:
             break
-    assert info["lives"] == 0  # an evaluation is of whole games
+    assert info["lives"] == 0  # evaluations play whole games
     vec.close()
 
 
@@ -113,7 +113,7 @@ def test_envpool_refuses_unknown_ids_and_unsupported_options_by_name(
         ("ale", "ale_py", "ALE/Pong-v5", "pip install 'ale-py"),
     ],
 )
-def test_an_engine_that_is_not_installed_is_told_with_the_line_that_installs_it(
+def test_the_error_for_a_missing_engine_gives_its_install_command(
     backend: str, module: str, env_id: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)

@@ -1,4 +1,4 @@
-"""What the environments of runs are seeded with: distinct over copies, starts and runs, in 31 bits."""
+"""Tests that environment seeds have 31 bits and differ between copies, starts and runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ N, PAIRS = 8, 200
 
 
 class Task(gym.Env[Any, Any]):
-    """Draws a task when it is seeded, and keeps the seeds; `fails` raises in its third step, once."""
+    """Draws a task when it is seeded and keeps its seeds; with `fails`, step 3 of an episode raises."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
     action_space = spaces.Discrete(2)
@@ -54,12 +54,12 @@ class Task(gym.Env[Any, Any]):
 
 
 def tasks(num_envs: int) -> Any:
-    """A vectorised environment of such."""
+    """Makes a vectorised environment of `Task`."""
     return SyncVectorEnv([Task] * num_envs)
 
 
 def begun(source: Any, seed: int, n_envs: int = N, **config: Any) -> Any:
-    """A vector of environments that have started, and their seeds in their first observations."""
+    """Starts a vector of environments; returns it and its first observations, which contain the seeds."""
     vec = make_vec(EnvConfig("Task", n_envs=n_envs, **config), seed, source)
     obs = np.zeros((n_envs, 2), np.float32)
     vec.reset_into(obs)
@@ -67,18 +67,18 @@ def begun(source: Any, seed: int, n_envs: int = N, **config: Any) -> Any:
 
 
 def seeds_of(vec: Any) -> list[int]:
-    """The last seeds of the copies of an environment in this process, or of an engine's."""
+    """Returns the last seed of each copy of an environment in this process or in an engine."""
     envs = vec.env.envs if hasattr(vec, "env") else vec.envs
     return [env.unwrapped.seeds[-1] for env in envs]
 
 
 def in_subprocess(seed: int) -> list[int]:
-    """What a pool of workers would send, which is compared with one that runs."""
+    """Returns the seeds that a pool of workers sends, for comparison with a running pool."""
     return [Seeding(seed, N).start_seed(i, 0, 0) for i in range(N)]
 
 
 @pytest.mark.parametrize("source", [Task, tasks], ids=["in this process", "vectorised"])
-def test_neighbouring_runs_share_no_start_of_an_environment(source: Any) -> None:
+def test_runs_with_neighbouring_seeds_share_no_environment_seed(source: Any) -> None:
     starts = [seeds_of(begun(source, seed)[0]) for seed in range(PAIRS + 1)]
     assert all(len({*one, *other}) == 2 * N for one, other in pairwise(starts))
     assert all(0 <= seed < SEED_LIMIT for start in starts for seed in start)
@@ -102,8 +102,8 @@ def test_copies_and_starts_of_a_run_have_distinct_seeds() -> None:
         assert max(starts | blocks) < SEED_LIMIT
 
 
-def test_lives_after_failures_have_seeds_that_no_other_life_has() -> None:
-    """All start, copy 1 fails twice, all start again, copy 1 fails, all start again."""
+def test_every_restart_after_a_failure_has_a_unique_seed() -> None:
+    """All copies start, copy 1 fails twice, all start again, copy 1 fails, all start again."""
     rule, n = Seeding(3, 4), 4
     lives = [rule.start_seed(i, 0) for i in range(n)]
     lives += [rule.restart_seed(1, 1, failures) for failures in (1, 2)]
@@ -115,7 +115,7 @@ def test_lives_after_failures_have_seeds_that_no_other_life_has() -> None:
 
 @pytest.mark.parametrize("source", [Task, tasks], ids=["in this process", "vectorised"])
 def test_means_over_neighbouring_seeds_have_the_error_of_independent_runs(source: Any) -> None:
-    """Each copy draws its task once, of deviation 1, so a run's mean has 1 / sqrt(8)."""
+    """Each copy draws one task of deviation 1, so the mean of a run has deviation 1 / sqrt(8)."""
     groups, many = 200, 5
     runs = np.array([begun(source, seed)[1][:, 1].mean() for seed in range(groups * many)])
     assert abs(np.corrcoef(runs[:-1], runs[1:])[0, 1]) < 0.2
@@ -150,14 +150,14 @@ def test_offset_refuses_a_seed_that_takes_a_copy_beyond_31_bits(source: Any) -> 
     assert seeds_of(begun(source, last + 1, n_envs=3)[0])[0] < SEED_LIMIT
 
 
-def test_a_run_goes_on_whose_first_seeds_by_offset_were_beyond_31_bits() -> None:
+def test_a_run_with_offset_seeds_beyond_31_bits_can_resume() -> None:
     vec = make_vec(EnvConfig("Task", n_envs=2, seeding="offset"), SEED_LIMIT, Task)
     vec.restore({"starts": 1, "envs": [], "seeding": "offset"})
     vec.reset_into(np.zeros((2, 2), np.float32))
     assert max(seeds_of(vec)) < SEED_LIMIT
 
 
-def test_native_environments_refuse_the_seeds_of_gymnasium() -> None:
+def test_native_environments_refuse_offset_seeding() -> None:
     config = make(EnvConfig, {"id": "CartPole-v1", "backend": "native", "seeding": "offset"})
     with pytest.raises(ConfigError, match=r"cannot run CartPole-v1 with env\.seeding"):
         make_vec(config, 0)
@@ -192,13 +192,13 @@ def test_a_worker_that_failed_begins_anew_with_a_seed_of_31_bits() -> None:
 
 
 def old(vec: Any) -> dict[str, Any]:
-    """The state of a vector as versions before `env.seeding` saved it."""
+    """Returns the state of a vector as versions before `env.seeding` saved it."""
     return {key: value for key, value in vec.state().items() if key != "seeding"}
 
 
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize("workers", ["sync", "subprocess"])
-def test_a_state_without_a_rule_goes_on_with_the_seeds_of_its_version(workers: str, legacy: bool) -> None:
+def test_a_state_without_a_seeding_rule_keeps_the_seeds_of_its_version(workers: str, legacy: bool) -> None:
     source = partial(Task, legacy=legacy)
     vec, obs = begun(source, 9, n_envs=2, workers=workers)
     vec.restore(old(vec))
@@ -241,7 +241,7 @@ def test_a_reset_that_refuses_a_seed_of_31_bits_is_an_error() -> None:
 
 
 class Port(Task):
-    """Of which one may live in a process at a time."""
+    """A failing environment of which a process can hold only one."""
 
     alive = 0
 

@@ -1,4 +1,4 @@
-"""What keys of `env` put around an environment: limits, repeats, sticky actions, parts, rewards."""
+"""Tests the wrappers that keys of `env` add: limits, repeats, sticky actions, parts, rewards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlox.errors import ConfigError, MissingExtraError
 
 
 class Line(gym.Env[Any, Any]):
-    """Step t of an episode pays t and is truncated or terminated at `ends`; keeps what it was given."""
+    """Rewards step t of an episode with t, truncates or terminates it at `ends` and keeps the actions."""
 
     def __init__(self, ends: int = 100, terminates: bool = False) -> None:
         self.observation_space = spaces.Dict(
@@ -66,7 +66,7 @@ def made(training: bool = False, ends: int = 100, terminates: bool = False, **ke
     return wrapped_factory(config, lambda: Line(ends, terminates), training=training)()
 
 
-def test_a_time_limit_truncates_and_takes_the_place_of_the_registered_one() -> None:
+def test_max_episode_steps_truncates_and_replaces_the_registered_limit() -> None:
     for limit in (3, 700):
         env = wrapped_factory(EnvConfig("Pendulum-v1", max_episode_steps=limit))()
         env.reset(seed=0)
@@ -75,7 +75,7 @@ def test_a_time_limit_truncates_and_takes_the_place_of_the_registered_one() -> N
 
 
 @pytest.mark.parametrize("limit", [3, 300])
-def test_an_environment_object_gets_the_limit_too_in_place_of_its_own(limit: int) -> None:
+def test_max_episode_steps_replaces_the_limit_of_an_environment_object(limit: int) -> None:
     source = gym.make("Pendulum-v1")
     env = wrapped_factory(EnvConfig("x", max_episode_steps=limit), source)()
     env.reset(seed=0)
@@ -83,7 +83,7 @@ def test_an_environment_object_gets_the_limit_too_in_place_of_its_own(limit: int
     while not env.step(env.action_space.sample())[3]:
         steps += 1
     assert steps == limit
-    assert made(max_episode_steps=2).reset()[1] == {}  # one without a limit of its own
+    assert made(max_episode_steps=2).reset()[1] == {}  # an environment without its own limit
 
 
 def test_a_native_environment_of_a_module_takes_no_limit_beyond_its_own() -> None:
@@ -104,7 +104,7 @@ def _native() -> Any:
 
 
 @pytest.mark.parametrize("terminates", [False, True])
-def test_an_action_is_repeated_until_the_episode_ends_and_its_rewards_are_added_up(
+def test_action_repeat_sums_rewards_and_stops_at_the_end_of_the_episode(
     terminates: bool,
 ) -> None:
     env = made(ends=5, terminates=terminates, action_repeat=3)
@@ -116,14 +116,14 @@ def test_an_action_is_repeated_until_the_episode_ends_and_its_rewards_are_added_
     assert env.unwrapped.given == [1, 1, 1, 2, 2]
 
 
-def test_the_time_limit_counts_steps_of_the_environment_and_may_cut_a_repeated_action_off() -> None:
+def test_the_time_limit_counts_environment_steps_and_can_interrupt_a_repeated_action() -> None:
     env = made(action_repeat=3, max_episode_steps=4)
     env.reset()
     assert env.step(0)[3] is False
     assert env.step(0)[1:4] == (4.0, False, True)
 
 
-def test_sticky_actions_repeat_the_action_that_was_taken_as_the_stream_says() -> None:
+def test_sticky_actions_repeat_the_last_taken_action_by_draws_from_the_stream() -> None:
     probability, given = 0.4, [int(a) for a in np.random.default_rng(0).integers(3, size=300)]
     env = made(repeat_action_probability=probability, ends=150)
     env.reset(seed=7)
@@ -148,10 +148,10 @@ def test_sticky_actions_are_drawn_for_each_step_of_a_repeated_action() -> None:
     for action in [0, 1] * 30:
         env.step(action)
     blocks = np.reshape(env.unwrapped.given, (-1, 4))
-    assert any(len(set(block)) == 2 for block in blocks)  # as ALE does it: within a skip
+    assert any(len(set(block)) == 2 for block in blocks)  # as in ALE, within a frame skip
 
 
-def test_an_action_in_memory_that_is_written_over_sticks_as_it_was() -> None:
+def test_sticky_actions_keep_a_copy_of_an_array_that_the_caller_overwrites() -> None:
     config = EnvConfig("Pendulum-v1", repeat_action_probability=0.9)
     env = wrapped_factory(config)()
     env.reset(seed=0)
@@ -198,7 +198,7 @@ def test_an_environment_with_every_setting_goes_on_bit_for_bit(workers: str) -> 
 
 
 def played(vec: Any, steps: int, seed: int) -> list[Any]:
-    """All that so many steps of drawn actions show."""
+    """Plays random actions drawn with `seed`; returns all outputs."""
     n, dim = vec.n_envs, vec.observations.dim
     obs, rewards = np.zeros((n, dim), np.float32), np.zeros(n)
     ends = np.zeros((2, n), np.bool_)
@@ -224,7 +224,7 @@ def test_the_draws_of_sticky_actions_are_part_of_the_saved_state() -> None:
     assert env.unwrapped.given == other.unwrapped.given
 
 
-def test_chosen_parts_of_observations_come_before_the_wrappers_and_keep_the_mask() -> None:
+def test_obs_keys_apply_before_the_wrappers_and_keep_the_mask() -> None:
     env = made(obs_keys=("here",), wrappers=("flatten_observation",))
     assert env.observation_space.shape == (1,)
     assert env.reset()[0].tolist() == [0.0]
@@ -260,7 +260,7 @@ def test_max_episode_steps_in_both_the_config_and_kwargs_is_an_error() -> None:
         wrapped_factory(config)()
 
 
-def test_rewards_are_scaled_then_clipped_in_training_and_the_true_return_is_told() -> None:
+def test_training_scales_then_clips_rewards_and_reports_the_true_return() -> None:
     env = made(training=True, ends=4, reward_scale=-0.5, reward_clip=1.2)
     env.reset()
     steps = [env.step(0) for _ in range(4)]
@@ -271,7 +271,7 @@ def test_rewards_are_scaled_then_clipped_in_training_and_the_true_return_is_told
     assert [played.step(0)[1] for _ in range(4)] == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_reward_wrappers_come_before_the_scale_and_the_repeat_before_both() -> None:
+def test_reward_wrappers_apply_after_action_repeat_and_before_reward_scale() -> None:
     def doubled(env: Any) -> Any:
         return gym.wrappers.TransformReward(env, lambda reward: reward * 2)
 
@@ -295,12 +295,12 @@ def test_reward_wrappers_come_before_the_scale_and_the_repeat_before_both() -> N
         ),
     ],
 )
-def test_reward_wrappers_that_change_more_than_rewards_are_refused_wherever_they_stand(
+def test_reward_wrappers_that_change_more_than_rewards_are_refused_even_if_nested(
     wrap: Any, kind: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"reward_wrappers: {kind} changes more than rewards"):
         made(training=True, reward_wrappers=(wrap,))
-    made(reward_wrappers=(wrap,))  # evaluations have none
+    made(reward_wrappers=(wrap,))  # evaluations use no reward wrappers
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_reward_wrappers_that_change_more_than_rewards_are_refused_wherever_they
         {"record_every": 5},
     ],
 )
-def test_settings_that_native_environments_have_not_go_through_gymnasium(
+def test_settings_without_native_support_use_gymnasium(
     keys: dict[str, Any],
 ) -> None:
     assert not uses_native(EnvConfig("CartPole-v1", **keys))
@@ -323,7 +323,7 @@ def test_settings_that_native_environments_have_not_go_through_gymnasium(
         uses_native(EnvConfig("CartPole-v1", backend="native", **keys))
 
 
-def test_evaluations_have_the_limit_and_the_repeats_and_the_rewards_as_they_are() -> None:
+def test_evaluations_keep_time_limit_and_action_repeat_but_do_not_scale_rewards() -> None:
     from rlox.algorithms import PPO
 
     made = PPO("Pendulum-v1", n_envs=1, n_steps=8, max_episode_steps=7, action_repeat=3, reward_scale=0.0)
@@ -333,7 +333,7 @@ def test_evaluations_have_the_limit_and_the_repeats_and_the_rewards_as_they_are(
     assert all(total < 0 for total in evaluation.returns)
 
 
-def test_films_of_training_episodes_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_every_requires_the_video_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "imageio_ffmpeg", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'imageio\[ffmpeg\]"):
         make_vec(EnvConfig("CartPole-v1", n_envs=1, record_every=2), 0)

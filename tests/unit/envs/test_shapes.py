@@ -1,4 +1,4 @@
-"""An observation of another shape than its space is refused: as many numbers in another order are others."""
+"""Tests that an observation of another shape than its space is refused, even with as many numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IMAGE_SPACE = spaces.Box(0.0, 1.0, (6, 8, 3), np.float32)
         (spaces.MultiBinary((2, 3)), (3, 2)),
     ],
 )  # fmt: skip
-def test_a_codec_refuses_as_many_numbers_of_another_shape(space: Any, shape: tuple[int, ...]) -> None:
+def test_a_codec_refuses_another_shape_of_the_same_size(space: Any, shape: tuple[int, ...]) -> None:
     seen = np.zeros(shape, space.dtype)
     both = ObservationCodec.of(space), ObservationCodec.of(spaces.Dict(a=space))
     for codec, one, many in zip(both, (seen, {"a": seen}), (seen[None], {"a": seen[None]}), strict=True):
@@ -46,12 +46,12 @@ def test_a_codec_refuses_as_many_numbers_of_another_shape(space: Any, shape: tup
         (spaces.Box(-1.0, 1.0, ()), [0.5]),
     ],
 )
-def test_axes_of_length_1_are_no_other_shape(space: Any, seen: Any) -> None:
+def test_a_codec_ignores_axes_of_length_1(space: Any, seen: Any) -> None:
     assert (ObservationCodec.of(space).encode_one(seen) == 0.5).all()
 
 
 class TransposedObs(gym.Env[Any, Any]):
-    """Its third observation is turned by a quarter."""
+    """Its third observation has the transposed shape."""
 
     observation_space, action_space = MATRIX_SPACE, spaces.Discrete(2)
 
@@ -65,13 +65,13 @@ class TransposedObs(gym.Env[Any, Any]):
 
 
 @pytest.mark.parametrize("workers", ["sync", "subprocess"])
-def test_a_turned_observation_stops_a_run_by_both_shapes(workers: str) -> None:
+def test_the_error_for_a_transposed_observation_names_both_shapes(workers: str) -> None:
     algorithm = PPO(TransposedObs, n_envs=2, n_steps=8, batch_size=8, workers=workers)
     with pytest.raises(EnvError, match=r"\(3, 2\), expected \(2, 3\)"):
         algorithm.train(64)
 
 
-def test_a_policy_refuses_a_turned_observation() -> None:
+def test_predict_refuses_a_transposed_observation() -> None:
     algorithm = PPO(TransposedObs, n_envs=1, n_steps=8, batch_size=8)
     assert algorithm.predict(np.zeros((2, 3))) in (0, 1)
     for turned in (np.zeros((3, 2)), np.zeros((4, 3, 2))):

@@ -1,4 +1,4 @@
-"""Warnings of MuJoCo: deprecations are news of the log, others are warnings, each once and nowhere else."""
+"""Tests that each MuJoCo warning appears once, only in the log: deprecations as info, others as warnings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlox.envs.make import make_vec
 
 mujoco: Any = pytest.importorskip("mujoco", reason="an extra")
 
-# Derives from an environment of Gymnasium's, is registered by its own module, and is unstable.
+# This module registers an unstable environment that derives from one of Gymnasium's.
 TUMBLING_MODULE = """
 import gymnasium as gym
 import numpy as np
@@ -36,7 +36,7 @@ gym.register("Tumbling-v0", Tumbling, max_episode_steps=9)
 
 @pytest.fixture(autouse=True)
 def _reset_warnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # where MuJoCo would leave MUJOCO_LOG.TXT
+    monkeypatch.chdir(tmp_path)  # MuJoCo would write MUJOCO_LOG.TXT here
     monkeypatch.setattr(mujoco_log, "_first_message_by_kind", {})
     mujoco.set_mju_user_warning(None)
 
@@ -53,7 +53,7 @@ def test_a_deprecation_is_logged_once_however_many_models_are_made(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_instability_is_a_warning_once_whatever_its_time_and_place(
+def test_each_kind_of_instability_is_one_warning_for_any_time_and_place(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     for text in (
@@ -67,7 +67,7 @@ def test_an_instability_is_a_warning_once_whatever_its_time_and_place(
     assert ["QVEL" in str(args) for _, args in told] == [True, False]
 
 
-def test_a_callback_of_the_users_own_stays() -> None:
+def test_make_vec_keeps_the_users_mujoco_warning_callback() -> None:
     heard: list[str] = []
     mujoco.set_mju_user_warning(heard.append)
     make_vec(EnvConfig(id="HalfCheetah-v5", n_envs=1), seed=0).close()
@@ -101,14 +101,14 @@ for _ in range(12):
 
 
 @pytest.mark.parametrize("workers", ["sync", "subprocess"])
-def test_the_log_of_a_run_has_each_warning_once_whatever_steps_the_environments(
+def test_the_log_of_a_run_has_each_mujoco_warning_once_with_and_without_workers(
     workers: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tumbling.py").write_text(TUMBLING_MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "tumbling", raising=False)
     line = ("train", *TINY, "total_steps=128", "algo.net_arch=[4]", "env=tumbling:Tumbling-v0")
-    for run in ("first", "second"):  # of one process
+    for run in ("first", "second"):  # both in one process
         ended = cli(*line, f"env.workers={workers}", f"hydra.run.dir={run}")
         assert ended.code == 0, ended.err
         logged = re.findall(r"(\w+) rlox\.mujoco: MuJoCo: (.*)", Path(run, "log.txt").read_text())

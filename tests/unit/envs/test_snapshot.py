@@ -1,4 +1,4 @@
-"""Gymnasium environments that can be saved go on as if nothing had happened; the others say so."""
+"""Tests that restored Gymnasium environments continue bit for bit, and which ones cannot be saved."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAVABLE: list[tuple[str, dict[str, Any]]] = [
     ("Taxi-v4", {}),
     ("Taxi-v4", {"is_rainy": True, "fickle_passenger": True, "fickle_probability": 0.9}),
 ]
-# What a step changes and only a picture shows.
+# A step changes these fields, and only rendering uses them.
 RENDER_KEYS = {"taxi_orientation", "last_u", "dealer_top_card_suit", "dealer_top_card_value_str"}
 
 
@@ -62,7 +62,7 @@ def test_a_saved_state_does_not_change_when_environments_go_on(env_id: str, opti
     kept = repr(saved)
     expected = play(env, 50, seed=2)
     assert repr(saved) == kept
-    for _ in range(2):  # the second time from the same object
+    for _ in range(2):  # the second time from the same saved object
         other.reset(seed=1)
         restore_env(other, saved)
         assert play(other, 50, seed=2) == expected
@@ -70,7 +70,7 @@ def test_a_saved_state_does_not_change_when_environments_go_on(env_id: str, opti
 
 
 class CountingEnv(gym.Env[Any, Any]):
-    """Counts steps, and says how to save the count."""
+    """Counts its steps from a random start."""
 
     observation_space = gym.spaces.Box(-1e6, 1e6, (1,))
     action_space = gym.spaces.Discrete(2)
@@ -106,7 +106,7 @@ def test_an_environment_with_save_state_and_load_state_is_exact() -> None:
 
 
 class SavesAnyState(SavableEnv):
-    """Saves what it is given to remember."""
+    """Saves the state that its constructor receives."""
 
     def __init__(self, saved_state: Any = None) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ SAVED_STATES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", SAVED_STATES)
-def test_the_state_of_an_environment_comes_back_with_its_kinds(kind: str) -> None:
+def test_a_checkpoint_restores_the_types_in_an_environments_state(kind: str) -> None:
     env, other = SavesAnyState(SAVED_STATES[kind]), SavesAnyState()
     restore_env(other, through_json(save_env(env)))
     assert repr(other.saved_state) == repr(SAVED_STATES[kind])
@@ -146,14 +146,12 @@ def test_the_state_of_an_environment_comes_back_with_its_kinds(kind: str) -> Non
         ({"rng": np.random.default_rng(0)}, r"SavesAnyState\['rng'\] is a Generator"),
     ],
 )
-def test_the_state_of_an_environment_that_would_come_back_as_something_else_is_refused(
-    memory: Any, said: str
-) -> None:
+def test_save_env_refuses_a_state_that_a_checkpoint_cannot_restore(memory: Any, said: str) -> None:
     with pytest.raises(CheckpointError, match=said):
         save_env(SavesAnyState(memory))
 
 
-def test_an_environment_of_which_nothing_is_known_is_not_called_exact() -> None:
+def test_an_environment_without_save_methods_is_not_exact() -> None:
     assert not can_save(CountingEnv())
 
 

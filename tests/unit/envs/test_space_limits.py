@@ -1,4 +1,4 @@
-"""A space whose choices or whose width no whole number or row can hold is refused by name."""
+"""Tests that a space is refused by name if an integer cannot hold its choices or a row its width."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ EACH_CODEC = pytest.mark.parametrize(
         ),
     ],
 )
-@pytest.mark.filterwarnings("ignore:overflow encountered")  # Gymnasium's own
-def test_choices_that_count_beyond_their_dtype_are_refused(
+@pytest.mark.filterwarnings("ignore:overflow encountered")  # in Gymnasium
+def test_choices_beyond_the_range_of_their_dtype_are_refused(
     codec: Any, kind: str, space: Any, last: int, most: int
 ) -> None:
     told = rf"^mine has {kind} space .*, whose last choice is {last:,}, expected {most:,} at most"

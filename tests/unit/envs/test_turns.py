@@ -1,4 +1,4 @@
-"""One environment object in several runs, and environments that are closed."""
+"""Tests one environment object in several runs, and closed environments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_ppo(source: Any, seed: int = 1) -> PPO:
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_a_run_whose_object_another_run_has_begun_episodes_in_does_not_go_on(kind: str) -> None:
+def test_a_run_refuses_to_continue_after_another_run_used_its_environment_object(kind: str) -> None:
     source = SOURCES[kind]()
     first, second = make_ppo(source), make_ppo(source, seed=2)
     rollout = 64
@@ -40,7 +40,7 @@ def test_a_run_whose_object_another_run_has_begun_episodes_in_does_not_go_on(kin
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_runs_may_have_an_object_one_after_the_other(kind: str) -> None:
+def test_successive_runs_may_use_the_same_environment_object(kind: str) -> None:
     source = SOURCES[kind]()
     for seed in (1, 2):
         run = make_ppo(source, seed)

@@ -1,4 +1,4 @@
-"""Engines of `gymnasium.vector`, in each way of resetting: the same episodes, the same transitions."""
+"""Tests that engines of `gymnasium.vector` give the same transitions in every autoreset mode."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rlox.errors import ConfigError, EnvError
 from rlox.policies import DiscretePolicy
 from rlox.sources.collector import Collector
 
-LENGTHS = [(2, 3, 1), (4, 1), (1,), (5, 2)]  # of the episodes of each environment
+LENGTHS = [(2, 3, 1), (4, 1), (1,), (5, 2)]  # episode lengths of each environment
 modes = pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
 
 
@@ -33,7 +33,7 @@ def engine(mode: AutoresetMode, n_envs: int = 4, **config: Any) -> Any:
 
 
 def transitions(mode: AutoresetMode, n_steps: int = 40, **config: Any) -> list[list[Any]]:
-    """The transitions that each environment went through."""
+    """Returns the transitions of each environment."""
     vec = engine(mode, **config)
     n = vec.n_envs
     obs, after = np.zeros((n, 3), np.float32), np.zeros((n, 3), np.float32)
@@ -79,14 +79,14 @@ def test_every_mode_goes_through_the_same_transitions_as_single_environments(
 def test_only_next_step_engines_have_steps_that_are_no_transitions(mode: AutoresetMode) -> None:
     taken = [len(rows) for rows in transitions(mode)]
     if mode is AutoresetMode.NEXT_STEP:
-        # of 40 steps: in rounds of 2 + 1, 3 + 1, 1 + 1 steps with their resets, of 4 + 1, 1 + 1 ...
+        # 40 steps less the resets: episodes and resets of 2 + 1, 3 + 1, 1 + 1 steps, of 4 + 1, 1 + 1 ...
         assert taken == [40 - 13, 40 - 11, 20, 40 - 8]
     else:
         assert taken == [40] * 4
 
 
 @modes
-def test_infos_of_last_steps_and_true_returns_are_told(mode: AutoresetMode) -> None:
+def test_engines_report_infos_of_last_steps_and_true_returns(mode: AutoresetMode) -> None:
     vec = engine(mode, reward_scale=-2.0, reward_clip=3.0, n_envs=2)
     n = 2
     obs, rewards, ends = np.zeros((n, 3), np.float32), np.zeros(n), np.zeros((2, n), np.bool_)
@@ -98,7 +98,7 @@ def test_infos_of_last_steps_and_true_returns_are_told(mode: AutoresetMode) -> N
         paid.append(rewards.tolist())
         for i, info in zip(finals.envs, finals.infos, strict=True) if finals else ():
             told[int(i)].append((info["episode_was"], info["is_success"], info["rlox/true_return"]))
-    # episode k pays t + 0.25 at step t; of lengths 2, 3, 1 and 4, 1
+    # step t gives reward t + 0.25; the episodes have lengths 2, 3, 1 and 4, 1
     assert told[0][:3] == [(0, True, 3.5), (1, False, 6.75), (2, True, 1.25)]
     assert told[1][:2] == [(0, True, 11.0), (1, False, 1.25)]
     assert paid[0] == [-2.5, -2.5]
@@ -106,20 +106,20 @@ def test_infos_of_last_steps_and_true_returns_are_told(mode: AutoresetMode) -> N
 
 
 def advantages(mode: AutoresetMode) -> tuple[dict[Any, float], Any]:
-    """Advantages of what two rollouts learn from, by seed, episode and step, of whole episodes."""
+    """Returns advantages of whole episodes in two rollouts, by seed, episode and step, and the progress."""
     torch.manual_seed(0)
     policy = DiscretePolicy(3, 2, net_arch=(4,))
     source = partial(counting, mode=mode)
     config = EnvConfig("Counting", n_envs=4, seeding="offset")
     collector = RolloutCollector(source, n_envs=4, config=config)
     found: dict[Any, float] = {}
-    for _ in range(2):  # the second begins where resets may be due
+    for _ in range(2):  # resets may be due when the second begins
         rows = collector.collect(policy, 16).rows()
         keys = [tuple(map(int, seen)) for seen in rows.obs.tolist()]
         here = dict(zip(keys, rows.advantages.tolist(), strict=True))
         for seed, episode, t in keys:
             length = LENGTHS[seed][episode % len(LENGTHS[seed])]
-            assert t < length  # what ended an episode is of no row
+            assert t < length  # no row starts from a last observation
             if (seed, episode, length - 1) in here and (seed, episode, 0) in here:
                 found[seed, episode, t] = here[seed, episode, t]
     collector.close()
@@ -127,7 +127,7 @@ def advantages(mode: AutoresetMode) -> tuple[dict[Any, float], Any]:
 
 
 @modes
-def test_a_rollout_learns_from_transitions_only_and_the_same_of_each(mode: AutoresetMode) -> None:
+def test_rollouts_learn_the_same_transitions_in_every_autoreset_mode(mode: AutoresetMode) -> None:
     expected, _ = advantages(AutoresetMode.SAME_STEP)
     found, progress = advantages(mode)
     both = expected.keys() & found.keys()
@@ -138,7 +138,7 @@ def test_a_rollout_learns_from_transitions_only_and_the_same_of_each(mode: Autor
 
 
 @modes
-def test_values_of_truncated_ends_are_those_of_the_last_observation(mode: AutoresetMode) -> None:
+def test_truncated_episodes_of_engines_bootstrap_from_the_last_observation(mode: AutoresetMode) -> None:
     config = EnvConfig("Counting", n_envs=1, seeding="offset")
     collector = Collector(partial(counting, mode=mode), n_envs=1, config=config)
     policy = DiscretePolicy(3, 2, net_arch=(4,))
@@ -147,14 +147,14 @@ def test_values_of_truncated_ends_are_those_of_the_last_observation(mode: Autore
     if rollout.valid is not None:
         cut &= rollout.valid
     (t,) = cut.nonzero()[:1].flatten().tolist()
-    last = torch.tensor([[0.0, 1.0, 3.0]])  # of seed 0, episode 1, which has 3 steps
+    last = torch.tensor([[0.0, 1.0, 3.0]])  # seed 0, episode 1, which has 3 steps
     with torch.inference_mode():
         assert torch.allclose(rollout.next_values[t], policy.get_value(last)[0])
     collector.close()
 
 
 @modes
-def test_infos_of_every_step_are_those_of_its_row_where_they_are_kept(mode: AutoresetMode) -> None:
+def test_kept_infos_of_an_engine_belong_to_the_rows_of_their_step(mode: AutoresetMode) -> None:
     vec = make_vec(EnvConfig("Counting", n_envs=2), 7, partial(counting, mode=mode), keep_infos=True)
     obs, rewards, ends = np.zeros((2, 3), np.float32), np.zeros(2), np.zeros((2, 2), np.bool_)
     vec.reset_into(obs)
@@ -162,7 +162,7 @@ def test_infos_of_every_step_are_those_of_its_row_where_they_are_kept(mode: Auto
     for _ in range(4):
         vec.step_into(np.zeros(2, np.int64), obs, rewards, ends[0], ends[1])
         told.append([info.get("begins") for info in vec.infos])
-    # the episodes of 2 and 3 steps, and of 4 and 1
+    # environment 0 has episodes of 2 and 3 steps, environment 1 of 4 and 1
     later = mode is AutoresetMode.NEXT_STEP
     first = [[0, 0], [None, None], [None, None] if later else [1, None]]
     assert told[:3] == first
@@ -195,7 +195,7 @@ def test_a_buffer_is_given_transitions_only(mode: AutoresetMode) -> None:
     assert (idle > 0) == (mode is AutoresetMode.NEXT_STEP)
     batch = memory.sample(8, 0.0, 200)
     rows = [np.asarray(column.reshape(-1, 3)) for column in (batch.obs, batch.next_obs)]
-    assert (rows[1][:, 1] == rows[0][:, 1]).all()  # never into another episode
+    assert (rows[1][:, 1] == rows[0][:, 1]).all()  # both in the same episode
     assert (rows[1][:, 2] == rows[0][:, 2] + 1).all()
     dqn.close()
 
@@ -211,8 +211,8 @@ def test_an_engine_trains_and_is_evaluated(mode: AutoresetMode) -> None:
 
 
 @pytest.mark.parametrize("kind", [A2C, PPO, RecurrentPPO])
-def test_a_rollout_without_a_transition_is_steps_of_the_run_and_no_update(kind: Any) -> None:
-    """Rollouts of one step: of episodes of 2, 3, 1 and 2, each followed by a step that begins the next."""
+def test_a_rollout_without_transitions_counts_steps_but_makes_no_update(kind: Any) -> None:
+    """Rollouts have one step; after each episode of 2, 3, 1 and 2 steps, one step begins the next."""
     made = kind(make_counting, n_envs=1, n_steps=1, normalize_advantages=False)
     made.train(total_timesteps=12)
     assert (made.clock.env_steps, made.clock.updates) == (12, 8)
@@ -229,7 +229,7 @@ def test_box_actions_reach_the_engine_within_their_bounds() -> None:
     sac.close()
 
 
-def test_a_ready_engine_trains_and_says_why_it_cannot_be_evaluated() -> None:
+def test_an_engine_object_trains_but_refuses_evaluation_with_a_reason() -> None:
     ppo = PPO(make_cartpoles(4), n_envs=4, n_steps=16, n_epochs=1)
     ppo.train(total_timesteps=64)
     with pytest.raises(ConfigError, match="pass a callable that makes it instead"):
@@ -257,14 +257,14 @@ def test_a_ready_engine_trains_with_as_many_environments_as_it_has(
     algorithm.close()
 
 
-def test_without_a_number_there_are_as_many_environments_as_the_algorithm_brings() -> None:
+def test_n_envs_defaults_to_the_algorithms_number() -> None:
     for kind, number in ((PPO, 8), (A2C, 8), (DQN, 1)):
         algorithm = kind("CartPole-v1")
         assert algorithm.config.env.n_envs == number
         algorithm.close()
 
 
-def test_a_factory_in_a_module_is_named_on_the_command_line() -> None:
+def test_an_env_id_may_name_an_engine_factory_in_a_module() -> None:
     config = EnvConfig("helpers.vectors:make_counting", n_envs=3)
     vec = make_vec(config, 7)
     assert isinstance(vec, VectorEngine)
@@ -289,7 +289,7 @@ def test_gym_vec_env_marks_the_steps_that_only_began_an_episode() -> None:
     vec.close()
 
 
-def test_a_resumed_run_begins_other_episodes_than_it_began_with() -> None:
+def test_a_restored_engine_begins_episodes_with_new_seeds() -> None:
     first, again = engine(AutoresetMode.NEXT_STEP), engine(AutoresetMode.NEXT_STEP)
     obs = np.zeros((2, 4, 3), np.float32)
     first.reset_into(obs[0])
@@ -300,7 +300,7 @@ def test_a_resumed_run_begins_other_episodes_than_it_began_with() -> None:
 
 
 class Silent(gym.vector.SyncVectorEnv):
-    """Says nothing of how it resets."""
+    """Does not declare its autoreset mode."""
 
     def __init__(self, num_envs: int) -> None:
         super().__init__([Countdown] * num_envs)
@@ -308,7 +308,7 @@ class Silent(gym.vector.SyncVectorEnv):
 
 
 class Forgetful(gym.vector.SyncVectorEnv):
-    """Resets in the step that ends an episode, and has lost the last observation."""
+    """Resets in the step that ends an episode and omits the last observation."""
 
     def __init__(self, num_envs: int) -> None:
         super().__init__([Countdown] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
@@ -348,7 +348,7 @@ def test_make_vec_refuses_vector_environments_that_do_not_fit_by_name(
         make_vec(EnvConfig("Mine", n_envs=4, **config), 0, source)
 
 
-def test_a_last_observation_that_is_not_there_is_an_error() -> None:
+def test_a_missing_final_observation_is_an_error() -> None:
     vec = make_vec(EnvConfig("Mine", n_envs=1), 0, Forgetful)
     obs, rewards, ends = np.zeros((1, 3), np.float32), np.zeros(1), np.zeros((2, 1), np.bool_)
     vec.reset_into(obs)

@@ -1,4 +1,4 @@
-"""Masks of vectorised environments: the rows of single ones, from wherever an engine has them, or refused."""
+"""Tests masks of vectorised environments from every source: equal to those of single ones, or refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_row_of_an_engine_has_the_mask_of_its_own_state(mode: AutoresetMod
     played = RolloutRecorder(vec_of(partial(make_doors, mask_source=source, mode=mode), source), 40)
 
     def belongs(row: Any) -> bool:
-        over = row[3] == 1  # at the end, where no door is open and no action follows
+        over = row[3] == 1  # at the end no door is open and no action follows
         return bool(row[6:].tolist() == ([1.0] * 6 if over else open_doors(row[:6])))
 
     assert all(belongs(row) for rows in played.rows for row in rows)
@@ -47,7 +47,7 @@ def test_every_row_of_an_engine_has_the_mask_of_its_own_state(mode: AutoresetMod
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_an_engine_that_resets_at_once_gives_the_rows_of_single_environments(source: str) -> None:
+def test_same_step_and_disabled_engines_give_the_masked_rows_of_single_environments(source: str) -> None:
     mode = AutoresetMode.DISABLED if source == "method" else AutoresetMode.SAME_STEP
     engine = vec_of(partial(make_doors, mask_source=source, mode=mode), source, seeding="offset")
     single = vec_of(partial(make_masked, source), source, seeding="offset")
@@ -58,7 +58,7 @@ def test_an_engine_that_resets_at_once_gives_the_rows_of_single_environments(sou
         np.testing.assert_array_equal(finals.obs, other.obs)
 
 
-def test_action_masks_are_asked_of_environments_in_processes_of_their_own() -> None:
+def test_an_async_engine_gives_the_masks_of_its_subprocesses() -> None:
     def make(num_envs: int) -> AsyncVectorEnv:
         return AsyncVectorEnv([MaskedByMethod] * num_envs)
 
@@ -71,7 +71,7 @@ def test_action_masks_are_asked_of_environments_in_processes_of_their_own() -> N
 
 
 @pytest.mark.parametrize(("mode", "source", "kind"), each_value_once(TRAINED))
-def test_an_algorithm_takes_no_closed_door_of_an_engine_in_training_and_evaluation(
+def test_algorithms_take_no_masked_action_of_an_engine_in_training_or_evaluation(
     mode: AutoresetMode, source: str, kind: Any
 ) -> None:
     settings = {"learning_starts": 16} if kind is DQN else {"n_steps": 8}
@@ -93,7 +93,7 @@ def test_an_id_names_an_engine_with_masks() -> None:
 
 
 class Engine(gym.vector.VectorEnv[Any, Any, Any]):
-    """Two copies that never end and tell `masks` in one way, of the memory that they had before."""
+    """Two copies that never end and give `masks` in one way, always from the same memory."""
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012  as Gymnasium declares it
 
@@ -129,7 +129,7 @@ class Engine(gym.vector.VectorEnv[Any, Any, Any]):
 
 
 def begun(masks: Any, tells: str = "info", actions: Any = None) -> Any:
-    """The masks behind the first rows of two copies."""
+    """Returns the masks in the first rows of two copies."""
     vec = vec_of(lambda num_envs: Engine(num_envs, masks, tells, actions), tells, n_envs=2)
     rows = vec.observations.rows(2)
     vec.reset_into(rows)
@@ -155,7 +155,7 @@ def test_masks_of_an_engine_are_an_array_of_any_kind_of_number(tells: str, kind:
     ],
     ids=["lists", "with-flags", "objects", "tuples"],
 )
-def test_masks_of_an_engine_may_be_one_by_one(masks: Any) -> None:
+def test_an_engine_may_give_one_mask_per_environment_in_any_sequence(masks: Any) -> None:
     assert begun(masks) == BOTH
 
 
@@ -169,7 +169,7 @@ def test_masks_of_parts_are_dicts_and_tuples_of_arrays() -> None:
     assert begun(told, "method", spaces.Dict(parts)) == rows
 
 
-def test_a_mask_that_is_written_over_later_is_that_of_its_own_step() -> None:
+def test_rows_keep_their_masks_when_the_engine_overwrites_its_array() -> None:
     masks = np.array(BOTH)
     vec = vec_of(lambda num_envs: Engine(num_envs, masks), "info", n_envs=2)
     rows = vec.observations.rows(2)
@@ -199,7 +199,7 @@ WHERE = {
 
 @pytest.mark.parametrize("tells", SOURCES)
 @pytest.mark.parametrize(("masks", "told"), WRONG, ids=[told for _, told in WRONG])
-def test_a_mask_of_an_engine_that_is_none_names_the_copy_and_the_place(
+def test_the_error_for_an_engines_invalid_mask_names_the_copy_and_the_place(
     masks: Any, told: str, tells: str
 ) -> None:
     with pytest.raises(EnvError, match=re.escape(told.format(WHERE[tells]))) as found:
@@ -237,14 +237,14 @@ AT_ONCE = partial(make_doors, mask_source="method", mode=AutoresetMode.SAME_STEP
         ),
     ],
 )
-def test_an_engine_that_tells_no_masks_in_this_way_is_refused_before_it_is_stepped(
+def test_an_engine_without_masks_in_the_given_source_is_refused_before_it_steps(
     make: Any, source: str, kind: Any, told: str
 ) -> None:
     with pytest.raises(kind, match=told):
         vec_of(make, source)
 
 
-def test_a_last_observation_without_its_mask_names_the_place_that_has_none() -> None:
+def test_the_error_for_a_last_observation_without_mask_names_the_place() -> None:
     class Forgets(gym.vector.VectorWrapper):
         def step(self, actions: Any) -> Any:
             *rest, infos = self.env.step(actions)
@@ -258,7 +258,7 @@ def test_a_last_observation_without_its_mask_names_the_place_that_has_none() -> 
         RolloutRecorder(vec_of(make, "info"), 40)
 
 
-def test_an_engine_without_masks_in_its_infos_names_where_it_looked() -> None:
+def test_the_error_for_an_engine_without_masks_names_the_info_of_reset() -> None:
     def make(num_envs: int) -> SyncVectorEnv:
         return SyncVectorEnv([AlwaysTruncates] * num_envs)
 

@@ -1,4 +1,4 @@
-"""Engines that give too few rows, or rows of something else: told as errors of theirs, by part and shape."""
+"""Tests that the error for an engine's missing or wrong rows names the engine, the part and the shape."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLACES = ("observations", "rewards", "terminated", "truncated", "infos")
 
 
 class Changed(gym.vector.SyncVectorEnv):
-    """Countdowns of two steps; one of the five things that a step gives is another."""
+    """Countdowns of two steps; `value` replaces one of the five results of a step."""
 
     def __init__(self, num_envs: int, part: str, value: Any, mode: AutoresetMode) -> None:
         super().__init__([lambda: Countdown((2,))] * num_envs, autoreset_mode=mode)
@@ -36,7 +36,7 @@ class Changed(gym.vector.SyncVectorEnv):
 
 
 def step_until_ended(part: str, value: Any, mode: AutoresetMode = AutoresetMode.NEXT_STEP) -> None:
-    """Steps through the first ends; `value(given)` is what the engine gives in place of a part."""
+    """Steps past the first ends; the engine returns `value(given)` in place of a part."""
     vec = make_vec(EnvConfig("Mine", n_envs=N), 0, lambda num_envs: Changed(num_envs, part, value, mode))
     obs, rewards, ends = np.zeros((N, 3), np.float32), np.zeros(N), np.zeros((2, N), np.bool_)
     vec.reset_into(obs)
@@ -61,7 +61,7 @@ def step_until_ended(part: str, value: Any, mode: AutoresetMode = AutoresetMode.
         ("all", lambda given: None, "a NoneType in step, expected a tuple of 5"),
     ],
 )  # fmt: skip
-def test_a_part_that_has_no_row_for_each_environment_is_told_and_not_spread_over_all(
+def test_a_part_without_a_row_for_each_environment_is_refused_and_not_broadcast(
     part: str, value: Any, told: str
 ) -> None:
     with pytest.raises(EnvError, match=f"^Mine gave .*{told}"):
@@ -92,17 +92,17 @@ def listed(infos: dict[str, Any]) -> dict[str, Any]:
         (listed, "infos without a readable entry for environment 0"),
     ],
 )
-def test_a_last_observation_or_info_that_is_absent_is_told(value: Any, told: str) -> None:
+def test_an_absent_last_observation_or_info_is_an_error(value: Any, told: str) -> None:
     with pytest.raises(EnvError, match=told):
         step_until_ended("infos", value, AutoresetMode.SAME_STEP)
 
 
-def test_lists_of_rows_of_unequal_lengths_are_infos_of_each() -> None:
+def test_select_info_takes_one_environments_entry_from_each_list() -> None:
     infos = {"path": [[1, 2], [3]], "pair": ("a", "b"), "of_all": [1, 2, 3], "size": np.array(7)}
     assert select_info(infos, 1, 2) == {"path": [3], "pair": "b"}
 
 
-def test_an_evaluation_tells_what_an_engine_of_one_gives_wrong() -> None:
+def test_an_evaluation_reports_wrong_rows_of_an_engine_of_one() -> None:
     env = wrapped_factory(
         EnvConfig("Mine", n_envs=N),
         lambda num_envs: Changed(num_envs, "rewards", lambda given: 1.0, AutoresetMode.NEXT_STEP),

@@ -1,4 +1,4 @@
-"""Positions without velocities: by their definitions in Gymnasium's documentation."""
+"""Tests that `hide_velocities` keeps positions, as Gymnasium's documentation defines them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_hide_velocities_keeps_the_positions_and_changes_nothing_else(env_id: st
 def test_make_vec_accepts_hide_velocities_as_a_named_wrapper() -> None:
     env = make_vec(EnvConfig(id="CartPole-v1", n_envs=2, wrappers=("hide_velocities",)), 0, None)
     assert env.observations.dim == 2
-    assert env.resume_grade == "exact"  # it keeps nothing from one observation to the next
+    assert env.resume_grade == "exact"  # the wrapper keeps no state between observations
     env.close()
 
 

@@ -1,4 +1,4 @@
-"""Supervised workers: what fails costs one episode of whoever is in its process, and begins anew."""
+"""Tests supervised workers: a failure costs one episode of the environments in its process, which restart."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="orphans are handed o
 
 
 def made(source: Any, **config: Any) -> Any:
-    """Two workers of two environments each, unless it is said otherwise."""
+    """Makes two workers of two environments each, unless `config` says otherwise."""
     given = {
         "n_envs": N, "worker_envs": 2, "step_timeout": PATIENCE, "seeding": "offset", **config
     }  # fmt: skip
@@ -53,7 +53,7 @@ def made(source: Any, **config: Any) -> Any:
 
 
 class Play:
-    """Steps a vector with actions 0 and keeps what it says."""
+    """Steps a vector with actions 0 and keeps its outputs."""
 
     def __init__(self, vec: VectorEnv) -> None:
         self.vec = vec
@@ -72,7 +72,7 @@ class Play:
 
 @pytest.fixture
 def vecs() -> Any:
-    """Makes vectors, and closes them in the end."""
+    """Makes vectors and closes them at the end."""
     opened = []
 
     def open_one(source: Any, **config: Any) -> Any:
@@ -86,7 +86,7 @@ def vecs() -> Any:
 
 @pytest.fixture
 def hangs_are_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A deadline passes at once for a worker that hangs, and is long for all others."""
+    """Lets the deadlines of hung workers expire at once; those of other workers stay long."""
     expire_for_hung(monkeypatch)
 
 
@@ -125,7 +125,7 @@ def test_a_failure_costs_the_episodes_of_its_process_and_no_other(way: str, vecs
     assert play.obs[:, 1].tolist() == lives.tolist()
 
 
-def test_lives_that_begin_anew_do_not_depend_on_how_many_a_worker_has(vecs: Any) -> None:
+def test_restarts_do_not_depend_on_the_number_of_environments_per_worker(vecs: Any) -> None:
     seen = []
     for worker_envs in (1, 3, None):
         play = Play(vecs(partial(CounterEnv, "raise", fails_below=SEED + N), worker_envs=worker_envs))
@@ -156,7 +156,7 @@ def test_an_environment_that_fails_too_often_in_a_row_is_an_error_with_its_trace
         play.step()
 
 
-def test_failures_with_a_finished_episode_between_them_are_not_in_a_row(vecs: Any) -> None:
+def test_a_finished_episode_resets_the_count_of_failures_in_a_row(vecs: Any) -> None:
     play = Play(vecs(partial(CounterEnv, "raise", EVERYONE, at=1, steps=1), max_restarts=1))
     for _ in range(4):
         for index in ("envs", "lost_envs"):
@@ -166,7 +166,7 @@ def test_failures_with_a_finished_episode_between_them_are_not_in_a_row(vecs: An
 
 
 @pytest.mark.parametrize("way", ["raise", "kill"])
-def test_a_game_that_does_not_go_on_behind_a_lost_life_is_lost_with_it(way: str, vecs: Any) -> None:
+def test_a_failure_after_a_lost_life_discards_the_whole_game(way: str, vecs: Any) -> None:
     vec = vecs(partial(Lives, way, fails_below=SEED + 1, steps=2, within=9), worker_envs=1)
     play, tracker = Play(vec), EpisodeTracker(N)
     for _ in range(2):
@@ -180,7 +180,7 @@ def test_a_game_that_does_not_go_on_behind_a_lost_life_is_lost_with_it(way: str,
 
 
 @pytest.mark.usefixtures("hangs_are_late")
-def test_an_error_names_the_place_of_a_hang_and_the_way_a_process_ended(vecs: Any) -> None:
+def test_worker_errors_name_where_a_process_hung_or_how_it_ended(vecs: Any) -> None:
     for way, told in (
         (
             "block",
@@ -221,7 +221,7 @@ def test_a_wrong_number_of_actions_is_refused_before_anybody_steps(vecs: Any) ->
     assert play.obs[:, 3].tolist() == [1] * N
 
 
-def test_a_step_that_a_signal_broke_off_leaves_no_answer_for_the_next(
+def test_an_interrupted_step_leaves_no_answer_for_the_next_step(
     vecs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play = Play(vecs(CounterEnv, n_envs=2, worker_envs=1))
@@ -261,7 +261,7 @@ def test_an_exact_state_goes_on_in_mid_episode(vecs: Any) -> None:
         second.vec.close()
 
 
-def test_environments_that_cannot_be_saved_go_on_with_other_seeds_and_lives(vecs: Any) -> None:
+def test_environments_that_cannot_be_saved_resume_with_new_seeds(vecs: Any) -> None:
     source = partial(CounterEnv, "raise", fails_below=SEED + 1)
     first, second = vecs(source), vecs(source)
     play = Play(first)
@@ -278,7 +278,7 @@ def test_processes_do_not_share_the_global_generators(vecs: Any) -> None:
     assert len(set(rows[:, 0])) == len(set(rows[:, 1])) == len(set(rows[:, 2])) == N
 
 
-def test_registered_classes_of_modules_are_sent_by_name_so_that_no_worker_imports_them_all(
+def test_registered_classes_of_modules_are_sent_to_workers_by_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Local(CounterEnv):
@@ -357,8 +357,8 @@ SCRIPT = """
 
 
 @pytest.mark.parametrize("ends", ["", str(int(signal.SIGKILL))])
-def test_a_script_needs_no_guard_and_leaves_nobody_behind_however_it_ends(ends: str) -> None:
-    """None of its vectors is closed."""
+def test_a_script_needs_no_main_guard_and_leaves_no_worker_behind(ends: str) -> None:
+    """The script closes none of its vectors."""
     line = [sys.executable, "-c", textwrap.dedent(SCRIPT), *ends.split()]
     done = subprocess.run(line, capture_output=True, text=True, timeout=5 * PATIENCE)
     assert done.returncode == -int(ends or 0), done.stderr

@@ -1,4 +1,4 @@
-"""An exported policy acts as the run's own does, by its definition, in onnxruntime and in Rust."""
+"""Tests that an exported policy acts as the run's one: by its definition, in onnxruntime and in Rust."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rlox.runs.algorithm import Algorithm
 ROOT = Path(__file__).resolve().parents[3]
 OLD = sorted((ROOT / "tests" / "golden" / "old").glob("*/policy/policy.safetensors"))
 RECORDED = 1000
-FROM_DATASETS = ("bc_", "td3_bc", "iql", "cql")  # of which the moments are played
+FROM_DATASETS = ("bc_", "td3_bc", "iql", "cql")  # the policy applies the dataset's moments
 CASES = [
     *((name, normalized) for name in KINDS for normalized in (False, True)),
     *((name, False) for name in VARIANTS),
@@ -31,7 +31,7 @@ CASES = [
 
 
 class Played(NamedTuple):
-    """A policy, observations that it has met, and what it did there."""
+    """A policy, observations of its run, and its outputs and actions there."""
 
     policy: ExportedPolicy
     obs: NDArray[np.float32]
@@ -49,7 +49,7 @@ def played(algorithm: Algorithm) -> Played:
 
 @pytest.fixture(scope="module")
 def cases() -> dict[tuple[str, bool], Played]:
-    """Each of them made when it is first asked for."""
+    """Makes each case at its first use."""
 
     class Made(dict[tuple[str, bool], Played]):
         def __missing__(self, case: tuple[str, bool]) -> Played:
@@ -62,7 +62,7 @@ def cases() -> dict[tuple[str, bool], Played]:
 
 
 def assert_same(case: Played, outputs: NDArray[Any], actions: NDArray[Any]) -> None:
-    """At most 1e-5 of the norm apart; choices the same, or between values that are as close."""
+    """Checks differences of at most 1e-5 of the norm; choices are equal, or their values are as close."""
     assert relative_difference(outputs, case.outputs) <= 1e-5
     if case.policy.bounds is not None:
         assert relative_difference(actions, case.actions) <= 1e-5
@@ -74,7 +74,7 @@ def assert_same(case: Played, outputs: NDArray[Any], actions: NDArray[Any]) -> N
 
 
 @pytest.mark.parametrize(("name", "normalized"), CASES)
-def test_the_files_definition_is_what_the_policy_does(cases: Any, name: str, normalized: bool) -> None:
+def test_the_definition_in_the_file_acts_as_the_policy(cases: Any, name: str, normalized: bool) -> None:
     case = cases[name, normalized]
     assert (case.policy.moments is not None) == (normalized or name.startswith(FROM_DATASETS))
     assert_same(case, *case.policy.run(case.obs))
@@ -96,7 +96,7 @@ def test_onnxruntime_acts_as_the_policy_on_observations_that_it_has_met(
 
 @pytest.fixture(scope="module")
 def play() -> Path:
-    """The example of `rlox-nn`, built."""
+    """Builds the example of `rlox-nn`."""
     done = subprocess.run(
         [
             "cargo",

@@ -1,4 +1,4 @@
-"""What a file of numbers cannot express is refused by its name."""
+"""Tests that export refuses by name what a file of numbers cannot express."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BOX = spaces.Box(-1, 1, (2,), np.float32)
 
 
 class Spaced(gym.Env[Any, Any]):
-    """Any spaces, and nothing in them."""
+    """Has any spaces, and no dynamics."""
 
     def __init__(self, seen: gym.Space[Any], taken: gym.Space[Any]) -> None:
         self.observation_space, self.action_space = seen, taken
@@ -39,7 +39,7 @@ class Spaced(gym.Env[Any, Any]):
 
 
 class Own(DiscretePolicy):
-    """Might do anything."""
+    """A subclass that might do anything."""
 
 
 def ppo(seen: gym.Space[Any] = BOX, taken: gym.Space[Any] = BOX, **options: Any) -> Algorithm:
@@ -126,7 +126,7 @@ def test_bounds_of_float64_are_kept_to_in_float32() -> None:
     assert bounds.low[1] == np.finfo(np.float32).min
 
 
-def test_the_first_choice_is_the_environments_own_number() -> None:
+def test_the_exported_start_is_the_environments_first_choice() -> None:
     policy = build_exported_policy(ppo(taken=spaces.Discrete(3, start=5)))
     assert policy.description()["action"] == {"kind": "discrete", "n": 3, "start": 5}
     assert set(policy.golden.actions) <= {5, 6, 7}

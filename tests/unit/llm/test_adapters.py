@@ -1,4 +1,4 @@
-"""Adapters of low rank: what learns, what is saved, and what they are in."""
+"""Tests low-rank adapters: which weights learn, what is saved, and which models have them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def logits(module: torch.nn.Module) -> torch.Tensor:
         return TextModel(module).all_logits(PROMPTS)
 
 
-def test_at_first_adapters_say_nothing_and_only_they_learn(base: Path) -> None:
+def test_new_adapters_change_no_logits_and_only_they_learn(base: Path) -> None:
     before = load_model(base)
     sft = SFT(str(base), 0.05, task="copy", lora_r=2)
     assert torch.equal(logits(sft.policy), logits(before))
@@ -50,12 +50,12 @@ def test_at_first_adapters_say_nothing_and_only_they_learn(base: Path) -> None:
     names = {name.replace(".base_layer", ""): v for name, v in sft.policy.state_dict().items()}
     assert all(torch.equal(names[name], value) for name, value in kept.items())
     learned = [name for name, value in sft.policy.named_parameters() if value.requires_grad]
-    assert len(learned) == 2 * 7 * 2  # A and B of seven layers in each of two
+    assert len(learned) == 2 * 7 * 2  # A and B of seven layers in each of two blocks
     assert "lm_head" not in "".join(learned)
 
 
-def test_a_gradient_is_that_of_the_product_of_both(base: Path) -> None:
-    """W + alpha / r * B A, by hand."""
+def test_adapter_gradients_equal_those_of_the_product_of_a_and_b(base: Path) -> None:
+    """The expected weights are W + alpha / r * B A, computed by hand."""
     module = load_model(base)
     add_adapters(module, 2, 6.0, ["q_proj"])
     layer = module.model.layers[0].self_attn.q_proj  # type: ignore[union-attr,operator]
@@ -108,7 +108,7 @@ def test_adapters_of_another_model_or_rank_are_refused(base: Path, tmp_path: Pat
         SFT(str(base), task="copy", lora_r=2).load_initial_weights(str(tmp_path / "saved"))
 
 
-def test_adapters_that_count_otherwise_or_are_there_already_are_refused(base: Path, tmp_path: Path) -> None:
+def test_adapters_of_another_scaling_or_on_an_adapted_model_are_refused(base: Path, tmp_path: Path) -> None:
     sft = SFT(str(base), task="copy", lora_r=2)
     sft.save(tmp_path / "saved")
     other = SFT(str(base), task="copy", lora_r=2, lora_alpha=4.0)
@@ -118,7 +118,7 @@ def test_adapters_that_count_otherwise_or_are_there_already_are_refused(base: Pa
         SFT(sft.policy, lora_r=2)
 
 
-def test_a_run_begins_with_adapters_of_another_and_is_held_to_them(base: Path, tmp_path: Path) -> None:
+def test_a_run_takes_initial_adapters_as_its_kl_reference(base: Path, tmp_path: Path) -> None:
     sft = SFT(str(base), 0.05, task="copy", lora_r=2)
     sft.train_step(PROMPTS, ANSWERS)
     sft.save(tmp_path / "sft")
@@ -151,7 +151,7 @@ def test_peft_loads_saved_lora_adapters_with_equal_logits(tmp_path: Path) -> Non
     assert not torch.allclose(logits(there), logits(qwen().eval()), atol=1e-3)
 
 
-def test_a_model_of_peft_that_is_given_learns_its_adapters(tmp_path: Path) -> None:
+def test_a_users_peft_model_learns_only_its_adapters(tmp_path: Path) -> None:
     import peft
 
     config = peft.LoraConfig(r=2, task_type="CAUSAL_LM", target_modules=["q_proj"])
@@ -167,7 +167,7 @@ def test_a_model_of_peft_that_is_given_learns_its_adapters(tmp_path: Path) -> No
     assert torch.equal(logits(there), logits(given))
 
 
-def test_a_server_is_given_adapters_alone(base: Path) -> None:
+def test_a_run_with_adapters_sends_only_adapters_to_its_server(base: Path) -> None:
     with fake_generation("vllm", load_model(base)) as fake:
         server = GenerationServer("vllm", fake.url, "tiny")
         grpo = GRPO(

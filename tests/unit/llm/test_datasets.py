@@ -1,4 +1,4 @@
-"""Files of prompts, answers and pairs: TRL's columns, tokens, order, and what is wrong with a line."""
+"""Tests files of prompts, answers and pairs: TRL's columns, tokens, order, and errors for wrong lines."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ FORMATS = {
 
 
 @pytest.mark.parametrize("begin", FORMATS, ids=["parquet", "gzip", "zip"])
-def test_a_dataset_of_another_format_is_told_what_makes_json_lines_of_it(
+def test_the_error_of_another_file_format_names_a_conversion_to_json_lines(
     begin: bytes, tmp_path: Path
 ) -> None:
     path = tmp_path / "d.parquet"
@@ -150,7 +150,7 @@ def test_a_text_dataset_refuses_missing_empty_and_too_long_rows_by_name(
         TextDataset(written(tmp_path / "tools.jsonl", refused), codec)
 
 
-def test_rows_come_once_each_time_through_in_an_order_by_the_seed(tmp_path: Path) -> None:
+def test_each_pass_has_every_row_once_in_a_new_order_by_the_seed(tmp_path: Path) -> None:
     rows = [{"prompt": f"{i:03}", "completion": "x"} for i in range(300)]
     dataset = TextDataset(written(tmp_path / "d.jsonl", *rows), ByteCodec())
     made = DatasetPrompts(dataset, None, 5, ByteCodec())
@@ -181,7 +181,7 @@ def test_a_file_too_small_to_be_parted_says_so(tmp_path: Path) -> None:
         DatasetPrompts(dataset, None, 0, ByteCodec())
 
 
-def test_answers_are_right_by_their_text_in_whatever_tokens(codec: Tokenizer) -> None:
+def test_answers_are_compared_by_their_text_and_not_by_their_tokens(codec: Tokenizer) -> None:
     whole = codec.encode("it is blue", with_eos=True)
     letters = np.concatenate([codec.encode(letter) for letter in "it is blue"])
     assert len(letters) > len(whole)
@@ -189,8 +189,8 @@ def test_answers_are_right_by_their_text_in_whatever_tokens(codec: Tokenizer) ->
     assert (
         codec.exact_match((), whole, "it is blue") == codec.exact_match((), [*ended, 5], "it is blue") == 1.0
     )
-    assert codec.exact_match((), letters, "it is blue") == 0.0  # cut off before its end
-    assert codec.exact_match((), np.append(codec.pad, whole), "it is blue") == 0.0  # padding is no text
+    assert codec.exact_match((), letters, "it is blue") == 0.0  # cut before its end token
+    assert codec.exact_match((), np.append(codec.pad, whole), "it is blue") == 0.0  # padding is not text
     assert codec.partial_match((), ended, "it is blue") == 1.0
     assert codec.partial_match((), codec.encode("it is", with_eos=True), "it is blue") == pytest.approx(
         5 / 11
@@ -216,7 +216,7 @@ def spaced(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return Tokenizer(where)
 
 
-def test_a_text_begins_with_its_token_once_and_an_answer_never(spaced: Tokenizer, tmp_path: Path) -> None:
+def test_texts_have_one_bos_token_and_answers_have_none(spaced: Tokenizer, tmp_path: Path) -> None:
     assert spaced.bos_id == spaced.encode("good day")[0] == 1
     prompts = TaskPrompts(task_of("arithmetic"), 0, spaced)
     for k, prompt in enumerate(prompts.training_prompts(0, 20)):
@@ -237,9 +237,7 @@ def test_a_text_begins_with_its_token_once_and_an_answer_never(spaced: Tokenizer
     assert spaced.exact_match(row.prompt.ids.numpy(), row.prompt.answer_ids.numpy(), "blue") == 0.0
 
 
-def test_a_prompt_is_written_on_whole_where_what_is_learned_begins_within_it(
-    codec: Tokenizer, tmp_path: Path
-) -> None:
+def test_a_prompt_stays_whole_if_the_learned_tokens_begin_within_it(codec: Tokenizer, tmp_path: Path) -> None:
     row = {"prompt": "the sea i", "completion": "s green"}
     ((_, prompt),) = TextDataset(written(tmp_path / "d.jsonl", row), codec).rows
     assert codec.decode(prompt.ids.numpy()) == "the sea i"
@@ -249,7 +247,7 @@ def test_a_prompt_is_written_on_whole_where_what_is_learned_begins_within_it(
     assert codec.exact_match(prompt.ids.numpy(), codec.encode("s green", with_eos=True), "s green") == 1.0
 
 
-def test_ends_that_a_prompt_has_stay_and_an_end_is_put_behind_a_text_once(codec: Tokenizer) -> None:
+def test_prompts_keep_their_ends_and_texts_get_only_one_end(codec: Tokenizer) -> None:
     end = codec.eos_ids[0]
     turn = codec.encode("<|im_start|>user\nhello<|im_end|>")
     assert turn[-1] == end
@@ -261,7 +259,7 @@ def test_ends_that_a_prompt_has_stay_and_an_end_is_put_behind_a_text_once(codec:
     assert codec.exact_match((), codec.encode("blue", with_eos=True), "blue<|im_end|>") == 1.0
 
 
-def test_conversations_that_ask_the_same_are_on_one_side(codec: Tokenizer, tmp_path: Path) -> None:
+def test_equal_questions_are_all_held_out_or_all_learned(codec: Tokenizer, tmp_path: Path) -> None:
     rows = [
         {"messages": [{"role": "user", "content": f"hello {i % 30}"}, *(BLUE if i % 2 else GREEN)]}
         for i in range(120)
@@ -284,7 +282,7 @@ def test_conversations_that_ask_the_same_are_on_one_side(codec: Tokenizer, tmp_p
         ({"prompt": "a\udc80"}, "line 1: "),
     ],
 )
-def test_a_row_that_no_tokens_can_be_made_of_is_told(
+def test_a_row_that_cannot_be_tokenised_is_refused(
     row: dict[str, Any], told: str, codec: Tokenizer, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=told):

@@ -1,4 +1,4 @@
-"""What a model in this process writes: by its distribution, by its row alone, however it is asked."""
+"""Tests generation by a model in this process: its distribution, and its independence of batch and calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROMPTS = [torch.tensor(row) for row in ([3, 1, 4], [2], [7, 5, 6, 8, 2], [1, 1]
 
 
 class Plain(nn.Module):
-    """A model that takes token ids alone."""
+    """A model that takes token ids only."""
 
     def __init__(self, of: Llama) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Plain(nn.Module):
 
 
 class Fixed(nn.Module):
-    """The same logits whatever came before."""
+    """Gives the same logits after any tokens."""
 
     def __init__(self, logits: Tensor) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ def numbers(count: int, length: int, seed: int = 0) -> Tensor:
 HOW = Sampling(max_new_tokens=9, temperature=0.8, eos=(4, 12), pad=11)
 
 
-def test_a_cache_changes_nothing_of_what_is_written() -> None:
+def test_a_cache_does_not_change_completions() -> None:
     model, drawn = llama(), numbers(4, 9)
     kept = generate_completions(TextModel(model), PROMPTS, HOW, drawn)
     again = generate_completions(TextModel(Plain(model)), PROMPTS, HOW, drawn)
@@ -105,7 +105,7 @@ def test_log_probabilities_are_those_that_learning_computes() -> None:
 
 
 def test_generated_completions_can_be_backpropagated_through() -> None:
-    """Its tensors are like any others, and what a module keeps while it writes is, too."""
+    """Its tensors, and those that a module keeps during generation, are ordinary tensors."""
     model = TextModel(llama())
     found = generate_completions(model, PROMPTS, HOW, numbers(4, 9))
     log_probs = model.completion_log_probs(PROMPTS, found.tokens, found.mask, 0.8)
@@ -115,7 +115,7 @@ def test_generated_completions_can_be_backpropagated_through() -> None:
 
 
 class Placed(nn.Module):
-    """Learned places, as GPT-2 has them, by the protocol of transformers; the cache is all that was seen."""
+    """Has learned positions, as GPT-2, and the interface of transformers. Its cache holds the whole input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -153,7 +153,7 @@ def placed() -> Placed:
         return Placed()
 
 
-def test_places_are_counted_from_where_a_prompt_begins() -> None:
+def test_positions_count_from_the_beginning_of_each_prompt() -> None:
     module, drawn = placed(), numbers(4, 9)
     together = generate_completions(TextModel(module), PROMPTS, HOW, drawn)
     assert all(call["cache"] and call["keep"] == 1 for call in module.calls)
@@ -173,8 +173,8 @@ def test_places_are_counted_from_where_a_prompt_begins() -> None:
     assert call["mask"].sum(1).tolist() == (torch.tensor([3, 1, 5, 2]) + together.lengths).tolist()
 
 
-def test_a_wrapper_that_hands_on_what_it_is_given_is_asked_as_what_is_in_it() -> None:
-    """As PEFT's, DistributedDataParallel's and those of compiled models."""
+def test_generation_uses_the_cache_of_a_wrapped_model() -> None:
+    """PEFT, DistributedDataParallel and compiled models wrap in this way."""
     module, drawn = placed(), numbers(4, 9)
     found = generate_completions(TextModel(nn.DataParallel(module)), PROMPTS, HOW, drawn)
     assert all(call["cache"] and call["keep"] == 1 for call in module.calls)
@@ -182,7 +182,7 @@ def test_a_wrapper_that_hands_on_what_it_is_given_is_asked_as_what_is_in_it() ->
     assert found.tokens.tolist() == expected.tokens.tolist()
 
 
-def test_a_cache_that_cannot_be_told_of_padding_serves_prompts_of_one_length() -> None:
+def test_a_model_without_attention_masks_uses_its_cache_for_prompts_of_one_length() -> None:
     class Untold(Placed):
         def forward(  # type: ignore[override]
             self, input_ids: Tensor, past_key_values: Any = None, use_cache: bool = False
@@ -201,7 +201,7 @@ def test_a_cache_that_cannot_be_told_of_padding_serves_prompts_of_one_length() -
     assert all(call["cache"] for call in module.calls)
 
 
-def test_a_cache_that_does_not_come_back_is_told() -> None:
+def test_a_model_that_returns_no_cache_is_refused_by_name() -> None:
     class Forgetful(Placed):
         def forward(self, *given: Any, **more: Any) -> Any:
             said = super().forward(*given, **more)
@@ -213,7 +213,7 @@ def test_a_cache_that_does_not_come_back_is_told() -> None:
         generate_completions(TextModel(Forgetful()), PROMPTS, HOW, numbers(4, 9))
 
 
-def test_an_end_belongs_to_a_completion_and_nothing_behind_it_does() -> None:
+def test_completions_include_their_end_and_nothing_after_it() -> None:
     logits = torch.full((3,), -torch.inf)
     logits[[0, 2]] = 0.0
     how = Sampling(max_new_tokens=4, eos=(2,), pad=1)
@@ -224,7 +224,7 @@ def test_an_end_belongs_to_a_completion_and_nothing_behind_it_does() -> None:
     assert found.has_ended.tolist() == [True, False, True]
     half = float(np.log(0.5))
     assert found.log_probs[0].tolist() == pytest.approx([half, half, 0.0, 0.0])
-    # where all have ended nothing more is asked for
+    # generation stops when all rows have ended
     both = generate_completions(TextModel(Fixed(logits)), [torch.tensor([0])] * 2, how, drawn[[0, 2]])
     assert both.tokens.tolist() == [[0, 2], [2, 1]]
 
@@ -238,7 +238,7 @@ def test_tokens_are_drawn_as_often_as_the_model_says() -> None:
     torch.testing.assert_close(counts, (logits / 1.7).softmax(-1), rtol=0, atol=1e-4)
 
 
-def test_no_number_draws_a_token_without_a_probability() -> None:
+def test_sampling_never_draws_a_token_of_probability_zero() -> None:
     weights = torch.tensor([[0.0, 0.3, 0.0, 0.7, 0.0]])
     for number, token in ((0.0, 1), (0.2999, 1), (0.3001, 3), (1.0 - 2**-53, 3), (1.0, 3)):
         assert _inverse_cdf(weights, torch.tensor([number], dtype=torch.float64)).item() == token
@@ -258,14 +258,14 @@ def test_no_number_draws_a_token_without_a_probability() -> None:
         ({"min_p": 0.1}, [0, 1, 2, 3]),
     ],
 )
-def test_tokens_that_are_left_to_draw_are_those_of_the_literal_rules(
+def test_top_k_top_p_and_min_p_keep_the_tokens_of_their_definitions(
     how: dict[str, Any], left: list[int]
 ) -> None:
     said = torch.tensor([[0.3, 0.14, 0.5, 0.06]]).log()
     assert torch.isfinite(_filter_tokens(said, Sampling(**how))[0]).nonzero().flatten().tolist() == left
 
 
-def test_the_best_tokens_need_no_numbers() -> None:
+def test_greedy_decoding_needs_no_random_numbers() -> None:
     model = llama()
     found = generate_completions(TextModel(model), PROMPTS[:1], replace(HOW, temperature=0.0, eos=()), None)
     ids = PROMPTS[0].unsqueeze(0)
@@ -279,7 +279,7 @@ def test_dropout_is_off_while_a_model_writes_and_on_again_afterwards() -> None:
     model = Plain(llama())
     model.add_module("dropout", nn.Dropout(0.9))
     model.train()
-    model.of.lm_head.eval()  # a part that somebody has frozen stays so
+    model.of.lm_head.eval()  # a frozen part stays frozen
     seen: list[bool] = []
     model.register_forward_pre_hook(lambda module, given: seen.append(module.dropout.training))
     generate_completions(TextModel(model), PROMPTS, HOW, numbers(4, 9))
@@ -302,7 +302,7 @@ def test_dropout_is_off_while_a_model_writes_and_on_again_afterwards() -> None:
         ({"eos": 2}, r"eos=2, expected a tuple of token ids"),
     ],
 )
-def test_a_way_of_drawing_that_there_is_not_is_refused(given: dict[str, Any], told: str) -> None:
+def test_sampling_refuses_settings_out_of_range(given: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         Sampling(**given)
 

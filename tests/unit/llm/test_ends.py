@@ -1,4 +1,4 @@
-"""Ends of a text: files of the model and the tokenizer say them together, as transformers has it."""
+"""Tests end tokens: the files of the model and of the tokenizer set them together, as in transformers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONG = 12
 
 
 def llama() -> LlamaForCausalLM:
-    """A Llama of many different tokens in a row."""
+    """Makes a Llama that generates many different tokens in a row."""
     torch.manual_seed(3)
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
     made = LlamaForCausalLM(
@@ -56,7 +56,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def said(model: Path) -> list[int]:
-    """Tokens that the model says one after the other, each for the first time, from its second on."""
+    """Returns the distinct tokens that the model generates, in order, without the first one."""
     whole = llama().generate(PROMPT, max_new_tokens=LONG, do_sample=False, pad_token_id=0)
     found = list(dict.fromkeys(whole[0, 3:].tolist()))[1:]
     assert len(found) >= 4
@@ -64,11 +64,11 @@ def said(model: Path) -> list[int]:
 
 
 def with_ends(model: Path, path: Path, generation: Any, config: Any, beside: int | None, ours: bool) -> Path:
-    """The model with such an `eos_token_id` in each file; None: none, "absent": no such file."""
+    """Copies the model with this `eos_token_id` in each file; None: no id, "absent": no such file."""
     shutil.copytree(model, path)
     about = json.loads((path / "config.json").read_text())
     about["eos_token_id"] = config
-    if not ours:  # one that only transformers has
+    if not ours:  # a model that only transformers implements
         about["rope_scaling"] = {"rope_type": "linear", "factor": 1.0}
     (path / "config.json").write_text(json.dumps(about))
     if generation != "absent":
@@ -84,7 +84,7 @@ def several(value: Any) -> list[int]:
     return value if isinstance(value, list) else [] if value in (None, "absent") else [value]
 
 
-# Places of ends among what the model says: of generation_config.json, of config.json, of the tokenizer.
+# Indices of end tokens in `said`: of generation_config.json, of config.json, of the tokenizer.
 CASES = [
     *itertools.product(("absent", 1, [2], [3, 1], [2, 3]), (None, 2, [3, 2]), (None, 0), (True,)),
     ([1, 3], 2, 0, False),
@@ -114,7 +114,7 @@ def test_completions_end_where_those_of_transformers_do(
     assert found.tolist() == whole[0, 3:].tolist()
     assert not expected or found[-1].item() in expected
     own = several(there.generation_config.eos_token_id)
-    if set(own) == expected:  # what generate does of itself
+    if set(own) == expected:  # what `generate` does by default
         assert there.generate(PROMPT, **how)[0, 3:].tolist() == found.tolist()
 
 
@@ -122,9 +122,7 @@ def none(completions: list[torch.Tensor], prompts: Any) -> list[float]:
     return [0.0] * len(completions)
 
 
-def test_a_tokenizer_apart_from_the_model_leaves_the_model_its_ends(
-    model: Path, said: list[int], tmp_path: Path
-) -> None:
+def test_a_separate_tokenizer_keeps_the_models_ends(model: Path, said: list[int], tmp_path: Path) -> None:
     made = with_ends(model, tmp_path / "m", "absent", [said[2], said[3]], None, True)
     apart = with_ends(model, tmp_path / "t", "absent", None, said[1], True)
     (apart / "config.json").unlink()
@@ -134,7 +132,7 @@ def test_a_tokenizer_apart_from_the_model_leaves_the_model_its_ends(
     assert codec.exact_match((), [*codec.encode("blue"), said[3]], "blue") == 1.0
 
 
-def test_a_module_that_is_given_ends_texts_as_its_generation_config_says(said: list[int]) -> None:
+def test_a_users_module_ends_texts_by_its_generation_config(said: list[int]) -> None:
     module = llama()
     module.generation_config.eos_token_id = [said[2], said[0]]
     module.config.eos_token_id = said[1]
@@ -143,11 +141,11 @@ def test_a_module_that_is_given_ends_texts_as_its_generation_config_says(said: l
     assert found[-1].item() == said[0]
     chosen = GRPO(module, reward_fn=none, max_new_tokens=LONG, eos_token_id=(said[3],))
     assert chosen._text.sampling.eos == (said[3],)
-    module.config.eos_token_id = 50_256  # a default of a larger vocabulary
+    module.config.eos_token_id = 50_256  # the default for a larger vocabulary
     assert eos_ids_of(module) == (said[2], said[0])
 
 
-def test_the_best_of_n_ends_as_the_folder_of_its_model_says(
+def test_best_of_n_ends_completions_by_the_files_of_its_model(
     model: Path, said: list[int], tmp_path: Path
 ) -> None:
     made = with_ends(model, tmp_path / "m", "absent", [said[2], said[3]], said[1], True)
@@ -195,7 +193,7 @@ def test_an_end_that_is_no_token_is_refused_by_name(value: Any, model: Path, tmp
 
 @pytest.fixture(scope="module")
 def gemma(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    """A tokenizer whose turns end otherwise than its texts."""
+    """Makes a tokenizer whose turns and texts have different end tokens."""
     path = tmp_path_factory.mktemp("gemma")
     folder(path)
     made = tokenizer()
@@ -247,7 +245,7 @@ def test_a_tied_llama_has_its_weights_under_either_name(kept: str, tmp_path: Pat
         assert torch.equal(ours(ids).logits, there(ids).logits)
 
 
-def test_a_tied_llama_with_another_head_in_its_file_is_what_transformers_loads(
+def test_a_tied_llama_with_its_own_head_in_the_file_loads_as_in_transformers(
     tmp_path: Path,
 ) -> None:
     made = llama()

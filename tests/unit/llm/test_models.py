@@ -1,4 +1,4 @@
-"""Scores of sequences are torch's, with any model, and their gradients too."""
+"""Tests that log-probabilities of sequences and their gradients equal torch's, with any model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def llama() -> Llama:
 
 
 class Squashed(nn.Module):
-    """A model whose last function keeps what came out of it for its gradient."""
+    """A model whose last function keeps its output for its gradient."""
 
     def __init__(self, of: Llama) -> None:
         super().__init__()
@@ -51,8 +51,8 @@ def test_text_model_log_probs_and_gradients_equal_those_of_log_softmax(kind: Any
     torch.testing.assert_close(torch.autograd.grad((found * counts).sum(), given), gradient)
 
 
-def test_no_second_array_of_the_logits_size_is_held() -> None:
-    """The gradient of the logits is where the logits are, where the last layer is linear."""
+def test_the_gradient_of_the_logits_overwrites_the_logits() -> None:
+    """The gradient of the logits overwrites the logits if the last layer is linear."""
     module = llama()
     seen: list[bool] = []
 
@@ -82,7 +82,7 @@ def test_completions_of_any_prompts_are_scored_in_one_call() -> None:
 
 
 @pytest.mark.parametrize("start", [0, 6])
-def test_columns_that_nothing_foretells_are_refused(start: int) -> None:
+def test_log_probs_refuses_columns_without_preceding_logits(start: int) -> None:
     with pytest.raises(ShapeError, match=rf"start={start} of 6 columns, expected one in \[1, 6\)"):
         TextModel(llama()).log_probs(IDS, start)
 

@@ -1,4 +1,4 @@
-"""Sequences side by side, layers computed twice and products in bfloat16: the same numbers by another way."""
+"""Tests that packing, gradient checkpointing and products in bfloat16 give the same numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def conversations() -> tuple[list[Tensor], Tensor, Tensor]:
 
 
 def scored(model: TextModel, temperature: float = 1.0) -> tuple[Tensor, list[Tensor]]:
-    """Log-probabilities, and the gradient of a sum of them by weights."""
+    """Returns log-probabilities, and the gradient of their weighted sum."""
     prompts, tokens, mask = conversations()
     found = model.completion_log_probs(prompts, tokens, mask, temperature, overwrite=True)
     weights = torch.linspace(-1, 1, found.numel()).reshape(found.shape)
@@ -46,7 +46,7 @@ def scored(model: TextModel, temperature: float = 1.0) -> tuple[Tensor, list[Ten
 
 
 def apart(one: list[Tensor], other: list[Tensor]) -> float:
-    """The norm of the difference over the norm."""
+    """Returns the norm of the difference, relative to the norm."""
     a, b = (torch.cat([of.flatten() for of in many]) for many in (one, other))
     return float((a - b).norm() / b.norm())
 
@@ -68,10 +68,10 @@ def test_packing_and_recomputation_give_equal_log_probs_and_gradients(name: str,
         assert (found == 0).equal(~conversations()[2])
 
 
-def test_rows_are_filled_and_each_token_sees_its_own_sequence_up_to_itself() -> None:
+def test_packed_tokens_see_only_their_own_sequence_up_to_themselves() -> None:
     rows = [torch.arange(10 * i, 10 * i + n) for i, n in enumerate((2, 5, 3, 4))]
     laid = pack_sequences(rows)
-    assert laid.ids.shape == (3, 5)  # 14 tokens that were 4 x 5
+    assert laid.ids.shape == (3, 5)  # 14 tokens; padded they take 4 x 5
     for i, row in enumerate(rows):
         at, begin = int(laid.rows[i]), int(laid.starts[i])
         there = slice(begin, begin + len(row))
@@ -84,7 +84,7 @@ def test_rows_are_filled_and_each_token_sees_its_own_sequence_up_to_itself() -> 
     assert pack_sequences(rows[:1]).sequences_sharing_a_row() == []
 
 
-def test_less_is_computed_of_sequences_whose_lengths_differ() -> None:
+def test_packing_computes_fewer_tokens_for_sequences_of_different_lengths() -> None:
     module, tokens = llama(), []
     module.model.embed_tokens.register_forward_hook(lambda _, given, __: tokens.append(given[0].numel()))
     prompts, ids, mask = conversations()
@@ -92,7 +92,7 @@ def test_less_is_computed_of_sequences_whose_lengths_differ() -> None:
         model = TextModel(module, packing=packing)
         model.completion_log_probs(prompts, ids, mask)
     assert tokens[0] == 7 * 15
-    assert tokens[1] == 4 * 15  # 49 tokens; behind it, once, those of a row alone
+    assert tokens[1] == 4 * 15  # 49 tokens; then, once, those of a single row
 
 
 def windowed() -> nn.Module:
@@ -112,7 +112,7 @@ def test_a_model_that_sees_a_window_packs_what_is_within_it_and_nothing_longer()
         scored(model)
 
 
-def test_a_forward_of_ones_own_is_there_again_behind_layers_that_are_computed_twice() -> None:
+def test_gradient_checkpointing_keeps_a_users_forward() -> None:
     module = llama()
     layer: Any = module.model.layers[0]
     once = layer.forward
@@ -124,7 +124,7 @@ def test_a_forward_of_ones_own_is_there_again_behind_layers_that_are_computed_tw
 
 
 class Blind(Llama):
-    """One that leaves out what it is told of which tokens see which."""
+    """A Llama that ignores its attention mask."""
 
     def forward(
         self, input_ids: Tensor, attention_mask: Any = None, position_ids: Any = None, **given: Any
@@ -133,7 +133,7 @@ class Blind(Llama):
 
 
 class Leaking(Llama):
-    """One that sees a little of its neighbours."""
+    """A Llama whose tokens depend a little on the other sequences of their row."""
 
     def forward(
         self, input_ids: Tensor, attention_mask: Any = None, position_ids: Any = None, **given: Any
@@ -192,7 +192,7 @@ def test_a_model_that_lets_sequences_see_each_other_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_layers_that_are_computed_twice_keep_less(name: str) -> None:
+def test_gradient_checkpointing_keeps_less_memory(name: str) -> None:
     module = MODELS[name]()
     held = []
     for twice in (False, True):
@@ -211,7 +211,7 @@ def test_layers_that_are_computed_twice_keep_less(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_products_in_bfloat16_are_near_and_weights_stay_what_they_are(name: str) -> None:
+def test_bf16_products_are_close_and_gradients_stay_float32(name: str) -> None:
     module = MODELS[name]()
     expected, slopes = scored(TextModel(module))
     found, others = scored(TextModel(module, bf16=True))
@@ -248,7 +248,7 @@ def test_settings_change_what_a_run_costs_and_not_what_it_learns() -> None:
     assert wide.train(8)["train/grad_norm"] > 0.0
 
 
-def test_a_run_that_packs_learns_what_one_that_pads_does() -> None:
+def test_a_run_learns_the_same_with_packing_as_with_padding() -> None:
     prompts, tokens, mask = conversations()
     answers = [row[there] for row, there in zip(tokens, mask, strict=True)]
     weights = []

@@ -1,4 +1,4 @@
-"""Every kind of causal model of transformers that can be made small packs as it pads, or is refused."""
+"""Tests all kinds of small causal models of transformers: packing equals padding, or is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from rlox.errors import ConfigError
 from rlox.llm import TextModel
 
-# What configurations call their sizes.
+# The names of sizes in configurations.
 SIZES: dict[str, int] = {
     **dict.fromkeys(("vocab_size", "max_position_embeddings", "n_positions"), 64),
     **dict.fromkeys(
@@ -39,7 +39,7 @@ KINDS = {kind.model_type: kind for kind in MODEL_FOR_CAUSAL_LM_MAPPING}
 
 
 def small(kind: Any) -> Any:
-    """A model of the kind with weights that matter, or None."""
+    """Makes a small model of this kind with large weights, or returns None."""
     try:
         known = kind().to_dict()
         config = kind(**{name: size for name, size in SIZES.items() if name in known})
@@ -49,7 +49,7 @@ def small(kind: Any) -> Any:
                 return None
         torch.manual_seed(0)
         made = of(config).eval()
-    except Exception:  # sizes that do not fit each other, packages that are not there
+    except Exception:  # sizes that do not fit together, packages that are not installed
         return None
     for weight in made.parameters():
         if weight.dim() > 1:

@@ -1,4 +1,4 @@
-"""Models of transformers and folders of several files: loaded as they are, and no code of a folder runs."""
+"""Tests that models of transformers load unchanged, also from several files, and no code of a folder runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rlox.llm.transformers_files import load_model, max_positions_of
 SIZE = LlamaSize(vocab_size=11, hidden_size=16, intermediate_size=24)
 
 
-def test_a_model_of_transformers_says_and_writes_what_it_does_there(tmp_path: Path) -> None:
+def test_a_model_of_transformers_scores_and_generates_as_in_transformers(tmp_path: Path) -> None:
     module = load_model(folder(tmp_path / "m", positions=77))
     assert (type(module).__name__, max_positions_of(module)) == ("Qwen2ForCausalLM", 77)
     model = TextModel(module)
@@ -47,10 +47,10 @@ def test_a_model_of_transformers_says_and_writes_what_it_does_there(tmp_path: Pa
         assert torch.allclose(whole[0], said, atol=1e-5)
 
 
-def test_a_llama_is_ours_unless_it_is_another_kind(tmp_path: Path) -> None:
+def test_a_llama_loads_as_rloxs_unless_it_scales_its_positions(tmp_path: Path) -> None:
     model = Llama(SIZE)
     for weight in model.parameters():
-        weight.data *= 20  # so that places matter
+        weight.data *= 20  # so that positions matter
     save_llama(model.bfloat16(), tmp_path)
     ours = load_model(tmp_path)
     assert isinstance(ours, Llama)
@@ -88,7 +88,7 @@ def test_a_folder_of_several_files_is_one_model(tmp_path: Path) -> None:
             load_llama(tmp_path / "many")
 
 
-def test_weights_are_read_from_safetensors_only_and_code_of_a_folder_is_not(
+def test_only_weights_from_safetensors_are_read_and_no_code_of_a_folder_runs(
     tmp_path: Path,
 ) -> None:
     made = folder(tmp_path / "m")
@@ -143,7 +143,7 @@ def test_a_folder_without_some_weights_is_refused(tmp_path: Path) -> None:
         load_model(made)
 
 
-def test_a_sequence_beyond_the_models_positions_is_told(tmp_path: Path) -> None:
+def test_a_sequence_beyond_the_models_positions_is_refused(tmp_path: Path) -> None:
     model = TextModel(load_model(folder(tmp_path / "m", positions=16)))
     ids = torch.ones(1, 12, dtype=torch.long)
     told = "a sequence of 17 tokens, expected at most max_position_embeddings=16 of Qwen2"
@@ -153,7 +153,7 @@ def test_a_sequence_beyond_the_models_positions_is_told(tmp_path: Path) -> None:
         model.log_probs(torch.ones(1, 20, dtype=torch.long))
 
 
-def test_a_model_that_sees_what_it_is_to_say_is_refused(tmp_path: Path) -> None:
+def test_a_model_that_is_not_causal_is_refused(tmp_path: Path) -> None:
     from transformers import BertConfig, BertLMHeadModel
 
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
@@ -166,7 +166,7 @@ def test_a_model_that_sees_what_it_is_to_say_is_refused(tmp_path: Path) -> None:
         load_model(tmp_path / "bert")
 
 
-def test_a_folder_alone_learns_from_prompts_of_the_users(tmp_path: Path) -> None:
+def test_a_model_folder_without_a_task_learns_from_users_prompts(tmp_path: Path) -> None:
     made = folder(tmp_path / "m")
 
     def short(completions: list[torch.Tensor], prompts: torch.Tensor) -> list[float]:
@@ -181,7 +181,7 @@ def test_a_folder_alone_learns_from_prompts_of_the_users(tmp_path: Path) -> None
     assert BestOfN(made, short, n=2, max_new_tokens=3).generate(prompts).shape[0] == 4
 
 
-def test_how_a_model_is_meant_to_write_stays_beside_it(tmp_path: Path) -> None:
+def test_save_pretrained_keeps_the_generation_config_of_the_model(tmp_path: Path) -> None:
     save_llama(Llama(LlamaSize(vocab_size=11, hidden_size=16)), tmp_path / "m")
     told = json.dumps({"temperature": 0.6, "eos_token_id": 1})
     (tmp_path / "m" / "generation_config.json").write_text(told)
@@ -189,7 +189,7 @@ def test_how_a_model_is_meant_to_write_stays_beside_it(tmp_path: Path) -> None:
     assert (tmp_path / "saved" / "generation_config.json").read_text() == told
 
 
-def test_a_run_on_ones_own_prompts_goes_on_without_the_folder_of_its_llama(tmp_path: Path) -> None:
+def test_a_run_on_users_prompts_resumes_without_the_folder_of_its_llama(tmp_path: Path) -> None:
     save_llama(Llama(LlamaSize(vocab_size=11, hidden_size=16)), tmp_path / "m")
 
     def none(completions: list[torch.Tensor], prompts: torch.Tensor) -> list[float]:
@@ -205,6 +205,6 @@ def test_a_run_on_ones_own_prompts_goes_on_without_the_folder_of_its_llama(tmp_p
     assert again.policy.size == grpo.policy.size
 
 
-def test_weights_of_few_digits_are_warned_of() -> None:
+def test_bfloat16_weights_cause_a_warning() -> None:
     with pytest.warns(UserWarning, match=r"weights of model are torch.bfloat16, in which steps"):
         SFT(qwen().bfloat16())

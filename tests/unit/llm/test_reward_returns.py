@@ -1,4 +1,4 @@
-"""What reward and preference functions of the user return or raise: taken as numbers, or refused by name."""
+"""Tests that results of users' reward and preference functions are numbers, or that an error names them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TWO_PROMPTS = [Prompt(torch.tensor([2])), Prompt(torch.tensor([3]))]
 
 
 def judge(function: Callable[..., Any]) -> list[float]:
-    """The rewards of two completions."""
+    """Returns the function's rewards of two completions."""
     return FunctionReward([("mine", function)])(TWO_PROMPTS, COMPLETIONS)[:, 0].tolist()
 
 
@@ -47,7 +47,7 @@ VALID_RETURNS: dict[str, tuple[Any, list[float]]] = {
 
 
 @pytest.mark.parametrize("kind", VALID_RETURNS)
-def test_a_reward_is_any_number_and_none_is_no_reward(kind: str) -> None:
+def test_rewards_may_be_any_numbers_and_none_means_no_reward(kind: str) -> None:
     said, expected = VALID_RETURNS[kind]
     assert judge(lambda completions: said) == pytest.approx(expected, nan_ok=True)
 
@@ -115,14 +115,14 @@ RAISING_FUNCTIONS: dict[Callable[..., Any], str] = {
 
 
 @pytest.mark.parametrize("function", RAISING_FUNCTIONS)
-def test_an_exception_of_a_reward_function_is_told_with_the_users_line(
+def test_the_error_of_a_raising_reward_function_names_the_users_line(
     function: Callable[..., Any],
 ) -> None:
     line = function.__code__.co_firstlineno + 1
     told = rf"^reward mine {RAISING_FUNCTIONS[function]} \(.*{Path(__file__).name}, line {line}\)$"
     with pytest.raises(RewardError, match=told) as raised:
         judge(function)
-    assert raised.value.__cause__ is not None  # with the traceback of the user's
+    assert raised.value.__cause__ is not None  # with the traceback of the user's error
 
 
 INVALID_PREFERENCES: dict[str, tuple[Any, str]] = {
@@ -186,7 +186,7 @@ def test_groups_and_pairs_of_equal_rewards_are_counted_among_the_metrics() -> No
     assert OnlineDPO(TinyLM(), reward_fn=same).train_step(PROMPTS)["reward/told_apart"] == 0.0
 
 
-def test_a_fault_of_a_reward_function_is_a_failed_run_whose_log_has_its_traceback(
+def test_a_faulty_reward_function_fails_the_run_and_the_log_has_the_traceback(
     cli: Cli, tmp_path: Path
 ) -> None:
     (tmp_path / "faulty.py").write_text(

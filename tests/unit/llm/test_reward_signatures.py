@@ -1,4 +1,4 @@
-"""What each parameter of a reward function is handed, by its name, or how the function is refused."""
+"""Tests which argument each parameter of a reward function gets by its name, and the refused functions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ARGUMENT_NAMES = tuple(ARGUMENT_VALUES)
 
 
 class ArgumentRecorder(dict[str, Any]):
-    """What a function got, by the names of its parameters."""
+    """Records the arguments of a function by their names."""
 
     def __call__(self, **kwargs: Any) -> list[float]:
         self.update(kwargs)
@@ -84,7 +84,7 @@ def length_reward(completions: Any, length: Any = 1) -> list[float]:
 
 
 def pass_through(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator that hands everything on."""
+    """A decorator that passes on all arguments."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -94,7 +94,7 @@ def pass_through(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_texts(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator with parameters of its own."""
+    """A decorator with its own parameters."""
 
     @functools.wraps(function)
     def wrapper(completions: Any, prompts: Any) -> Any:
@@ -107,7 +107,7 @@ def kwargs_reward(completions: Any, **kwargs: Any) -> list[float]:
     return recorder(completions=completions, **kwargs)
 
 
-# Parameters and what they are handed, or a part of the message.
+# The arguments that the parameters get, or a part of the error.
 Expected = dict[str, Any] | str
 SIGNATURES: dict[str, tuple[Any, Expected]] = {
     "f(completions, prompts)": (
@@ -267,7 +267,7 @@ SIGNATURES: dict[str, tuple[Any, Expected]] = {
 }
 
 
-# What people call the right answer, of one row or of all, and what is asked.
+# Common names of the right answer and of the question, of one row or of all.
 REFERENCE_NAMES = (
     "answer", "answers", "correct_answer", "correct_answers", "expected", "expected_answer", "gold", "golds",
     "gold_answer", "gold_answers", "golden", "gt", "gts", "ground_truth", "ground_truths", "groundtruth",
@@ -279,7 +279,7 @@ REFERENCE_NAMES = (
 
 
 @pytest.mark.parametrize("second", ["prompts", "p", "_"])
-def test_no_name_of_the_right_answer_or_of_the_question_gets_completions(second: str) -> None:
+def test_parameters_named_like_an_answer_or_a_question_get_no_completions(second: str) -> None:
     for name in REFERENCE_NAMES:
         space: dict[str, Any] = {}
         exec(f"def f({name}, {second}): return []", space)
@@ -291,7 +291,7 @@ def test_no_name_of_the_right_answer_or_of_the_question_gets_completions(second:
 
 
 @pytest.mark.parametrize("name", ["c", "rows", "outputs", "responses", "xs", "ids", "tokens", "generated"])
-def test_a_name_that_says_no_right_answer_gets_completions(name: str) -> None:
+def test_parameters_with_other_names_get_completions(name: str) -> None:
     space: dict[str, Any] = {}
     exec(f"def f({name}, prompts): return {name}", space)
     taken = RewardArguments("f", space["f"], {"completions", "prompts"})
@@ -355,7 +355,7 @@ def test_a_reward_function_that_changes_a_column_leaves_the_dataset_as_it_is() -
 
 
 @pytest.mark.parametrize("name", ["completions", "prompts", "texts"])
-def test_a_configured_argument_has_no_name_of_what_all_functions_are_handed(name: str) -> None:
+def test_a_configured_argument_must_not_have_a_reserved_name(name: str) -> None:
     with pytest.raises(ConfigError, match=f"algo.rewards=f: {name} is a reserved argument"):
         bind_arguments("f", kwargs_reward, {name: 5}, "algo.rewards")
 
@@ -372,7 +372,7 @@ def rows(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_column_of_a_file_is_what_a_reward_function_counts(rows: Path) -> None:
+def test_a_reward_function_gets_a_column_of_the_file(rows: Path) -> None:
     grpo = GRPO(dataset=rows, reward_fn=solution_reward, max_new_tokens=2, batch_size=4, group_size=2)
     assert grpo.train(4)["mean_reward"] == 1.0
     assert np.mean(grpo.evaluate(4).returns) == 1.0

@@ -1,4 +1,4 @@
-"""Models in folders: written as transformers has them, read only where they are what they say."""
+"""Tests models in folders: rlox writes the files of transformers, and reads only models it implements."""
 
 from __future__ import annotations
 
@@ -71,16 +71,16 @@ def test_models_that_are_another_function_are_refused(
         load_llama(tmp_path)
 
 
-def test_the_base_of_positions_is_read_where_newer_files_have_it(tmp_path: Path) -> None:
+def test_load_llama_prefers_the_rope_theta_of_newer_files(tmp_path: Path) -> None:
     save_llama(Llama(SIZE), tmp_path)
     about = json.loads((tmp_path / "config.json").read_text())
-    assert about["rope_theta"] == 10_000.0  # which those others win over
+    assert about["rope_theta"] == 10_000.0  # the newer entry takes precedence over it
     about["rope_parameters"] = {"rope_type": "default", "rope_theta": 77.0}
     (tmp_path / "config.json").write_text(json.dumps(about))
     assert load_llama(tmp_path).size.rope_theta == 77.0
 
 
-def test_tokens_that_end_and_pad_are_told_to_others(tmp_path: Path) -> None:
+def test_save_llama_writes_the_end_and_padding_tokens(tmp_path: Path) -> None:
     save_llama(Llama(SIZE), tmp_path, eos=1, pad=0)
     about = json.loads((tmp_path / "config.json").read_text())
     assert (about["eos_token_id"], about["pad_token_id"], about["bos_token_id"]) == (1, 0, None)
@@ -88,7 +88,7 @@ def test_tokens_that_end_and_pad_are_told_to_others(tmp_path: Path) -> None:
     del about["num_key_value_heads"]
     (tmp_path / "config.json").write_text(json.dumps(about))
     with pytest.raises(CheckpointError, match="its weights do not fit"):
-        load_llama(tmp_path)  # as many as ask, where nothing is said
+        load_llama(tmp_path)  # without this key: as many as attention heads
 
 
 def test_load_llama_refuses_a_folder_without_a_valid_model(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Generation servers: what they write is their model's, and what goes wrong is said, or tried again."""
+"""Tests generation servers: completions come from the server's model; errors are reported or retried."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_completions_and_their_log_probabilities_are_those_of_the_servers_model(
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
-def test_weights_that_arrived_are_seen_and_have_the_version_of_the_update(kind: str, tmp_path: Path) -> None:
+def test_a_server_records_loaded_versions_and_detects_other_weights(kind: str, tmp_path: Path) -> None:
     other = llama(1)
     save_llama(other, tmp_path)
     with fake_generation(kind, llama()) as fake, asked(fake, kind) as server:
@@ -73,7 +73,7 @@ def test_weights_that_arrived_are_seen_and_have_the_version_of_the_update(kind: 
             server.check(TextModel(llama()), PROMPTS[0], HOW)
 
 
-def test_a_server_that_says_yes_and_keeps_its_weights_is_found_out(tmp_path: Path) -> None:
+def test_load_detects_a_server_that_keeps_its_old_weights(tmp_path: Path) -> None:
     other = llama()
     with torch.no_grad():
         other.lm_head.weight.add_(0.01 * torch.randn(other.lm_head.weight.shape))
@@ -88,7 +88,7 @@ def test_a_server_that_says_yes_and_keeps_its_weights_is_found_out(tmp_path: Pat
         assert server.version is None
 
 
-def test_a_server_that_keeps_what_it_knew_of_prompts_is_not_fresh(tmp_path: Path) -> None:
+def test_load_refuses_a_server_that_does_not_reset_its_prefix_cache(tmp_path: Path) -> None:
     save_llama(llama(), tmp_path)
     with (
         fake_generation("vllm", llama(), "keeps its cache") as fake,
@@ -116,7 +116,7 @@ def test_an_adapter_takes_the_place_of_the_last_one_and_is_asked_for_by_its_name
 
 
 def close(completions: list[torch.Tensor], prompts: Any) -> list[float]:
-    """The part of the tokens below 5."""
+    """Returns the fraction of tokens below 5."""
     return [float((row < 5).double().mean()) for row in completions]
 
 
@@ -142,7 +142,7 @@ def test_a_model_learns_from_what_a_server_writes_with_its_weights(kind: str) ->
     assert server.version == 14
 
 
-def test_weights_of_a_server_may_be_as_old_as_is_said() -> None:
+def test_staleness_limits_the_age_of_a_servers_weights() -> None:
     options = {"max_new_tokens": 6, "eos_token_id": (1,), "learning_rate": 1e-3}
     with fake_generation("vllm", llama(7)) as fake, asked(fake, "vllm") as server:
         options["correction"] = "token_truncate"
@@ -155,7 +155,7 @@ def test_weights_of_a_server_may_be_as_old_as_is_said() -> None:
     assert versions == [0, 0, 0, 3, 3, 3, 6]
 
 
-def test_ratios_of_completions_that_older_weights_wrote_are_to_those_who_drew() -> None:
+def test_ratios_of_stale_completions_refer_to_the_servers_weights() -> None:
     options = {"max_new_tokens": 6, "eos_token_id": (1,), "learning_rate": 0.01, "kl_coef": 0.0}
     with fake_generation("vllm", llama()) as fake, asked(fake, "vllm") as server:
         rloo = RLOO(llama(), reward_fn=close, server=server, staleness=2, **options)
@@ -165,7 +165,7 @@ def test_ratios_of_completions_that_older_weights_wrote_are_to_those_who_drew() 
     assert all(abs(ratio - 1.0) > 0.01 for ratio in ratios[1:])
 
 
-def test_each_of_two_that_share_a_server_learns_what_its_own_model_writes() -> None:
+def test_two_runs_that_share_a_server_learn_from_their_own_models_completions() -> None:
     options = {"max_new_tokens": 6, "eos_token_id": (1,), "learning_rate": 1e-3, "kl_coef": 0.0}
     with fake_generation("vllm", llama(7)) as fake, asked(fake, "vllm") as server:
         both = [GRPO(llama(seed), reward_fn=close, server=server, **options) for seed in (0, 1)]
@@ -178,7 +178,7 @@ def test_each_of_two_that_share_a_server_learns_what_its_own_model_writes() -> N
             grpo.close()
 
 
-def test_a_server_whose_weights_another_run_changes_meanwhile_is_found_out() -> None:
+def test_training_detects_weights_that_another_run_loads_into_its_server() -> None:
     options = {"max_new_tokens": 6, "eos_token_id": (1,), "learning_rate": 1e-3}
     with fake_generation("vllm", llama()) as fake, asked(fake, "vllm") as server:
         grpo = GRPO(llama(), reward_fn=close, server=server, **options)
@@ -194,7 +194,7 @@ def test_a_server_whose_weights_another_run_changes_meanwhile_is_found_out() -> 
         grpo.close()
 
 
-def test_a_server_that_keeps_its_weights_ends_the_run_before_anything_is_learned_of_them() -> None:
+def test_a_server_that_keeps_its_weights_ends_the_run_before_an_update() -> None:
     model = llama()
     begin = model.lm_head.weight.detach().clone()
     options = {"max_new_tokens": 6, "eos_token_id": (1,)}
@@ -206,7 +206,7 @@ def test_a_server_that_keeps_its_weights_ends_the_run_before_anything_is_learned
     assert torch.equal(model.lm_head.weight, begin)
 
 
-def test_a_run_folder_that_names_a_server_is_not_trusted_on_this_machine_either() -> None:
+def test_a_run_folder_that_names_any_server_needs_trust() -> None:
     for url in ("http://127.0.0.1:8000", "http://localhost:9", "http://elsewhere.invalid:8000"):
         config = {"rewards": ["close"], "server": "vllm", "server_url": url}
         made = make_run({"algo": {"name": "grpo", **config}, "env": {"id": "text/copy", "n_envs": 1},
@@ -236,8 +236,8 @@ FAILS = {
     "goes on behind the end": "with an end among them, expected 1 to 6 up to the first end",
     "not a number": "and log-probabilities [nan",
 }
-IN_VAIN = 0.1  # seconds until what a server will never answer is given up
-AGAIN = ("hangs", "500", "no JSON", "truncates")  # which another try may do better
+IN_VAIN = 0.1  # seconds until a request without an answer times out
+AGAIN = ("hangs", "500", "no JSON", "truncates")  # faults that a retry may cure
 
 
 @pytest.mark.parametrize("mode", FAILS)
@@ -257,7 +257,7 @@ def test_an_error_says_the_fault_of_a_server(mode: str) -> None:
 
 
 def hangs_twice(server: GenerationServer, fake: FakeServer, patch: pytest.MonkeyPatch) -> None:
-    """Give up the two requests that hang soon, and no other: the pause behind a try changes the timeout."""
+    """Makes the two hanging requests time out soon, and no other: the pause after a try sets the timeout."""
     tries = 0
 
     def pause(seconds: float) -> None:
@@ -271,7 +271,7 @@ def hangs_twice(server: GenerationServer, fake: FakeServer, patch: pytest.Monkey
 
 
 @pytest.mark.parametrize("mode", AGAIN)
-def test_a_request_that_failed_is_made_again_and_nothing_is_lost_or_there_twice(
+def test_retried_requests_neither_lose_nor_repeat_completions(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = llama()

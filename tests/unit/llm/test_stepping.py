@@ -1,4 +1,4 @@
-"""A token of a Llama with few calls is what its forward says."""
+"""Tests that decoding token by token with few calls equals the forward pass of a Llama."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_decoding_token_by_token_gives_the_logits_of_the_forward_pass(
         torch.testing.assert_close(step(IDS[:, at]), expected[:, at], rtol=1e-4, atol=1e-5)
 
 
-def test_a_model_that_is_more_than_ours_goes_by_its_forward() -> None:
+def test_a_changed_llama_decodes_with_its_forward() -> None:
     def stepped(model: Llama) -> bool:
         return make_stepper(model, model.cache(1, 4), torch.zeros(1)) is not None
 

@@ -1,4 +1,4 @@
-"""Tasks of text: answers by rules of their own, prompts that are held out or learned from, never both."""
+"""Tests text tasks: rules give the answers; a prompt is either held out or learned from, never both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlox.llm.tasks import TASKS, Example, is_held_out, task_of
 
 
 def right(name: str, prompt: str) -> str:
-    """The answer, read off the prompt."""
+    """Computes the answer from the prompt."""
     if name == "arithmetic":
         return str(sum(map(int, prompt[:-1].split("+"))))
     if name == "copy":
@@ -23,12 +23,12 @@ def right(name: str, prompt: str) -> str:
     return f"[{prompt[1] * int(prompt[0])}]"
 
 
-def test_a_configuration_names_the_tasks_that_there_are() -> None:
+def test_the_configuration_names_every_task() -> None:
     assert tuple(TASKS) == NAMED
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_answers_are_right_and_those_that_are_rejected_are_wrong_by_a_character(name: str) -> None:
+def test_answers_are_right_and_rejected_answers_differ_by_one_character(name: str) -> None:
     task = task_of(name)
     characters = task.codec
     numbers = np.random.default_rng(0)
@@ -41,7 +41,7 @@ def test_answers_are_right_and_those_that_are_rejected_are_wrong_by_a_character(
         assert sum(a != b for a, b in zip(wrong, example.answer, strict=True)) == 1
         tokens = characters.encode(example.answer, with_eos=True)
         assert task.exact_match(tokens, example) == task.exact_match([*tokens, 3, 0, 0], example) == 1.0
-        assert task.exact_match(tokens[:-1], example) == 0.0  # cut off before its end
+        assert task.exact_match(tokens[:-1], example) == 0.0  # cut before its end token
         padded = np.insert(tokens, 1, CharacterCodec.PAD)
         assert characters.decode(padded) == example.answer
         assert task.exact_match(padded, example) == 0.0
@@ -67,7 +67,7 @@ def test_examples_are_a_function_of_the_stream() -> None:
     assert re.fullmatch(r"\d{1,2}\+\d{1,2}=", first[0].prompt)
 
 
-def test_a_text_ends_at_its_end_and_padding_is_nothing() -> None:
+def test_decoding_stops_at_the_end_token_and_skips_padding() -> None:
     characters = CharacterCodec("ab")
     assert characters.encode("ba", with_eos=True).tolist() == [3, 2, 1]
     assert characters.decode([0, 0, 3, 2, 1, 2, 0]) == "ba"

@@ -1,4 +1,4 @@
-"""Tokens that are kept between runs: the same ones, of the same file alone, and only if the disk lets it."""
+"""Tests the token cache between runs: the same tokens, only for the same file, only if the disk allows it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def same(one: list[Row], other: list[Row]) -> bool:
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the entries, of files of any size."""
+    """Returns the folder of the cache, which keeps files of any size."""
     monkeypatch.setenv("RLOX_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(token_cache, "MIN_ROWS", 1)
     return tmp_path / "cache" / "tokens"
@@ -62,7 +62,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many tokens' makings there were."""
+    """Counts the calls of `tokenize`."""
     counted: list[int] = []
 
     def counting(codec: Codec, asks: Any) -> Any:
@@ -125,7 +125,7 @@ def _with_another_begin() -> Any:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_tokens_are_made_anew_where_something_that_they_depend_on_differs(
+def test_a_change_of_file_tokenizer_or_settings_makes_new_tokens(
     change: str, kept: Path, asked: list[int], tmp_path: Path
 ) -> None:
     TextDataset(written(tmp_path / "d.jsonl", KINDS["messages"]), made(tmp_path / "t"))
@@ -136,7 +136,7 @@ def test_tokens_are_made_anew_where_something_that_they_depend_on_differs(
     assert len(list(kept.iterdir())) == 2
 
 
-def test_another_version_of_what_makes_tokens_does_not_take_those_of_before(
+def test_another_version_of_transformers_makes_new_tokens(
     kept: Path, asked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, codec = written(tmp_path / "d.jsonl", KINDS["text"]), made(tmp_path / "t")
@@ -184,7 +184,7 @@ def test_a_folder_that_takes_no_entry_changes_nothing(
     assert same(TextDataset(path, codec).rows, first)
 
 
-def test_two_that_make_the_same_tokens_leave_one_whole_entry(kept: Path, tmp_path: Path) -> None:
+def test_two_writers_of_the_same_tokens_leave_one_whole_entry(kept: Path, tmp_path: Path) -> None:
     codec, ids = made(tmp_path / "t"), [np.array([4, 5, 6]), np.array([7])]
     both = [token_cache.TokenCache("digest", 2, codec, {}) for _ in range(2)]
     for one in both:
@@ -197,12 +197,12 @@ def test_two_that_make_the_same_tokens_leave_one_whole_entry(kept: Path, tmp_pat
     assert found is not None and [of.tolist() for of in found] == [[4, 5, 6], [7]]
 
 
-def test_entries_that_were_used_longest_ago_go_first(
+def test_the_token_cache_removes_the_least_recently_used_entries(
     kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(token_cache, "MAX_CACHE_BYTES", 10_000)
     kept.mkdir(parents=True)
-    # the middle one is what a process left that was killed
+    # a killed process left the middle one
     others = [kept / "a.safetensors", kept / ".b.safetensors.7.new", kept / "c.safetensors"]
     for age, other in zip((30, 20, 10), others, strict=True):
         other.write_bytes(bytes(4_000))
@@ -212,7 +212,7 @@ def test_entries_that_were_used_longest_ago_go_first(
     (new,) = set(kept.iterdir()) - set(others)
     assert set(kept.iterdir()) == {*others[1:], new}
     os.utime(new, (10**9 - 40, 10**9 - 40))
-    TextDataset(path, codec)  # which uses it
+    TextDataset(path, codec)  # uses the entry
     assert new.stat().st_mtime > others[2].stat().st_mtime
 
 
@@ -225,7 +225,7 @@ def test_an_entry_that_would_take_the_place_of_most_others_is_not_kept(
 
 
 @pytest.mark.parametrize("told", ["{{ strftime_now('%d %b %Y') }}", "{{ ['a', 'b'] | random }}"])
-def test_a_template_that_says_something_else_each_day_is_asked_each_time(
+def test_tokens_of_a_template_with_dates_or_random_text_are_not_cached(
     told: str, kept: Path, asked: list[int], tmp_path: Path
 ) -> None:
     path = written(tmp_path / "d.jsonl", KINDS["messages"])

@@ -1,4 +1,4 @@
-"""Turns of conversations: their ends are known, and the assistant's tokens alone can be learned."""
+"""Tests turns of conversations: their end tokens, and learning only from the assistant's tokens."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rlox.llm.codecs import Tokenizer
 from rlox.llm.datasets import TextDataset
 from rlox.llm.prompts import answer_context
 
-# As CHAT, the assistant's turns marked.
+# CHAT with marks around the assistant's turns.
 MARKED = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{% if m['role'] == 'assistant' %}"
     "{% generation %}{{ m['content'] }}<|im_end|>{% endgeneration %}\n"
     "{% else %}{{ m['content'] }}<|im_end|>\n{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-# Of earlier answers it leaves out the first word, as templates do with thoughts.
+# Keeps only the last word of earlier messages, as templates leave out earlier thoughts.
 CHANGING = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
     "{{ m['content'] if loop.last else m['content'].split(' ')[-1] }}<|im_end|>\n{% endfor %}"
@@ -54,12 +54,12 @@ def rows(path: Path, *lines: Any, times: int = 20) -> Path:
 
 
 def both(path: Path) -> dict[str, Any]:
-    """A file to learn from and to evaluate by."""
+    """Names the file for training and for evaluation."""
     return {"dataset": path, "eval_dataset": path}
 
 
 def made(path: Path, template: str, eos: str | None = "<|im_end|>") -> Path:
-    """A model with such a template, and such an end of its texts."""
+    """Makes a model with this template and this end token."""
     folder(path, template)
     codec = tokenizer(template)
     codec.eos_token = eos
@@ -67,7 +67,7 @@ def made(path: Path, template: str, eos: str | None = "<|im_end|>") -> Path:
     return path
 
 
-def test_a_template_that_ends_turns_by_no_known_end_is_warned_of(tmp_path: Path) -> None:
+def test_a_template_that_ends_turns_unlike_completions_causes_a_warning(tmp_path: Path) -> None:
     model, data = made(tmp_path / "m", CHAT, "<|pad|>"), rows(tmp_path / "d", {"messages": TALK})
     told = (
         r"dataset=.*: the chat template ends a turn by '<\|im_end\|>' \(token 2\), and completions end by "
@@ -86,7 +86,7 @@ def test_a_template_that_ends_turns_by_no_known_end_is_warned_of(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("template", "named"), [(OPEN, r"by '.*' \(token \d+\)"), (NOTHING, "by nothing")])
-def test_a_template_whose_turns_have_no_special_end_is_warned_of(
+def test_a_template_without_special_ends_of_turns_causes_a_warning(
     template: str, named: str, tmp_path: Path
 ) -> None:
     data = rows(tmp_path / "d", {"messages": TALK})
@@ -94,7 +94,7 @@ def test_a_template_whose_turns_have_no_special_end_is_warned_of(
         SFT(made(tmp_path / "m", template), **both(data))
 
 
-def test_completions_that_nothing_can_end_are_refused(tmp_path: Path) -> None:
+def test_a_run_without_any_end_token_is_refused(tmp_path: Path) -> None:
     model = made(tmp_path / "m", CHAT, None)
     asked = rows(tmp_path / "p", {"prompt": TALK[:2]})
     with pytest.raises(
@@ -112,14 +112,14 @@ def none(completions: list[torch.Tensor], prompts: Any) -> list[float]:
 
 
 def learned(codec: Tokenizer, prompt: Any) -> str:
-    """The text of the tokens that are learned."""
+    """Returns the text of the tokens that count in the loss."""
     assert prompt.answer_ids is not None
     kept = prompt.answer_ids if prompt.loss_mask is None else prompt.answer_ids[prompt.loss_mask]
     return codec._tokenizer.decode(kept)
 
 
 @pytest.mark.parametrize(("template", "end"), [(CHAT, "<|im_end|>\n"), (MARKED, "<|im_end|>")])
-def test_only_what_the_assistant_says_is_learned(template: str, end: str, tmp_path: Path) -> None:
+def test_assistant_only_rows_mask_other_turns_from_the_loss(template: str, end: str, tmp_path: Path) -> None:
     codec = Tokenizer(made(tmp_path / "model", template))
     data = {
         "m": ({"messages": TALK}, f"it is blue{end}it is green{end}"),
@@ -174,7 +174,7 @@ def test_rows_without_known_turns_of_the_assistant_are_refused(case: str, tmp_pa
     assert told in str(raised.value)
 
 
-def test_the_loss_of_the_assistants_tokens_is_their_mean(tmp_path: Path) -> None:
+def test_the_assistant_only_loss_is_the_mean_over_the_assistants_tokens(tmp_path: Path) -> None:
     model = made(tmp_path / "m", CHAT)
     data = rows(tmp_path / "d", {"messages": TALK}, {"messages": TALK[:3]})
     given = both(data) | {"batch_size": 2}
@@ -199,12 +199,12 @@ def test_the_loss_of_the_assistants_tokens_is_their_mean(tmp_path: Path) -> None
     assert float(plain.learner.loss(whole).detach()) != pytest.approx(-total / count, rel=1e-3)
 
 
-def test_a_run_without_a_file_of_conversations_learns_no_assistant_alone() -> None:
+def test_the_assistant_only_loss_needs_a_file_of_conversations() -> None:
     with pytest.raises(ConfigError, match=r"assistant_only_loss=true needs conversations in a file"):
         SFT(task="copy", assistant_only_loss=True)
 
 
-def test_texts_that_begin_twice_are_warned_of(tmp_path: Path) -> None:
+def test_texts_with_two_bos_tokens_cause_a_warning(tmp_path: Path) -> None:
     from helpers.pretrained import qwen
 
     qwen(len(with_begin())).save_pretrained(tmp_path / "m")

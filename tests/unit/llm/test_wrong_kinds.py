@@ -1,4 +1,4 @@
-"""What functions of language models are given that does not fit: refused by name, never stretched to fit."""
+"""Tests that functions of language models refuse unfitting arguments by name and never broadcast them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run_with_cache(batch: int, length: int) -> Any:
 
 
 def compute_dpo_loss(*change: int) -> Any:
-    """DPO's loss; one of the six is `[B, 1]`, or of fewer pairs."""
+    """Computes DPO's loss; one of its six arguments is `[B, 1]`, or has fewer pairs."""
     columns = [COLUMN if i == change[0] else ROWS[: change[1]] if i == change[0] - 10 else ROWS
              for i in range(6)]  # fmt: skip
     return DPOLoss()(CompletionLogProbs(*columns[:3]), CompletionLogProbs(*columns[3:]))
@@ -199,7 +199,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_functions_of_language_models_refuse_what_does_not_fit(case: str) -> None:
+def test_functions_of_language_models_refuse_unfitting_arguments(case: str) -> None:
     act, told = CASES[case]
     with pytest.raises((ConfigError, ShapeError), match=told) as raised:
         act()
@@ -207,7 +207,7 @@ def test_functions_of_language_models_refuse_what_does_not_fit(case: str) -> Non
     assert not Path("x").exists()
 
 
-def test_arguments_of_another_form_that_fit_are_taken() -> None:
+def test_functions_of_language_models_accept_equivalent_forms() -> None:
     expected = group_advantages(np.array([1.0, 0.0, np.nan, 1.0]), 2)
     for rewards in ([1.0, 0.0, None, 1.0], np.array([[1.0], [0.0], [np.nan], [1.0]])):
         assert np.array_equal(group_advantages(rewards, np.int64(2)), expected)  # type: ignore[arg-type]

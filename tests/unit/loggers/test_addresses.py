@@ -1,4 +1,4 @@
-"""Addresses of servers are in no file of a run, and none is taken from one."""
+"""Tests that rlox writes no server address to a run's files and reads none from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run_with(uri: str | None) -> RunConfig:
     return make_run({"logger": {"mlflow": {"name": "mlflow", "tracking_uri": uri}}})
 
 
-def test_an_address_is_used_and_what_is_written_asks_for_it(
+def test_a_written_configuration_has_a_variable_in_place_of_the_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = run_with(URL)
@@ -145,7 +145,7 @@ def test_values_named_like_secrets_are_not_sent(tmp_path: Path) -> None:
     sent = run_info({}, tmp_path, run)
     assert "hunter2" not in repr(sent)
     assert sent.hyperparameters["env.kwargs.g"] == 1
-    assert "hunter2" not in str(hyperparameters(run))  # which TensorBoard gets
+    assert "hunter2" not in str(hyperparameters(run))  # TensorBoard gets these
 
 
 def test_files_are_sent_once_and_links_never(tmp_path: Path) -> None:
@@ -169,16 +169,14 @@ def test_files_are_sent_once_and_links_never(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", ["mlruns", "./mlruns", "file:///tmp/mlruns", "databricks"])
-def test_an_address_of_another_kind_is_refused_before_a_run_that_nothing_would_arrive_of(
+def test_mlflow_refuses_addresses_that_are_no_server(
     uri: str,
 ) -> None:
     with pytest.raises(ConfigError, match="expected the address of a server"):
         run_with(uri)
 
 
-def test_a_run_that_shall_go_online_without_a_key_is_told_so_at_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_sync_refuses_wandb_online_without_a_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     config = SyncConfig(run=str(tmp_path), wandb=WandbTarget("online"))
@@ -186,7 +184,7 @@ def test_a_run_that_shall_go_online_without_a_key_is_told_so_at_once(
         syncing._with_target(WandbConfig(), config)
 
 
-def test_links_in_a_circle_and_files_nested_too_deeply_count_as_none(tmp_path: Path) -> None:
+def test_sync_ignores_cyclic_links_and_deeply_nested_json(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     for name, to in (("last", "best"), ("best", "last")):
         (tmp_path / "checkpoints" / name).symlink_to(to)

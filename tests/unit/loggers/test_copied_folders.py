@@ -1,4 +1,4 @@
-"""Which run at a server a folder is: one that was moved keeps it, one that was copied has its own."""
+"""Tests that a moved folder keeps its run at a server, and that a copied folder gets a new one."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_folder_that_is_reached_by_a_link_is_no_copy(
 
 
 @pytest.mark.parametrize("place", [None, 7, "", "\0", "x" * 9999, "/dev/null"])
-def test_a_record_with_no_place_or_a_strange_one_is_the_folders_own(
+def test_a_record_with_an_invalid_folder_belongs_to_its_own_folder(
     tmp_path: Path, record_args: tuple[str, str, str], place: object
 ) -> None:
     first = make_run_folder(tmp_path / "first", record_args)

@@ -1,4 +1,4 @@
-"""A follower hands on each row once, in its own time, from where it stopped."""
+"""Tests that a follower sends each row once, independently of the run, and continues where it stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rlox.loggers.follow import Delivery
 
 
 class Memory:
-    """A sink in memory, which outlives its followers; `refuse` may raise before a write."""
+    """A sink in memory that outlives its followers; `refuse` may raise before a write."""
 
     def __init__(self, refuse: Callable[[], object] = lambda: None, takes_back: bool = True) -> None:
         self.steps: list[int] = []
@@ -56,7 +56,7 @@ def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def add(folder: Path, steps: Sequence[int], keep: int | None = None) -> None:
-    """Append rows to `metrics.jsonl`, behind its first `keep` bytes or all of them."""
+    """Append rows to `metrics.jsonl`, after its first `keep` bytes or after all of them."""
     file = folder / METRICS
     size = file.stat().st_size if file.exists() else 0
     log = JsonLines(file, size if keep is None else keep)
@@ -66,7 +66,7 @@ def add(folder: Path, steps: Sequence[int], keep: int | None = None) -> None:
 
 
 def followed(folder: Path, sink: Memory, in_vain: bool = False) -> Delivery:
-    """What a follower makes of the file as it is; what it made until it had failed, if `in_vain`."""
+    """Return what a follower delivers of the present file; with `in_vain`, until its second attempt."""
     follower = Follower("memory", sink, folder)
     follower.start()
     if in_vain:
@@ -116,7 +116,7 @@ def test_a_row_that_is_half_written_waits_for_its_end(tmp_path: Path) -> None:
     assert sink.steps == [1, 22]
 
 
-def test_a_cut_takes_the_sink_back_to_the_same_row_and_is_stored_before_it_is_made(
+def test_rewind_stores_the_position_before_the_log_is_cut(
     tmp_path: Path,
 ) -> None:
     sink = Memory()
@@ -149,7 +149,7 @@ def test_a_transient_error_is_told_once_and_caught_up(
     assert sink.steps == [1, 2]
     assert sink.opened == [0, 0, 0, 0]
     assert [r.getMessage() for r in caplog.records] == [
-        "logger memory: reset by peer; it is retried and will catch up"
+        "logger memory: reset by peer; rlox tries again and sends the missing rows"
     ]
 
 
@@ -177,7 +177,7 @@ def test_pauses_between_attempts_grow_up_to_a_limit(tmp_path: Path, monkeypatch:
     assert waited[:6] == [0.001, 0.002, 0.004, 0.008, 0.008, 0.008]
 
 
-def test_a_backlog_is_handed_on_in_batches_and_a_look_that_finds_few_rows_is_followed_by_a_pause(
+def test_a_follower_sends_a_backlog_in_batches_and_pauses_after_few_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "MAX_BATCH", 3)
@@ -201,7 +201,7 @@ def test_a_backlog_is_handed_on_in_batches_and_a_look_that_finds_few_rows_is_fol
     assert finish([follower], PATIENCE)["memory"] == Delivery(11, 0, None)
 
 
-def test_a_sink_that_stays_broken_costs_the_end_of_a_run_its_timeout_and_is_reported(
+def test_a_follower_reports_the_rows_that_a_broken_sink_lacks(
     tmp_path: Path,
 ) -> None:
     def refuse() -> None:
@@ -209,7 +209,7 @@ def test_a_sink_that_stays_broken_costs_the_end_of_a_run_its_timeout_and_is_repo
 
     sink = Memory(refuse)
     add(tmp_path, [1, 2, 3])
-    message = "memory lacks 3 rows: no such server; metrics.jsonl has every row, .*catch_up"
+    message = "memory lacks 3 rows: no such server; metrics.jsonl has every row. To send .*catch_up"
     with pytest.warns(UserWarning, match=message):
         found = followed(tmp_path, sink, in_vain=True)
     assert (found.n_sent, found.n_missing) == (0, 3)
@@ -245,9 +245,7 @@ def test_the_end_of_a_run_waits_once_for_all_of_its_loggers(
     until(lambda: all(sink.closed for sink in sinks), "five closed sinks")
 
 
-def test_a_sink_that_was_cut_short_is_not_said_to_have_failed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_abandoned_sink_logs_no_failure(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     entered, cut = threading.Event(), threading.Event()
 
     def refuse() -> None:
@@ -267,7 +265,7 @@ def test_a_sink_that_was_cut_short_is_not_said_to_have_failed(
     assert "died" not in caplog.text
 
 
-def test_a_write_that_was_not_waited_for_ends_before_the_next_follower_begins(
+def test_the_next_follower_waits_for_an_abandoned_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joins = threading.Event()
@@ -311,7 +309,7 @@ def test_a_sink_that_fails_only_in_closing_is_reported(tmp_path: Path) -> None:
     assert (found.n_sent, found.n_missing) == (1, 0)
 
 
-def test_a_kill_before_the_position_is_stored_repeats_rows_only_where_none_can_be_taken_back(
+def test_an_unstored_position_repeats_rows_only_in_append_only_sinks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for takes_back, steps in ((True, [1, 2, 3]), (False, [1, 2, 3, 3])):
@@ -339,7 +337,7 @@ def test_a_damaged_position_begins_anew(content: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", [20, 10**6])
-def test_a_position_that_is_not_behind_a_row_moves_back_to_one(offset: int, tmp_path: Path) -> None:
+def test_an_invalid_position_moves_back_to_the_end_of_a_row(offset: int, tmp_path: Path) -> None:
     sink = Memory()
     add(tmp_path, [1, 2])
     followed(tmp_path, sink)

@@ -1,4 +1,4 @@
-"""JSON lines: every row is in the file when `write` returns, and whole rows are read back."""
+"""Tests that a row is in the JSON lines file when `write` returns, and that readers get only whole rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlox.loggers import JsonLines, read_rows
 from rlox.loggers.jsonl import iter_rows
 
 
-def test_json_lines_are_flushed_row_by_row_with_null_for_what_is_not_finite(tmp_path: Path) -> None:
+def test_json_lines_flushes_each_row_and_writes_non_finite_numbers_as_null(tmp_path: Path) -> None:
     log = JsonLines(tmp_path / "m.jsonl")
     log.write({"a": 1.5, "b": float("nan"), "c": None, "d": float("-inf"), "e": 3})
     content = (tmp_path / "m.jsonl").read_bytes()
@@ -31,7 +31,7 @@ def test_a_log_that_cannot_be_opened_is_a_storage_error(tmp_path: Path) -> None:
         JsonLines(tmp_path / "missing" / "m.jsonl")
 
 
-def test_whole_rows_are_read_from_an_offset_on_each_with_the_offset_behind_it(
+def test_iter_rows_yields_whole_rows_with_their_end_offsets(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "m.jsonl"

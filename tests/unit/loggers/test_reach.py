@@ -1,4 +1,4 @@
-"""Before a logger's library is imported its server is asked whether it is there."""
+"""Tests that rlox asks a logger's server for an answer before it imports the logger's library."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         ("no such name", "no answer from its server: .*"),
     ],
 )
-def test_a_server_that_is_no_help_is_told_from_one_that_is(mode: str, told: str) -> None:
+def test_require_answer_reports_how_a_server_fails(mode: str, told: str) -> None:
     with dead_server(mode, slow=0.05) as url, pytest.raises(StorageError, match=told) as raised:
         require_answer("mlflow", url, timeout=0.3 if mode == "hangs" else PATIENCE)
     assert url not in str(raised.value)
 
 
-def test_every_answer_but_a_failure_of_the_server_will_do() -> None:
+def test_require_answer_accepts_every_answer_except_a_server_error() -> None:
     with WandbServer().serving() as server:
         require_answer("wandb", server.url)
     with dead_server("500", healthy=True) as url:
         require_answer("wandb", f"{url}/")
         require_answer("mlflow", url)
-        with pytest.raises(StorageError, match="500"):  # /below/health is another's
+        with pytest.raises(StorageError, match="500"):  # /below/health belongs to another server
             require_answer("mlflow", f"{url}/below/")
 
 

@@ -1,4 +1,4 @@
-"""What is particular to a sink: the columns of csv, the files and times of TensorBoard."""
+"""Tests of properties of single sinks: the columns of csv, the files and times of TensorBoard."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_lines_of_the_csv_are_whole_or_not_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [[{}, {}], [{"a": None}, {}], [{}, {"a": 1}]])
-def test_rows_of_nothing_are_rows_of_the_csv(rows: list[Row], tmp_path: Path) -> None:
+def test_csv_sink_counts_empty_rows(rows: list[Row], tmp_path: Path) -> None:
     sink = CsvSink(tmp_path / "m.csv")
     assert sink.open(0) == 0
     sink.write(rows[:1])
@@ -93,7 +93,7 @@ def test_files_that_another_writer_left_in_the_folder_are_hidden_and_kept(
     assert theirs.exists()
 
 
-def test_events_are_as_far_apart_as_their_rows_whenever_they_are_written(tmp_path: Path, events: Any) -> None:
+def test_tensorboard_events_keep_the_time_distance_of_their_rows(tmp_path: Path, events: Any) -> None:
     for last in (1, 2):
         sink = TensorboardSink(tmp_path, "updates")
         sink.open(last - 1)
@@ -104,7 +104,7 @@ def test_events_are_as_far_apart_as_their_rows_whenever_they_are_written(tmp_pat
     assert second.wall_time - first.wall_time == pytest.approx(100.0, abs=1e-3)
 
 
-def test_an_event_that_was_cut_short_is_written_again(tmp_path: Path, events: Any) -> None:
+def test_tensorboard_sink_removes_an_incomplete_event(tmp_path: Path, events: Any) -> None:
     sink = TensorboardSink(tmp_path, "env_steps")
     sink.open(0)
     (path,) = tmp_path.iterdir()
@@ -133,7 +133,7 @@ def test_attempts_to_begin_a_file_leave_one_file(tmp_path: Path, events: Any) ->
 
 
 def hyperparameters_in(folder: Path) -> dict[str, Any]:
-    """What TensorBoard's own reader finds."""
+    """Return the hyperparameters that TensorBoard's own reader finds."""
     reading = pytest.importorskip("tensorboard.backend.event_processing.plugin_event_multiplexer")
     plugin = pytest.importorskip("tensorboard.plugins.hparams.metadata")
     events = reading.EventMultiplexer().AddRunsFromDirectory(str(folder))
@@ -146,7 +146,7 @@ def hyperparameters_in(folder: Path) -> dict[str, Any]:
 def test_tensorboard_has_the_hyperparameters_of_the_run(tmp_path: Path, events: Any) -> None:
     config = make_run({"algo": {"name": "ppo", "learning_rate": "lin_1e-3"}, "seed": 3})
     given = hyperparameters(config)
-    for kept in (0, 2, 1):  # begun, gone on with, cut back
+    for kept in (0, 2, 1):  # a new file, a continued one, one that is cut back
         sink = TensorboardSink(tmp_path / "tb", "env_steps", given)
         assert sink.open(kept) == kept
         sink.write([{"env_steps": 1, "a": 1.0}, {"env_steps": 2, "a": 2.0}])
@@ -158,7 +158,7 @@ def test_tensorboard_has_the_hyperparameters_of_the_run(tmp_path: Path, events: 
     assert [step for step, _ in steps(events.EventAccumulator(str(tmp_path / "tb")))] == [1, 1, 2]
 
 
-def test_a_file_of_before_there_were_hyperparameters_is_gone_on_with(tmp_path: Path, events: Any) -> None:
+def test_tensorboard_sink_continues_a_file_without_hyperparameters(tmp_path: Path, events: Any) -> None:
     sink = TensorboardSink(tmp_path, "env_steps")
     sink.open(0)
     sink.write([{"env_steps": 1, "a": 1.0}, {"env_steps": 2, "a": 2.0}])

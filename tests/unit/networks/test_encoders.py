@@ -1,4 +1,4 @@
-"""Encoders are the networks of their papers, read images as they lie, and train with what is behind them."""
+"""Tests that encoders equal the papers' networks, read every image layout, and train with later layers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def bytes_of(encoder: Encoder, rows: int = 5) -> Tensor:
 @pytest.mark.parametrize(
     ("kind", "picture", "parameters", "features"),
     [
-        # layers by hand, (inputs x kernel + 1) x outputs; with 6 actions the 1,687,206 of DQN on Pong
+        # parameters by layer, (inputs x kernel + 1) x outputs; with 6 actions DQN on Pong has 1,687,206
         ("nature", ATARI, 8_224 + 32_832 + 36_928 + (64 * 7 * 7 + 1) * 512, 512),
         ("impala", PROCGEN, 9_728 + 41_632 + 46_240 + (32 * 8 * 8 + 1) * 256, 256),
         ("small", GRID, 208 + 2_080 + 8_256 + (64 * 4 * 4 + 1) * 128, 128),
@@ -67,7 +67,7 @@ def test_a_network_has_the_parameters_of_its_paper(
 
 
 def test_the_nature_network_is_the_papers_written_out() -> None:
-    """Strides 4, 2 and 1 without padding, a rectifier behind each, pixels divided by 255."""
+    """It has strides 4, 2 and 1 without padding, a rectifier after each layer, and divides pixels by 255."""
     encoder = Encoder(0, [ATARI], ["nature"])
     rows, p = bytes_of(encoder, 2), list(encoder.parameters())
     x = rows.view(2, 4, 84, 84).float() / 255.0
@@ -81,7 +81,7 @@ def test_the_nature_network_is_the_papers_written_out() -> None:
     torch.testing.assert_close(encoder(rows), expected)
 
 
-def test_the_impala_network_has_its_residual_blocks_where_the_figure_has_them() -> None:
+def test_the_impala_encoder_equals_the_papers_residual_network() -> None:
     encoder = Encoder(0, [PROCGEN], ["impala"])
     rows, p = bytes_of(encoder, 2), iter(encoder.parameters())
 
@@ -117,7 +117,7 @@ def test_an_image_is_read_in_its_own_order(
     assert np.array_equal(picture.to_images(given).numpy(), expected.reshape(2, *planes))
 
 
-def test_numbers_beside_an_image_come_through_as_they_are_wherever_a_row_lies() -> None:
+def test_an_encoder_passes_numbers_beside_an_image_through_unchanged() -> None:
     parts = {
         "eye": image((5, 5, 3)),
         "speed": spaces.Box(-9, 9, (2,)),
@@ -173,7 +173,7 @@ def test_the_network_follows_from_the_size_and_the_run_says_which(shape: tuple[i
 
 
 @pytest.mark.parametrize("shape", [(8, 8, 12), (3, 64, 3), (64, 3, 64), (84, 84, 84)])
-def test_channels_that_could_be_either_dimension_are_asked_for(shape: tuple[int, ...]) -> None:
+def test_ambiguous_channels_require_image_channels(shape: tuple[int, ...]) -> None:
     with pytest.raises(ConfigError, match=r"world has images of shape .*algo.image_channels=first or last"):
         chosen(shape)
     last, first = (chosen(shape, image_channels=order)[0] for order in ("last", "first"))
@@ -200,7 +200,7 @@ def test_an_image_too_small_for_a_network_is_refused_with_those_that_take_it() -
 @pytest.mark.parametrize(
     "options", [{"encoder": "nature"}, {"encoder_features": 8}, {"image_channels": "last"}]
 )
-def test_keys_of_images_are_refused_where_there_is_none(options: dict[str, Any]) -> None:
+def test_image_keys_require_an_image_observation(options: dict[str, Any]) -> None:
     codec = ObservationCodec.of(spaces.Box(-1, 1, (3,)))
     with pytest.raises(ConfigError, match=rf"algo.{next(iter(options))}=.*world has no image"):
         make_encoder_spec(DQNConfig(**options), codec, "world")
@@ -229,7 +229,7 @@ def test_the_cost_of_an_encoder_is_what_its_layers_give() -> None:
     convolutions = [32 * 20 * 20, 64 * 9 * 9, 64 * 7 * 7]
     pixels = 4 * 84 * 84
     assert cost.parameters == count(Encoder(0, [ATARI], ["nature"]))
-    # what each layer and each rectifier gives, the flattening, the linear layer, the pixels
+    # outputs of each layer and each rectifier, the flattening, the linear layer, the pixels
     assert cost.saved_activations == 2 * sum(convolutions) + 64 * 7 * 7 + 2 * 512 + pixels
     assert cost.peak_activations == pixels + convolutions[0]
 
@@ -238,7 +238,7 @@ def seeing(space: Any, actions: Any) -> Any:
     return lambda: RandomSpacesEnv(space, actions)
 
 
-def test_a_shared_encoder_learns_from_actor_and_critic_and_others_from_their_own_alone() -> None:
+def test_a_shared_encoder_learns_from_both_losses_and_separate_ones_from_one() -> None:
     env = seeing(image((7, 7, 3)), spaces.Discrete(3))
     both = PPO(env, n_envs=1, n_steps=8, batch_size=8).policy
     apart = PPO(env, n_envs=1, n_steps=8, batch_size=8, share_encoder=False).policy
@@ -283,12 +283,12 @@ def test_target_networks_and_critics_have_their_encoders() -> None:
     assert not ids[0] & ids[1]
 
 
-def test_action_values_behind_an_encoder_go_back_to_actions_and_to_all_their_parameters() -> None:
+def test_encoded_action_values_have_autograds_gradients() -> None:
     torch.manual_seed(0)
     encoder = Encoder(0, [GRID], ["small"], 6)
     critics = EncodedEnsemble(encoder, EnsembleMLP(2, (6 + 2, 8, 1), "relu"))
     rows, actions = bytes_of(encoder), torch.randn(5, 2, requires_grad=True)
-    q = critics.weights  # by hand: features and actions beside each other through each member
+    q = critics.weights  # by hand: each member maps the features and actions, concatenated
     x = torch.cat([encoder(rows), actions], -1)
     hidden = (torch.einsum("bi,moi->mbo", x, q[0]) + critics.biases[0][:, None]).relu()
     by_hand = (torch.einsum("mbi,moi->mbo", hidden, q[1]) + critics.biases[1][:, None]).squeeze(-1)

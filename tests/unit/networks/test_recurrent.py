@@ -1,4 +1,4 @@
-"""Recurrent layers over cut sequences are what single steps give, with a state that is reset by hand."""
+"""Tests that recurrent layers over cut sequences equal single steps whose state the test resets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = [("lstm", 1), ("lstm", 2), ("gru", 1), ("gru", 3)]
 
 
 def starts(seed: int = 0) -> NDArray[np.bool_]:
-    """Episodes that begin often, rarely, never and in the first row."""
+    """Return the first rows of episodes, which begin often, rarely, never and in the first row."""
     rng = np.random.default_rng(seed)
     is_first = rng.random((T, N)) < np.array([0.6, 0.2, 0.0, 0.3])
     is_first[0] = [False, True, False, True]
@@ -28,7 +28,7 @@ def drawing(seed: int) -> torch.Generator:
 
 
 def made(kind: str, layers: int, seed: int = 0) -> tuple[RecurrentLayers, Tensor, Tensor]:
-    """Layers in float64, inputs `[T*N, INPUTS]` and states."""
+    """Return layers in float64, inputs `[T*N, INPUTS]` and states."""
     rnn, generator = RecurrentLayers(kind, INPUTS, HIDDEN, layers).double(), drawing(seed)
     with torch.no_grad():
         for parameter in rnn.parameters():
@@ -43,7 +43,7 @@ def made(kind: str, layers: int, seed: int = 0) -> tuple[RecurrentLayers, Tensor
 def stepped(
     rnn: RecurrentLayers, x: Tensor, state: Tensor, is_first: NDArray[np.bool_]
 ) -> tuple[Tensor, list[Tensor]]:
-    """One row at a time: the outputs `[T*N, HIDDEN]`, and the states after each of the T steps."""
+    """Step row by row; return the outputs `[T*N, HIDDEN]` and the states after each of the T steps."""
     outputs, states = [], []
     for t, row in enumerate(x.view(T, N, INPUTS)):
         state = torch.where(torch.from_numpy(is_first[t])[:, None], torch.zeros(()).double(), state)

@@ -1,4 +1,4 @@
-"""Gradients that are written out are autograd's, and so are those of anything else that learns."""
+"""Tests that hand-derived gradients, and those of all other modules, equal the gradients of autograd."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def draws(*shape: int, seed: int = 0) -> Tensor:
 
 
 def large(module: Any) -> Any:
-    """Weights and biases far from 0, in float64."""
+    """Set weights and biases to values far from 0, in float64."""
     module = module.double()
     with torch.no_grad():
         for i, p in enumerate(module.parameters()):
@@ -54,7 +54,7 @@ def large(module: Any) -> Any:
 
 
 def gradients(module: nn.Module) -> list[Tensor]:
-    """Those that were left by the way back, which are then gone."""
+    """Return the gradients of the backward pass and clear them."""
     found = [p.grad for p in module.parameters()]
     module.zero_grad(set_to_none=True)
     assert all(g is not None for g in found)
@@ -93,13 +93,13 @@ def test_a_traced_network_has_autograds_values_and_gradients(kind: str, activati
         assert not traced.out.requires_grad
         same([traced.back(slope)], [to_x])
         assert all(p.grad is None for p in net.parameters())
-        for _ in range(2):  # what was there does not count
+        for _ in range(2):  # a pass replaces earlier gradients
             traced_anew().learn(slope)
         same(gradients(net), to_parameters)
 
 
 @pytest.mark.parametrize("activation", ["relu", "elu"])
-def test_the_first_members_alone_give_what_they_give_among_all(activation: str) -> None:
+def test_the_first_ensemble_members_give_equal_outputs_alone(activation: str) -> None:
     ensemble = large(EnsembleMLP(3, (OBS, 8, 2), activation))
     x = draws(B, OBS, seed=9).requires_grad_()
     slope = draws(2, B, 2)
@@ -136,7 +136,7 @@ def test_values_of_actions_go_back_to_the_actions_alone(members: int | None) -> 
 @pytest.mark.parametrize("kind", [SquashedGaussianPolicy, SquashedSDEPolicy])
 def test_a_traced_draw_has_autograds_values_and_gradients(kind: Any) -> None:
     actor = large(kind(OBS, ACT, net_arch=(8, 6)))
-    with torch.no_grad():  # log deviations of the plain one beyond both limits
+    with torch.no_grad():  # log deviations of the plain policy exceed both limits
         actor.net[-1].bias[-2:] += torch.tensor([-25.0, 3.0])
     obs = draws(B, OBS, seed=9)
     noise = draws(6, ACT) if kind is SquashedSDEPolicy else draws(B, ACT)
@@ -146,7 +146,7 @@ def test_a_traced_draw_has_autograds_values_and_gradients(kind: Any) -> None:
     with torch.no_grad():
         action, log_prob, learn = actor.trace(obs, noise)
         learn(*slopes)
-    # autograd's divides by deviations of e^-20 what it has rounded before
+    # autograd divides rounded values by deviations of e^-20
     same([action, log_prob], [x.detach() for x in expected], rtol=1e-5)
     same(gradients(actor), found, rtol=1e-5)
 
@@ -178,7 +178,7 @@ def test_scored_policies_have_the_values_and_gradients_of_autograd(kind: str, sp
 
 
 class Shifted(DiscretePolicy):
-    """Somebody's own: the built-in one in other units."""
+    """A user's subclass that evaluates observations in other units."""
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return super().evaluate_actions(2.0 * obs, actions)
@@ -208,7 +208,7 @@ def test_a_deterministic_action_goes_back_to_the_actor() -> None:
     same(gradients(policy.actor), found)
 
 
-def test_the_lowest_critics_gradient_goes_back_to_the_vector() -> None:
+def test_the_lowest_critic_gives_the_action_autograds_gradient() -> None:
     critic = large(EnsembleMLP(3, (OBS + ACT, 8, 1), "relu"))
     policy = SquashedSACPolicy(SquashedGaussianPolicy(OBS, ACT, net_arch=(4,)).double(), critic)
     obs, drawn, slope = draws(B, OBS), draws(B, ACT, seed=1).requires_grad_(), draws(B, seed=2)
@@ -219,7 +219,7 @@ def test_the_lowest_critics_gradient_goes_back_to_the_vector() -> None:
         same([value, back(slope)], [expected.detach(), found])
 
 
-def test_sums_over_choices_go_back_to_probabilities_logits_and_critics() -> None:
+def test_discrete_sac_gradients_equal_autograd_for_actor_and_critics() -> None:
     policy = large(CategoricalSACPolicy(OBS, 5, 2, (8,), (6,), "relu"))
     obs, actions, slope = draws(B, OBS), torch.arange(B) % 5, draws(2, B, seed=1)
     log_p = policy.actor.net(obs).log_softmax(-1)
@@ -258,7 +258,7 @@ def test_slopes_of_distributional_losses_are_autograds(name: str) -> None:
     loss, slope = LOSSES[name]
     said, goal = draws(B, 7).requires_grad_(), 3.0 * draws(B, 7, seed=1)
     if name == "C51":
-        goal = goal.softmax(-1) * 0.9  # exact also for what does not sum to 1
+        goal = goal.softmax(-1) * 0.9  # exact also for targets that do not sum to 1
     (expected,) = torch.autograd.grad(loss(said, goal).sum(), said)
     same([slope(said.detach(), goal)], [expected])
 
@@ -267,7 +267,7 @@ def test_slopes_of_distributional_losses_are_autograds(name: str) -> None:
 @pytest.mark.parametrize(
     "returns", [ScalarValue(), ScalarValue("mse"), CategoricalValue(7, -2, 3), QuantileValue(7)]
 )
-def test_slopes_of_what_is_said_are_those_of_the_loss(returns: Any, weighted: bool) -> None:
+def test_value_gradients_equal_those_of_the_loss_of_each_value_kind(returns: Any, weighted: bool) -> None:
     shape = (B,) if returns.n_outputs is None else (B, 7)
     said, after = 2.0 * draws(*shape), draws(*shape, seed=1)
     goal = returns.td_target(draws(B, seed=2), torch.full((B,), 0.9).double(), after)

@@ -1,4 +1,4 @@
-"""What somebody may have done to a network is learned as autograd would learn it, or refused by name."""
+"""Tests that changed networks learn with autograd's gradients or are refused by name."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ ODD: dict[str, Callable[[Any], None]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_a_policy_that_somebody_changed_is_scored_as_it_evaluates(odd: str) -> None:
+def test_a_changed_policy_scores_actions_as_it_evaluates_them(odd: str) -> None:
     policy = DiscretePolicy(OBS, N, net_arch=(8,))
     ODD[odd](policy)
     policy.double()
     check_scored(policy, draws(B, OBS), torch.arange(B) % N)
 
 
-def test_a_hook_on_the_deviation_of_vectors_is_heeded() -> None:
+def test_learning_applies_a_hook_on_log_std() -> None:
     policy = ContinuousPolicy(OBS, N, net_arch=(8,)).double()
     policy.log_std.register_hook(lambda slope: 0.0 * slope)
     check_scored(policy, draws(B, OBS), draws(B, N, seed=1))
@@ -93,7 +93,7 @@ def test_a_hook_on_the_deviation_of_vectors_is_heeded() -> None:
     assert not policy.log_std.grad.any()
 
 
-def test_choices_with_masks_are_scored_as_they_are_evaluated_and_barred_ones_have_no_gradient() -> None:
+def test_masked_policies_score_as_they_evaluate_without_gradient_of_barred_choices() -> None:
     policy = MaskedDiscretePolicy(OBS, N, net_arch=(8,)).double()
     masks = torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64).expand(B, N)
     check_scored(policy, torch.cat([draws(B, OBS), masks], -1), 2 * (torch.arange(B) % 2))
@@ -108,10 +108,10 @@ def test_choices_with_masks_are_scored_as_they_are_evaluated_and_barred_ones_hav
 
 
 def check_scored(policy: Any, obs: Tensor, actions: Tensor) -> None:
-    """Values and gradients are those of `evaluate_actions` by autograd."""
+    """Assert that values and gradients equal those of `evaluate_actions` by autograd."""
     slopes = [
         0.1 * draws(B, seed=i) for i in range(3)
-    ]  # of a mean: beyond 1 a barred log-probability overflows
+    ]  # as for a mean; beyond 1 a barred log-probability overflows
     expected = policy.evaluate_actions(obs, actions)
     parameters = list(policy.parameters())
     found = torch.autograd.grad(expected, parameters, slopes)
@@ -143,7 +143,7 @@ class Doubled(EnsembleMLP):
 
 
 class Scaled(SquashedGaussianPolicy):
-    """Log deviations by tanh into [-5, 2], as CleanRL has them."""
+    """Maps log deviations by tanh into [-5, 2], as CleanRL does."""
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = self.net(obs).chunk(2, -1)
@@ -218,13 +218,13 @@ def test_a_policy_that_hides_its_gradient_is_refused() -> None:
         run.train(32)
 
 
-def test_training_in_inference_mode_learns_or_is_refused() -> None:
+def test_training_a_torch_policy_in_inference_mode_raises() -> None:
     elu = PPO("CartPole-v1", n_envs=1, activation="elu", n_steps=16, batch_size=16, backend="torch")
     with torch.inference_mode(), pytest.raises(ConfigError, match=r"torch\.inference_mode"):
         elu.train(32)
 
 
-def test_a_parameter_that_nothing_depends_on_has_a_gradient_of_zero_whatever_was_there() -> None:
+def test_an_unused_parameter_gets_a_zero_gradient() -> None:
     net = mlp((OBS, 8, N)).double()
     unused = nn.Parameter(draws(2))
     unused.grad = torch.ones_like(unused)
@@ -238,7 +238,7 @@ def test_a_parameter_that_nothing_depends_on_has_a_gradient_of_zero_whatever_was
 @pytest.mark.parametrize("k", [1, 7, 70])
 @pytest.mark.parametrize("n", [1, 60])
 @pytest.mark.parametrize("several", [(), (2,)])
-def test_products_are_the_same_whichever_way_round(several: tuple[int, ...], n: int, k: int, m: int) -> None:
+def test_times_equals_the_matrix_product(several: tuple[int, ...], n: int, k: int, m: int) -> None:
     a, b = draws(*several, n, k), draws(*several, k, m, seed=1)
     out = torch.full((*several, n, m), torch.nan, dtype=torch.float64)
     expected = (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(-2)
@@ -260,7 +260,7 @@ def test_a_wide_layer_with_few_inputs_has_autograds_gradients() -> None:
         torch.testing.assert_close(parameter.grad, gradient)
 
 
-def test_a_network_that_detaches_its_input_gives_no_gradient_of_it_in_silence() -> None:
+def test_a_network_that_detaches_its_graph_raises_in_the_backward_pass() -> None:
     net = nn.Linear(3, 1)
     with torch.no_grad():
         for function in (lambda x: net(x.detach()), lambda x: net(x).detach()):

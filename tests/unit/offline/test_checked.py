@@ -1,4 +1,4 @@
-"""What is wrong with a dataset is found, and a sound one is not blamed."""
+"""Tests that the check finds the faults of a dataset, and none in a sound one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlox.sources.preparation import complete_returns
 
 
 def columns(lengths: tuple[int, ...] = (10, 12, 7, 20), terminated: bool = True) -> dict[str, Any]:
-    """Episodes of these lengths, whose observations count on."""
+    """Makes episodes of these lengths, whose observations count the rows."""
     n = sum(lengths)
     ends = np.zeros(n, bool)
     ends[np.cumsum(lengths) - 1] = True
@@ -47,11 +47,11 @@ def test_nothing_is_found_in_a_sound_dataset(terminated: bool) -> None:
 
 def test_time_limits_that_are_marked_as_terminations_are_found() -> None:
     at_limit = columns((20, 20, 20, 20))
-    assert codes(at_limit) == [("time_limit", "warning")]  # all end at one length
+    assert codes(at_limit) == [("time_limit", "warning")]  # all episodes have one length
     assert codes(at_limit, spec=limited(20)) == [("time_limit", "error")]
-    assert codes(columns((1,) * 60)) == []  # of one step each
+    assert codes(columns((1,) * 60)) == []  # episodes of one step
     one = columns((20, 5, 6, 7))
-    assert codes(one) == []  # the longest is alone
+    assert codes(one) == []  # only one episode has the longest length
     assert codes(one, spec=limited(20)) == [("time_limit", "error")]
     most = columns((20, 20, 20, 7))
     assert codes(most) == [("time_limit", "warning")]
@@ -67,7 +67,7 @@ def test_next_observations_that_are_not_the_next_rows_are_found_by_row() -> None
     assert "next_obs of 1 of 45 rows inside episodes" in found.message
     assert "the first is row 3" in found.message
     given = columns()
-    given["next_obs"][9] += 1.0  # behind an end is another episode
+    given["next_obs"][9] += 1.0  # the next row is of another episode
     assert codes(given) == []
     given["terminated"][9] = False
     assert codes(given) == [("next_obs", "error")]
@@ -75,7 +75,7 @@ def test_next_observations_that_are_not_the_next_rows_are_found_by_row() -> None
 
 @pytest.mark.parametrize("name", ["obs", "next_obs", "actions", "rewards"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_numbers_that_are_none_are_found_by_column_and_row(name: str, bad: float) -> None:
+def test_nonfinite_numbers_are_found_by_column_and_row(name: str, bad: float) -> None:
     given = columns()
     given[name][9] = bad
     found = next(iter(find_problems(given, {})))
@@ -137,7 +137,7 @@ def test_returns_are_sums_over_complete_episodes() -> None:
     assert describe_dataset(given)["returns"] is None
 
 
-def test_an_interval_of_returns_is_a_bootstraps() -> None:
+def test_the_interval_of_returns_is_near_the_normal_approximation() -> None:
     returns = np.random.default_rng(0).normal(10.0, 2.0, 400)
     found = ReturnStatistics.from_returns(returns)
     half = 1.96 * returns.std() / 20

@@ -1,4 +1,4 @@
-"""Datasets in the files of others: what is written is read again as it was, and what they mean is kept."""
+"""Tests datasets in foreign file formats: an export reads back unchanged, and its meaning is kept."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_an_exported_dataset_converts_back_with_equal_rows_and_metadata(
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 
 
-def test_rows_of_parquet_that_are_read_at_a_time_are_as_large_as_they_are_decoded(
+def test_blocks_of_parquet_rows_are_limited_by_their_decoded_size(
     tmp_path: Path,
 ) -> None:
     n, width = 400, 28_000
@@ -78,7 +78,7 @@ def d4rl(path: Path, **given: Any) -> Path:
 
 
 def raw(n: int = 10) -> dict[str, Any]:
-    """Steps 0 to 9 of observations 0, 1, ...; step 3 terminates, step 7 is cut off."""
+    """Makes steps 0 to 9 with observations 0, 1, ...; step 3 terminates, step 7 is truncated."""
     k = np.arange(n)
     return {
         "observations": k[:, None].astype("f8"),
@@ -89,11 +89,11 @@ def raw(n: int = 10) -> dict[str, Any]:
     }
 
 
-def test_without_next_observations_a_step_leads_to_the_next_row_and_those_cut_off_are_left_out(
+def test_derived_next_observations_are_the_next_rows_without_truncated_steps(
     tmp_path: Path,
 ) -> None:
     found = arrays(convert_dataset(d4rl(tmp_path / "x.hdf5", **raw()), tmp_path / "a"))
-    # row 7 led nowhere that is known, and so did row 9, the last
+    # the next observations of row 7 and of row 9, the last one, are unknown
     assert found["obs"][:, 0].tolist() == [0, 1, 2, 3, 4, 5, 6, 8]
     assert found["next_obs"][:, 0].tolist() == [1, 2, 3, 3, 5, 6, 7, 9]
     assert np.flatnonzero(found["terminated"]).tolist() == [3]
@@ -127,7 +127,7 @@ def test_a_step_cut_off_behind_a_termination_marks_nothing_else(tmp_path: Path) 
     assert found["truncated"].tolist() == [False, False]
 
 
-def test_ends_at_the_time_limit_are_truncations_whatever_the_file_says(tmp_path: Path) -> None:
+def test_ends_at_a_given_time_limit_are_truncations(tmp_path: Path) -> None:
     given = raw(10) | {"next_observations": np.arange(1.0, 11)[:, None]}
     given["terminals"], given["timeouts"] = np.isin(np.arange(10), (1, 4, 7)), np.zeros(10, bool)
     path = d4rl(tmp_path / "x.hdf5", **given)
@@ -139,7 +139,7 @@ def test_ends_at_the_time_limit_are_truncations_whatever_the_file_says(tmp_path:
 
 
 def long(n: int = 600) -> dict[str, Any]:
-    """Episodes of 200 steps that the time limit ended, which the file calls terminations."""
+    """Makes episodes of 200 steps that the time limit ends; the file calls these ends terminations."""
     return raw(n) | {"terminals": np.arange(n) % 200 == 199, "timeouts": np.zeros(n, bool)}
 
 
@@ -151,7 +151,7 @@ UNENDED = {n: c for n, c in long(601).items() if n != "timeouts"} | {"terminals"
     ("form", "given"),
     [*((form, long()) for form in ("rlox", *SUFFIX)), ("rlox", UNMARKED), ("rlox", UNENDED)],
 )
-def test_a_time_limit_given_later_makes_the_dataset_that_it_would_have_made_at_once(
+def test_a_later_time_limit_gives_the_same_dataset_as_an_immediate_one(
     form: str, given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = d4rl(tmp_path / "x.hdf5", **given)
@@ -171,7 +171,7 @@ def test_a_time_limit_given_later_makes_the_dataset_that_it_would_have_made_at_o
     assert len(expected["rewards"]) == 597
 
 
-def test_where_nothing_says_which_steps_were_cut_off_it_is_asked_for(tmp_path: Path) -> None:
+def test_a_file_without_timeouts_needs_a_time_limit(tmp_path: Path) -> None:
     given = raw()
     del given["timeouts"]
     path = d4rl(tmp_path / "x.hdf5", **given)
@@ -194,7 +194,7 @@ def parquet(path: Path, **given: Any) -> Path:
 
 
 @pytest.mark.parametrize("write", [d4rl, npz, parquet])
-def test_files_of_others_are_read_by_the_names_that_they_use(write: Any, tmp_path: Path) -> None:
+def test_foreign_files_may_use_synonyms_of_column_names(write: Any, tmp_path: Path) -> None:
     given = raw() | {"next_observations": np.arange(1.0, 11)[:, None]}
     names = {
         "observations": "obs",
@@ -266,7 +266,7 @@ def test_a_reader_that_dies_or_hangs_is_an_error_that_names_the_file(
         monkeypatch.setattr(reader_client, "READER_COMMAND", (sys.executable, "-c", lie))
         with pytest.raises(CheckpointError, match="its reader sent an invalid"):
             convert_dataset(path, tmp_path / "c")
-    # with the limits of a real reader, which may write no file
+    # with the limits of a real reader, which must not write files
     limits = "from rlox.offline.foreign.reader_process import apply_limits; apply_limits(); "
     much = limits + "import os; os.write(2, b'x' * 1_000_000); os.write(2, b'\\nthe end'); os._exit(3)"
     monkeypatch.setattr(reader_client, "READER_COMMAND", (sys.executable, "-c", much))
@@ -280,7 +280,7 @@ def test_a_reader_that_dies_or_hangs_is_an_error_that_names_the_file(
         convert_dataset(path, tmp_path / "b")
 
 
-def test_a_reader_that_ends_what_it_sends_and_not_itself_is_not_waited_for(
+def test_a_reader_that_closes_its_output_but_does_not_end_times_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = npz(tmp_path / "x.npz", **raw())
@@ -291,7 +291,7 @@ def test_a_reader_that_ends_what_it_sends_and_not_itself_is_not_waited_for(
         convert_dataset(path, tmp_path / "a")
 
 
-def test_a_reader_ends_with_the_conversion_whoever_keeps_its_error(
+def test_a_reader_ends_with_the_conversion_even_if_its_error_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = npz(tmp_path / "x.npz", **(raw(1_000_000) | {"rewards": np.full(1_000_000, 1e300)}))
@@ -349,7 +349,7 @@ def test_paths_may_be_texts_and_other_things_are_refused(tmp_path: Path) -> None
 def test_an_npz_whose_sum_is_wrong_is_refused(tmp_path: Path) -> None:
     path = npz(tmp_path / "x.npz", **raw(100_000))
     data = bytearray(path.read_bytes())
-    data[data.rindex(b"rewards.npy") - 46 + 16] ^= 1  # of the sum in the list of members
+    data[data.rindex(b"rewards.npy") - 46 + 16] ^= 1  # a bit of the checksum in the list of members
     path.write_bytes(data)
     with pytest.raises(CheckpointError, match=r"rewards\.npy is damaged: Bad CRC"):
         convert_dataset(path, tmp_path / "a")

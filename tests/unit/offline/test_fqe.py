@@ -1,4 +1,4 @@
-"""What fitted Q evaluation says of a policy is its value, where that can be solved for."""
+"""Tests that fitted Q evaluation gives a policy's value where linear equations determine it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATES, GAMMA = 5, 0.9
 
 
 class Fixed(StatelessActor[Any]):
-    """An action for each observation, by `policy`."""
+    """Gives an action for each observation by `policy`."""
 
     @contextmanager
     def inference_mode(self) -> Iterator[None]:
@@ -44,9 +44,9 @@ def actor(policy: Any, space: Any, dim: int = STATES) -> Fixed:
 
 
 def chain(episodes: int = 400, cut: int = 12, seed: int = 0, noise: float = 0.0) -> dict[str, Any]:
-    """Random steps on a line of states, reward s for a step to the right, termination at its right end.
+    """Makes random steps on a line of states: reward s for a step to the right, termination at the right end.
 
-    Episodes begin anywhere and are cut off after so many steps, which is no end.
+    Episodes begin anywhere and are truncated after `cut` steps.
     """
     rng = np.random.default_rng(seed)
     rows: list[tuple[int, int, float, int, bool, bool]] = []
@@ -74,7 +74,7 @@ def chain(episodes: int = 400, cut: int = 12, seed: int = 0, noise: float = 0.0)
 
 
 def solved(policy: list[int], starts: NDArray[Any]) -> float:
-    """The value of the policy at those states, by the linear equations."""
+    """Computes the value of the policy at these states by the linear equations."""
     moves = np.zeros((STATES, STATES))
     rewards = np.zeros(STATES)
     for s in range(STATES - 1):
@@ -96,13 +96,13 @@ def test_a_table_is_fitted_to_the_solution_of_its_equations(policy: list[int]) -
     found = fitted_q_evaluation(player, columns, how)
     truth = solved(policy, starts)
     assert found.value == pytest.approx(truth, abs=0.05)
-    # where every episode is worth the same the bootstraps do not differ, up to how far they are fitted
+    # if all episodes have the same value, the bootstraps differ only by errors of fitting
     assert found.ci90[0] - 1e-3 < truth < found.ci90[1] + 1e-3
     assert len(found.members) == 20
 
 
 def one_step(n: int = 600) -> dict[str, Any]:
-    """One step from s with vector a, reward -(a - s)^2, then the end."""
+    """Makes episodes of one step from s with vector a and reward -(a - s)^2."""
     rng = np.random.default_rng(1)
     obs = rng.uniform(-1, 1, (n, 1)).astype(np.float32)
     taken = rng.uniform(-2, 2, (n, 1)).astype(np.float32)
@@ -114,7 +114,7 @@ def one_step(n: int = 600) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_vectors_are_valued_in_units_of_their_bounds_and_better_policies_are_worth_more() -> None:
+def test_fitted_q_values_of_vector_actions_rank_policies_correctly() -> None:
     columns = one_step()
     box = spaces.Box(-2.0, 2.0, (1,))
     how = FQESettings(updates=1_500, learning_rate=3e-3, members=5, net_arch=(32, 32))
@@ -201,17 +201,17 @@ def test_fitted_q_refuses_columns_that_are_no_dataset() -> None:
 
 
 def test_nine_in_ten_intervals_have_the_value_in_them() -> None:
-    """Of datasets of 30 episodes from random starts, with noise on what they pay."""
+    """The datasets have 30 episodes from random starts, with noise in their rewards."""
     policy = np.array([1, 1, 0, 1, 0])
     player = actor(lambda rows: policy[rows.argmax(1)], spaces.Discrete(2))
     truth = solved(policy.tolist(), np.arange(STATES - 1))
     how = FQESettings(GAMMA, 400, learning_rate=0.1, tau=0.2, net_arch=(), members=19)
     found = [fitted_q_evaluation(player, chain(30, seed=seed, noise=1.0), how) for seed in range(24)]
     inside = sum(low < truth < high for low, high in (of.ci90 for of in found))
-    assert 18 <= inside <= 23, inside  # half as wide have 14, twice as wide all
+    assert 18 <= inside <= 23, inside  # intervals half as wide contain 14, twice as wide all
 
 
-def test_values_of_what_is_far_from_all_rows_are_bounded() -> None:
+def test_values_far_from_all_rows_are_bounded() -> None:
     torch.manual_seed(0)
     q, x = LayerNormEnsemble(3, (4, 16, 16, 1)), torch.randn(50, 4)
     far, farther = (q(scale * x).detach() for scale in (1e4, 1e8))
@@ -234,7 +234,7 @@ def test_the_written_gradients_of_normalised_layers_are_those_of_autograd() -> N
     torch.testing.assert_close([p.grad for p in q.parameters()], expected)
 
 
-def test_goals_are_within_what_any_policy_can_be_worth() -> None:
+def test_value_bounds_are_the_least_and_the_largest_possible_return() -> None:
     for rewards, ends in (
         ([-2.0, -1.0], (-20.0, -1.0)),
         ([0.0, 1.0], (0.0, 10.0)),

@@ -1,4 +1,4 @@
-"""Datasets by the quality of their policy: what is played, what is replayed, and what is told of it."""
+"""Tests datasets of policies of known quality: played rows, replayed rows, and their description."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SHORT_PLAY = PlaySettings(steps=100, n_score_episodes=2)
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of checkpoints after 100, 200, 300 and 400 steps; the last one is the best."""
+    """Makes a folder of checkpoints after 100, 200, 300 and 400 steps; the last one is the best."""
     folder = tmp_path_factory.mktemp("run")
     algorithm = SAC("Pendulum-v1", buffer_size=1_000, max_episode_steps=50, **SMALL)
     algorithm.config = replace(algorithm.config, eval=replace(algorithm.config.eval, every=100))
@@ -48,7 +48,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A policy scores as many points as it has taken steps, random actions none."""
+    """Gives a policy its number of steps as score, and random actions 0."""
     monkeypatch.setattr(collect, "_random_score", lambda config, how: 0.0)
     monkeypatch.setattr(collect, "_score", lambda algorithm, how: float(algorithm.clock.env_steps))
 
@@ -57,7 +57,7 @@ def assert_sound(dataset: Dataset) -> None:
     assert list(find_problems(dataset.columns, dataset.about)) == []
 
 
-def test_random_actions_fill_the_bounds_and_come_with_what_they_paid() -> None:
+def test_random_actions_fill_the_bounds_and_the_dataset_describes_their_returns() -> None:
     made = make_random_dataset(EnvConfig(id="Pendulum-v1", n_envs=1), PlaySettings(steps=450, seed=7))
     about, columns = made.about, made.columns
     assert len(columns["rewards"]) == 600  # whole episodes
@@ -107,7 +107,7 @@ def test_medium_is_the_first_checkpoint_past_a_third_of_the_way(run: Path) -> No
 
 
 @pytest.mark.usefixtures("scores")
-def test_medium_replay_is_what_the_buffer_had_then(run: Path) -> None:
+def test_medium_replay_has_the_rows_of_the_medium_checkpoints_buffer(run: Path) -> None:
     made = make_run_dataset(run, "medium-replay", SHORT_PLAY)
     assert made.about["checkpoint"] == "step-000000000200"
     columns = made.columns
@@ -170,21 +170,21 @@ def test_rows_of_several_environments_come_one_environment_after_the_other() -> 
     algorithm.train(300)
     columns = read_replay_columns(algorithm)
     n = len(columns["rewards"])
-    assert 30 < n < 90  # whole episodes of rings of 30, which have wrapped
+    assert 30 < n < 90  # whole episodes of rings of 30, which overwrote rows
     assert columns["actions"].shape == (n,)
     ends = columns["terminated"] | columns["truncated"]
     assert ends[-1]
     assert_sound(Dataset(columns, {}, ""))
     starts = columns["obs"][np.concatenate([[True], ends[:-1]])]
-    assert np.abs(starts).max() < 0.05  # as CartPole begins
+    assert np.abs(starts).max() < 0.05  # as at the beginning of CartPole
     rows = {row.tobytes() for row in columns["obs"]}
     drawn = algorithm.source.replay_sampler.buffer.sample(3_000, 0)
     assert rows < {row.tobytes() for row in drawn["obs"]}
 
 
-def test_an_episode_whose_begin_was_overwritten_and_one_that_goes_on_are_left_out() -> None:
+def test_overwritten_and_unfinished_episodes_are_left_out() -> None:
     algorithm = SAC("Pendulum-v1", buffer_size=170, max_episode_steps=50, **SMALL)
-    algorithm.train(220)  # of the ring's 170 rows the first begins an episode
+    algorithm.train(220)  # the first of the ring's 170 rows begins an episode
     assert np.flatnonzero(read_replay_columns(algorithm)["truncated"]).tolist() == [49, 99, 149]
     algorithm.train(230)
     columns = read_replay_columns(algorithm)
@@ -197,7 +197,7 @@ def test_an_episode_whose_begin_was_overwritten_and_one_that_goes_on_are_left_ou
 
 
 class UnsavableEnv(Countdown):
-    """Episodes of 50 steps; a lock cannot be saved, so a run that is resumed begins another one."""
+    """Has episodes of 50 steps. Its lock cannot be saved, so a resumed run begins a new episode."""
 
     def __init__(self) -> None:
         super().__init__((50,))
@@ -212,7 +212,7 @@ def test_an_episode_that_was_broken_off_is_not_joined_to_the_one_behind_it(tmp_p
     with pytest.warns(UserWarning, match="start new episodes: they cannot be saved"):
         resumed.train(220)
     columns = read_replay_columns(resumed)
-    # steps 101 to 120 were broken off, 121 to 220 are two whole episodes
+    # steps 101 to 120 are an interrupted episode, 121 to 220 are two whole ones
     assert np.flatnonzero(columns["terminated"] | columns["truncated"]).tolist() == [
         49,
         99,
@@ -223,7 +223,7 @@ def test_an_episode_that_was_broken_off_is_not_joined_to_the_one_behind_it(tmp_p
     assert complete_returns(columns).tolist() == [sum(range(1, 51)) + 12.5] * 4
 
 
-def test_an_episode_in_whose_midst_a_buffer_was_filled_anew_is_left_out(tmp_path: Path) -> None:
+def test_the_rest_of_an_episode_in_a_refilled_buffer_is_left_out(tmp_path: Path) -> None:
     first = SAC("Pendulum-v1", buffer_size=1_000, max_episode_steps=50, **SMALL)
     first.train(120)
     first.save(tmp_path / "saved")
@@ -232,7 +232,7 @@ def test_an_episode_in_whose_midst_a_buffer_was_filled_anew_is_left_out(tmp_path
     assert np.flatnonzero(read_replay_columns(resumed)["truncated"]).tolist() == [49]
 
 
-def test_steps_of_a_worker_that_failed_are_left_out_with_the_rest_of_their_episode() -> None:
+def test_lost_steps_are_left_out_with_their_episode() -> None:
     algorithm = DQN("CartPole-v1", n_envs=2, buffer_size=90, **SMALL)
     memory = require_replay_sampler(algorithm)
     t = np.arange(16) // 2  # env 0 and env 1 in turns
@@ -283,7 +283,7 @@ def test_recording_a_dataset_needs_either_episodes_or_steps() -> None:
 
 
 def patch_scores(scores: dict[int, float], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The policy after so many steps plays to that return, random actions to 0."""
+    """Makes the policy of each step reach this return, and random actions 0."""
 
     def evaluate(self: SAC, episodes: int, seed: int) -> Evaluation:
         returns = (scores[self.clock.env_steps],) * episodes
@@ -309,9 +309,7 @@ def test_a_checkpoint_without_a_finite_score_is_passed_over_with_a_warning(
     assert make_run_dataset(run, "medium", how).about["checkpoint"] == "step-000000000200"
 
 
-def test_a_run_none_of_whose_checkpoints_has_a_finite_score_is_refused(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_without_any_finite_score_is_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     patch_scores(dict.fromkeys((100, 200, 300, 400), math.nan), monkeypatch)
     with pytest.raises(NonFiniteError, match="has no checkpoint with a finite score: all were skipped"):
         make_run_dataset(run, "expert", SHORT_PLAY)
@@ -326,7 +324,7 @@ def test_random_actions_without_a_finite_score_are_refused(monkeypatch: pytest.M
 
 @pytest.mark.usefixtures("scores")
 @pytest.mark.parametrize("link", [True, False])
-def test_expert_is_the_best_by_the_log_with_and_without_the_link(
+def test_expert_is_the_best_checkpoint_of_the_log_or_else_of_the_scores(
     link: bool, run: Path, tmp_path: Path
 ) -> None:
     copied = shutil.copytree(run, tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Minari's folders: what is in the rows of a dataset is what its spaces and episodes say, both ways."""
+"""Tests that rows, spaces and episodes agree when datasets go to Minari's folders and back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def arrays(found: Dataset) -> dict[str, Any]:
     return {name: np.asarray(column) for name, column in found.columns.items()}
 
 
-def test_minari_reads_what_is_written_for_it(tmp_path: Path) -> None:
+def test_minari_reads_exported_datasets(tmp_path: Path) -> None:
     observation, action = spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (2,))
     given = dataset(tmp_path / "a", spaces_metadata(observation, action))
     export_dataset(given, tmp_path / "mine", "minari")
@@ -39,7 +39,7 @@ def test_minari_reads_what_is_written_for_it(tmp_path: Path) -> None:
     assert first.terminations[-1] and not first.truncations.any()
 
 
-def test_actions_of_minari_are_choices_from_0_wherever_the_space_begins(tmp_path: Path) -> None:
+def test_minari_keeps_actions_of_spaces_that_do_not_begin_at_0(tmp_path: Path) -> None:
     about = spaces_metadata(spaces.Box(-9, 9, (3,)), spaces.Discrete(4, start=3))
     given = dataset(tmp_path / "a", about, action=4)
     export_dataset(given, tmp_path / "m", "minari")
@@ -51,7 +51,7 @@ def test_actions_of_minari_are_choices_from_0_wherever_the_space_begins(tmp_path
 @pytest.mark.parametrize(
     "space", [spaces.Discrete(4, start=-1), spaces.MultiDiscrete([[2, 3], [1, 4]])], ids=str
 )
-def test_choices_that_are_observed_are_numbers_in_minari_and_one_hot_in_rows(
+def test_observed_choices_are_integers_in_minari_and_one_hot_in_rows(
     space: spaces.Space[Any], tmp_path: Path
 ) -> None:
     space.seed(3)
@@ -93,7 +93,7 @@ def test_parts_of_minaris_observations_are_joined_as_policies_see_them(tmp_path:
     np.testing.assert_array_equal(found["obs"][30], [0, 1, 0, *rows["obs"][30, :2]])
 
 
-def test_an_episode_of_minari_without_an_end_does_not_go_on_in_the_next_one(tmp_path: Path) -> None:
+def test_an_unfinished_minari_episode_is_not_joined_to_the_next_one(tmp_path: Path) -> None:
     export_dataset(dataset(tmp_path / "a"), tmp_path / "m", "minari")
     meta = tmp_path / "m/data/metadata.json"
     said = json.loads(meta.read_text())
@@ -131,9 +131,7 @@ def test_a_half_written_minari_dataset_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pictures", [True, False])
-def test_observations_of_another_shape_are_called_jpeg_files_only_where_they_may_be(
-    pictures: bool, tmp_path: Path
-) -> None:
+def test_the_shape_error_mentions_jpeg_only_for_images(pictures: bool, tmp_path: Path) -> None:
     export_dataset(dataset(tmp_path / "a"), tmp_path / "m", "minari")
     meta = tmp_path / "m/data/metadata.json"
     said = json.loads(meta.read_text())

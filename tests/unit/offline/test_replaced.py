@@ -1,4 +1,4 @@
-"""A dataset that is written over another: whatever fails on the way, one of them is there or none."""
+"""Tests that a write over another dataset leaves one of the two, or none, after any failure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WAYS: dict[str, Callable[[Path], None]] = {"recorded": recorded, "converted": fr
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A dataset, beside another one that is read."""
+    """Writes a dataset, and another one beside it that the tests read."""
     write_dataset(NEW, tmp_path / "given")
     write_dataset(OLD, tmp_path / "data")
     return tmp_path / "data"
@@ -51,7 +51,7 @@ def test_a_write_that_fails_anywhere_leaves_the_old_dataset_or_the_new_one(
             break
         if (folder / DOCUMENT_FILE).exists():
             found.append({OLD.digest: "old", NEW.digest: "new"}[read_dataset(folder).digest])
-        else:  # it failed between taking the old document away and putting the new one there
+        else:  # it failed between removing the old document and writing the new one
             found.append("none")
         WAYS[way](folder)
         assert {path.name for path in folder.iterdir()} == {DATA_FILE, DOCUMENT_FILE}
@@ -62,7 +62,7 @@ def test_a_write_that_fails_anywhere_leaves_the_old_dataset_or_the_new_one(
     assert found.count("none") <= 2
 
 
-def test_a_full_disk_is_told_and_leaves_nothing_of_the_new_dataset(folder: Path) -> None:
+def test_a_full_disk_raises_an_error_and_keeps_the_old_dataset(folder: Path) -> None:
     full = FaultyDisk(1, until=10**6, error=errno.ENOSPC, only="write", under=folder)
     with full, pytest.raises(StorageError, match=r"cannot write .*No space left"):
         write_dataset(NEW, folder)

@@ -1,4 +1,4 @@
-"""The flat rules equal torch's and TensorFlow's, parameter by parameter."""
+"""Tests that the flat rules equal torch's and TensorFlow's, parameter by parameter."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_many_steps_equal_torchs_adam_with_clipping(limit: float) -> None:
 
 
 def large_steps(threads: int) -> torch.Tensor:
-    """Parameters after three steps along made-up gradients."""
+    """Returns parameters after three steps along random gradients."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -172,7 +172,7 @@ def test_a_module_without_one_dtype_is_refused() -> None:
         Adam(nn.Tanh(), 0.01)
 
 
-def test_gradients_that_others_leave_are_taken_over_and_parts_without_one_stay() -> None:
+def test_clip_takes_over_gradients_from_outside_the_optimizers_memory() -> None:
     net = module()
     adam = Adam(net, 0.01)
     losses(net).backward()

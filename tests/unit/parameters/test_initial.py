@@ -1,4 +1,4 @@
-"""What weights begin as: a function of the seed and of where a parameter stands, whatever learns."""
+"""Tests initial weights: a function of the seed and of the parameter's place, with any engine."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_other_weights_and_biases_are_uniform_as_torch_begins_linear_layers():
     assert 0.95 / 8 < reference.weight.abs().max() <= 1 / 8  # torch's own bound
 
 
-def test_members_of_an_ensemble_begin_apart_and_each_as_a_network_would():
+def test_ensemble_members_have_different_initial_weights_in_a_networks_bounds():
     critics = init_weights(EnsembleMLP(2, (5, 32, 1)), 3)
     assert not torch.equal(*critics.weights[0])
     assert critics.weights[0].abs().max() <= 1 / math.sqrt(5)
@@ -59,7 +59,7 @@ def test_members_of_an_ensemble_begin_apart_and_each_as_a_network_would():
     assert critics.weights[0].abs().max() > 0.9 / math.sqrt(5)
 
 
-def test_deviations_of_noisy_layers_stay_as_they_were_made():
+def test_init_weights_keeps_the_deviations_of_noisy_layers():
     net = init_weights(NoisyMLP((4, 16, 2), "relu", 0.5), 0)
     assert (net.layers[1].weight_sigma == 0.5 / math.sqrt(16)).all()
     assert net.layers[1].weight.abs().max() <= 1 / math.sqrt(16)
@@ -80,7 +80,7 @@ def test_weights_are_a_function_of_the_seed_and_of_nothing_drawn_before():
     [("ppo", "CartPole-v1"), ("a2c", "Pendulum-v1"), ("dqn", "CartPole-v1"), ("sac", "Pendulum-v1"),
      ("td3", "Pendulum-v1")],
 )  # fmt: skip
-def test_runs_begin_with_the_same_bits_whatever_learns(algo, env):
+def test_torch_and_native_runs_have_the_same_initial_bits(algo, env):
     policies = [ALGORITHMS[algo](env, seed=5, backend=of).policy for of in ("torch", "native")]
     torch_, native = (dict(policy.named_parameters()) for policy in policies)
     assert torch_.keys() == native.keys()

@@ -1,4 +1,4 @@
-"""A policy that acts: asleep whatever was done to it before, and with the numbers of its modules."""
+"""Tests that a policy acts in evaluation mode and that its plain function equals its modules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def dropping() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 64), nn.Dropout(0.5), nn.Linear(64, 2))
 
 
-def test_dropout_put_into_a_policy_is_off_in_every_prediction_and_on_between_them() -> None:
+def test_predictions_disable_dropout_and_restore_the_training_modes() -> None:
     algorithm = small()
     algorithm.policy.actor = dropping()
     first = algorithm.predict(OBS)
@@ -41,7 +41,7 @@ def test_dropout_put_into_a_policy_is_off_in_every_prediction_and_on_between_the
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
-def test_a_part_in_torchscript_sleeps_and_wakes_with_the_others() -> None:
+def test_evaluation_mode_includes_torchscript_modules() -> None:
     net, rows = nn.Sequential(torch.jit.script(dropping())), torch.from_numpy(OBS)
     with evaluation_mode(net):
         assert torch.equal(net(rows), net(rows))
@@ -49,7 +49,7 @@ def test_a_part_in_torchscript_sleeps_and_wakes_with_the_others() -> None:
     assert not torch.equal(net(rows), net(rows))
 
 
-def test_an_error_while_acting_wakes_the_policy_too() -> None:
+def test_evaluation_mode_restores_training_mode_after_an_error() -> None:
     net = dropping()
     with pytest.raises(KeyError), evaluation_mode(net):
         raise KeyError
@@ -115,14 +115,14 @@ CHANGES = [untouched, of_another_kind, of_two_activations, with_one_layer_more, 
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("activation", ["tanh", "relu", "elu"])
-def test_the_plain_function_of_a_net_gives_its_numbers(
+def test_inference_function_equals_the_network(
     change: Callable[[nn.Sequential], None], activation: str
 ) -> None:
     net, rows = mlp((4, 8, 8, 2), activation), torch.from_numpy(OBS)
     change(net)
     expected = net(rows)
     assert torch.equal(inference_function(net)(rows), expected)
-    assert torch.equal(inference_function(net)(rows), expected)  # the rows are as they were
+    assert torch.equal(inference_function(net)(rows), expected)  # the rows did not change
 
 
 class Reversed(nn.Sequential):
@@ -130,6 +130,6 @@ class Reversed(nn.Sequential):
         return super().forward(x.flip(-1))
 
 
-def test_the_plain_function_of_a_net_with_its_own_forward_is_the_net() -> None:
+def test_inference_function_keeps_an_overridden_forward() -> None:
     net, rows = Reversed(*mlp((4, 8, 2))), torch.from_numpy(OBS)
     assert torch.equal(inference_function(net)(rows), net(rows))

@@ -1,4 +1,4 @@
-"""Draws of a step are a function of its number, made for a block of steps at a time."""
+"""Tests that the draws of a step depend only on its number and are made in blocks of steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlox.policies.step_blocks import BLOCK_STEPS, MAX_BLOCK_NUMBERS, StepBlocks
         (3 * MAX_BLOCK_NUMBERS, 1),
     ],
 )
-def test_a_block_has_as_many_steps_as_it_may_and_one_at_least(numbers: int, rows: int) -> None:
+def test_a_block_has_the_maximum_number_of_steps_and_at_least_one(numbers: int, rows: int) -> None:
     asked: list[tuple[int, int]] = []
 
     def draw(block: int, rows: int) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Layers that are unfrozen, added or replaced after a learner was made are refused."""
+"""Tests that layers are refused if they are unfrozen, added, replaced or removed after the learner exists."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def remove_parameter(policy: Any) -> str:
 @pytest.mark.parametrize("kind", [UserMlp, DiscretePolicy])
 def test_an_update_refuses_layers_that_it_would_not_learn(kind: Any, change: Any, facade: Any) -> None:
     policy = kind(4, 2)
-    policy.actor[0].requires_grad_(False)  # so that torch learns
+    policy.actor[0].requires_grad_(False)  # selects the torch backend
     algorithm = facade("CartPole-v1", policy=policy, **SMALL)
     algorithm.train(16)
     name = change(policy)
@@ -54,7 +54,7 @@ def test_an_update_refuses_layers_that_it_would_not_learn(kind: Any, change: Any
     assert all(map(torch.equal, before, policy.parameters()))
 
 
-def test_a_run_with_a_layer_that_was_replaced_is_saved_and_a_new_run_learns_it(
+def test_a_saved_run_with_a_replaced_layer_trains_after_loading(
     tmp_path: Any,
 ) -> None:
     policy = UserMlp(4, 2)

@@ -1,4 +1,4 @@
-"""Several choices and a vector as one distribution: sums over factors, and gradients of each."""
+"""Tests the joint distribution of several choices and a vector: sums over factors, and their gradients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHAPES = [((3, 2, 4), 2), ((3, 2, 4), 0), ((2, 2, 2), 1), ((5,), 0), ((1, 3), 1)
 
 
 def some(head: FactoredHead, n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Outputs `[n, size]`, and actions of any kind."""
+    """Returns random outputs `[n, size]` and random actions."""
     generator = torch.Generator().manual_seed(seed)
     outputs = torch.randn((n, head.size), generator=generator) * 2
     return outputs, head.sample(torch.zeros(n, head.size), generator)
@@ -32,7 +32,7 @@ def some(head: FactoredHead, n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 def by_torch(
     head: FactoredHead, outputs: Tensor, actions: Tensor, masks: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Log-probability and entropy factor by factor, of what `masks` allow."""
+    """Sums log-probability and entropy of torch's distributions over factors; `masks` restrict choices."""
     log_prob, entropy = torch.zeros(len(outputs)), torch.zeros(len(outputs))
     at = 0
     for k, n in enumerate(head.choices):
@@ -71,7 +71,7 @@ def test_log_probs_and_entropies_equal_torchs_distributions(choices: Any, vector
 
 
 @pytest.mark.parametrize(("choices", "vector"), SHAPES)
-def test_the_gradients_that_are_written_out_are_those_of_autograd(choices: Any, vector: int) -> None:
+def test_hand_derived_gradients_of_factored_policies_equal_autograd(choices: Any, vector: int) -> None:
     torch.manual_seed(1)
     policy = FactoredPolicy(3, choices, vector, (8,), log_std_init=0.2)
     obs, slopes = torch.randn(16, 3), torch.randn(3, 16)
@@ -104,8 +104,8 @@ def test_a_single_choice_is_scored_as_a_discrete_one() -> None:
     )
 
 
-def test_sampled_factors_are_as_frequent_as_their_probabilities_and_independent() -> None:
-    """20,000 draws: a deviation of a frequency is 0.0035 at most, so 0.015 is more than four of them."""
+def test_sampled_factors_are_independent_and_follow_their_probabilities() -> None:
+    """With 20,000 draws a frequency has deviation 0.0035 at most, so 0.015 is more than four deviations."""
     head = FactoredHead((2, 3), 1, log_std_init=-1.0)
     outputs = torch.tensor([[0.7, 0.0, 0.0, 1.0, -1.0, 3.0]]).expand(20_000, -1)
     explored = head.sampler(1, 20_000, torch.Generator().manual_seed(3))(outputs, 0)
@@ -118,7 +118,7 @@ def test_sampled_factors_are_as_frequent_as_their_probabilities_and_independent(
         assert actions[:, 2].std().item() == pytest.approx(math.exp(-1.0), abs=0.015)
 
 
-def test_exploration_is_a_function_of_the_generators_seed_and_differs_from_step_to_step() -> None:
+def test_factored_exploration_depends_on_the_seed_and_differs_between_steps() -> None:
     policy = FactoredPolicy(3, (4, 2), 1)
     obs = torch.zeros(32, 3)
 
@@ -134,7 +134,7 @@ def test_exploration_is_a_function_of_the_generators_seed_and_differs_from_step_
 
 
 @pytest.mark.parametrize("said", [-torch.inf, torch.nan, torch.finfo(torch.float32).min])
-def test_no_choice_is_taken_that_is_not_there_whatever_the_network_says(said: float) -> None:
+def test_factored_heads_give_valid_choices_even_for_nan_or_infinite_outputs(said: float) -> None:
     head = FactoredHead((1, 2, 5))
     outputs = torch.full((4, 8), said)
     assert (head.mode(outputs) < torch.tensor([1, 2, 5])).all()
@@ -145,7 +145,7 @@ def test_no_choice_is_taken_that_is_not_there_whatever_the_network_says(said: fl
 def test_weights_of_other_choices_are_refused_where_their_shapes_are_the_same(
     tmp_path: Path,
 ) -> None:
-    """An actor of choices among 3 and 2 has as many outputs as one among 2 and 3."""
+    """An actor for choices among 3 and 2 has as many outputs as one for choices among 2 and 3."""
     options: dict[str, Any] = {"env_id": "MatchMultiDiscrete-v0", "n_envs": 2, "n_steps": 8}
     PPO(**options).save(tmp_path / "saved")
 
@@ -164,11 +164,11 @@ def test_weights_of_other_choices_are_refused_where_their_shapes_are_the_same(
 
 
 @pytest.mark.parametrize(("choices", "vector"), SHAPES)
-def test_with_masks_each_factor_is_over_what_it_allows(choices: Any, vector: int) -> None:
+def test_each_masked_factor_is_a_distribution_over_its_allowed_choices(choices: Any, vector: int) -> None:
     torch.manual_seed(1)
     policy = MaskedFactoredPolicy(3, choices, vector, (8,), ortho_init=False)
     head, generator = policy.head, torch.Generator().manual_seed(5)
-    allowed = head.sample(torch.zeros(64, head.size), generator)  # one of each factor at least
+    allowed = head.sample(torch.zeros(64, head.size), generator)  # at least one choice of each factor
     masks = (torch.rand((64, head.logits), generator=generator) < 0.5).float()
     wide = torch.zeros(64, len(choices), head.max_choices).scatter_(-1, head.choice_index(allowed), 1.0)
     masks = torch.maximum(masks, wide.flatten(1)[:, head.places])
@@ -188,7 +188,7 @@ def test_with_masks_each_factor_is_over_what_it_allows(choices: Any, vector: int
 
 def test_masked_choices_give_their_output_weights_no_gradient() -> None:
     policy = MaskedFactoredPolicy(1, (2, 2), 0, (4,), ortho_init=False)
-    obs = torch.tensor([[0.3, 1.0, 0.0, 1.0, 1.0]]).expand(8, -1)  # of the first choice only 0
+    obs = torch.tensor([[0.3, 1.0, 0.0, 1.0, 1.0]]).expand(8, -1)  # the first choice allows only 0
     with torch.no_grad():
         scored = policy.scored(obs, torch.zeros(8, 2, dtype=torch.int64))
         scored.learn(torch.ones(8), torch.ones(8), torch.zeros(8))

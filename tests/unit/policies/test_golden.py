@@ -1,4 +1,4 @@
-"""The numbers that the native engine is held to where it runs, by autograd in float64."""
+"""Tests the reference numbers of the native engine's self-test against autograd in float64."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def wide(rate: float, *shape: int) -> Tensor:
 
 
 def begun(policy: torch.nn.Module) -> FlatParameters:
-    """Its parameters in float64, of the numbers that the engine begins with."""
+    """Sets the parameters, in float64, to the initial values of the engine and returns them."""
     flat = FlatParameters(policy.double().requires_grad_(True))
     with torch.no_grad():
         flat.vector.copy_(torch.from_numpy(np.float32(0.3) * sine_values(0.8, len(flat.vector))))
@@ -32,7 +32,7 @@ def begun(policy: torch.nn.Module) -> FlatParameters:
 def learned(
     policy: torch.nn.Module, flat: FlatParameters, loss: Callable[[int], Tensor]
 ) -> tuple[float, ...]:
-    """The three numbers of two steps along the gradients of these losses."""
+    """Takes two Adam steps on `loss` and returns the three numbers of the self-test."""
     adam, norms = torch.optim.Adam(policy.parameters(), 0.01, eps=1e-3), []
     for i in range(2):
         adam.zero_grad()
@@ -89,14 +89,14 @@ def dqn() -> tuple[float, ...]:
 
 
 @pytest.mark.parametrize(("name", "by_torch"), [("ppo", ppo), ("dqn", dqn)])
-def test_the_expected_numbers_are_those_of_autograd_and_the_engine_finds_them(
+def test_the_native_self_test_agrees_with_autograd(
     name: str, by_torch: Callable[[], tuple[float, ...]]
 ) -> None:
     assert EXPECTED[name] == pytest.approx(by_torch(), rel=1e-6)
     assert compute(name) == pytest.approx(EXPECTED[name], rel=1e-5)
 
 
-def test_an_engine_that_finds_other_numbers_is_refused_before_it_learns(
+def test_an_engine_that_fails_its_self_test_is_refused_before_it_learns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first, *others = EXPECTED["dqn"]

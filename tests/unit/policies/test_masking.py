@@ -1,4 +1,4 @@
-"""What is not allowed has probability, gradient and value of nothing, exactly."""
+"""Tests that masked actions have probability and gradient exactly 0 and the value `MASKED_LOGIT`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRAWS = 20_000
 
 
 def rows(n: int = ROWS, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows `[n, OBS + ACTIONS]`, their observations and their masks, each with one to five allowed."""
+    """Returns rows `[n, OBS + ACTIONS]`, observations and masks; each mask allows one to five actions."""
     g = torch.Generator().manual_seed(seed)
     obs = torch.randn(n, OBS, generator=g)
     masks = (torch.rand(n, ACTIONS, generator=g) < 0.4).float()
@@ -42,7 +42,7 @@ def policy() -> MaskedDiscretePolicy:
     return made
 
 
-def test_probabilities_are_of_the_allowed_actions_alone_and_exactly_0_else() -> None:
+def test_masked_actions_have_probability_0_and_the_others_form_a_softmax() -> None:
     made, (given, obs, masks) = policy(), rows()
     logits = made.actor(obs)
     log_p = torch.log_softmax(made.logits(given), -1)
@@ -84,7 +84,7 @@ def test_gradients_through_actions_that_are_not_allowed_are_exactly_0() -> None:
 
 
 def test_an_entropy_of_any_weight_has_a_finite_gradient() -> None:
-    """By autograd, as behind a shared encoder, where the slope of an entropy is its weight over the rows."""
+    """Uses autograd, as with a shared encoder; there the slope of an entropy is its weight over the rows."""
     for weight in (1.0, 2.0, 1e6):
         made, (given, _, masks) = policy(), rows()
         evaluated = made.evaluate_actions(given, masks.argmax(-1))
@@ -106,7 +106,7 @@ def test_entropy_of_a_single_allowed_action_is_0_and_finite() -> None:
     assert torch.equal(entropy, torch.zeros(ROWS))
 
 
-def test_a_mask_of_ones_is_the_policy_without_masks_to_the_last_bit() -> None:
+def test_a_mask_of_ones_equals_the_policy_without_masks_bit_for_bit() -> None:
     made, (given, obs, _) = policy(), rows()
     given[:, OBS:] = 1.0
     plain = DiscretePolicy(OBS, ACTIONS, hidden=8)
@@ -122,7 +122,7 @@ def test_a_mask_of_ones_is_the_policy_without_masks_to_the_last_bit() -> None:
         assert torch.equal(one, plain.sampler(1, ROWS, noise())(obs, 0))
 
 
-def test_all_ways_to_act_take_allowed_actions_as_often_as_the_probabilities_say() -> None:
+def test_samples_take_allowed_actions_with_the_masked_probabilities() -> None:
     made, (given, _, masks) = policy(), rows(4, seed=2)
     p = torch.softmax(made.logits(given), -1).detach()
     g = torch.Generator().manual_seed(1)
@@ -172,7 +172,7 @@ def test_exploration_is_uniform_over_what_is_allowed() -> None:
     expected = [[0, 1 / 3, 0, 1 / 3, 1 / 3], [1, 0, 0, 0, 0], [0.2] * 5]
     assert ((rates > 0) == (np.array(expected) > 0)).all()
     np.testing.assert_allclose(rates, expected, atol=0.026)  # four standard deviations
-    # of a mask of ones each draw is the one without masks
+    # with a mask of ones each draw equals the draw without masks
     plain = QPolicy(OBS, ACTIONS, (8,))
     free = EpsilonGreedy(plain, 3, lambda _: 1.0, 1, torch.device("cpu"))
     assert drawn[:50, 2].tolist() == [free.random_actions(step, given)[2] for step in range(50)]
@@ -187,7 +187,7 @@ def test_with_epsilon_0_the_best_allowed_action_is_taken() -> None:
     assert all(masks[i, a] == 1 for i, a in enumerate(taken))
 
 
-def test_a_q_policy_that_samples_takes_any_allowed_action_now_and_then() -> None:
+def test_a_masked_q_policy_samples_epsilon_greedily_over_the_allowed_actions() -> None:
     made, (given, _, masks) = q_policy(0.6), rows(2, seed=4)
     given[:, OBS:] = masks = torch.tensor([[0.0, 1, 1, 0, 1], [0, 0, 0, 1, 0]])
     with torch.inference_mode():
@@ -201,7 +201,7 @@ def test_a_q_policy_that_samples_takes_any_allowed_action_now_and_then() -> None
 
 @pytest.mark.parametrize("returns", [None, QuantileValue(3)])
 @pytest.mark.parametrize("dueling", [False, True])
-def test_masked_noisy_networks_say_what_they_say_of_the_observation_with_that_noise(
+def test_masked_noisy_networks_equal_plain_ones_on_allowed_actions(
     returns: QuantileValue | None, dueling: bool
 ) -> None:
     options = {"net_arch": (8,), "dueling": dueling, "value_distribution": returns, "sigma": 0.5}
@@ -219,5 +219,5 @@ def test_masked_noisy_networks_say_what_they_say_of_the_observation_with_that_no
             assert (values[masks == 0] == MASKED_LOGIT).all()
         assert not torch.allclose(masked(given, noise), masked(given))
         drawn = {tuple(masked.sample(given).tolist()) for _ in range(5)}
-    assert len(drawn) > 1  # the best, with noise
+    assert len(drawn) > 1  # the best actions vary with the noise
     assert all((masks[torch.arange(ROWS), list(choices)] == 1).all() for choices in drawn)

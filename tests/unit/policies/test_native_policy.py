@@ -1,4 +1,4 @@
-"""A policy in Rust has no module until somebody asks for it; then both are the same memory."""
+"""Tests that a Rust policy makes its torch module on first access and shares its memory with it."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_native_ppo_plays_and_trains_with_weights_assigned_by_the_user(
     run.save(tmp_path / "saved")
     saved = PPO.from_checkpoint(tmp_path / "saved").policy
     np.testing.assert_array_equal(flat(saved), numbers.numpy())
-    run.train(120)  # and it learns from there
+    run.train(120)  # it learns from these weights
     moved = np.abs(flat(run.policy) - numbers.numpy())
     assert 0 < moved.max() < 0.1
 
@@ -159,7 +159,7 @@ def test_a_changed_module_of_native_ppo_plays_and_saves_but_cannot_train(
 
 
 def reversed_net(net: torch.nn.Sequential) -> torch.nn.Sequential:
-    """One that says the opposite."""
+    """Copies the network and negates the last layer, so that it prefers the opposite actions."""
     other = copy.deepcopy(net)
     with torch.no_grad():
         for parameter in other[-1].parameters():
@@ -168,7 +168,7 @@ def reversed_net(net: torch.nn.Sequential) -> torch.nn.Sequential:
 
 
 class Mine(DiscretePolicy):
-    """Somebody's own."""
+    """A user's own subclass."""
 
     def mode(self, obs: torch.Tensor) -> torch.Tensor:
         return self.actor(obs).argmin(-1)
@@ -190,7 +190,7 @@ def test_a_refused_native_update_leaves_the_run_unchanged(tmp_path: Path) -> Non
     np.testing.assert_array_equal(flat(run.policy), flat(whole.policy))
 
 
-def test_a_module_that_is_asked_for_where_nothing_is_learned_can_learn() -> None:
+def test_a_module_made_in_inference_mode_or_on_meta_can_still_learn() -> None:
     run = made("numbers")
     with torch.inference_mode():
         policy = run.policy
@@ -207,7 +207,7 @@ def test_threads_that_ask_for_the_module_at_once_get_one() -> None:
     assert {id(policy) for policy in found} == {id(run.policy)}
 
 
-def test_a_hook_on_its_module_is_called_where_it_plays() -> None:
+def test_native_predictions_call_hooks_on_the_module() -> None:
     run = made("choices")
     heard: list[int] = []
     run.policy.actor.register_forward_hook(lambda *_: heard.append(1))
@@ -222,7 +222,7 @@ def test_native_ppo_predicts_with_a_mode_method_that_the_user_replaced() -> None
     assert run.predict(np.ones(4, np.float32)) == 1 - best
 
 
-def test_nobodys_random_numbers_are_drawn_for_a_module() -> None:
+def test_making_the_module_draws_no_random_numbers() -> None:
     run = made("numbers")
     torch.manual_seed(5)
     before = torch.get_rng_state()
@@ -230,7 +230,7 @@ def test_nobodys_random_numbers_are_drawn_for_a_module() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_sampled_actions_are_those_of_the_module() -> None:
+def test_native_and_torch_ppo_sample_the_same_actions() -> None:
     native, torchs = made("choices"), made("choices", backend="torch")
     obs = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     sampled = [run.predict(obs, deterministic=False) for run in (native, torchs)]
@@ -248,7 +248,7 @@ def test_sampled_actions_are_those_of_the_module() -> None:
         ),
     ],
 )
-def test_weights_that_do_not_fit_are_refused_and_none_is_taken(change: Any, says: str) -> None:
+def test_mismatched_weights_are_refused_and_change_nothing(change: Any, says: str) -> None:
     native = made("choices").learner.native
     before = native.vector.copy()
     weights = {name: view + 1.0 for name, view in native.state_dict().items()}
@@ -277,5 +277,5 @@ def test_a_rollout_of_arrays_is_the_rollout_of_tensors(facade: Any, normalize: b
     platform.machine() != "x86_64" or "ATEN_CPU_CAPABILITY" in os.environ,
     reason="what is said is of x86, and torch was told otherwise where the variable is set",
 )
-def test_the_kind_of_cpu_is_what_torch_says_of_it() -> None:
+def test_cpu_kind_ends_with_torchs_cpu_capability() -> None:
     assert cpu_kind().split()[-1] == torch.backends.cpu.get_cpu_capability()

@@ -1,4 +1,4 @@
-"""Policies of replayed transitions in Rust: a module on the same memory where somebody asks for it."""
+"""Tests Rust policies of off-policy algorithms: their torch module shares their memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_native_off_policy_learner_starts_with_the_state_of_its_torch_twin(kin
 
 
 def layout(tree: Any) -> Any:
-    """The names of a tree, and the shapes of its numbers."""
+    """Returns the names of a tree and the shapes of its arrays."""
     if isinstance(tree, dict):
         return {name: layout(value) for name, value in tree.items()}
     return tuple(np.shape(tree))
@@ -112,7 +112,7 @@ def test_native_off_policy_runs_train_from_weights_assigned_by_the_user(kind: st
 
 
 def another(policy: Any, name: str) -> None:
-    """Another part of this name, of the same sizes."""
+    """Replaces the part `name` by another one of the same sizes."""
     setattr(policy, name, copy.deepcopy(getattr(policy, name)))
     with torch.no_grad():
         for parameter in getattr(policy, name).parameters():
@@ -175,7 +175,7 @@ def test_an_actor_of_any_other_kind_is_played() -> None:
 
 
 @OF_KINDS
-def test_weights_loaded_into_a_learner_are_those_that_play(kind: str) -> None:
+def test_predictions_use_weights_loaded_into_a_native_learner(kind: str) -> None:
     run, other = made(kind), made(kind, seed=5)
     run.policy.load_state_dict(other.policy.state_dict(), assign=True)
     obs = observations(run, 20)
@@ -186,7 +186,7 @@ def test_weights_loaded_into_a_learner_are_those_that_play(kind: str) -> None:
 
 
 @OF_KINDS
-def test_weights_to_begin_with_are_those_of_the_targets_too(kind: str, tmp_path: Path) -> None:
+def test_init_from_initialises_the_target_networks_too(kind: str, tmp_path: Path) -> None:
     trained = made(kind)
     trained.train(120)
     trained.save(tmp_path / "trained")
@@ -208,14 +208,14 @@ def test_weights_to_begin_with_are_those_of_the_targets_too(kind: str, tmp_path:
 
 
 def of(target: Any, run: Any, name: str) -> bool:
-    """Whether a parameter of this name is of the network that the target follows."""
+    """Says whether a parameter of this name belongs to the network that the target follows."""
     role = next(role for role, found in vars(run.learner).items() if found is target)
     part = role.removeprefix("target").removeprefix("_") or "critic"
     return role == "target_network" or name.startswith(f"{part}.")
 
 
 @pytest.mark.parametrize("kind", ["values", "squashed", "deterministic"])
-def test_somebody_may_ask_for_actions_while_it_trains(kind: str) -> None:
+def test_another_thread_can_predict_while_a_native_run_trains(kind: str) -> None:
     run, asked, wrong = made(kind), [], []
     obs, done = observations(run, 4), threading.Event()
 

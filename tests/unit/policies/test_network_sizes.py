@@ -1,4 +1,4 @@
-"""Networks are refused by the argument that is wrong, when they are made."""
+"""Tests that constructors of networks refuse wrong arguments by name."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from rlox.policies import ContinuousPolicy, DiscretePolicy
         ({"activation": ["tanh"]}, r"activation=\['tanh'\]"),
     ],
 )
-def test_a_policy_names_the_argument_that_makes_no_network(wrong: dict[str, Any], said: str) -> None:
+def test_a_policy_refuses_invalid_sizes_by_argument_name(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         DiscretePolicy(**({"obs_dim": 4, "n_actions": 2} | wrong))
 
 
 @pytest.mark.parametrize("kind", [ContinuousPolicy, SquashedGaussianPolicy, QNetwork])
-def test_networks_of_vectors_name_it_too(kind: type) -> None:
+def test_networks_for_vector_actions_refuse_an_invalid_act_dim_by_name(kind: type) -> None:
     with pytest.raises(ConfigError, match=r"act_dim=0\.5"):
         kind(obs_dim=3, act_dim=0.5)
 

@@ -1,4 +1,4 @@
-"""Noisy layers: their noise is an argument, learned in size, and gone where it is not given."""
+"""Tests noisy layers: noise is an argument, its size is learned, and without it the layer has none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def policy(sigma: float | None = 0.5, **options: Any) -> QPolicy:
     return QPolicy(OBS, ACTIONS, (8, 6), sigma=sigma, **options)
 
 
-def test_a_layer_is_the_equation_with_its_noise_written_out() -> None:
+def test_a_noisy_layer_equals_its_published_equation() -> None:
     torch.manual_seed(1)
     layer, x = NoisyLinear(3, 2, 0.5), rows()
     e_in, e_out = torch.tensor([0.25, -4.0, 0.0]), torch.tensor([-1.0, 9.0])
@@ -48,7 +48,7 @@ def test_a_layer_begins_as_the_paper_has_it() -> None:
     bound = 1 / 20  # 1 / sqrt(400)
     for mean in (layer.weight, layer.bias):
         assert mean.abs().max() <= bound
-        # of a uniform distribution the deviation is bound / sqrt 3
+        # a uniform distribution has deviation bound / sqrt 3
         assert float(mean.detach().std()) == pytest.approx(bound / 3**0.5, rel=0.1)
     for deviation in (layer.weight_sigma, layer.bias_sigma):
         assert torch.all(deviation == 0.5 * bound)
@@ -79,7 +79,7 @@ def test_without_deviation_a_noisy_network_is_the_plain_one() -> None:
     torch.testing.assert_close(noisy(rows(), noise), plain(rows()))
 
 
-def test_the_mean_over_noise_is_what_the_means_say_of_a_linear_network() -> None:
+def test_noise_does_not_change_the_mean_output_of_a_linear_network() -> None:
     torch.manual_seed(2)
     net, x = NoisyMLP((OBS, 2), "relu", 0.5), rows(2)
     n = 20_000
@@ -108,7 +108,7 @@ def test_every_linear_layer_is_noisy_and_has_factors_of_its_own() -> None:
             at = end
 
 
-def test_an_evaluated_policy_has_no_noise_and_a_sampled_one_has_that_of_its_generator() -> None:
+def test_mode_uses_no_noise_and_sample_draws_noise_from_the_generator() -> None:
     made, x = policy(), rows(200)
     assert torch.equal(made.mode(x), made(x).argmax(-1))
     assert torch.equal(made.mode(x), made.mode(x))
@@ -117,20 +117,20 @@ def test_an_evaluated_policy_has_no_noise_and_a_sampled_one_has_that_of_its_gene
     assert not torch.equal(made.sample(x, generator(3)), made.sample(x, generator(4)))
 
 
-def test_the_noise_of_a_step_is_a_function_of_seed_and_step_and_new_at_every_step() -> None:
+def test_noise_depends_on_seed_and_step_and_differs_between_steps() -> None:
     made = policy()
     obs = np.random.default_rng(0).normal(size=(50, OBS)).astype(np.float32)
     explore = NoisyGreedy(made, 50, 7, CPU)
     with torch.inference_mode():
         taken = {step: explore.act(obs, step, 0.5) for step in (0, 1, 2, 5000)}
-        for step in (5000, 1):  # whenever it is asked
+        for step in (5000, 1):  # in any order
             assert NoisyGreedy(made, 50, 7, CPU).act(obs, step, 0.0).tolist() == taken[step].tolist()
         assert len({tuple(a) for a in taken.values()}) == 4
         other = NoisyGreedy(made, 50, 8, CPU)
         assert [other.act(obs, s, 0.5).tolist() for s in taken] != [a.tolist() for a in taken.values()]
 
 
-def test_random_choices_are_those_of_epsilon() -> None:
+def test_noisy_exploration_draws_the_random_actions_of_epsilon_greedy() -> None:
     made = policy()
     greedy, obs = EpsilonGreedy(made, 6, lambda t: 0.5, 7, CPU), np.zeros((6, 3), np.float32)
     noisy = NoisyGreedy(made, greedy, 7, CPU)
@@ -148,7 +148,7 @@ def test_streams_of_noise_are_told_apart_by_seed_name_and_number() -> None:
 
 @pytest.mark.parametrize("sigma", [None, 0.5])
 @pytest.mark.parametrize("dueling", [False, True])
-def test_values_are_expectations_of_what_is_said(dueling: bool, sigma: float | None) -> None:
+def test_q_values_are_expectations_of_the_value_distribution(dueling: bool, sigma: float | None) -> None:
     x = rows()
     atoms = policy(sigma, dueling=dueling, value_distribution=CategoricalValue(3, -1.0, 5.0))
     said = atoms.outputs(x)
@@ -160,7 +160,7 @@ def test_values_are_expectations_of_what_is_said(dueling: bool, sigma: float | N
     torch.testing.assert_close(quantiles(x), quantiles.outputs(x).sum(-1) / 7)
 
 
-def test_each_atom_of_a_dueling_network_duels_by_itself() -> None:
+def test_a_dueling_network_combines_value_and_advantage_for_each_atom() -> None:
     torch.manual_seed(0)
     net, x = DuelingMLP(OBS, ACTIONS, (8, 6), "relu", atoms=3), rows()
     found = net(x).view(5, ACTIONS, 3)

@@ -1,4 +1,4 @@
-"""What a class of somebody's own overrides acts and scores; an action is one of the environment's."""
+"""Tests that overridden methods of a user's policy act and score, and that actions must fit the space."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OBS_DIM, N_ACTIONS = 3, 2
 
 
 class ActionRecorder(gym.Env[Any, Any]):
-    """Episodes of ten steps; `actions_taken` are all actions that came."""
+    """Episodes of ten steps; `actions_taken` holds all received actions."""
 
     def __init__(self, space: gym.Space[Any], actions_taken: list[Any]) -> None:
         self.observation_space = gym.spaces.Box(-1, 1, (OBS_DIM,), np.float32)
@@ -99,7 +99,7 @@ def test_a_rollout_has_the_actions_of_the_overridden_method(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", ZERO_POLICIES)
-def test_a_prediction_that_is_sampled_is_of_the_overridden_method(make: Any) -> None:
+def test_sampled_predictions_use_overridden_methods(make: Any) -> None:
     env, _ = make_recorder()
     algorithm = A2C(env, policy=make(OBS_DIM, N_ACTIONS), n_envs=2, n_steps=8)
     told = algorithm.predict(np.zeros((64, OBS_DIM), np.float32), deterministic=False)
@@ -111,7 +111,7 @@ def test_overridden_logits_are_those_that_act_and_that_score() -> None:
     rollout = RolloutCollector(env, n_envs=2, seed=0).collect(
         ZeroLogitsPolicy(OBS_DIM, N_ACTIONS), n_steps=16
     )
-    assert rollout.log_probs.tolist() == [0.0] * 32  # of a choice that is certain
+    assert rollout.log_probs.tolist() == [0.0] * 32  # the choice is certain
     assert ZeroLogitsPolicy(OBS_DIM, N_ACTIONS).mode(torch.zeros(3, OBS_DIM)).tolist() == [0, 0, 0]
 
 
@@ -127,7 +127,7 @@ def test_overridden_outputs_of_several_choices_act() -> None:
 
 
 class ConstantEntropyPolicy(DiscretePolicy):
-    """Has an entropy of its own, by way of the built-in method."""
+    """Calls the built-in method and replaces its entropy."""
 
     def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         log_prob, entropy = super().get_logprob_and_entropy(obs, actions)
@@ -153,7 +153,7 @@ def test_auto_takes_torch_for_a_subclass() -> None:
     assert A2C("CartPole-v1", policy=ZeroActionPolicy(4, 2), n_envs=2, n_steps=8).backend.name == "torch"
 
 
-def test_a_method_of_a_base_class_gives_way_to_a_nearer_sampler() -> None:
+def test_a_subclass_sampler_overrides_a_base_class_method() -> None:
     class Sampling(ZeroActionPolicy):
         def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Any:
             return lambda obs, t: torch.ones(len(obs), dtype=torch.int64)
@@ -177,7 +177,7 @@ def test_a_head_of_ones_own_scores_updates() -> None:
 
 
 class OutOfRangePolicy(UserMlp):
-    """Takes a third choice, of two, in the second half of an episode."""
+    """Takes a third choice, where only two exist, in the second half of an episode."""
 
     def __init__(self) -> None:
         super().__init__(OBS_DIM, N_ACTIONS + 1)
@@ -189,7 +189,7 @@ class OutOfRangePolicy(UserMlp):
 
 @pytest.mark.parametrize("start", [0, 5])
 @pytest.mark.parametrize("facade", [PPO, A2C])
-def test_no_environment_is_given_a_choice_beyond_its_space(facade: Any, start: int) -> None:
+def test_training_refuses_a_choice_beyond_the_space(facade: Any, start: int) -> None:
     env, taken = make_recorder(gym.spaces.Discrete(N_ACTIONS, start=start))
     algorithm = facade(env, policy=OutOfRangePolicy(), n_envs=4, n_steps=64, seed=0)
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Densities, entropies and samples of the built-in policies agree with their references."""
+"""Tests that densities, entropies and samples of the built-in policies agree with their references."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHI2_4 = 33.4
 
 
 def spread(policy: nn.Module, scale: float = 0.5) -> None:
-    """Weights far from their initial ones, so that nothing is near zero by construction."""
+    """Sets weights far from their initial ones, so that nothing is near zero by construction."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for p in policy.parameters():
@@ -162,7 +162,7 @@ def test_gsde_actions_have_the_stated_deviation(way: str) -> None:
 
 
 def test_gsde_noise_is_linear_in_the_features_within_a_sample() -> None:
-    """One matrix an environment: equal observations get equal noise, other environments another."""
+    """Each environment has its own noise matrix; equal observations in one environment get equal noise."""
     policy, obs = SDEPolicy(3, 1), observations(1)
     with torch.no_grad():
         sample = policy.sampler(3, 5, torch.Generator().manual_seed(8))
@@ -221,7 +221,7 @@ def test_the_architecture_follows_its_arguments(activation: str, layer: type[nn.
     assert [type(m) for m in policy.actor][1::2] == [layer] * 3
 
 
-def test_a_user_module_without_its_methods_is_named_with_what_it_lacks() -> None:
+def test_the_error_for_an_incomplete_user_module_lists_its_missing_methods() -> None:
     with pytest.raises(ConfigError, match="Linear lacks get_action_and_logprob, get_value"):
         UserPolicy(nn.Linear(2, 2))
 

@@ -1,4 +1,4 @@
-"""An actor and critic with a memory: what each part remembers, and what trains it."""
+"""Tests recurrent actor-critics: the state of each part, and which loss trains which part."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_replaying_a_sequence_gives_the_outputs_of_acting_step_by_step(critic: s
     torch.testing.assert_close(said.values.view(T, N)[0], made.get_value(obs[:N], state))
 
 
-def test_values_of_a_later_row_follow_from_the_state_before_it() -> None:
+def test_get_value_continues_from_the_end_state_of_a_replay() -> None:
     made = policy("own")
     obs, state, _ = sequences(made)
     part = made.replay(obs[:-N], state, split_sequences(np.zeros((T - 1, N), np.bool_)))
@@ -81,7 +81,7 @@ def test_a_critic_without_a_memory_sees_observations_only(critic: str, depends: 
 
 
 @pytest.mark.parametrize(("critic", "parts"), [("own", 2), ("shared", 1), ("none", 1)])
-def test_a_state_has_the_actors_part_first_and_the_critics_where_it_has_one(critic: str, parts: int) -> None:
+def test_a_recurrent_state_holds_the_actors_part_before_the_critics(critic: str, parts: int) -> None:
     made = policy(critic)
     assert (made.actor_state_size, made.state_size) == (
         8,

@@ -1,4 +1,4 @@
-"""A user's own policy draws from generators that it is given, wherever it is, and leaves no trace."""
+"""Tests that a user's own policy draws from rlox's generators on any device and changes no others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make_seeded(seed: int) -> UserMlp:
         return UserMlp(4, 2)
 
 
-def test_sampled_predictions_are_a_function_of_the_seed_and_how_many_there_were() -> None:
+def test_sampled_predictions_depend_only_on_the_seed_and_their_count() -> None:
     histories = []
     for foreign in (1, 2):
         algorithm = PPO("CartPole-v1", policy=make_seeded(3), n_envs=2, n_steps=16, seed=5)
@@ -45,7 +45,7 @@ def test_sampled_predictions_are_a_function_of_the_seed_and_how_many_there_were(
     assert len({tuple(actions) for actions in histories[0]}) == 3
 
 
-def test_samples_go_on_with_the_generator_they_are_drawn_with() -> None:
+def test_samples_advance_the_generator_that_draws_them() -> None:
     policy, rows = UserPolicy(make_seeded(3)), torch.from_numpy(OBS)
     one, other = (torch.Generator().manual_seed(8) for _ in range(2))
     drawn = [policy.get_action_and_logprob(rows, one)[0] for _ in range(2)]
@@ -53,7 +53,7 @@ def test_samples_go_on_with_the_generator_they_are_drawn_with() -> None:
     assert all(torch.equal(a, policy.get_action_and_logprob(rows, other)[0]) for a in drawn)
 
 
-def test_without_a_generator_the_modules_own_sample_is_torchs() -> None:
+def test_sampling_without_a_generator_uses_torchs_default_generator() -> None:
     policy, module, rows = UserPolicy(make_seeded(3)), make_seeded(3), torch.from_numpy(OBS)
     with seeded_default_generators(4):
         mine = policy.get_action_and_logprob(rows)
@@ -62,7 +62,7 @@ def test_without_a_generator_the_modules_own_sample_is_torchs() -> None:
 
 
 class AcceleratorPolicy(UserMlp):
-    """Says that its parameters are on the second CUDA device, a buffer on the first."""
+    """Claims that its parameters are on the second CUDA device and a buffer on the first."""
 
     def parameters(self, recurse: bool = True) -> Any:
         return iter([SimpleNamespace(device=torch.device("cuda:1"))])
@@ -72,7 +72,7 @@ class AcceleratorPolicy(UserMlp):
 
 
 @pytest.mark.parametrize("way", ["sampler", "get_action_and_logprob", "mode"])
-def test_every_device_of_the_module_and_of_its_observations_is_keyed_while_it_draws(
+def test_drawing_seeds_every_device_of_the_module_and_its_observations(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, open_now, seen = AcceleratorPolicy(4, 2), [], []
@@ -119,7 +119,7 @@ def test_a_module_on_an_accelerator_trains_to_the_same_weights_and_leaves_its_ge
     assert results[0] == results[1]
 
 
-def test_the_help_names_every_method_that_is_asked_for() -> None:
+def test_the_facades_help_names_every_required_policy_method() -> None:
     with pytest.raises(ConfigError) as refused:
         UserPolicy(nn.Linear(2, 2))
     lacks = re.findall(r"\b(?:get_\w+|mode)\b", str(refused.value).partition(" lacks ")[2])
@@ -185,17 +185,17 @@ def test_a_policy_of_ones_own_may_act_in_several_parts() -> None:
         ),
     ],
 )
-def test_one_that_acts_in_other_parts_is_refused_before_training(policy: Any, space: str, told: str) -> None:
+def test_a_policy_with_wrong_action_parts_is_refused(policy: Any, space: str, told: str) -> None:
     made = policy()
     torch.nn.init.constant_(made.actor[-1].bias if isinstance(made, UserMlp) else made.actor.bias, 0)
     if isinstance(made, TwoPartPolicy):
-        torch.nn.init.constant_(made.actor.bias[-2], 100.0)  # always takes the last
+        torch.nn.init.constant_(made.actor.bias[-2], 100.0)  # it always takes the last gear
     with pytest.raises(ConfigError, match=f"fails on observations of .*{told}"):
         PPO(env_id(space), policy=made)
 
 
 class DetachedLogProb(UserMlp):
-    """Leaves a gradient to entropy and values alone."""
+    """Gives a gradient only to entropy and values."""
 
     def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         log_prob, entropy = super().get_logprob_and_entropy(obs, actions)
@@ -203,7 +203,7 @@ class DetachedLogProb(UserMlp):
 
 
 class NoGradLogProb(UserMlp):
-    """Computes what it says of actions where autograd records nothing."""
+    """Computes log-probabilities and entropies without autograd."""
 
     @torch.no_grad()
     def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
@@ -211,7 +211,7 @@ class NoGradLogProb(UserMlp):
 
 
 class HiddenActor(UserMlp):
-    """Has the actor in a list, where torch does not see its parameters."""
+    """Keeps the actor in a list, where torch does not see its parameters."""
 
     def __init__(self, obs_dim: int, n_actions: int) -> None:
         super().__init__(obs_dim, n_actions)
@@ -270,7 +270,7 @@ def test_a_squashed_policy_that_detaches_what_it_draws_is_refused() -> None:
 
 
 class NoGradValue(UserMlp):
-    """Computes values where autograd records nothing."""
+    """Computes values without autograd."""
 
     @torch.no_grad()
     def get_value(self, obs: Tensor) -> Tensor:
@@ -278,7 +278,7 @@ class NoGradValue(UserMlp):
 
 
 class DetachedValueSubclass(DiscretePolicy):
-    """The same as one of ours."""
+    """A subclass of a built-in policy that detaches its values."""
 
     def get_value(self, obs: Tensor) -> Tensor:
         return super().get_value(obs).detach()
@@ -302,7 +302,7 @@ def test_values_of_a_frozen_critic_may_have_no_gradient() -> None:
     assert not any(map(torch.equal, before, policy.actor.parameters()))
 
 
-def test_a_constant_of_the_critics_kind_is_no_critic() -> None:
+def test_constant_values_made_from_critic_weights_need_no_gradient() -> None:
     class Constant(UserMlp):
         def get_value(self, obs: Tensor) -> Tensor:
             return self.critic[0].weight.new_zeros(len(obs), device=self.critic[0].bias.device)
@@ -311,7 +311,7 @@ def test_a_constant_of_the_critics_kind_is_no_critic() -> None:
 
 
 def override_method(method: str, function: Any) -> type[nn.Module]:
-    """A policy whose method gives something else."""
+    """Makes a policy class whose `method` returns the result of `function`."""
     return type("Other", (UserMlp,), {method: lambda self, *given: function(*given)})
 
 
@@ -381,7 +381,7 @@ def test_networks_on_the_meta_device_are_refused_before_they_are_made(facade: An
 
 
 @pytest.mark.parametrize("facade", [PPO, DQN])
-def test_training_of_other_numbers_than_float32_is_refused_before_the_first_step(
+def test_training_under_autocast_or_on_meta_is_refused_before_the_first_step(
     facade: Any,
 ) -> None:
     options = {"n_envs": 2, "n_steps": 8} if facade is PPO else {"learning_starts": 4}
@@ -393,7 +393,7 @@ def test_training_of_other_numbers_than_float32_is_refused_before_the_first_step
         algorithm.train(16)
     assert algorithm.train(16)["env_steps"] == 16
     native = facade("CartPole-v1", backend="native", **options)
-    with torch.autocast("cpu", torch.bfloat16), torch.device("meta"):  # which says nothing to Rust
+    with torch.autocast("cpu", torch.bfloat16), torch.device("meta"):  # Rust ignores both
         native.train(16)
         assert native.policy is not None
 

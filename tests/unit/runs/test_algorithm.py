@@ -1,4 +1,4 @@
-"""The façade: predict, arguments, seeds, callbacks, users' policies."""
+"""Tests of the façade: predict, arguments, seeds, callbacks and policies of users."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_predict_gives_an_array_of_the_spaces_shape_and_bounds_for_box() -> None
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
-def test_prediction_is_deterministic_unless_told_to_sample(env_id: str) -> None:
+def test_predict_is_deterministic_by_default(env_id: str) -> None:
     algorithm = PPO(env_id, **SMALL)
     obs = np.zeros(algorithm.collector.env.observations.dim, np.float32)
     same = {float(np.squeeze(algorithm.predict(obs))) for _ in range(20)}
@@ -93,7 +93,7 @@ def test_prediction_is_deterministic_unless_told_to_sample(env_id: str) -> None:
     assert len(drawn) > 1
 
 
-def test_predict_speaks_the_environments_own_numbers() -> None:
+def test_predict_uses_the_spaces_own_choices() -> None:
     space = spaces.Discrete(3, start=7)
     algorithm = PPO(lambda: RandomSpacesEnv(spaces.Discrete(4, start=2), space), **SMALL)
     algorithm.train(64)
@@ -251,7 +251,7 @@ def test_a_users_policy_trains_predicts_and_evaluates() -> None:
     assert len(algorithm.evaluate(2).returns) == 2
 
 
-def test_a_users_policy_is_saved_and_goes_on_when_it_is_given_back(tmp_path: Path) -> None:
+def test_a_checkpoint_with_a_users_policy_resumes_with_that_policy(tmp_path: Path) -> None:
     algorithm = PPO("CartPole-v1", policy=UserMlp(4, 2), **SMALL)
     algorithm.train(64)
     algorithm.save(tmp_path / "saved")
@@ -268,7 +268,7 @@ def test_a_users_policy_is_saved_and_goes_on_when_it_is_given_back(tmp_path: Pat
 
 
 class DropoutPolicy(UserMlp):
-    """A policy with dropout, and a part that its owner keeps in evaluation mode."""
+    """A policy with dropout. One layer of its critic stays in evaluation mode."""
 
     def __init__(self) -> None:
         super().__init__(4, 2)
@@ -305,7 +305,7 @@ def test_training_goes_on_from_a_checkpoint_with_a_logger_and_callbacks(tmp_path
     ]
 
 
-def test_training_leaves_torchs_number_of_threads_as_it_was() -> None:
+def test_training_keeps_torchs_number_of_threads() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -362,7 +362,7 @@ def test_the_logger_receives_each_updates_metrics() -> None:
     assert logger.calls == [("log", 32), ("log", 64), ("log", 96)]
 
 
-def test_the_end_of_training_is_announced_when_training_fails_too() -> None:
+def test_a_failed_training_calls_on_training_end_too() -> None:
     class Fails(Recorder):
         def on_step(self, **kwargs: Any) -> bool:
             raise RuntimeError("mine")
@@ -381,12 +381,12 @@ def test_early_stopping_waits_for_its_patience_and_ignores_the_time_before_an_ep
     assert stopping.on_step(metrics={"mean_reward": 5.5}) is False
 
 
-def test_early_stopping_takes_no_infinite_reward_for_a_rise() -> None:
+def test_early_stopping_ignores_infinite_rewards() -> None:
     stopping = EarlyStoppingCallback(patience=3)
     told = [stopping.on_step(metrics={"mean_reward": r}) for r in (1, float("inf"), 2, 3, 2, 2, 2)]
-    assert told == [True, True, True, True, True, True, False]  # three without a rise above 3
+    assert told == [True, True, True, True, True, True, False]  # three updates without a gain above 3
     assert stopping.best == 3
-    stopping.restore({"best": float("inf"), "waited": 1})  # as earlier versions saved it
+    stopping.restore({"best": float("inf"), "waited": 1})  # earlier versions saved this
     assert stopping.on_step(metrics={"mean_reward": 1.0}) is True
     assert (stopping.best, stopping.updates_without_gain) == (1.0, 0)
 
@@ -409,7 +409,7 @@ def test_the_eval_callback_evaluates_once_for_every_multiple_and_keeps_the_best(
 
 
 class ScriptedAlgorithm:
-    """What the eval callback needs of an algorithm, with the scores of its evaluations."""
+    """Stands in for an algorithm in the eval callback; its evaluations give the scores in turn."""
 
     def __init__(self, *scores: float) -> None:
         self.scores, self.n_saves = list(scores), 0
@@ -421,7 +421,7 @@ class ScriptedAlgorithm:
         self.n_saves += 1
 
 
-def test_the_eval_callback_keeps_no_score_that_is_not_finite_as_the_best() -> None:
+def test_the_eval_callback_keeps_only_finite_scores_as_the_best() -> None:
     nan, inf = float("nan"), float("inf")
     callback = EvalCallback(eval_freq=1, n_eval_episodes=2, best_model_path="best")
     scripted, saves = ScriptedAlgorithm(-inf, 5, nan, inf, 6, 4, 7), []
@@ -431,7 +431,7 @@ def test_the_eval_callback_keeps_no_score_that_is_not_finite_as_the_best() -> No
     assert saves == [0, 1, 1, 1, 2, 2, 3]
     assert callback.best_reward == 7
     old = {"results": [[1, 5.0], [2, inf], [3, nan]], "best": inf, "evaluated": 3}
-    callback.restore(old)  # as earlier versions saved it
+    callback.restore(old)  # earlier versions saved this
     assert callback.best_reward == 5
 
 

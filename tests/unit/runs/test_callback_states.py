@@ -1,4 +1,4 @@
-"""What of a callback's state comes back from a checkpoint, and what is refused."""
+"""Tests which states of callbacks a checkpoint restores, and which ones it refuses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rlox.runs.tree import pack, unpack
 
 
 class ValueCallback(Callback):
-    """Keeps what it is given."""
+    """Saves a value in its state and restores it."""
 
     def __init__(self, value: Any = None) -> None:
         self.value = value
@@ -33,14 +33,14 @@ class ValueCallback(Callback):
 
 
 class WholeStateCallback(ValueCallback):
-    """Its state is what it was given."""
+    """Its whole state is the given value."""
 
     def state(self) -> Any:
         return self.value
 
 
 def round_trip(value: Any) -> Any:
-    """What a callback has after its state was in a checkpoint."""
+    """Puts the value into a checkpoint with a callback's state; returns the restored value."""
     arrays: dict[str, Any] = {}
     state = unpack(pack(get_callback_states([ValueCallback(value)]), arrays, "callbacks"), arrays)
     restored_callback = ValueCallback()
@@ -57,7 +57,7 @@ SAVABLE_VALUES: tuple[Any, ...] = (
 
 
 @pytest.mark.parametrize("kept", SAVABLE_VALUES)
-def test_the_state_of_a_callback_comes_back_with_its_kinds(kept: Any) -> None:
+def test_a_restored_callback_state_keeps_the_types_of_its_values(kept: Any) -> None:
     found = round_trip(kept)
     assert found == kept
     assert repr(found) == repr(kept)
@@ -87,7 +87,7 @@ def test_numbers_arrays_and_tensors_of_a_state_come_back_with_their_values() -> 
     assert torch.equal(found[4], torch.tensor([1.5, 2.5]))
 
 
-def test_the_state_of_a_module_in_that_of_a_callback_comes_back_for_the_module() -> None:
+def test_a_callback_state_restores_the_state_of_a_module() -> None:
     module = torch.nn.Linear(2, 1)
     found = round_trip({"ema": module.state_dict()})
     assert isinstance(module.state_dict(), OrderedDict)
@@ -95,7 +95,7 @@ def test_the_state_of_a_module_in_that_of_a_callback_comes_back_for_the_module()
     assert torch.equal(found["ema"]["weight"], module.weight)
 
 
-def test_a_state_that_was_taken_has_nothing_that_the_callback_changes_later() -> None:
+def test_a_callback_state_is_a_copy_of_the_callbacks_values() -> None:
     kept: dict[str, Any] = {"list": [1], "array": np.zeros(2), "tensor": torch.zeros(2)}
     ((taken),) = get_callback_states([ValueCallback(kept)])
     kept["list"].append(2)
@@ -116,7 +116,7 @@ class Colour(IntEnum):
 
 
 class Array(np.ndarray):
-    """Of a kind of its own."""
+    """A subclass of `np.ndarray`."""
 
 
 SELF_REFERENCE: list[Any] = []
@@ -159,7 +159,7 @@ def test_a_state_that_is_no_dict_is_refused() -> None:
     assert get_callback_states([WholeStateCallback({}), Callback()]) == []
 
 
-def test_a_state_of_an_earlier_version_is_taken_as_it_is() -> None:
+def test_restore_accepts_callback_states_of_earlier_versions() -> None:
     again = ValueCallback()
     name = f"{__name__}:ValueCallback"
     restore_callbacks([again], [{"name": name, "state": {"kept": {"1": [1, 2]}}}])

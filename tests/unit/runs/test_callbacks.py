@@ -1,4 +1,4 @@
-"""Callbacks: which methods are called, what of their states comes back, and what they may not do."""
+"""Tests which methods of callbacks are called, which states are restored, and what callbacks may not do."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL: dict[str, Any] = {
 
 
 def make_callback(*names: str, base: type[Callback] = Callback) -> Callback:
-    """A callback with further methods, which do nothing."""
+    """Makes a callback with these further methods, which do nothing."""
     cls = type("Watch", (base,), {name: lambda self, **kwargs: True for name in names})
     return cls()  # type: ignore[no-any-return]
 
@@ -51,7 +51,7 @@ STRAY_METHODS = {
 
 
 @pytest.mark.parametrize(("name", "meant"), STRAY_METHODS.items())
-def test_a_method_that_reads_as_a_hook_and_is_none_is_refused_by_name(name: str, meant: str) -> None:
+def test_a_method_named_like_a_hook_is_refused_by_name(name: str, meant: str) -> None:
     told = (
         f"callbacks: a Watch defines {name}, which nothing calls: rlox calls on_training_start, "
         "on_rollout_end, on_step, on_training_end"
@@ -60,13 +60,13 @@ def test_a_method_that_reads_as_a_hook_and_is_none_is_refused_by_name(name: str,
         make_callbacks(make_callback(name))
 
 
-def test_ppo_refuses_a_callback_in_the_habit_of_another_library_where_it_is_made() -> None:
+def test_ppo_refuses_a_callback_with_hooks_of_another_library_at_construction() -> None:
     with pytest.raises(ConfigError, match=r"a Watch defines _on_step, .* did you mean 'on_step'"):
         PPO("CartPole-v1", callbacks=[make_callback("_on_step")], **SMALL)
 
 
 class SelfCallingCallback(Callback):
-    """Calls each of its own methods that begin as hooks do."""
+    """Calls each of its methods whose name begins like a hook's."""
 
     def __init__(self, on_episode: Callable[[], None] = print) -> None:
         self.on_update = on_episode
@@ -80,24 +80,24 @@ class SelfCallingCallback(Callback):
         return True
 
     def on_episode_end(self) -> None:
-        """Called by what it was handed to."""
+        """Is called by the function that receives it."""
 
     def on_batch(self) -> None:
-        """Called by its name."""
+        """Is called by its name."""
 
 
 class ForeignCallback:
-    """A callback of another library, which calls it."""
+    """A callback of another library; that library calls it."""
 
     def on_epoch_end(self) -> None:
-        """Called there."""
+        """Is called by the other library."""
 
 
 class MixedCallback(Callback, LoggerCallback, ForeignCallback):
-    """Called by three."""
+    """Is a callback of training, of loggers and of another library."""
 
     def on_epoch_end(self) -> None:
-        """In place of the other library's."""
+        """Overrides the method of the other library."""
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ class MixedCallback(Callback, LoggerCallback, ForeignCallback):
         make_callback("on_message", "on_new_best", "once", "_step"),
     ],
 )
-def test_methods_that_somebody_calls_and_those_of_other_events_are_kept(callback: Any) -> None:
+def test_callbacks_may_have_methods_with_callers_and_methods_of_other_events(callback: Any) -> None:
     assert make_callbacks([callback]) == (callback,)
 
 
@@ -152,7 +152,7 @@ def test_a_hook_whose_body_would_never_run_is_refused() -> None:
 
 
 def make_duck_callback(*names: str) -> Any:
-    """A callback that is none by its base, with a state."""
+    """Makes an object with the hooks of a callback and with these methods, which is no `Callback`."""
     hooks = ("on_training_start", "on_rollout_end", "on_step", "on_training_end", *names)
     return type("Half", (), {name: lambda self, **kwargs: {} for name in hooks})()
 
@@ -183,7 +183,7 @@ LOST_STATES: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("case", LOST_STATES)
-def test_a_callback_whose_memory_would_be_wrong_after_a_resume_is_refused(case: str) -> None:
+def test_a_callback_that_cannot_save_its_state_is_refused(case: str) -> None:
     make, told = LOST_STATES[case]
     with pytest.raises(ConfigError, match=f"^callbacks: {re.escape(told)}"):
         make_callbacks(make())
@@ -250,7 +250,7 @@ def test_training_within_its_own_training_is_refused(hook: str, again: str) -> N
     assert "raised by the callback Watch" in raised.value.__notes__
 
 
-def test_training_that_was_refused_within_training_leaves_both_as_they_were() -> None:
+def test_a_refused_training_within_training_changes_neither() -> None:
     told: list[str] = []
 
     class Tries(Callback):
@@ -268,7 +268,7 @@ def test_training_that_was_refused_within_training_leaves_both_as_they_were() ->
     assert algorithm.train(32) == plain.train(32)
 
 
-def test_text_that_was_handed_over_is_learned_on_after_a_call_from_within() -> None:
+def test_a_refused_train_step_within_training_on_texts_changes_nothing() -> None:
     class Tries(Callback):
         def on_step(self, **kwargs: Any) -> bool:
             with pytest.raises(RloxError, match=r"^training is under way, .*; this one comes from within it"):

@@ -1,4 +1,4 @@
-"""Callbacks that are given to several runs, and folders in which another run has saved."""
+"""Tests callbacks that several runs use, and folders in which another run has saved."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def make_ppo(*callbacks: Callback, **kwargs: Any) -> PPO:
 
 
 class PatienceCounter(EarlyStoppingCallback):
-    """Counts one update more in each call."""
+    """Adds one to its count of updates in each call."""
 
     def on_step(self, **kwargs: Any) -> bool:
         self.updates_without_gain += 1
         return True
 
 
-def test_a_callback_begins_anew_in_the_training_of_another_algorithm(tmp_path: Path) -> None:
+def test_another_algorithm_resets_the_state_of_a_callback(tmp_path: Path) -> None:
     scored, saved, counted = EvalCallback(8, 1), CheckpointCallback(8, tmp_path), PatienceCounter()
     make_ppo(scored, saved, counted).train(16)
     first = scored.eval_results
@@ -98,7 +98,7 @@ def test_a_folder_with_a_checkpoint_of_another_run_is_refused_before_the_first_s
 
 
 @pytest.mark.parametrize("kind", ["best", "steps"])
-def test_a_run_saves_again_where_it_or_one_of_its_settings_has_saved(kind: str, tmp_path: Path) -> None:
+def test_a_run_may_save_into_the_folder_of_a_run_with_its_settings(kind: str, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     run = make_ppo(make_saver(kind, folder))
     run.train(8)
@@ -109,7 +109,7 @@ def test_a_run_saves_again_where_it_or_one_of_its_settings_has_saved(kind: str, 
     assert on.train(24)["env_steps"] == 24
 
 
-def test_a_folder_that_holds_no_whole_checkpoint_is_nobodys(tmp_path: Path) -> None:
+def test_any_run_may_save_into_a_folder_without_a_whole_checkpoint(tmp_path: Path) -> None:
     make_ppo(CheckpointCallback(8, tmp_path)).train(8)
     (tmp_path / "step-000000000008" / "manifest.json").unlink()
     (tmp_path / "step-000000000008").rename(tmp_path / "step-000000000004")

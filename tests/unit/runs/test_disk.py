@@ -1,4 +1,4 @@
-"""A disk that cannot do everything: no links, no synced folders, no locks."""
+"""Tests disks without some operations: links, syncing of folders, locks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_disk_without_links_keeps_the_name_in_a_file(refusal: int, tmp_path: P
             Disk().link(tmp_path / "last", target)
         assert not (tmp_path / "last").is_symlink()
         assert link_target(tmp_path / "last") == target
-    Disk().link(tmp_path / "last", "step-3")  # on another disk, later
+    Disk().link(tmp_path / "last", "step-3")  # later, on a disk with links
     assert (tmp_path / "last").is_symlink()
     assert link_target(tmp_path / "last") == "step-3"
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
@@ -56,7 +56,7 @@ def test_a_file_system_that_refuses_to_sync_folders_is_no_error(refusal: int, tm
         Disk().sync_folder(tmp_path)
 
 
-def test_an_operation_that_a_disk_lacks_is_told_from_one_that_fails_for_now() -> None:
+def test_only_errors_that_may_pass_are_transient() -> None:
     wrapped = StorageError("cannot write")
     wrapped.__cause__ = OSError(errno.EROFS, "read-only")
     assert [errno.errorcode[n] for n in NEVER if is_transient(OSError(n, ""))] == []
@@ -65,7 +65,7 @@ def test_an_operation_that_a_disk_lacks_is_told_from_one_that_fails_for_now() ->
     assert is_transient(StorageError("the disk is full"))
 
 
-def test_a_lock_is_taken_refused_to_another_process_and_missing_on_some_disks(
+def test_a_lock_excludes_a_second_holder_and_some_disks_have_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, theirs = (os.open(tmp_path / ".lock", os.O_RDWR | os.O_CREAT) for _ in range(2))
@@ -82,7 +82,7 @@ def test_a_lock_is_taken_refused_to_another_process_and_missing_on_some_disks(
         os.close(descriptor)
 
 
-def test_a_link_in_place_of_a_file_that_is_written_is_refused_and_its_target_stays(
+def test_a_write_through_a_link_is_refused_and_keeps_the_links_target(
     tmp_path: Path,
 ) -> None:
     victim, link = tmp_path / "victim", tmp_path / ".config.yaml.new"
@@ -91,4 +91,4 @@ def test_a_link_in_place_of_a_file_that_is_written_is_refused_and_its_target_sta
     with pytest.raises(OSError, match="Too many levels of symbolic links") as refused:
         Disk().write(link, b"overwritten")
     assert victim.read_text() == "kept"
-    assert not is_transient(refused.value)  # nobody waits for it to go
+    assert not is_transient(refused.value)  # rlox does not wait until the link is gone

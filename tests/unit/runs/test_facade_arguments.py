@@ -1,4 +1,4 @@
-"""What a new user of the library tries first: it works, or the message says what does."""
+"""Tests that the first attempts of new users work, or that the message says what does."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_hidden_is_the_width_of_two_layers_as_in_the_original(facade: Any) -> No
         facade("CartPole-v1", hidden=32, net_arch=(32,))
 
 
-def test_trainers_and_offline_algorithms_take_both_names_too() -> None:
+def test_trainers_and_offline_algorithms_accept_env_or_env_id() -> None:
     assert PPOTrainer(env_id="Acrobot-v1").algo.env_id == "Acrobot-v1"
     assert PPOTrainer(env="Acrobot-v1").algo.env_id == "Acrobot-v1"
     for given in ({}, {"env": "Acrobot-v1", "env_id": "Acrobot-v1"}):
@@ -102,13 +102,13 @@ def test_the_recurrent_trainer_takes_and_gives_a_state_as_its_algorithm_does() -
     action, second = made.predict(obs, first, starts)
     expected = made.algo.predict(obs, first, starts)
     np.testing.assert_equal((action, second), expected)
-    np.testing.assert_array_equal(second[0], first[0])  # it began again
+    np.testing.assert_array_equal(second[0], first[0])  # its state began again
     assert (second[1:] != first[1:]).any(1).all()
     with pytest.raises(TypeError, match="action_masks"):
         made.predict(obs, action_masks=np.ones((3, 2)))  # type: ignore[call-arg]
 
 
-def test_the_habit_of_naming_a_policy_first_is_answered() -> None:
+def test_ppo_refuses_a_policy_name_as_its_environment() -> None:
     with pytest.raises(ConfigError) as refused:
         PPO("MlpPolicy", "CartPole-v1")  # type: ignore[arg-type]
     assert str(refused.value) == (
@@ -125,7 +125,7 @@ def test_the_habit_of_naming_a_policy_first_is_answered() -> None:
         ({"log_interval": 4}, "a command-line setting: rlox train log.every=STEPS"),
     ],
 )
-def test_the_habits_of_learning_are_answered(argument: dict[str, Any], meant: str) -> None:
+def test_learn_refuses_foreign_arguments_with_the_remedy(argument: dict[str, Any], meant: str) -> None:
     (name,) = argument
     told = f"unknown argument '{name}' for learn; here that is {meant}"
     for made in (PPO("CartPole-v1", **SMALL), PPOTrainer("CartPole-v1", **SMALL)):
@@ -135,13 +135,13 @@ def test_the_habits_of_learning_are_answered(argument: dict[str, Any], meant: st
         made.learn(24, hook=True)
 
 
-def test_the_attributes_of_others_are_answered_with_what_is_there() -> None:
+def test_the_error_of_a_foreign_attribute_names_rloxs_one() -> None:
     made = PPO("CartPole-v1", **SMALL)
     made.learn(24)
     with pytest.raises(AttributeError, match=r"^PPO has no num_timesteps; here that is clock.env_steps$"):
         print(made.num_timesteps)  # type: ignore[attr-defined]
     assert made.clock.env_steps == 24
-    with pytest.raises(AttributeError, match=r"^PPO has no env; here that is env_id, its name"):
+    with pytest.raises(AttributeError, match=r"^PPO has no env; here that is env_id, the name"):
         print(made.env)  # type: ignore[attr-defined]
     assert made.env_id == "CartPole-v1"
     with pytest.raises(AttributeError, match=r"^'PPO' object has no attribute 'nonsense'$"):
@@ -202,7 +202,7 @@ def test_ppo_refuses_objects_that_are_no_callback_or_logger(argument: dict[str, 
 def test_the_repr_of_an_algorithm_shows_its_environment_seed_engine_and_progress() -> None:
     algorithm = PPO("Acrobot-v1", seed=7, **SMALL)
     algorithm.train(20)
-    engine = f"backend={algorithm.backend.name!r}"  # which one is decided by the kind of CPU
+    engine = f"backend={algorithm.backend.name!r}"  # the kind of CPU decides which one
     assert repr(algorithm) == f"PPO('Acrobot-v1', seed=7, {engine}, at 24 of 24 env_steps)"
     assert repr(PPOTrainer(env="CartPole-v1", **SMALL)) == (
         f"PPOTrainer(PPO('CartPole-v1', seed=42, {engine}, at 0 of 100,000 env_steps))"
@@ -253,7 +253,7 @@ def test_a_policy_for_other_observations_is_refused_before_training() -> None:
 )
 def test_a_policy_for_other_actions_is_refused_before_training(env: str, said: str) -> None:
     policy = DiscretePolicy(obs_dim=3 if env == "Pendulum-v1" else 4, n_actions=5)
-    torch.nn.init.constant_(policy.actor[-1].bias[4], 100.0)  # always takes the last
+    torch.nn.init.constant_(policy.actor[-1].bias[4], 100.0)  # always takes the last action
     with pytest.raises(ConfigError, match=f"policy DiscretePolicy fails on .*{said}"):
         PPO(env, policy=policy)
 
@@ -302,14 +302,14 @@ def test_an_empty_batch_has_no_actions() -> None:
 
 
 class ImageEnv(gym.Env[Any, Any]):
-    """Shows pictures."""
+    """Its observations are images."""
 
     observation_space = gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)
     action_space = gym.spaces.Discrete(2)
 
 
 @pytest.mark.parametrize("shape", [(8, 8, 3), (2, 8, 8, 3)])
-def test_of_a_picture_of_floats_the_dtype_is_told_and_not_its_right_shape(
+def test_the_error_of_a_float_image_names_the_dtype_and_no_expected_shape(
     shape: tuple[int, ...],
 ) -> None:
     with pytest.raises(ShapeError, match="an image of float32, expected uint8 from 0 to 255") as of:
@@ -338,7 +338,7 @@ def small_ppo() -> Iterator[PPO]:
         ("replay", lambda ppo, word: PPO.from_config(ppo.config, replay=word)),
     ],
 )
-def test_an_argument_that_is_a_bool_takes_nothing_else_for_one(
+def test_a_bool_argument_takes_only_true_or_false(
     name: str, call: Callable[[PPO, Any], object], word: Any, small_ppo: PPO
 ) -> None:
     with pytest.raises(ConfigError, match=f"^{name}={word!r}: expected True or False"):

@@ -1,4 +1,4 @@
-"""Films of training episodes: every so many, in the run folder, also of a run that was resumed."""
+"""Tests films of training episodes: one of every n episodes, in the run folder, also of a resumed run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_third_episode_of_the_first_environment_is_filmed(workers: str, tm
     assert all(b"ftyp" in path.read_bytes()[:16] for path in (tmp_path / "videos").iterdir())
 
 
-def test_a_resumed_run_films_what_one_never_stopped_films_and_learns_the_same(
+def test_a_resumed_run_films_and_learns_like_an_uninterrupted_one(
     tmp_path: Path,
 ) -> None:
     whole, part = tmp_path / "whole", tmp_path / "part"
@@ -62,7 +62,7 @@ def test_a_film_changes_nothing_that_is_learned(tmp_path: Path) -> None:
 
 
 class Lives(gym.Wrapper[Any, Any, Any, Any]):
-    """A game of three lives: the first two are lost every five steps, and it goes on."""
+    """A game of three lives. A life is lost every five steps, and the game ends with the third one."""
 
     def __init__(self) -> None:
         super().__init__(gym.make("CartPole-v1", render_mode="rgb_array"))
@@ -93,7 +93,7 @@ def test_a_game_of_several_lives_is_one_film() -> None:
 
 
 class Blind(gym.Wrapper[Any, Any, Any, Any]):
-    """Its pictures cannot be drawn."""
+    """Raises an error when it renders."""
 
     def __init__(self, render_mode: str | None = None) -> None:
         super().__init__(gym.make("CartPole-v1", render_mode=render_mode))
@@ -110,13 +110,13 @@ def test_an_environment_that_cannot_render_raises_an_error_with_its_name() -> No
         render_frame(Blind("rgb_array"))
 
 
-def test_the_command_line_says_it_before_a_run_begins() -> None:
+def test_an_unrenderable_environment_fails_before_a_run() -> None:
     with pytest.raises(EnvError, match="no GPU to draw with"):
         try_environment(filmed(id="Blind-v0").config)
 
 
 class Drawn(gym.Wrapper[Any, Any, Any, Any]):
-    """CartPole that draws what it is told."""
+    """CartPole that returns `drawn` from `render`, or raises it."""
 
     def __init__(self, drawn: Any) -> None:
         super().__init__(gym.make("CartPole-v1", render_mode="rgb_array"))

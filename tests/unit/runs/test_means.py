@@ -1,4 +1,4 @@
-"""What a row of the log holds of the updates since the row before."""
+"""Tests that a row of the log has the means of the updates since the previous row."""
 
 from __future__ import annotations
 

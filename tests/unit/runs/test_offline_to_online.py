@@ -1,4 +1,4 @@
-"""What was learned from a dataset goes on, by `init_from`: in an environment, or on another dataset."""
+"""Tests that a policy of a dataset learns on with `init_from`: in an environment, or from another dataset."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONLINE: dict[str, Any] = {**SMALL, "learning_starts": 20, "buffer_size": 1000, "
 
 
 def trained(kind: Any, folder: Path, **options: Any) -> Any:
-    """Learned from 200 steps of Pendulum whose observations are far from standardised."""
+    """Trains on 200 steps of Pendulum, whose observations are far from standardised, and saves."""
     rng = np.random.default_rng(3)
     obs = rng.normal([0.3, -0.2, 4.0], [0.5, 0.1, 3.0], (201, 3)).astype(np.float32)
     no = np.zeros(200, bool)
@@ -34,7 +34,7 @@ def trained(kind: Any, folder: Path, **options: Any) -> Any:
 
 @pytest.mark.parametrize(("offline", "online"), [(TD3BC, TD3), (CQL, SAC)])
 @pytest.mark.parametrize("standardize_obs", [True, False])
-def test_the_policy_acts_as_it_did_and_its_critics_are_taken_over(
+def test_an_online_run_takes_over_the_policy_and_critics_of_an_offline_run(
     offline: Any, online: Any, standardize_obs: bool, tmp_path: Path
 ) -> None:
     before = trained(offline, tmp_path / "a", standardize_obs=standardize_obs)
@@ -43,14 +43,14 @@ def test_the_policy_acts_as_it_did_and_its_critics_are_taken_over(
     np.testing.assert_allclose(after.predict(seen), before.predict(seen), atol=1e-5)
     pairs = zip(before.policy.named_parameters(), after.policy.parameters(), strict=True)
     assert all(torch.equal(one, other) for (_, one), other in pairs)
-    far = np.array([[0.0, 0.0, 60.0]], np.float32)  # some 17 deviations out
+    far = np.array([[0.0, 0.0, 60.0]], np.float32)  # about 17 standard deviations from the mean
     np.testing.assert_allclose(after.predict(far), before.predict(far), atol=1e-5)
     after.save(tmp_path / "b")
     again = online.from_checkpoint(tmp_path / "b")
     np.testing.assert_array_equal(again.predict(far), after.predict(far))
     if standardize_obs:
         moments = after.components.actor.normalizer.moments
-        assert moments.count == 80  # rows that were drawn
+        assert moments.count == 80  # the rows that the learner drew
         np.testing.assert_allclose(moments.mean, before.source.load().stats()["obs_mean"])
     after.train(40)
     assert after.clock.updates > 0
@@ -72,7 +72,8 @@ WRONG: dict[str, tuple[Any, dict[str, Any], Any, dict[str, Any], str]] = {
         CQL, {"standardize_obs": False, "scale_rewards": "0.5"}, SAC, {}, "set env.reward_scale=0.5",
     ),
     "rewards by returns": (
-        TD3BC, {"standardize_obs": False, "scale_rewards": "returns"}, TD3, {}, "train with a number",
+        TD3BC, {"standardize_obs": False, "scale_rewards": "returns"}, TD3, {},
+        "train the loaded run with a number as algo.scale_rewards",
     ),
     "clipped rewards": (
         TD3BC, {"standardize_obs": False}, TD3, {"reward_clip": 1.0}, "env.reward_clip=1.0; leave it out",
@@ -84,7 +85,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], Any, dict[str, Any], str]] = {
         TD3BC, {"standardize_obs": False}, TD3, {"reward_wrappers": (NoReward,)},
         "env.reward_wrappers=.*NoReward.*; leave it out",
     ),
-    "another policy": (IQL, {"standardize_obs": False}, SAC, {}, "a policy is taken over whole"),
+    "another policy": (IQL, {"standardize_obs": False}, SAC, {}, "init_from loads a whole policy"),
 }  # fmt: skip
 
 
@@ -113,7 +114,7 @@ def test_td3_continues_from_td3_bc_with_the_same_reward_scale(tmp_path: Path) ->
 
 
 def dataset(seed: int = 0, **options: Any) -> OfflineDatasetBuffer:
-    """Two whole episodes of Pendulum's sizes, with returns and moments by `seed`."""
+    """Makes two whole episodes of Pendulum's sizes; `seed` determines their returns and moments."""
     rng = np.random.default_rng(seed)
     obs, ends = rng.normal(seed, 1.0, (9, 3)).astype("f4"), np.arange(8) % 4 == 3
     actions = rng.uniform(-2, 2, (8, 1)).astype("f4")
@@ -129,9 +130,7 @@ SEEN = np.array([[0.5, -0.4, 3.0], [-1.0, 0.0, -8.0]], np.float32)
 
 
 @pytest.mark.parametrize("kind", [TD3BC, IQL])
-def test_on_another_dataset_the_moments_are_those_that_the_policy_learned_with(
-    kind: Any, tmp_path: Path
-) -> None:
+def test_init_from_keeps_the_policys_moments_on_another_dataset(kind: Any, tmp_path: Path) -> None:
     before = begun(kind, dataset(), standardize_obs=True)
     before.save(tmp_path / "a")
     after = begun(kind, dataset(5), standardize_obs=True, init_from=tmp_path / "a")
@@ -141,7 +140,7 @@ def test_on_another_dataset_the_moments_are_those_that_the_policy_learned_with(
     np.testing.assert_array_equal(batch.obs[0], before.components.actor.normalize(rows[0]))
 
 
-def test_a_run_with_another_ones_moments_goes_on_with_them_bit_for_bit(tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_the_moments_from_init_from_bit_for_bit(tmp_path: Path) -> None:
     begun(TD3BC, dataset()).save(tmp_path / "a")
     whole = begun(TD3BC, dataset(5), init_from=tmp_path / "a")
     half = begun(TD3BC, dataset(5), init_from=tmp_path / "a")
@@ -166,7 +165,7 @@ APART: dict[str, tuple[Any, dict[str, Any], Any, dict[str, Any], str]] = {
         IQL, {"scale_rewards": "returns"}, IQL, {}, "set algo.scale_rewards=returns",
     ),
     "scaled rewards, then as they are": (
-        CQL, {"scale_rewards": "0.5"}, CQL, {}, "0.5 times the rewards; set algo.scale_rewards=0.5",
+        CQL, {"scale_rewards": "0.5"}, CQL, {}, "rewards times 0.5; set algo.scale_rewards=0.5",
     ),
     "by the returns of another dataset": (
         IQL, {"scale_rewards": "returns"}, IQL, {"scale_rewards": "returns", "seed": 5},
@@ -184,7 +183,7 @@ def test_offline_training_refuses_a_start_with_other_dataset_scaling(apart: str,
     begun(here, dataset(), init_from=tmp_path / "a", **options)
 
 
-def test_a_dataset_that_standardises_by_itself_does_so_by_the_moments_that_were_learned_with(
+def test_a_normalized_dataset_must_have_the_moments_of_the_initial_policy(
     tmp_path: Path,
 ) -> None:
     begun(BC, dataset(normalize=True)).save(tmp_path / "a")
@@ -195,7 +194,7 @@ def test_a_dataset_that_standardises_by_itself_does_so_by_the_moments_that_were_
         begun(BC, dataset(), init_from=tmp_path / "a")
 
 
-def test_running_moments_do_not_go_on_as_those_of_a_dataset(tmp_path: Path) -> None:
+def test_offline_training_refuses_running_moments_and_other_reward_settings(tmp_path: Path) -> None:
     TD3("Pendulum-v1", normalize_obs=True, **ONLINE).save(tmp_path / "a")
     with pytest.raises(ConfigError, match=r"train it with env\.normalize_obs=false"):
         begun(TD3BC, dataset(), init_from=tmp_path / "a")
@@ -205,17 +204,17 @@ def test_running_moments_do_not_go_on_as_those_of_a_dataset(tmp_path: Path) -> N
         begun(TD3BC, dataset(), **plain)
     begun(TD3BC, dataset(), scale_rewards="0.5", **plain)
     TD3("Pendulum-v1", reward_clip=0.5, **ONLINE).save(tmp_path / "c")
-    with pytest.raises(ConfigError, match=r"learned with env\.reward_clip=0\.5.*train it without"):
+    with pytest.raises(ConfigError, match=r"learned with env\.reward_clip=0\.5.*run without it"):
         begun(TD3BC, dataset(), standardize_obs=False, init_from=tmp_path / "c")
 
 
-def test_another_discount_is_a_hyperparameter_of_the_run_that_goes_on(tmp_path: Path) -> None:
+def test_a_run_with_init_from_may_have_another_discount(tmp_path: Path) -> None:
     begun(TD3BC, dataset(), standardize_obs=False, gamma=0.9).save(tmp_path / "a")
     assert TD3("Pendulum-v1", init_from=tmp_path / "a", gamma=0.95, **ONLINE).config.algo.gamma == 0.95
 
 
 @pytest.mark.parametrize("backend", ["torch", "native"])
-def test_until_learning_starts_the_policy_acts_that_was_taken_over(backend: str, tmp_path: Path) -> None:
+def test_the_initial_policy_acts_until_learning_starts(backend: str, tmp_path: Path) -> None:
     trained(TD3BC, tmp_path / "a", standardize_obs=False)
     options = {**ONLINE, "backend": backend, "exploration_noise": 0.0}
     online = TD3("Pendulum-v1", init_from=tmp_path / "a", **options)

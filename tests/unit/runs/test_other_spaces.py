@@ -1,4 +1,4 @@
-"""A policy goes on in the spaces that it learned in; others of as many numbers are refused by name."""
+"""Tests that a policy goes on in the spaces of its training. An error names other spaces of the same size."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ OTHER_SPACES = {
 
 
 @pytest.mark.parametrize("case", OTHER_SPACES)
-def test_a_policy_is_not_taken_into_observations_of_as_many_numbers(case: str, tmp_path: Path) -> None:
+def test_a_policy_is_refused_in_another_observation_space_of_equal_size(case: str, tmp_path: Path) -> None:
     first, second, there, here = OTHER_SPACES[case]
     PPO(make_samples_env(first), **SMALL).save(tmp_path / "saved")
     told = f"its policy learned with observations {there}, observations here are {here}; take an env"
@@ -72,7 +72,7 @@ def test_a_policy_is_not_taken_into_observations_of_as_many_numbers(case: str, t
         (PPO, TWO_ACTIONS, spaces.Discrete(2, start=1), "Discrete(2)", "Discrete(2, start=1)"),
     ],
 )
-def test_a_policy_is_not_taken_to_actions_that_reach_elsewhere(
+def test_a_policy_is_refused_with_action_spaces_of_other_bounds_or_starts(
     facade: Any, first: Any, second: Any, there: str, here: str, tmp_path: Path
 ) -> None:
     options: dict[str, Any] = SMALL if facade is PPO else {"net_arch": (4,), "batch_size": 8}
@@ -91,9 +91,7 @@ def test_a_policy_is_not_taken_to_actions_that_reach_elsewhere(
     [make_box(3, high=9.0), make_box(1, 3), make_box(3, dtype=np.float64)],
     ids=["wider", "axis", "f64"],
 )
-def test_a_policy_goes_on_where_observations_differ_in_nothing_that_it_sees(
-    other: Any, tmp_path: Path
-) -> None:
+def test_a_policy_accepts_observation_spaces_with_equal_rows(other: Any, tmp_path: Path) -> None:
     PPO(make_samples_env(make_box(3)), **SMALL).save(tmp_path / "saved")
     loaded = PPO.from_checkpoint(tmp_path / "saved", env_id=make_samples_env(other))
     loaded.train(8)

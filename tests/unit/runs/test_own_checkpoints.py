@@ -1,4 +1,4 @@
-"""Checkpoint folders of one's own with the names of those of a run: what is named is what is loaded."""
+"""Tests that rlox loads exactly the named folder if a user's checkpoint has the name of a run's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_step(folder: Path) -> int:
 
 @pytest.fixture(scope="module")
 def trained_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`checkpoints/` with one of each name of 64 steps, and one of 32 steps."""
+    """Makes `checkpoints/` with a checkpoint of 64 steps under each name, and one of 32 steps."""
     folder = tmp_path_factory.mktemp("made")
     algorithm = PPO("CartPole-v1", callbacks=[CheckpointCallback(32, folder / "checkpoints")], **SMALL)
     algorithm.train(64)
@@ -39,7 +39,7 @@ def trained_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def own_dir(trained_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the checkpoints, in the folder that is the current one."""
+    """Copies the checkpoints into the working directory."""
     shutil.copytree(trained_dir / "checkpoints", tmp_path / "checkpoints")
     monkeypatch.chdir(tmp_path)
     return Path("checkpoints")
@@ -47,7 +47,7 @@ def own_dir(trained_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("beside", [True, False])
 @pytest.mark.parametrize("name", OWN_NAMES)
-def test_a_folder_of_ones_own_is_loaded_whatever_its_name_and_what_is_beside_it(
+def test_a_users_checkpoint_loads_under_any_name_and_beside_any_checkpoint(
     name: str, beside: bool, own_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for other in own_dir.iterdir():
@@ -70,7 +70,7 @@ def test_a_folder_of_ones_own_is_loaded_whatever_its_name_and_what_is_beside_it(
     assert read_step(resolve_checkpoint(Path())) == 64
 
 
-def test_a_folder_of_ones_own_is_loaded_beside_another_ones_checkpoint_of_the_same_step(
+def test_a_users_checkpoint_loads_beside_another_runs_checkpoint_of_its_step(
     own_dir: Path,
 ) -> None:
     shutil.rmtree(own_dir / "step-000000000064")
@@ -82,7 +82,7 @@ def test_a_folder_of_ones_own_is_loaded_beside_another_ones_checkpoint_of_the_sa
         assert resolve_checkpoint(own_dir / name) == own_dir / name
 
 
-def test_a_damaged_folder_of_ones_own_is_named_and_nothing_is_taken_in_its_place(
+def test_the_error_of_a_damaged_users_checkpoint_names_it_and_no_other_one_loads(
     own_dir: Path,
 ) -> None:
     (own_dir / "last" / "weights.safetensors").write_bytes(b"")
@@ -91,12 +91,12 @@ def test_a_damaged_folder_of_ones_own_is_named_and_nothing_is_taken_in_its_place
     (own_dir / "last" / "manifest.json").write_bytes(b"{}")
     with pytest.raises(CheckpointError, match=r"checkpoints/last/manifest\.json is damaged"):
         PPO.from_checkpoint("checkpoints/last")
-    shutil.rmtree(own_dir / "last")  # a run would have one beside it
+    shutil.rmtree(own_dir / "last")  # in a run another one would be beside it
     with pytest.raises(CheckpointError, match="checkpoints/last has no checkpoint"):
         PPO.from_checkpoint("checkpoints/last")
 
 
-def test_a_folder_of_ones_own_is_taken_from_where_it_waits_for_the_one_that_replaces_it(
+def test_an_interrupted_replacement_keeps_the_users_checkpoint_loadable(
     own_dir: Path,
 ) -> None:
     (own_dir / "last").rename(own_dir / ".last.old")
@@ -122,7 +122,7 @@ def replace_by_name(link: Path) -> None:
 
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("way", [replace_by_folder, replace_by_empty_folder, replace_by_name, Path.unlink])
-def test_a_copied_link_of_a_run_leads_to_the_runs_checkpoint(
+def test_a_copied_or_lost_link_of_a_run_resolves_to_its_checkpoint(
     way: Callable[[Path], None], inside: bool, own_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in OWN_NAMES[:2]:
@@ -140,8 +140,8 @@ def test_a_copied_link_of_a_run_leads_to_the_runs_checkpoint(
     assert resolve_checkpoint(Path(".." if inside else "."), "best").name == OLDER_NAME
 
 
-def test_a_link_to_a_checkpoint_that_is_gone_is_no_best(own_dir: Path) -> None:
-    """The log then says which of those that are there is."""
+def test_a_broken_best_link_gives_way_to_the_logs_best_checkpoint(own_dir: Path) -> None:
+    """The log then tells which existing checkpoint is the best."""
     shutil.rmtree(own_dir / "best")
     (own_dir / "best").symlink_to("step-000000000016")
     Path("metrics.jsonl").write_text(BEST_ROW)

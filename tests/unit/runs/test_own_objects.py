@@ -1,4 +1,4 @@
-"""Wrappers and policies of the user's own from Python: objects, and paths; what a checkpoint asks for."""
+"""Tests wrappers and policies of users from Python: as objects, as paths, and after loading a checkpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATH = "helpers.user_code:TenthReward"
 
 
 class NarrowObs(gym.Wrapper[Any, Any, Any, Any]):
-    """Another space of observations."""
+    """Has another observation space than CartPole."""
 
     observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 
@@ -43,12 +43,12 @@ def get_returns(algorithm: PPO) -> list[float]:
         [lambda env: TenthReward(env)],
     ],
 )
-def test_reward_wrappers_change_what_is_learned_from_and_not_what_is_told(given: Any) -> None:
+def test_reward_wrappers_change_the_learners_rewards_but_not_the_returns(given: Any) -> None:
     plain = PPO("CartPole-v1", env_backend="gymnasium", **SMALL)
     shaped = PPO("CartPole-v1", reward_wrappers=given, **SMALL)
     for algorithm in (plain, shaped):
         algorithm.train(64)
-    assert get_returns(shaped) == get_returns(plain)  # as both act alike in their first rollout
+    assert get_returns(shaped) == get_returns(plain)  # both act alike in their first rollout
     rewards = shaped.source.last_batch()["rewards"]
     assert rewards.min() == rewards.max() == pytest.approx(0.1)
     assert shaped.evaluate(2).mean >= 1.0
@@ -75,7 +75,7 @@ def test_shaped_environments_go_on_in_mid_episode(tmp_path: Path) -> None:
     assert get_returns(again) == get_returns(whole)
 
 
-def test_objects_are_asked_for_when_a_checkpoint_is_loaded(tmp_path: Path) -> None:
+def test_loading_a_checkpoint_requires_the_users_wrappers_again(tmp_path: Path) -> None:
     PPO("CartPole-v1", wrappers=[TenthReward], **SMALL).save(tmp_path / "saved")
     with pytest.raises(ConfigError) as raised:
         PPO.from_checkpoint(tmp_path / "saved")
@@ -84,7 +84,7 @@ def test_objects_are_asked_for_when_a_checkpoint_is_loaded(tmp_path: Path) -> No
     assert isinstance(again.collector.env.envs[0], TenthReward)
 
 
-def test_a_checkpoint_that_names_code_is_loaded_when_that_is_given_again_or_trusted(
+def test_a_checkpoint_that_names_code_loads_with_trust_or_with_the_code_again(
     tmp_path: Path,
 ) -> None:
     policy = {"name": "helpers.user_code:small_net", "hidden": 4}
@@ -104,7 +104,7 @@ def test_a_checkpoint_that_names_code_is_loaded_when_that_is_given_again_or_trus
         assert PPO.from_checkpoint(tmp_path / "saved", **again).predict(obs) == trained.predict(obs)
 
 
-def test_callbacks_go_on_where_they_were(tmp_path: Path) -> None:
+def test_from_checkpoint_restores_callback_states(tmp_path: Path) -> None:
     def three() -> list[Any]:
         return [
             EarlyStoppingCallback(patience=50),
@@ -124,7 +124,7 @@ def test_callbacks_go_on_where_they_were(tmp_path: Path) -> None:
         EvalCallback(64),
         three()[0],
         EarlyStoppingCallback(patience=9),
-    ]  # others, or elsewhere
+    ]  # other callbacks, in another order
     PPO.from_checkpoint(tmp_path / "saved", callbacks=mixed)
     assert mixed[0].state() == first[1].state()
     assert mixed[1].state() == first[0].state()
@@ -132,7 +132,7 @@ def test_callbacks_go_on_where_they_were(tmp_path: Path) -> None:
 
 
 def test_training_that_cannot_go_on_exactly_says_so(tmp_path: Path) -> None:
-    """An own wrapper without a state that can be saved."""
+    """The user's wrapper has no state that can be saved."""
     shaped: dict[str, Any] = {"reward_wrappers": [partial(gym.wrappers.TransformReward, func=abs)]}
     trained = PPO("CartPole-v1", **shaped, **SMALL)
     trained.train(64)
@@ -146,7 +146,7 @@ def test_training_that_cannot_go_on_exactly_says_so(tmp_path: Path) -> None:
         again.train(192)
 
 
-def test_ctrl_c_ends_training_between_updates_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_ctrl_c_stops_training_between_updates_and_the_run_resumes_exactly(tmp_path: Path) -> None:
     class Break(Callback):
         def on_rollout_end(self, **kwargs: Any) -> None:
             if kwargs["step"] == 128:
@@ -170,7 +170,7 @@ def test_ctrl_c_ends_training_between_updates_and_nothing_is_lost(tmp_path: Path
 
 
 class RetrainingCallback(Callback):
-    """Trains once more when training is over, which is refused."""
+    """Trains once more when training ends, and expects an error."""
 
     def on_training_end(self, **kwargs: Any) -> None:
         with pytest.raises(RloxError, match="training is under way"):
@@ -194,7 +194,7 @@ def test_saving_after_an_interrupted_update_warns_the_user(tmp_path: Path, callb
 
 
 @pytest.mark.parametrize("told", [np.bool_(False), torch.tensor(False), 0])
-def test_a_callback_stops_training_by_whatever_is_false(told: Any) -> None:
+def test_any_false_value_from_a_callback_stops_training(told: Any) -> None:
     class Stop(Callback):
         def on_step(self, **kwargs: Any) -> Any:
             return told
@@ -269,7 +269,7 @@ def test_a_class_of_a_policy_of_rlox_is_refused_in_place_of_an_instance(
         facade("CartPole-v1", policy=kind)
 
 
-def test_settings_of_networks_beside_an_own_policy_are_warned_of() -> None:
+def test_network_settings_with_a_users_policy_cause_a_warning() -> None:
     told = "algo.net_arch, algo.activation: no effect with a policy of your own"
     with pytest.warns(UserWarning, match=f"^{told}$"):
         PPO("CartPole-v1", policy=small_net, net_arch=(7,), activation="relu", **SMALL)
@@ -287,7 +287,7 @@ def test_a_schedule_displaces_annealing_also_when_a_checkpoint_is_loaded(tmp_pat
     )
 
 
-def test_a_value_of_the_environment_is_looked_up_where_python_asks_for_it(
+def test_python_arguments_resolve_variables_of_the_process_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEST_PART", "0.25")

@@ -1,4 +1,7 @@
-"""A run that cannot fit is refused before its first step, with need, have and what to lower."""
+"""Tests that a run that does not fit into memory is refused before its first step.
+
+The error tells how much it needs, how much there is, and which setting to lower.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def machine(root: Path, available: int, limit: str | None = None, usage: int = 0
         (str(GIB), 2 * GIB, 0),
     ],
 )
-def test_a_control_group_below_the_machine_is_what_counts(
+def test_a_control_groups_limit_bounds_the_available_memory(
     tmp_path: Path, limit: str | None, usage: int, expected: int
 ) -> None:
     assert available_memory(machine(tmp_path, 8 * GIB, limit, usage)) == expected

@@ -1,4 +1,4 @@
-"""The progress bar: what is shown fits the terminal."""
+"""Tests that the progress bar fits the terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 
 def raw(monkeypatch: pytest.MonkeyPatch, columns: int, **environment: str) -> str:
-    """What a bar that is half-way sends to the terminal."""
+    """Returns what the bar writes to the terminal halfway through a run."""
     terminal: Any = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
     for name, value in {"COLUMNS": str(columns), "TERM": "xterm", **environment}.items():
@@ -30,7 +30,7 @@ def raw(monkeypatch: pytest.MonkeyPatch, columns: int, **environment: str) -> st
 
 
 def drawn(monkeypatch: pytest.MonkeyPatch, columns: int) -> list[str]:
-    """The lines of it, without the terminal's codes."""
+    """Returns the lines of the bar, without the terminal's codes."""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", raw(monkeypatch, columns))
     return [line.rstrip() for line in re.split(r"[\r\n]+", text) if line.strip()]
 
@@ -45,7 +45,7 @@ def test_on_a_narrow_terminal_steps_part_and_time_left_are_whole(
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_on_a_wide_one_there_are_a_bar_the_return_and_the_speed_too(
+def test_a_wide_terminal_shows_also_the_bar_the_return_and_the_speed(
     monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     line = drawn(monkeypatch, columns)[-1]

@@ -1,4 +1,4 @@
-"""The rows of a replay buffer in a run folder: shared by its checkpoints, pruned with them, brought back."""
+"""Tests the rows of a replay buffer in a run folder: checkpoints share, prune and restore them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def config(total: int = 400, **more: Any) -> RunConfig:
                 "batch_size": 8, "net_arch": [8], "prioritized": True, "exploration_fraction": 1e-6,
                 "target_update_interval": 40,
             },
-            "buffer": {"name": "prioritized", "capacity": 256, "beta": 1.0},  # does not anneal
+            "buffer": {"name": "prioritized", "capacity": 256, "beta": 1.0},  # constant beta
             "env": {"id": "CartPole-v1", "n_envs": 2},
             "eval": {"episodes": 2},
             "checkpoint": {"every": 100, "keep": 2},
@@ -49,7 +49,7 @@ def train(run: Path, settings: RunConfig) -> Any:
 
 
 def rows(algorithm: Any) -> dict[str, bytes]:
-    """Every byte of the buffer, priorities and draws included."""
+    """Returns every byte of the buffer, including priorities and the state of its draws."""
     state = algorithm.source.save(InMemoryStore())["buffer"]["rows"]
     return {k: np.asarray(v).tobytes() for k, v in state.items()}
 
@@ -58,7 +58,7 @@ def saves(run: Path) -> list[str]:
     return sorted(p.stem for p in (run / "replay").glob("*.manifest"))
 
 
-def test_the_replay_has_a_save_for_each_checkpoint_that_is_kept_and_no_other(
+def test_each_kept_checkpoint_has_exactly_one_save_of_the_replay_buffer(
     tmp_path: Path,
 ) -> None:
     train(tmp_path, config())
@@ -87,7 +87,7 @@ def test_a_run_that_goes_on_has_the_rows_of_one_never_stopped(tmp_path: Path) ->
     assert rows(algorithm) == rows(train(whole, config(400)))
 
 
-def test_a_checkpoint_apart_from_a_run_has_its_rows_with_it_or_says_that_it_has_none(
+def test_save_writes_the_rows_into_the_checkpoint_unless_replay_is_false(
     tmp_path: Path,
 ) -> None:
     algorithm = train(tmp_path / "run", config())
@@ -139,14 +139,14 @@ def test_the_rows_of_another_checkpoint_are_refused(tmp_path: Path) -> None:
         DQN.from_checkpoint(tmp_path)
 
 
-def test_a_training_of_several_ticks_is_saved_again_within_its_steps(tmp_path: Path) -> None:
+def test_several_stops_within_one_environment_step_resume_exactly(tmp_path: Path) -> None:
     algo = {"name": "dqn", "learning_starts": 10, "train_freq": 200, "gradient_steps": 4,
             "batch_size": 8, "net_arch": [8]}  # fmt: skip
     settings = config(algo=algo, buffer={"name": "prioritized", "capacity": 256})
     expected = train(tmp_path / "whole", settings)
     run = tmp_path / "stopped"
     run.mkdir()
-    for updates in (2, 3, 6):  # two stops within one step of the environments
+    for updates in (2, 3, 6):  # two stops within one environment step
         algorithm, saved = resume(run, settings)
         session = Session(algorithm, run, resume_checkpoint=saved)
 
@@ -163,7 +163,7 @@ def test_a_training_of_several_ticks_is_saved_again_within_its_steps(tmp_path: P
     assert algorithm.clock == expected.clock
 
 
-def test_rows_that_the_disk_refuses_are_owed_like_the_checkpoint(
+def test_refused_rows_are_saved_later_with_their_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused: list[str] = []
@@ -182,7 +182,7 @@ def test_rows_that_the_disk_refuses_are_owed_like_the_checkpoint(
     assert rows(DQN.from_checkpoint(tmp_path)) == rows(algorithm)
 
 
-def test_the_best_policy_is_saved_without_rows_where_only_they_were_refused(
+def test_the_best_policy_is_saved_without_rows_if_the_disk_refuses_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep = Segments.save
@@ -203,7 +203,7 @@ def test_the_best_policy_is_saved_without_rows_where_only_they_were_refused(
     assert len(DQN.from_checkpoint(tmp_path / "checkpoints" / "best").source.replay_sampler.buffer) == 0
 
 
-def test_a_buffer_that_does_not_fit_is_refused_before_the_start_but_not_for_playing(
+def test_a_buffer_beyond_memory_is_refused_for_training_but_not_for_playing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(tmp_path, config())
@@ -220,7 +220,7 @@ def test_a_buffer_that_does_not_fit_is_refused_before_the_start_but_not_for_play
     ):
         patched.setattr("rlox.sources.replay_sampler.PrioritizedReplayBuffer", prioritized)
         build(config())
-    assert 256 not in made  # a prioritized one takes memory for every row when it is made
+    assert 256 not in made  # a prioritized buffer takes memory for every row at its construction
     assert DQN.from_checkpoint(tmp_path, replay=False).evaluate(1).returns
 
 
@@ -234,7 +234,7 @@ def test_a_replay_buffer_fills_but_never_exceeds_its_memory_in_bytes(memory: str
 
 
 class InMidTraining:
-    """Stops at the first batch after the training that ended at `step`; there are more to come."""
+    """Stops at the first batch after the training that ends at `step`; further batches follow."""
 
     def __init__(self, algorithm: Any, step: int) -> None:
         self.algorithm, self.step, self.batches = algorithm, step, 0
@@ -275,7 +275,7 @@ def test_a_run_stopped_within_a_training_ends_like_one_never_stopped(tmp_path: P
     assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
 
 
-def test_a_checkpoint_whose_replacement_was_killed_is_found_and_put_back(tmp_path: Path) -> None:
+def test_a_resume_finds_a_checkpoint_whose_replacement_was_killed(tmp_path: Path) -> None:
     train(tmp_path, config(checkpoint={"every": 100, "keep": 1}))
     root = tmp_path / "checkpoints"
     (only,) = root.glob("step-*")
@@ -287,11 +287,11 @@ def test_a_checkpoint_whose_replacement_was_killed_is_found_and_put_back(tmp_pat
     assert [p.name for p in root.glob("*step-*")] == [f"step-{600:012d}"]
 
 
-def test_a_checkpoint_with_rows_is_gone_on_from_before_a_newer_one_without(tmp_path: Path) -> None:
+def test_a_resume_prefers_an_older_checkpoint_with_rows_to_a_newer_one_without(tmp_path: Path) -> None:
     algorithm = train(tmp_path, config())
     earlier = sorted((tmp_path / "checkpoints").glob("step-*"))[0]
     newest = resolve_checkpoint(tmp_path)
-    write_checkpoint(newest, algorithm.checkpoint(store=NullStore()))  # as a disk that was full left it
+    write_checkpoint(newest, algorithm.checkpoint(store=NullStore()))  # a full disk left it so
     algorithm, saved = resume(tmp_path, config())
     assert saved is not None and saved.clock == read_checkpoint(earlier).clock
     shutil.rmtree(earlier)

@@ -1,4 +1,4 @@
-"""Runs on MuJoCo, ALE and MiniGrid that are resumed in mid-episode, and runs on engines that begin anew."""
+"""Tests runs on MuJoCo, ALE and MiniGrid that resume in mid-episode, and engines that begin new episodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def extra(module: str) -> pytest.MarkDecorator:
 
 
 def whole_and_part(tmp_path: Path, env: dict[str, Any]) -> tuple[Path, Path]:
-    """A run of 256 steps, and one that was stopped and resumed after 128."""
+    """Makes a run of 256 steps, and a copy that resumes at step 128."""
     whole, part = tmp_path / "whole", tmp_path / "part"
     whole.mkdir()
     options: dict[str, Any] = {"checkpoint": {"every": 128}, "eval": {"episodes": 1}}

@@ -1,4 +1,4 @@
-"""A save that the disk refuses: what is owed, and what is made up for."""
+"""Tests saves that the disk refuses: rlox repeats them later."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rlox.runs.saver import Saver
 
 
 class Refusing(Disk):
-    """A disk that can be full; counts the writes it is asked for."""
+    """A disk that may be full. It counts the attempted writes."""
 
     full = False
     writes = 0
@@ -33,7 +33,7 @@ class Refusing(Disk):
 
 
 class Bench:
-    """A saver in a folder, and the policy that it saves: an array of one number."""
+    """A saver in a folder, with a policy of one number."""
 
     def __init__(self, folder: Path, timeout: float = 60.0) -> None:
         self.folder, self.disk = folder, Refusing()
@@ -52,13 +52,13 @@ class Bench:
         )
 
     def saved(self, name: str) -> tuple[float, int]:
-        """The policy under a name, and how many rows its log has."""
+        """Returns the policy with this name, and the number of its log's rows."""
         found = read_checkpoint((self.folder / "checkpoints" / name).resolve())
         rows = (self.folder / METRICS).read_bytes()[: found.logs[METRICS]]
         return float(found.weights["w"][0]), rows.count(b"\n")
 
 
-def test_the_best_policy_that_the_disk_refused_is_saved_and_not_a_later_one(tmp_path: Path) -> None:
+def test_a_retry_saves_the_refused_best_policy_and_not_a_later_one(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.disk.full = True
     assert bench.save(10, best=True) is None
@@ -71,7 +71,7 @@ def test_the_best_policy_that_the_disk_refused_is_saved_and_not_a_later_one(tmp_
     assert bench.saved("best") == (10.0, 1)
 
 
-def test_of_two_best_policies_that_were_refused_the_better_is_saved(tmp_path: Path) -> None:
+def test_a_retry_saves_the_better_of_two_refused_best_policies(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.disk.full = True
     bench.save(10, best=True)
@@ -121,14 +121,14 @@ def test_a_save_that_the_disk_will_never_take_is_an_error_at_once(refusal: int, 
         bench.save(10)
 
 
-def test_a_save_is_not_waited_for_by_a_run_in_a_hurry(tmp_path: Path) -> None:
+def test_a_run_that_should_give_up_does_not_wait_for_a_save(tmp_path: Path) -> None:
     bench = Bench(tmp_path, timeout=1e9)
     bench.disk.full = True
     bench.saver._should_give_up = lambda: True
     assert bench.save(10, wait=True) is None
 
 
-def test_a_run_whose_links_cannot_be_made_keeps_as_many_checkpoints_and_the_best(
+def test_a_run_on_a_disk_without_links_keeps_the_best_and_the_last_checkpoint(
     tmp_path: Path,
 ) -> None:
     bench = Bench(tmp_path)

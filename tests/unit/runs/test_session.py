@@ -1,4 +1,4 @@
-"""A session leaves a run folder from which every number can be read back."""
+"""Tests that a session writes a run folder from which every number can be read back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluations of a run: numbers that are none, limits of time, and what a session that fails leaves open."""
+"""Tests evaluations of a run: scores that are not finite, time limits, and failures of sessions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVERY = {"eval": {"every": 128, "episodes": 2}, "checkpoint": {"keep": 1}}
 
 
 def scoring(means: list[float], **options: Any) -> Any:
-    """An algorithm whose evaluations have these means, one after the other."""
+    """Makes an algorithm whose evaluations have these means, one after the other."""
     made, left = algorithm(**{**EVERY, **options}), iter(means)
     made.evaluate = lambda *args, **kwargs: Evaluation((next(left),), (1,), 0)  # type: ignore[method-assign]
     return made
@@ -55,7 +55,7 @@ def test_a_run_whose_first_evaluation_is_no_number_has_a_later_one_as_its_best(
     assert (step_of(tmp_path, "best"), step_of(tmp_path, "last")) == (384, 512)
 
 
-def test_nan_prunes_no_run_and_stops_none_at_a_score_also_when_it_goes_on(tmp_path: Path) -> None:
+def test_nan_scores_neither_prune_nor_stop_a_run_also_after_a_resume(tmp_path: Path) -> None:
     asked: list[float] = []
 
     def prune(step: int, mean: float) -> bool:
@@ -72,7 +72,7 @@ def test_nan_prunes_no_run_and_stops_none_at_a_score_also_when_it_goes_on(tmp_pa
 
 
 def endless(folder: Path, **options: Any) -> Outcome:
-    """The outcome of a run in an environment whose episodes have no end."""
+    """Returns the outcome of a run in an environment whose episodes never end."""
     config = {
         "algo": {"name": "ppo", "n_steps": 16, "n_epochs": 1, "batch_size": 16, "net_arch": [4]},
         "env": {"id": "<Endless>", "n_envs": 1},
@@ -86,7 +86,7 @@ def endless(folder: Path, **options: Any) -> Outcome:
         made.close()
 
 
-def test_a_limit_of_time_ends_an_evaluation_on_the_way_and_the_last_one_a_tenth_later(
+def test_the_time_limit_ends_evaluations_and_the_final_one_a_tenth_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
@@ -114,7 +114,7 @@ def test_a_limit_of_steps_ends_evaluations_in_an_environment_without_an_end(tmp_
     assert [r["eval/cut"] for r in found] == [3, 3]
 
 
-def test_a_long_evaluation_gives_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_evaluation_reports_its_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation_limits, "HEARTBEAT_SECONDS", 0.0)
     seen: list[ProgressSnapshot] = []
     Session(algorithm(), tmp_path, seen.append).run()
@@ -125,7 +125,7 @@ def test_a_long_evaluation_gives_signs_of_life(tmp_path: Path, monkeypatch: pyte
     assert taken == sorted(taken)  # type: ignore[type-var]
 
 
-def test_a_stop_within_the_last_evaluation_is_said_to_have_come_there(tmp_path: Path) -> None:
+def test_the_outcome_reports_a_stop_within_the_final_evaluation(tmp_path: Path) -> None:
     made = algorithm(128)
     session = Session(made, tmp_path)
     evaluate = made.evaluate

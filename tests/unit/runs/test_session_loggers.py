@@ -1,4 +1,4 @@
-"""The loggers beside a session: they have its rows, and cannot stop it."""
+"""Tests that loggers get the rows of a session and cannot stop it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_tensorboard_has_the_scalars_at_their_steps(tmp_path: Path) -> None:
     assert [s.step for s in scalars] == [r["env_steps"] for r in found]
     assert [s.value for s in scalars] == pytest.approx([r["loss/value"] for r in found])
     assert "env_steps" not in events.Tags()["scalars"]
-    every_row = {"updates", "seconds"}  # where it stands: an evaluation's row says so too
+    every_row = {"updates", "seconds"}  # the position of the row, which rows of evaluations have too
     for tag in set(events.Tags()["scalars"]) - every_row:
         steps = [s.step for s in events.Scalars(tag)]
         assert steps == sorted(set(steps)), f"{tag} is there twice at a step"
@@ -73,7 +73,7 @@ def test_a_broken_logger_warns_and_the_run_is_complete(
     assert (session.deliveries["csv"].n_sent, session.deliveries["csv"].n_missing) == (0, 9)
 
 
-def test_a_logger_is_waited_for_from_the_last_row_on_whatever_was_drawn_meanwhile(
+def test_the_time_limit_of_loggers_counts_from_the_last_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float] = []

@@ -1,4 +1,4 @@
-"""A resumed session goes on as one that was never stopped, and puts right what a kill left."""
+"""Tests that a resumed session equals an uninterrupted one, and repairs the remains of a kill."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlox.runs.session import Session
 from rlox.training.evaluate import Evaluation
 
 
-def test_an_owed_evaluation_that_the_log_has_is_judged_and_owed_no_more(tmp_path: Path) -> None:
+def test_a_resumed_session_judges_an_owed_evaluation_from_the_log(tmp_path: Path) -> None:
     Session(algorithm(256), tmp_path).run()
     newest = newest_checkpoint(tmp_path)
     assert newest is not None
@@ -64,7 +64,7 @@ def test_a_log_shorter_than_the_checkpoint_says_is_an_error(tmp_path: Path) -> N
 def test_a_resumed_session_counts_the_seconds_of_the_earlier_one(tmp_path: Path) -> None:
     first = Session(algorithm(), tmp_path).run()
     state = read_checkpoint(first.checkpoint).state["session"]
-    kept = {"total": state["seconds"], **state["timings"]}  # saving itself is not in it
+    kept = {"total": state["seconds"], **state["timings"]}  # without the time of saving
     again = resume_session(tmp_path, 1024).run()
     for part in ("total", "collect", "update"):
         assert again.seconds[part] > kept[part] > 0
@@ -82,7 +82,7 @@ def test_a_resumed_session_replaces_the_best_only_by_a_better_one(tmp_path: Path
     assert best.readlink().name == "step-000000000128"
 
 
-def test_an_evaluation_that_a_signal_cut_short_is_made_up_for_on_resuming(tmp_path: Path) -> None:
+def test_a_resumed_session_repeats_an_interrupted_evaluation(tmp_path: Path) -> None:
     options = {"eval": {"every": 128, "episodes": 2}, "checkpoint": {"keep": 9}}
     for name in ("whole", "part"):
         (tmp_path / name).mkdir()

@@ -1,4 +1,4 @@
-"""What ends a session early, and what it leaves then."""
+"""Tests what ends a session early, and which files it then leaves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlox.runs.session import Outcome, ProgressSnapshot, Session
 
 
 class StopAt(Callback):
-    """Stops at a step."""
+    """Stops the run at a step."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -53,7 +53,7 @@ def test_the_time_limit_stops_the_run(tmp_path: Path, monkeypatch: pytest.Monkey
     stop = {"minutes": 2.0}
     outcome = Session(algorithm(10**7, stop=stop), tmp_path, half_a_minute_goes_by).run()
     assert outcome.reason == "minutes"
-    # the fifth rollout of 64 steps is the first that ends when four half minutes have gone by
+    # the fifth rollout of 64 steps is the first one that ends after two minutes
     assert outcome.clock.env_steps == 5 * 64
 
 
@@ -137,7 +137,7 @@ def test_a_failing_run_closes_its_logs_with_every_row_written(tmp_path: Path) ->
     assert [r["env_steps"] for r in rows(tmp_path / "metrics.jsonl")] == [64, 128, 192]
 
 
-def test_a_run_that_is_pruned_ends_at_that_evaluation_and_asks_again_when_it_goes_on(
+def test_a_pruned_run_ends_at_its_evaluation_and_asks_again_after_a_resume(
     tmp_path: Path,
 ) -> None:
     asked: list[int] = []
@@ -154,13 +154,13 @@ def test_a_run_that_is_pruned_ends_at_that_evaluation_and_asks_again_when_it_goe
     found = [r["env_steps"] for r in rows(tmp_path / "metrics.jsonl") if "eval/return_mean" in r]
     assert found == [128, 256]
 
-    again = resume_session(tmp_path, 512, prune=prune)  # as after a kill before anybody was told
+    again = resume_session(tmp_path, 512, prune=prune)  # as after a kill before the report of the stop
     outcome = again.run()
     again.algorithm.close()
     assert (outcome.reason, outcome.clock.now) == ("pruned", 256)
     assert asked == [128, 256, 128, 256]
 
-    whole = resume_session(tmp_path, 512)  # which nobody prunes any more
+    whole = resume_session(tmp_path, 512)  # without pruning
     outcome = whole.run()
     whole.algorithm.close()
     assert (outcome.reason, outcome.clock.now) == ("total_steps", 512)

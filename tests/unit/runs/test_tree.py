@@ -1,4 +1,4 @@
-"""A state tree comes back from JSON and arrays as it was, or is refused with its place."""
+"""Tests that a state tree comes back unchanged from JSON and arrays, or that an error names the place."""
 
 from __future__ import annotations
 

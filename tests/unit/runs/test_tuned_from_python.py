@@ -1,4 +1,4 @@
-"""Tuned presets from Python: the configuration that the command line composes."""
+"""Tests that tuned presets from Python give the configuration that the command line composes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FACADES: dict[str, Any] = {
     "sac": SAC,
     "td3": TD3,
 }
-# The others differ in their environments only, whose engines are slow to make or not there.
+# The others differ only in their environments, whose engines are slow to construct or not installed.
 NATIVE = [name for name in preset_names() if name.split("/")[1] in native_env_ids()]
 
 
@@ -74,13 +74,13 @@ def test_the_preset_of_another_environment_and_of_an_id_with_its_module_can_be_u
         (BC, "CartPole-v1", "no tuned preset bc/CartPole-v1; there is none for this algorithm"),
     ],
 )
-def test_a_missing_preset_is_an_error_that_names_those_there_are(facade: Any, env: str, told: str) -> None:
+def test_the_error_of_a_missing_preset_names_the_existing_ones(facade: Any, env: str, told: str) -> None:
     with pytest.raises(UnknownNameError) as refused:
         facade.tuned(env)
     assert str(refused.value).startswith(told)
 
 
-def test_an_environment_of_a_family_has_the_preset_of_all() -> None:
+def test_environments_of_a_family_share_a_preset() -> None:
     options, total = preset_options("dqn", "ALE/Breakout-v5", {"gamma": 0.9})
     assert (options["encoder"], options["gamma"], total) == ("nature", 0.9, 10_000_000)
     assert preset_options("ppo", "ppo/ALE", {})[0]["n_envs"] == 8

@@ -1,4 +1,4 @@
-"""A file that this user may not read is named; it is not taken for a damaged one, nor passed over."""
+"""Tests that an error names a file without read permission. rlox neither skips it nor calls it damaged."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rlox.errors import StorageError
 from rlox.runs.checkpoint import Checkpoint, newest_checkpoint, read_checkpoint, resolve_checkpoint
 from rlox.runs.checkpoint_store import CheckpointStore
 
-NOBODY = 65_534  # root may read whatever its mode says
+NOBODY = 65_534  # root may read a file of any mode
 
 
 @contextmanager
 def unreadable(path: Path) -> Iterator[None]:
-    """While inside, the file or folder may not be read by this process."""
+    """Forbids this process to read the file or folder within the block."""
     mode, root = path.stat().st_mode, os.geteuid() == 0
     path.chmod(0)
     if root:
@@ -37,7 +37,7 @@ def unreadable(path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def run() -> Iterator[Path]:
-    """A run with two checkpoints and a buffer, where anybody may look: pytest's own folders are private."""
+    """Makes a run with two checkpoints and a buffer in a public folder, as pytest's folders are private."""
     folder = Path(tempfile.mkdtemp())
     array = np.ones(5, np.float32)
     parts = {"w": array}, {"m": array}, {"s": array}, {"log": 7}

@@ -1,4 +1,4 @@
-"""A run that begins with another one's weights: what it takes over, and what it does not."""
+"""Tests what a run takes over from another one with `init_from`, and what it does not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlox.errors import CheckpointError, ConfigError
 
 SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 16, "batch_size": 16, "n_epochs": 1}
 WHOLE = (
-    "a policy is taken over whole: give the run the same algorithm, algo.net_arch and policy, and an "
+    "init_from loads a whole policy: give the run the same algorithm, algo.net_arch and policy, and an "
     "environment with the same spaces"
 )
 
@@ -39,7 +39,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", [PPO, A2C])
-def test_weights_and_moments_of_observations_are_taken_over_and_nothing_else(saved: Path, kind: Any) -> None:
+def test_init_from_takes_only_the_weights_and_the_moments_of_observations(saved: Path, kind: Any) -> None:
     trained = PPO.from_checkpoint(saved)
     options = {k: v for k, v in SMALL.items() if kind is PPO or k in ("n_envs", "n_steps")}
     begun = kind("CartPole-v1", seed=9, normalize_obs=True, init_from=saved, learning_rate=1e-2, **options)
@@ -67,7 +67,7 @@ def test_init_from_copies_the_weights_into_the_q_network_and_its_target(tmp_path
     assert len(begun.source.replay_sampler.buffer) == 0
 
 
-def test_a_run_that_was_begun_so_goes_on_without_the_folder(saved: Path, tmp_path: Path) -> None:
+def test_a_run_begun_with_init_from_resumes_without_that_folder(saved: Path, tmp_path: Path) -> None:
     moved = tmp_path / "moved"
     saved.rename(moved)
     try:
@@ -112,7 +112,7 @@ def test_init_from_refuses_other_network_shapes_and_settings_by_name(
     assert str(raised.value) == f"init_from={saved}: {told}"
 
 
-def test_observations_that_were_not_standardised_are_not_now(tmp_path: Path) -> None:
+def test_init_from_refuses_normalize_obs_after_unstandardised_observations(tmp_path: Path) -> None:
     PPO("CartPole-v1", **SMALL).save(tmp_path / "plain")
     with pytest.raises(ConfigError, match=r"unstandardised observations; set env.normalize_obs=false$"):
         PPO("CartPole-v1", normalize_obs=True, init_from=tmp_path / "plain", **SMALL)
@@ -131,7 +131,7 @@ def test_init_from_refuses_moments_of_another_rule_than_the_runs(
     assert begun.collector.obs_normalizer.moments.rule == there
 
 
-def test_pixels_of_another_range_are_refused_by_every_way_to_take_weights_over(
+def test_init_from_and_from_checkpoint_refuse_pixels_of_another_range(
     tmp_path: Path,
 ) -> None:
     def seeing(high: int) -> Any:

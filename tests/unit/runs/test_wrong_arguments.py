@@ -1,4 +1,4 @@
-"""Arguments of a wrong kind end in an error of rlox's that says what came and what was expected."""
+"""Tests that wrong arguments raise an error of rlox that states the received and the expected value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL: dict[str, Any] = {"n_envs": 1, "n_steps": 8, "net_arch": (4,)}
 
 
 @pytest.mark.parametrize("name", [".", "..", "/", "", "a/.."])
-def test_save_asks_for_a_folder_with_a_name_of_its_own(
+def test_save_refuses_folders_without_a_name(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -115,12 +115,12 @@ def test_a_trainer_says_what_is_wrong_with_its_config(given: dict[str, Any], tol
         PPOTrainer("CartPole-v1", **given)
 
 
-def test_a_trainer_takes_the_environment_from_its_config_where_none_is_given_beside() -> None:
+def test_a_trainer_takes_the_environment_from_its_config() -> None:
     assert PPOTrainer(config={"env": "CartPole-v1", **SMALL}).algo.env_id == "CartPole-v1"
 
 
 @pytest.mark.parametrize("facade", [A2C, RecurrentPPO])
-def test_an_observation_that_wants_a_gradient_is_refused_as_any_other_wrong_one(
+def test_an_observation_with_a_gradient_is_refused_with_a_shape_error(
     facade: Any,
 ) -> None:
     options = SMALL if facade is A2C else {"n_envs": 1, "n_steps": 8, "lstm_hidden_size": 4}
@@ -132,7 +132,7 @@ def test_an_observation_that_wants_a_gradient_is_refused_as_any_other_wrong_one(
 def test_a_setting_cannot_be_changed_on_an_algorithm_or_a_trainer(name: str) -> None:
     run, trainer = PPO("CartPole-v1"), PPOTrainer(env="CartPole-v1")
     for of in (run, trainer):
-        told = rf"^{type(of).__name__}.{name} cannot be set: .*give it there, \w+\(..., {name}=0\)"
+        told = rf"^{type(of).__name__}.{name} cannot be set: .*give the value there, \w+\(..., {name}=0\)"
         with pytest.raises(AttributeError, match=told):
             setattr(of, name, 0)
         assert name not in vars(of)
@@ -155,14 +155,14 @@ def test_a_wrapper_that_gives_another_environment_is_refused_by_name() -> None:
 
 
 class Delegator(gym.Env[Any, Any]):
-    """Around another one, without being Gymnasium's kind of wrapper."""
+    """Wraps an environment without being a `gym.Wrapper`."""
 
     def __init__(self, env: Any) -> None:
         self.wrapped_env, self.spec = env, env.unwrapped.spec
         self.observation_space, self.action_space = env.observation_space, env.action_space
 
 
-def test_a_wrapper_that_is_none_of_gymnasiums_is_taken() -> None:
+def test_a_wrapper_need_not_be_one_of_gymnasiums() -> None:
     for wrapper in (Delegator, lambda env: gym.wrappers.TimeLimit(env.unwrapped, 7)):
         assert PPO("CartPole-v1", wrappers=[wrapper], n_envs=1).predict(np.zeros(4)) in (0, 1)
 

@@ -1,4 +1,4 @@
-"""A step that raises, or that somebody interrupts: what is learned from afterwards are true transitions."""
+"""Tests that learning gets true transitions after a step that raises or is interrupted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PERIOD = 1_000
 
 
 class Counting(gym.Env[np.ndarray[Any, Any], np.int64]):
-    """Observes its steps in the episode and which episode it is; raises at some steps of its life."""
+    """Observes the step and the number of its episode. Raises at some steps, counted over all episodes."""
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = gym.spaces.Discrete(2)
@@ -59,12 +59,12 @@ def test_a_rollout_that_was_broken_off_is_followed_by_new_episodes(
     assert run.collector.tracker.returns[0] == 0.0
     rollout = run.collector.collect(run.policy, 32)
     steps = np.concatenate([rollout.obs.numpy(), rollout.last_obs.numpy()])
-    assert np.array_equal(steps[:, 0], np.arange(33))  # each follows the one before
+    assert np.array_equal(steps[:, 0], np.arange(33))  # each step follows the previous one
     assert np.all(steps[:, 1] == steps[0, 1])
 
 
 @ERRORS
-def test_a_buffer_never_joins_what_was_before_an_interruption_with_what_came_after(
+def test_a_buffer_never_joins_rows_across_an_interruption(
     error: type[BaseException], shown: type[BaseException]
 ) -> None:
     run = DQN(
@@ -78,10 +78,10 @@ def test_a_buffer_never_joins_what_was_before_an_interruption_with_what_came_aft
     run.train(2_048)
     batch = run.source.replay_sampler.buffer.sample(512)
     ahead = batch["next_obs"][:, 0] - batch["obs"][:, 0]
-    assert np.array_equal(batch["next_obs"][:, 1], batch["obs"][:, 1])  # of one episode
+    assert np.array_equal(batch["next_obs"][:, 1], batch["obs"][:, 1])  # of the same episode
     assert ahead.min() >= 1
     assert ahead.max() <= 3
-    assert {1.0, 2.0, 3.0} <= set(batch["obs"][:, 1])  # episodes of before and after
+    assert {1.0, 2.0, 3.0} <= set(batch["obs"][:, 1])  # episodes before and after the interruption
 
 
 SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 32}
@@ -93,7 +93,7 @@ KINDS: list[Any] = [
 
 
 def failing(kind: Any, options: dict[str, Any], at: int, **more: Any) -> Any:
-    """A run that trained for a rollout, and whose first environment raised in its step number `at` then."""
+    """Trains a run for a rollout, then until the first environment raises in its step number `at`."""
     lives = [(at,)]
     run = kind(lambda: Counting(lives.pop() if lives else (), ValueError), **SMALL, **options, **more)
     run.train(64)
@@ -123,7 +123,7 @@ def test_a_failed_rollout_counts_no_steps_and_no_episode_is_ahead_of_the_clock(
     assert all(before < at <= after for before, at, after in ended)
 
 
-def test_a_rollout_that_could_not_be_learned_from_puts_no_episode_ahead_of_the_clock() -> None:
+def test_a_failed_update_puts_no_episode_ahead_of_the_clock() -> None:
     run = PPO("CartPole-v1", backend="torch", n_epochs=1, batch_size=32, **SMALL)
     run.train(64)
     update, run.learner.update = run.learner.update, lambda *given: 1 / 0
@@ -155,8 +155,8 @@ def test_a_recurrent_state_ends_where_a_rollout_cannot_be_scored() -> None:
     assert not rollout.first_state.any()
 
 
-def test_a_checkpoint_without_running_episodes_begins_without_a_recurrent_state() -> None:
-    """As versions before wrote it after a failed step: with a memory, and environments not started."""
+def test_a_checkpoint_without_running_episodes_resets_the_recurrent_state() -> None:
+    """Earlier versions wrote this state after a failed step: a memory, and environments without episodes."""
     run = RecurrentPPO("CartPole-v1", env_backend="gymnasium", **SMALL, **KINDS[2][1])
     run.train(64)
     state = {**run.collector.state(), "started": False}
@@ -168,7 +168,7 @@ def test_a_checkpoint_without_running_episodes_begins_without_a_recurrent_state(
 
 
 def warned(run: Any, path: Any) -> bool:
-    """Whether a save says that a part of an update is in the weights."""
+    """Returns whether a save warns that the weights contain a part of an update."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         run.save(path)
@@ -218,7 +218,7 @@ def test_a_failure_in_an_update_is_a_half_update_until_a_whole_one(backend: str,
 
 
 class Ticks(Callback, LoggerCallback):
-    """Counts its calls, and keeps the episodes of each."""
+    """Counts its calls, and keeps the episodes of each call."""
 
     def __init__(self) -> None:
         self.rollouts = self.updates = self.logged = 0
@@ -237,7 +237,7 @@ class Ticks(Callback, LoggerCallback):
 
 
 @pytest.mark.parametrize("backend", ["torch", "native"])
-def test_callbacks_are_told_of_updates_and_of_no_ticks_without_one(backend: str) -> None:
+def test_on_step_is_called_only_for_ticks_with_an_update(backend: str) -> None:
     ticks = Ticks()
     run = DQN(
         "CartPole-v1", learning_starts=600, n_envs=4, train_freq=40, batch_size=8, backend=backend,
@@ -267,7 +267,7 @@ def test_early_stopping_waits_for_updates_and_not_for_the_warm_up() -> None:
 
 
 class Modes:
-    """A behaviour that notes in which mode the policy is where it acts."""
+    """An exploration policy that records the mode of the policy's modules when it acts."""
 
     def __init__(self, inner: Any, policy: nn.Module) -> None:
         self.inner, self.policy, self.seen = inner, policy, []  # type: ignore[var-annotated]

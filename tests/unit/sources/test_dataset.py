@@ -1,4 +1,4 @@
-"""A dataset as the source of a run: draws that depend on seed and number only, columns that are checked."""
+"""Tests a dataset as source: draws depend only on the seed and their number; columns are checked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ N = 50
 
 
 def columns() -> dict[str, Any]:
-    """Row k has observation k, action k % 3, reward -k; row 19 terminates, row 39 is cut off."""
+    """Row k has observation k, action k % 3, reward -k; row 19 terminates, row 39 is truncated."""
     k = np.arange(N)
     return {
         "obs": np.stack([k, 2 * k], 1).astype(np.float32),
@@ -52,7 +52,7 @@ def source(seed: int = 1, digest: str = "d") -> DatasetSource:
 
 
 def drawn(made: DatasetSource, total: int, horizon: int | None = None) -> list[list[int]]:
-    """The rows of each of the batches up to `total`."""
+    """Returns the rows of each batch up to `total`."""
     clock = Clock(updates=made.batches, unit="updates", horizon=horizon or total)
     found: list[list[int]] = []
     while clock.now < total:
@@ -78,7 +78,7 @@ def test_a_batch_is_rows_of_the_dataset_with_a_discount_of_0_after_termination_o
     assert {19, 39} <= set(rows.ravel().tolist())
 
 
-def test_batches_are_a_function_of_the_seed_and_their_number_however_a_run_is_cut() -> None:
+def test_batches_depend_only_on_the_seed_and_their_number() -> None:
     whole = drawn(source(), 70)
     assert len(whole) == 70
     cut = source()
@@ -174,7 +174,7 @@ def test_observations_of_any_shape_and_precision_reach_a_policy_as_float32_rows(
     assert batch.actions.shape == (BATCHES_PER_BLOCK, 4, 2)
 
 
-def test_the_moments_of_a_dataset_that_standardises_are_saved_and_those_of_another_are_not() -> None:
+def test_a_source_saves_moments_only_of_a_normalized_dataset() -> None:
     plain, given = columns(), columns()
     given["obs"] = np.stack([plain["obs"][:, 0], np.full(N, 7.0, np.float32)], 1)
     buffer = OfflineDatasetBuffer(**given, normalize=True)
@@ -186,14 +186,14 @@ def test_the_moments_of_a_dataset_that_standardises_are_saved_and_those_of_anoth
     again.restore(saved, InMemoryStore())
     rows = np.array([[3.0, 9.0]], np.float32)
     again.normalizer.apply(rows)
-    mean, std = (N - 1) / 2, np.sqrt((N**2 - 1) / 12)  # of 0 to N - 1; a constant is only centred
+    mean, std = (N - 1) / 2, np.sqrt((N**2 - 1) / 12)  # of 0 to N - 1; a constant column is only centred
     np.testing.assert_allclose(rows, [[(3 - mean) / std, 2.0]], rtol=1e-6)
     loaded = source()
     loaded.load()
     assert set(loaded.save(InMemoryStore())) == {"batches", "digest"}
 
 
-def test_the_columns_of_a_dataset_in_memory_are_those_it_was_made_of_in_their_order() -> None:
+def test_columns_of_a_dataset_in_memory_keep_their_rows_and_order() -> None:
     given = columns()
     for seed in (0, 1):
         found = columns_of(OfflineDatasetBuffer(**given, seed=seed))
@@ -206,7 +206,7 @@ def test_the_columns_of_a_dataset_in_memory_are_those_it_was_made_of_in_their_or
 
 
 class Watched:
-    """A dataset in memory that notes how much of it is asked for at once."""
+    """A dataset in memory that records the size of the largest request."""
 
     normalized = False
 
@@ -222,7 +222,7 @@ class Watched:
         return drawn
 
 
-def test_no_more_bytes_are_drawn_at_once_than_is_said_however_wide_rows_are(
+def test_reading_a_datasets_columns_never_draws_more_than_bytes_per_draw(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dataset_file, "BYTES_PER_DRAW", 500)

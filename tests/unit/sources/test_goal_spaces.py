@@ -1,4 +1,4 @@
-"""Hindsight with goals of every space: the environment's rules see them as the space has them."""
+"""Tests hindsight with goals of every space: the environment's rules get elements of this space."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OWN_REWARD = 5.0  # the reward of a row that keeps its goal
 
 
 class GoalEnv(gym.Env[Any, Any]):
-    """Judges goals: 0 for those that are reached, -1 for others; keeps what it was asked about."""
+    """Judges goals: 0 for reached goals, -1 for others. Keeps the goals of each call."""
 
     def __init__(self, achieved: spaces.Space[Any], desired: spaces.Space[Any]) -> None:
         self.observation_space = spaces.Dict(
@@ -41,20 +41,20 @@ class GoalEnv(gym.Env[Any, Any]):
 
 
 class SingleGoalEnv(GoalEnv):
-    """It judges one goal at a time."""
+    """Judges one goal at a time."""
 
     def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
         return np.array_equal(achieved, desired)
 
 
 def goal_reached(obs: dict[str, Any]) -> NDArray[np.bool_]:
-    """Where the goal is reached, of rows that may be one-hot: the same."""
+    """Returns in which rows the goal is reached; goals may be one-hot."""
     is_reached: NDArray[np.bool_] = (obs["achieved_goal"] == obs["desired_goal"]).all(-1)
     return is_reached
 
 
 def sample_relabeled(env_class: type[GoalEnv], space: spaces.Space[Any]) -> tuple[GoalEnv, dict[str, Any]]:
-    """A judge, and a batch of 200 rows of episodes of at most 10 steps with goals of `space`."""
+    """Returns the environment, and 200 rows of episodes of at most 10 steps with goals of `space`."""
     env = env_class(space, space)
     env.observation_space.seed(1)
     codec = ObservationCodec.of(env.observation_space)
@@ -90,7 +90,7 @@ SPACES = {
 
 @pytest.mark.parametrize("kind", [GoalEnv, SingleGoalEnv])
 @pytest.mark.parametrize("name", SPACES)
-def test_a_rule_is_asked_about_goals_as_their_space_has_them(name: str, kind: type[GoalEnv]) -> None:
+def test_a_rule_gets_goals_that_are_elements_of_their_space(name: str, kind: type[GoalEnv]) -> None:
     space = SPACES[name]
     env, _ = sample_relabeled(kind, space)
     many = [goals for goals in env.rule_goals if np.ndim(goals) > len(space.shape or ())]
@@ -138,7 +138,7 @@ def test_bounds_of_the_two_goals_may_differ() -> None:
     )
 
 
-def test_the_first_thousand_rewards_of_a_new_run_are_compared_and_none_of_one_that_goes_on() -> None:
+def test_hindsight_compares_only_the_first_thousand_rewards_of_a_new_run() -> None:
     compared: list[int] = []
     goals: Any = SimpleNamespace(
         require_consistent_rewards=lambda columns: compared.append(len(columns["rewards"])), split=dict
@@ -146,7 +146,7 @@ def test_the_first_thousand_rewards_of_a_new_run_are_compared_and_none_of_one_th
     zeros, flags = np.zeros((50, 1), np.float32), np.zeros(50, bool)
     rows = {"obs": zeros, "next_obs": zeros, "actions": zeros, "rewards": zeros[:, 0]}
     stretch = TransitionChunk({**rows, "terminated": flags, "truncated": flags}, np.zeros(50, np.int64))
-    buffer = ReplayBuffer(64, obs_dim=1, act_dim=1)  # fewer rows than are compared
+    buffer = ReplayBuffer(64, obs_dim=1, act_dim=1)  # fewer rows than hindsight compares
     for pushes in (30, 1):
         memory = ReplaySampler(buffer, UniformConfig(), 4, 1, 0.9, 0, goals)
         for _ in range(pushes):

@@ -1,4 +1,4 @@
-"""Hindsight in a run: goals of the same episode, with the reward and the end that they deserve."""
+"""Tests hindsight in a run: new goals come from the same episode and change reward and end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def split_obs(algorithm: DQN, rows: Any) -> dict[str, Any]:
     return algorithm.components.actor.observations.split(np.asarray(rows))
 
 
-def test_the_environment_that_judges_goals_is_refused_with_a_remedy_where_no_other_can_live() -> None:
+def test_hindsight_refuses_an_environment_that_allows_no_second_instance() -> None:
     alive: list[BitFlipping] = []
 
     def lonely() -> BitFlipping:
@@ -69,7 +69,7 @@ def test_rewards_and_discounts_are_those_of_the_goal_that_a_drawn_row_has() -> N
 
 
 def find_ends(obs: dict[str, Any]) -> np.ndarray:
-    """Which rows of two environments taking turns end an episode: at the goal, or the N-th of it."""
+    """Returns which rows of two alternating environments end an episode: at the goal, or after N steps."""
     is_at_goal = (obs["achieved_goal"] == obs["desired_goal"]).all(-1)
     is_end, steps = np.zeros(len(is_at_goal), bool), [0, 0]
     for row in range(len(is_at_goal)):
@@ -118,9 +118,7 @@ def test_a_row_that_keeps_its_goal_keeps_its_end(env: type[BitFlipping]) -> None
 
 @pytest.mark.parametrize("env", [FailingBitFlipping, FailingOneByOne])
 @pytest.mark.parametrize("strategy", ["future", "final", "episode"])
-def test_a_new_goal_ends_the_rows_that_reach_it_and_a_fall_those_of_every_goal(
-    env: type[BitFlipping], strategy: str
-) -> None:
+def test_rows_end_if_they_reach_the_new_goal_or_fall(env: type[BitFlipping], strategy: str) -> None:
     algorithm = make_dqn(env, hindsight=strategy, train_freq=200, batch_size=4_000)
     batch = sample_batch(algorithm)
     after = split_obs(algorithm, batch.next_obs[0])
@@ -169,7 +167,7 @@ def test_a_run_with_hindsight_goes_on_bit_for_bit(tmp_path: Path) -> None:
 
 
 def all_state(algorithm: DQN) -> dict[str, bytes]:
-    """Both networks, the optimizer and every row, by where they are."""
+    """Returns both networks, the optimizer and every row by their path."""
     tree = {**algorithm.learner.state(), "rows": algorithm.source.save(InMemoryStore())["buffer"]}
     bytes_by_path = {}
     for path in numeric_leaves(tree):
@@ -222,7 +220,7 @@ def test_dqn_refuses_unsupported_hindsight_settings_by_name(
 
 
 class ExtraCost(gym.Wrapper[Any, Any, Any, Any]):
-    """Each step costs 7 more, and nothing says so of goals."""
+    """Each step costs 7 more, but the rule for goals does not include this cost."""
 
     def step(self, action: Any) -> Any:
         obs, reward, *rest = self.env.step(action)
@@ -230,7 +228,7 @@ class ExtraCost(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class ExtraGoalCost(ExtraCost):
-    """It says so of goals, which end nothing."""
+    """Its rule for goals includes the cost. No goal ends an episode."""
 
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
         return self.env.get_wrapper_attr("compute_reward")(achieved, desired, info) - 7
@@ -247,7 +245,7 @@ def test_rules_of_a_wrapper_judge_the_goals_of_what_it_is_around(key: str) -> No
 
 
 @pytest.mark.parametrize("key", ["wrappers", "reward_wrappers"])
-def test_a_step_that_pays_otherwise_than_compute_reward_is_refused_with_both_numbers(
+def test_the_error_of_a_reward_unlike_compute_reward_has_both_numbers(
     key: str,
 ) -> None:
     told = r"a step of .* paid -8, but compute_reward gives -1 for the goal of that step"
@@ -256,7 +254,7 @@ def test_a_step_that_pays_otherwise_than_compute_reward_is_refused_with_both_num
 
 
 class GoalOverwriter(FailingBitFlipping):
-    """Its rules write into goals, but for its own, which it asks about one at a time."""
+    """Its rules overwrite their goals, except those of its own steps, which are single goals."""
 
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
         result = super().compute_reward(achieved.copy(), desired.copy(), info)
@@ -292,7 +290,7 @@ def test_rules_that_write_into_goals_change_nothing_that_is_learned(
 
 
 def make_rule_class(rule: str, answer: Any) -> type[BitFlipping]:
-    """Bit flipping with a rule that gives `answer(achieved, desired)`; steps are paid as ever."""
+    """Makes bit flipping whose rule returns `answer(achieved, desired)`; rewards of steps do not change."""
 
     class CustomRule(BitFlipping):
         is_stepping = False
@@ -317,7 +315,7 @@ def make_rule_class(rule: str, answer: Any) -> type[BitFlipping]:
 
 
 def answer_each(value: Any) -> Any:
-    """The same answer for each of the goals, as an array where there are several."""
+    """Makes a rule with the same answer for each goal, as an array for several goals."""
     return lambda achieved, desired: np.full(len(achieved), value) if achieved.ndim > 1 else value
 
 
@@ -354,7 +352,7 @@ def test_a_rule_that_gives_no_number_for_each_goal_is_refused_by_name(
 
 
 @pytest.mark.parametrize("rule", ["compute_reward", "compute_terminated"])
-def test_a_rule_that_raises_is_told_by_name(rule: str) -> None:
+def test_the_error_of_a_raising_rule_names_the_rule(rule: str) -> None:
     with pytest.raises(EnvError, match=f"{rule} raised ZeroDivisionError: "):
         sample_batch(make_dqn(make_rule_class(rule, lambda achieved, desired: 1 // 0)))
 

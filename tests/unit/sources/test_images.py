@@ -1,4 +1,4 @@
-"""Images on their way to a learner: bytes all the way, frames once, counted as what they take."""
+"""Tests images from environment to learner: they stay bytes, frames are stored once, sizes are exact."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL: dict[str, Any] = {"net_arch": (8,), "encoder_features": 4, "seed": 1}
 
 
 class Counting(gym.Env[Any, Any]):
-    """Each frame is a number that no other has, stacked with those before it; seven steps an episode."""
+    """Each frame shows a unique number and is stacked with the previous ones. Episodes have seven steps."""
 
     def __init__(self, frames: int = 4) -> None:
         self.observation_space = image((frames, 8, 8))
@@ -51,7 +51,7 @@ class Counting(gym.Env[Any, Any]):
 
 
 def filled(make: Any, steps: int = 400, **options: Any) -> Any:
-    """A DQN that has taken so many steps and learned from a few of them."""
+    """Trains a DQN for `steps` steps; it learns in the last few of them."""
     given = {"learning_starts": steps - 8, "batch_size": 16, "buffer_size": 500, "train_freq": 4}
     algorithm = DQN(make, **SMALL, **given, **options)
     algorithm.train(steps)
@@ -61,7 +61,7 @@ def filled(make: Any, steps: int = 400, **options: Any) -> Any:
 def test_frames_of_a_stack_are_stored_once_and_come_back_as_they_were_pushed() -> None:
     stacked, whole = filled(Counting).source.replay_sampler, filled(lambda: Counting(3)).source.replay_sampler
     per_row = [memory.buffer.nbytes / len(memory.buffer) for memory in (stacked, whole)]
-    assert per_row[0] < 64 * 2 + 120  # a frame a row, and those of resets; four of them are 256
+    assert per_row[0] < 64 * 2 + 120  # one frame a row, and those of resets; four frames are 256
     assert per_row[1] > 64 * 3
     batch = stacked.sample(2, 0.5, 400)
     for column in (batch.obs, batch.next_obs):
@@ -70,24 +70,24 @@ def test_frames_of_a_stack_are_stored_once_and_come_back_as_they_were_pushed() -
     number = batch.obs.view(-1, 4, 64)[..., -1].int() + 251 * batch.obs.view(-1, 4, 64)[..., 0].int()
     after = batch.next_obs.view(-1, 4, 64)[..., -1].int() + 251 * batch.next_obs.view(-1, 4, 64)[..., 0].int()
     assert torch.equal(after[:, :3], number[:, 1:])
-    assert torch.equal(after[:, 3], batch.rewards.flatten().int())  # the step's own frame
+    assert torch.equal(after[:, 3], batch.rewards.flatten().int())  # the frame of the step itself
     assert ((number[:, 1:] - number[:, :-1] == 1) | (number[:, :-1] == 0)).all()
 
 
-def test_an_image_is_looked_at_once_to_act_and_to_be_scored() -> None:
+def test_the_encoder_computes_each_image_once_to_act_and_to_score() -> None:
     made = PPO(Counting, n_envs=3, n_steps=8, batch_size=24, n_epochs=1, **SMALL)
     looked: list[int] = []
     made.policy.encoder.register_forward_hook(lambda module, given, out: looked.append(len(out)))
     for _ in range(2):
         rollout = made.source.collector.collect_in_arena(made.policy, 8)
-        assert sum(looked) == 3 * 8 + 3  # and at where the rollout ends
+        assert sum(looked) == 3 * 8 + 3  # and the last observations of the rollout
         with torch.no_grad():
             log_probs, _, values = made.policy.evaluate_actions(rollout.obs, rollout.actions)
         torch.testing.assert_close(rollout.log_probs, log_probs)
         torch.testing.assert_close(rollout.values, values)
         looked.clear()
         with torch.no_grad():
-            next(made.policy.parameters()).mul_(1.5)  # the next rollout's are those of other weights
+            next(made.policy.parameters()).mul_(1.5)  # other weights for the next rollout
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_an_image_is_looked_at_once_to_act_and_to_be_scored() -> None:
         ((9, 9), 1),
     ],
 )
-def test_a_stack_is_told_from_colours_by_its_shape(shape: tuple[int, ...], frames: int) -> None:
+def test_the_shape_distinguishes_stacked_frames_from_colours(shape: tuple[int, ...], frames: int) -> None:
     assert frames_to_share(ObservationCodec.of(image(shape))) == frames
 
 
 @pytest.mark.parametrize("space", [image((7, 7, 3)), EYE])
-def test_rows_stay_bytes_from_the_environment_to_the_batch_and_are_counted_as_such(
+def test_image_rows_stay_bytes_and_memory_checks_count_bytes(
     space: Any,
 ) -> None:
     make = lambda: Samples(space, spaces.Discrete(2))  # noqa: E731
@@ -130,7 +130,7 @@ def test_a_run_whose_images_do_not_fit_into_memory_is_refused_before_it_begins()
         DQN(picture, buffer_size=100_000_000)
     with pytest.raises(ConfigError, match=r"rollouts of 4000000 steps .* needs .*; lower algo.n_steps"):
         PPO(picture, n_envs=1, n_steps=4_000_000)
-    # 512 rows at once through IMPALA keep about 3 MB each, whatever the rollout takes
+    # IMPALA keeps about 3 MB for each of 512 rows at once, whatever the rollout takes
     with pytest.raises(ConfigError, match=r"needs .* of memory"):
         PPO(picture, n_envs=1, n_steps=1 << 17, batch_size=1 << 17, encoder="impala")
 
@@ -181,7 +181,7 @@ def test_a_number_beside_an_image_that_is_not_finite_stops_the_run(facade: Any) 
         (np.full((7, 7, 3), 256), "an image of int64, expected uint8 from 0 to 255"),
     ],
 )
-def test_an_image_in_another_order_or_kind_is_no_observation(given: Any, told: str) -> None:
+def test_an_image_of_another_shape_or_dtype_is_refused(given: Any, told: str) -> None:
     codec = ObservationCodec.of(EYE)
     seen = {"eye": given, "speed": np.zeros(2)}
     with pytest.raises(ValueError, match=f"part 'eye': {told}"):
@@ -195,7 +195,7 @@ def test_an_image_in_another_order_or_kind_is_no_observation(given: Any, told: s
 
 
 class Doors(Samples):
-    """Tells in its info which of three doors are open, two of them, by what its image shows."""
+    """Its info tells which two of three doors are open; its image determines them."""
 
     def __init__(self, space: Any) -> None:
         super().__init__(space, spaces.Discrete(3))
@@ -224,11 +224,9 @@ class Doors(Samples):
         (DQN, {"learning_starts": 16, "batch_size": 8, "buffer_size": 100}),
     ],
 )
-def test_a_mask_stands_behind_bytes_as_it_does_behind_numbers(
-    facade: Any, options: dict[str, Any], space: Any
-) -> None:
+def test_action_masks_work_with_byte_observations(facade: Any, options: dict[str, Any], space: Any) -> None:
     algorithm = facade(lambda: Doors(space), action_mask="info", **SMALL, **options)
-    algorithm.train(96)  # in which a closed door would be an error
+    algorithm.train(96)  # a closed door would raise an error
     algorithm.evaluate(2)
     assert (
         algorithm.source.last_batch().get("obs", algorithm.components.actor.observations.rows(1)).dtype
@@ -240,7 +238,7 @@ def test_a_mask_stands_behind_bytes_as_it_does_behind_numbers(
 
 
 class Pictured(gym.ObservationWrapper[Any, Any, Any]):
-    """Its observation is a picture, a pixel for each bit."""
+    """Observes an image with one pixel for each bit."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -276,7 +274,7 @@ def test_hindsight_gives_pictures_other_goals() -> None:
     algorithm.train(120)
 
 
-def test_workers_show_images_as_this_process_does() -> None:
+def test_workers_return_the_same_images_as_this_process() -> None:
     results = []
     for workers in ("sync", "subprocess"):
         algorithm = PPO(

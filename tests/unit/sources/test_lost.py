@@ -1,4 +1,4 @@
-"""An environment that failed costs its episode: the step is learned from nowhere, and joins nothing."""
+"""Tests that a failed environment loses its episode: nothing learns from the lost step or joins it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Script = tuple[NDArray[Any], ...]
 
 
 def counted(n_steps: int, ends: dict[int, list[int]], lost: dict[int, list[int]]) -> Script:
-    """Observations [episode, step] of each environment, reward 1; ends alternate between the two kinds."""
+    """Makes a script with observations [episode, step] and reward 1; the two kinds of ends alternate."""
     obs = np.zeros((n_steps + 1, N, 2), np.float32)
     finals = np.zeros((n_steps, N, 2), np.float32)
     flags = np.zeros((3, n_steps, N), np.bool_)
@@ -50,7 +50,7 @@ def vec_of(script: Script) -> Any:
 
 
 def cut_before(script: Script) -> Script:
-    """The same where the lost steps are plain rows, and the steps before them were the last of episodes."""
+    """Returns the script with lost steps as ordinary rows, and the steps before them as last of episodes."""
     obs, finals, rewards, terminated, truncated, lost = (column.copy() for column in script)
     for t, n in np.argwhere(lost):
         truncated[t, n], rewards[t, n], finals[t, n] = True, 0.0, obs[t, n]
@@ -90,11 +90,11 @@ def test_a_rollout_is_cut_off_where_an_episode_was_last_observed(script: Script)
     assert all(torch.equal(a, b) for a, b in zip(got.final_obs, expected.final_obs, strict=True))
 
 
-def test_the_advantage_of_the_step_before_is_the_one_computed_by_hand() -> None:
+def test_advantages_before_a_lost_step_equal_values_computed_by_hand() -> None:
     script = counted(4, {}, {0: [2]})
     rollout = RolloutCollector(env=vec_of(script), gamma=GAMMA).collect(KnownCritic(value), 4)
     before = rollout.advantages.view(4, N)[:2, 0].tolist()
-    last = 1 + GAMMA * 2 - 1  # reward, the value of what was seen last, that of what was acted on
+    last = 1 + GAMMA * 2 - 1  # reward + GAMMA * V(last observation) - V(observation)
     assert before == pytest.approx([1 + GAMMA * 1 - 0 + GAMMA * 0.95 * last, last])
 
 
@@ -173,7 +173,7 @@ def test_no_window_of_a_buffer_reaches_over_a_lost_step(script: Script, n_step: 
     assert lost == restarts == script[5].sum()
     drawn = source.replay_sampler.sample(1, 0.0, 0)
     obs, after = drawn.obs[0].numpy(), drawn.next_obs[0].numpy()
-    assert (obs[:, 0] == after[:, 0]).all()  # one episode
+    assert (obs[:, 0] == after[:, 0]).all()  # of the same episode
     length = after[:, 1] - obs[:, 1]
     assert ((length >= 1) & (length <= n_step)).all()
     assert drawn.rewards[0].numpy() == pytest.approx(sum(GAMMA**k * (length > k) for k in range(n_step)))
@@ -184,7 +184,7 @@ def test_no_window_of_a_buffer_reaches_over_a_lost_step(script: Script, n_step: 
 
 @pytest.mark.parametrize("more", [{}, {"prioritized": True}, {"n_step": 3}, {"hindsight": "future"}], ids=str)
 @pytest.mark.parametrize("backend", ["torch", "native"])
-def test_nothing_is_learned_while_every_step_so_far_was_lost(backend: str, more: dict[str, Any]) -> None:
+def test_updates_begin_only_after_the_first_step_that_is_not_lost(backend: str, more: dict[str, Any]) -> None:
     run = DQN(
         BitFlipping, learning_starts=0, train_freq=1, batch_size=4, net_arch=[8], backend=backend, **more
     )  # fmt: skip
@@ -196,7 +196,7 @@ def test_nothing_is_learned_while_every_step_so_far_was_lost(backend: str, more:
     assert run.clock.updates == 5
 
 
-def test_moments_of_rewards_have_none_of_a_lost_step() -> None:
+def test_a_lost_step_does_not_change_the_moments_of_rewards() -> None:
     rewards, ended = np.array([3.0, 0.0]), np.array([False, True])
     normalizer, alone = RewardNormalizer(2, GAMMA), RewardNormalizer(1, GAMMA)
     normalizer.returns[1] = 100.0
@@ -206,7 +206,7 @@ def test_moments_of_rewards_have_none_of_a_lost_step() -> None:
     assert normalizer.returns.tolist() == [3.0, 0.0]
 
 
-def test_a_rollout_of_normalised_rewards_has_lost_steps_left_out() -> None:
+def test_the_moments_of_a_rollouts_rewards_leave_out_lost_steps() -> None:
     script = SCRIPTS["both at once, and in the last step"]
     collector = RolloutCollector(env=vec_of(script), config=EnvConfig(normalize_reward=True))
     collector.collect(KnownCritic(value), len(script[2]))

@@ -1,4 +1,4 @@
-"""Rollouts of a policy that acts in Rust: the same bits in one call and step by step, and torch's numbers."""
+"""Tests rollouts of a policy in Rust: one call has the bits of single steps, and torch's numbers."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ EACH = pytest.mark.parametrize("settings", SETTINGS, ids=str)
 
 
 class ByHand(NativeVecEnv):
-    """Stepped by Python, for not being the class that is not."""
+    """A subclass, which the collector therefore steps from Python."""
 
 
 def made(settings: dict[str, Any], n_envs: int = 5, by_hand: bool = False) -> Any:
     run = A2C(backend="native", n_envs=n_envs, seed=11, n_steps=7, **settings)
-    with torch.no_grad():  # an actor that prefers something, and values worth looking at
+    with torch.no_grad():  # for an actor with preferences, and values that differ
         for parameter in run.policy.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3)))
     if by_hand:
@@ -46,7 +46,7 @@ def made(settings: dict[str, Any], n_envs: int = 5, by_hand: bool = False) -> An
 
 
 def gathered(run: Any, n_steps: int = 60, rounds: int = 4) -> tuple[list[dict[str, Any]], list[Episode]]:
-    """All columns of some rollouts, and the episodes that ended in them."""
+    """Collects some rollouts; returns all columns, and the episodes that ended in them."""
     columns, episodes = [], []
     for _ in range(rounds):
         rollout = run.collector.collect(run.learner.native, n_steps)
@@ -63,7 +63,7 @@ def tensors(rollout: Rollout) -> dict[str, torch.Tensor]:
 
 
 @EACH
-def test_a_rollout_in_one_call_has_the_bits_of_one_that_is_stepped_by_hand(
+def test_a_rollout_in_one_call_equals_single_steps_bit_for_bit(
     settings: dict[str, Any],
 ) -> None:
     whole, stepped = made(settings), made(settings, by_hand=True)
@@ -85,7 +85,7 @@ def test_native_rollouts_have_torchs_log_probs_values_and_bootstraps(
     settings: dict[str, Any],
 ) -> None:
     run = made(settings)
-    run.collector.collect(run.learner.native, 300)  # on to where episodes end
+    run.collector.collect(run.learner.native, 300)  # until episodes end
     rollout = run.collector.collect(run.learner.native, 300)
     with torch.no_grad():
         log_probs, _, values = run.policy.evaluate_actions(rollout.obs, rollout.actions)
@@ -100,7 +100,7 @@ def test_native_rollouts_have_torchs_log_probs_values_and_bootstraps(
         assert torch.allclose(rollout.next_values, after, atol=1e-4)
 
 
-def test_truncated_episodes_are_worth_their_final_observation_and_terminated_ones_nothing() -> None:
+def test_next_values_are_nonzero_after_truncation_and_0_after_termination() -> None:
     run = made({"env_id": "Pendulum-v1"})
     rollout = run.collector.collect(run.learner.native, 400)
     ends = rollout.truncated & ~rollout.terminated
@@ -133,7 +133,7 @@ def test_actions_are_drawn_as_often_as_the_policy_says() -> None:
     with torch.no_grad():
         said = torch.softmax(run.policy.logits(rollout.obs), -1).mean(0)
     found = torch.bincount(rollout.actions, minlength=3) / 4_000
-    assert torch.allclose(found, said, atol=0.03)  # some four standard errors
+    assert torch.allclose(found, said, atol=0.03)  # about four standard errors
     assert float(said.max() - said.min()) > 0.05
 
 
@@ -164,7 +164,7 @@ def test_a_masked_policy_takes_only_what_is_allowed() -> None:
     assert torch.allclose(rollout.values, values, atol=1e-4)
 
 
-def test_environments_that_rust_does_not_do_everything_for_are_stepped_by_python() -> None:
+def test_python_steps_environments_with_normalisation_or_of_gymnasium() -> None:
     for settings in (
         {"env_id": "CartPole-v1", "normalize_obs": True},
         {"env_id": "CartPole-v1", "normalize_reward": True},
@@ -180,12 +180,12 @@ def test_environments_that_rust_does_not_do_everything_for_are_stepped_by_python
         assert torch.allclose(rollout.log_probs, log_probs, atol=1e-4)
 
 
-def test_a_rollout_that_is_broken_off_goes_on_where_the_environments_stand() -> None:
+def test_an_interrupted_rollout_continues_from_the_present_observations() -> None:
     run = made({"env_id": "CartPole-v1"}, n_envs=64)
     run.collector.collect(run.learner.native, 10)
 
     def collect(n_steps: int) -> Callable[[], object]:
-        run.collector._arena_for(n_steps)  # made before, so that it is the call that is long
+        run.collector._arena_for(n_steps)  # allocated before, so that the call itself is long
         return lambda: run.collector.collect(run.learner.native, n_steps)
 
     raise_during(collect, 5_000)
@@ -195,7 +195,7 @@ def test_a_rollout_that_is_broken_off_goes_on_where_the_environments_stand() -> 
     assert np.array_equal(rollout.obs.numpy(), stand)
 
 
-def test_modules_are_collected_with_as_everywhere_and_others_say_what_to_collect_with() -> None:
+def test_a_native_collector_collects_with_modules_like_the_usual_collector() -> None:
     settings = {"env_id": "CartPole-v1", "n_envs": 3, "seed": 2}
     run = A2C(backend="native", **settings)
     usual = RolloutCollector(**settings)

@@ -1,4 +1,4 @@
-"""A dataset that stays in its file gives what one in memory does, bit by bit."""
+"""Tests that a dataset on disk gives the same results as one in memory, bit for bit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ N = 300
 
 
 def columns(kind: str) -> dict[str, Any]:
-    """Episodes of 40 steps, each second of which terminates; the last goes on."""
+    """Makes episodes of 40 steps; every second one terminates, and the last one goes on."""
     rng = np.random.default_rng(len(kind))
     obs, action = KINDS[kind]
     after = rng.normal(3.0, 2.0, (N, *obs)) * 10
@@ -68,7 +68,7 @@ def test_batches_stretches_and_moments_are_those_of_the_rows_in_memory(
     for given in ((64, 5), (64, 6)):
         assert_same(memory.sample(*given), disk.sample(*given))
     assert_same(memory.sample(8, 1, n_batches=3), disk.sample(8, 1, n_batches=3))
-    assert_same(memory.sample(8), disk.sample(8))  # draws that go on
+    assert_same(memory.sample(8), disk.sample(8))  # further draws
     assert_same(memory.sample_trajectories(32, 60, 3), disk.sample_trajectories(32, 60, 3))
     told = memory.stats(), disk.stats()
     assert told[0].keys() == told[1].keys()

@@ -1,4 +1,4 @@
-"""A replay buffer keeps the integer of a Discrete observation, and learning is that of one-hot rows."""
+"""Tests that a replay buffer stores Discrete observations as integers and learns as from one-hot rows."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ SMALL: dict[str, Any] = {
 
 @contextmanager
 def one_hot() -> Iterator[None]:
-    """The block keeps one-hot rows, as earlier versions did."""
+    """Makes buffers keep one-hot rows within the block, as earlier versions did."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OneHotPacking, "of", lambda codec: None)
         yield
 
 
-# One copy has chunks that end with its steps 64, 68, ...: lost are the first of all, the last of a chunk and
-# those around it, a whole chunk, one in the middle, the last of all. Two have chunks of two steps from 33 on.
+# Lost are the first step, the last one of a chunk with its neighbours, a whole chunk, a middle step, the last
+# step. Chunks of one environment end with its steps 64, 68, ...; those of two have two steps from 33 on.
 LOST_STEPS = (1, 63, 64, 65, 81, 82, 83, 84, 90, 200)
 
 
 def train_taxi(steps: int = 200, lost_steps: tuple[int, ...] = (), **kwargs: Any) -> DQN:
-    """Trained on Taxi, whose observations are of Discrete(500)."""
+    """Trains on Taxi, whose observations are `Discrete(500)`."""
     size = {} if "memory" in kwargs else {"buffer_size": 300}
     algorithm = DQN(TAXI_ID, **SMALL, **size, **kwargs)
     with lose_steps(lost_steps):
@@ -84,7 +84,7 @@ def test_rows_that_were_packed_are_the_same_bytes_when_unpacked(name: str) -> No
 
 
 @pytest.mark.parametrize("name", SPACES)
-def test_no_rows_are_packed_as_no_rows(name: str) -> None:
+def test_packing_of_empty_rows_gives_empty_rows(name: str) -> None:
     codec = ObservationCodec.of(SPACES[name])
     packing = OneHotPacking.of(codec)
     for shape in [(0,), (3, 0)]:
@@ -94,7 +94,7 @@ def test_no_rows_are_packed_as_no_rows(name: str) -> None:
             packing.unpack(packed, codec.rows(*shape))
 
 
-def test_an_integer_is_one_number_behind_those_that_are_none() -> None:
+def test_a_packed_row_has_its_integer_after_the_other_numbers() -> None:
     space = spaces.Dict({"at": spaces.Discrete(500, start=-3), "speed": spaces.Box(-1, 1, (2,))})
     codec = ObservationCodec.of(space)
     row = codec.encode_one({"at": 414, "speed": np.array([0.5, -0.25], np.float32)})
@@ -154,7 +154,7 @@ def test_twenty_thousand_states_fit_into_a_buffer_of_a_million(
     assert made.source.replay_sampler.full_bytes < 200 * 1_000_000
 
 
-def test_the_batch_that_is_counted_before_the_run_has_the_packed_rows_too() -> None:
+def test_the_preflight_check_counts_packed_rows() -> None:
     from rlox.sources.replay_sampler import sampled_bytes
 
     made = train_taxi(80)

@@ -1,4 +1,4 @@
-"""The collector keeps a state for each environment, and forgets it exactly where episodes begin."""
+"""Tests that the collector keeps a state for each environment and resets it exactly where episodes begin."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def scripted(rollouts: int = 2) -> tuple[RecurrentCollector, tuple[NDArray[Any],
 
 
 class ByHand:
-    """Plays the script once more, an environment and a step at a time."""
+    """Plays the script again, one environment and one step at a time."""
 
     def __init__(self, made: RecurrentActorCritic, script: tuple[NDArray[Any], ...]) -> None:
         self.policy, self.script = made, script
@@ -51,7 +51,7 @@ class ByHand:
         return float(self.policy.get_value(torch.from_numpy(obs[None]), state))
 
     def after(self, obs: NDArray[Any], state: Tensor) -> Tensor:
-        """The state once `obs` has been seen: both recurrences take a step."""
+        """Returns the state after `obs`: both recurrent networks take a step."""
         seen, own = torch.from_numpy(obs[None]), self.policy.actor_state_size
         states = [self.policy.actor_rnn.step(seen, state[:, :own])[1]]
         if self.policy.critic_rnn is not None:
@@ -107,8 +107,8 @@ def test_values_and_log_probabilities_follow_the_states_of_single_steps(critic: 
 
 
 @torch.no_grad()
-def test_actions_are_drawn_by_what_the_states_of_single_steps_say() -> None:
-    """The noise of a rollout is that of its stream; what it is added to follows from the states alone."""
+def test_actions_follow_the_logits_of_single_steps() -> None:
+    """A rollout's stream gives the noise; the states alone determine the logits to which it is added."""
     made = policy()
     collector, script = scripted(3)
     oracle = ByHand(made, script)
@@ -131,14 +131,14 @@ def test_rows_that_begin_an_episode_are_marked_across_rollouts() -> None:
 
 
 class Lives(ScriptedVecEnv):
-    """Every end is a lost life, behind which the game goes on."""
+    """Every end is a lost life, after which the game goes on."""
 
     def step_into(self, *given: Any) -> EpisodeEnds | None:
         finals = super().step_into(*given)
         return finals and finals._replace(infos=[{LIFE_LOST: True}] * len(finals.envs))
 
 
-def test_a_memory_begins_anew_with_each_life_also_where_a_rollout_does() -> None:
+def test_each_life_resets_the_recurrent_state_also_between_rollouts() -> None:
     script = random_script(np.random.default_rng(SEED), 2 * T, N)
     ended = script[3] | script[4]
     assert ended[T - 1].any()
@@ -154,7 +154,7 @@ def test_a_memory_begins_anew_with_each_life_also_where_a_rollout_does() -> None
 
 
 def numbers_of_a_gru(x: float, h: float) -> float:
-    """One step of a GRU with one hidden number, weights as `tiny` has them, by its definition."""
+    """Computes one step of a GRU with one hidden number by its definition, with the weights of `tiny`."""
 
     def sigmoid(value: float) -> float:
         return 1 / (1 + math.exp(-value))
@@ -165,7 +165,7 @@ def numbers_of_a_gru(x: float, h: float) -> float:
 
 
 def tiny() -> RecurrentActorCritic:
-    """A GRU of one number, read by actor and critic; V = 2 tanh(1.5 h) - 0.25."""
+    """Makes a GRU of one number for actor and critic; V = 2 tanh(1.5 h) - 0.25."""
     made = RecurrentActorCritic(
         1, CategoricalHead(2), "gru", 1, critic="shared", net_arch=(1,), ortho_init=False
     )
@@ -187,7 +187,7 @@ def tiny() -> RecurrentActorCritic:
 
 
 def test_a_time_limit_is_bootstrapped_from_the_state_that_led_to_it_by_hand() -> None:
-    """Three steps, cut off after the second, whose final observation is 5; the reset shows -1."""
+    """The second of three steps is truncated. Its final observation is 5; the reset gives -1."""
     seen, last = [1.0, 2.0, -1.0, 0.5], 5.0
     obs = np.array(seen, np.float32).reshape(4, 1, 1)
     finals = np.array([0, last, 0], np.float32).reshape(3, 1, 1)
@@ -205,7 +205,7 @@ def test_a_time_limit_is_bootstrapped_from_the_state_that_led_to_it_by_hand() ->
     after = [values[1], value(last, h2), value(0.5, numbers_of_a_gru(-1.0, 0.0))]
     np.testing.assert_allclose(rollout.values, values, atol=1e-6)
     np.testing.assert_allclose(rollout.next_values, after, atol=1e-6)
-    assert abs(value(last, h2) - value(last, 0.0)) > 0.05  # the state that a reset leaves is another
+    assert abs(value(last, h2) - value(last, 0.0)) > 0.05  # the state after a reset differs
     expected = [1 + GAMMA * n - v for n, v in zip(after, values, strict=True)]
     np.testing.assert_allclose(rollout.advantages, expected, atol=1e-6)
 
@@ -216,7 +216,7 @@ def collected(many: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Rollout, Any]
     return collector.collect(policy(), T), collector.state()["memory"]
 
 
-def test_how_many_rows_are_scored_at_once_changes_nothing(
+def test_the_number_of_rows_scored_at_once_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole, memory = collected(10_000, monkeypatch)

@@ -1,4 +1,4 @@
-"""What a replay source stores, draws and counts, beside a script of which every number is known."""
+"""Tests what a replay source stores, draws and counts, with a script whose numbers are all known."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GAMMA = 0.9
 
 
 class Numbered:
-    """Takes action 1 where it explores at random and 0 else; notes what it was shown."""
+    """Takes action 1 if it explores at random, else 0. Records its observations."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -52,7 +52,7 @@ def source(
     batch_size: int = 16,
     **more: Any,
 ) -> ReplaySource:
-    """A source over a script; by default every step is one batch's worth, without a warm-up."""
+    """Makes a source from a script; by default with one batch for each step, without a warm-up."""
     algo = config or settings_of(learning_starts=0, train_freq=1)
     env, kind = ScriptedVecEnv(*script), buffer or UniformConfig()
     made, full = make_buffer(replace(kind, capacity=kind.capacity or 4096), env, 3)
@@ -62,7 +62,7 @@ def source(
 
 
 def run(source: ReplaySource, total: int) -> list[tuple[int, int]]:
-    """Ticks until `total`: the environment steps and the batches of each."""
+    """Ticks until `total`; returns the environment steps and the batches of each tick."""
     clock, ticks = Clock(horizon=total), []
     while clock.units_left:
         batch, progress = source.next(clock)
@@ -73,7 +73,7 @@ def run(source: ReplaySource, total: int) -> list[tuple[int, int]]:
 
 
 def model_of(script: Any, n_steps: int) -> Model:
-    """What a buffer of everything should hold after `n_steps`."""
+    """Returns the expected contents of a buffer of all rows after `n_steps`."""
     obs, finals, rewards, terminated, truncated = script
     model = Model(10**6, obs.shape[1])
     for t in range(n_steps):
@@ -129,7 +129,7 @@ def test_targets_of_windows_follow_the_definition_also_at_every_kind_of_end(n_st
         ({"train_freq": 4, "replay_ratio": 0.375}, int(960 * 0.375) - int(100 * 0.375)),
     ],
 )
-def test_as_many_batches_are_drawn_as_the_settings_say_for_any_number_of_environments(
+def test_the_number_of_batches_follows_the_settings_for_any_number_of_environments(
     settings: dict[str, Any], batches: int, n_envs: int
 ) -> None:
     script = random_script(np.random.default_rng(2), 960 // n_envs, n_envs)
@@ -148,7 +148,7 @@ def test_actions_are_random_until_learning_starts_and_the_policys_from_then_on()
     assert made.exploration.steps == list(range(40))  # type: ignore[attr-defined]
 
 
-def test_a_policy_is_shown_the_environments_observations_and_how_much_of_the_run_is_over() -> None:
+def test_exploration_gets_the_observations_and_the_elapsed_fraction_of_the_run() -> None:
     script = random_script(np.random.default_rng(4), 10, 2)
     made = source(script)
     run(made, 20)
@@ -200,7 +200,7 @@ def test_weights_and_draws_follow_the_errors_with_priority_eps_added() -> None:
     made = source(script, algo, kind, batch_size=4_000)
     first, _ = made.next(Clock(horizon=40))
     assert first is not None and first.weights is not None
-    assert (first.weights == 1).all()  # nothing is known yet
+    assert (first.weights == 1).all()  # no error is known yet
     errors = np.arange(20) / 10.0
     made.feedback(Update(columns={"priorities": errors}, indices=np.arange(20, dtype=np.uint64)))
     second, _ = made.next(Clock(horizon=40))
@@ -227,7 +227,7 @@ def test_importance_weights_become_full_at_the_end_of_the_run() -> None:
     np.testing.assert_allclose(betas, 0.4 + 0.6 * np.arange(100) / 100)
 
 
-def test_raw_rows_are_stored_and_standardised_by_what_is_known_when_they_are_drawn() -> None:
+def test_a_buffer_stores_raw_rows_and_batches_use_the_present_moments() -> None:
     script = random_script(np.random.default_rng(10), 50, 2)
     rewards = RewardNormalizer(2, GAMMA)
     made = source(
@@ -249,7 +249,7 @@ def test_raw_rows_are_stored_and_standardised_by_what_is_known_when_they_are_dra
     np.testing.assert_array_equal(raw["obs"][0], script[0].reshape(-1, 2)[int(batch.indices[0, 0])])
 
 
-def test_every_finished_episode_is_told_with_its_raw_return_and_where_it_ended() -> None:
+def test_progress_reports_each_episode_with_its_raw_return_and_end() -> None:
     script = random_script(np.random.default_rng(16), 60, 2)
     rewards, terminated, truncated = script[2:]
     expected, total = [], np.zeros((2, 2))  # return and length of each environment
@@ -325,7 +325,7 @@ def test_a_source_without_its_rows_fills_the_buffer_before_it_learns_again() -> 
     assert len(again.exploration.seen) == 60  # type: ignore[attr-defined]  # none was random
 
 
-def test_windows_do_not_join_what_an_environment_that_was_not_saved_had_begun() -> None:
+def test_windows_do_not_join_the_unfinished_episode_of_an_unsaved_environment() -> None:
     script = random_script(np.random.default_rng(13), 40, 1)
     script[3][:], script[4][:] = False, False
     algo = settings_of(learning_starts=0, train_freq=10, n_step=5)
@@ -336,7 +336,7 @@ def test_windows_do_not_join_what_an_environment_that_was_not_saved_had_begun() 
     batch, _ = again.next(Clock(env_steps=10, horizon=40))
     assert isinstance(batch, Transitions)
     old = batch.indices[0] < 10
-    # from row 9 on one step is left, from row 8 two, ...
+    # one step is left from row 9, two from row 8, ...
     lengths = torch.log(batch.discounts[0]) / np.log(GAMMA)
     expected = np.minimum(10 - batch.indices[0][old].astype(int), 5)
     np.testing.assert_allclose(lengths[torch.from_numpy(old)], expected, atol=1e-3)

@@ -1,4 +1,4 @@
-"""What a rollout keeps beside its columns, and which of its rows a learner sees."""
+"""Tests what a rollout keeps besides its columns, and which rows a learner gets."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def first_feature(obs: Tensor) -> Tensor:
 
 
 def gathered(script: tuple[Any, ...], config: EnvConfig | None = None) -> Rollout:
-    """The script as a rollout, whose values are the first feature of what was observed."""
+    """Collects the script as a rollout, whose values are the first feature of the observations."""
     collector = Collector(env=ScriptedVecEnv(*script), config=config)
     return collector.collect(KnownCritic(first_feature), len(script[2]))
 
 
 def script_of(seed: int = 0, n_steps: int = T) -> tuple[Any, ...]:
     script = random_script(np.random.default_rng(seed), n_steps, N)
-    script[3][2, 1], script[4][2, 1] = True, False  # at least one end of either kind, and both
+    script[3][2, 1], script[4][2, 1] = True, False  # at least one end of each kind, and one of both
     script[3][3, 2], script[4][3, 2] = False, True
     script[3][4, 3], script[4][4, 3] = True, True
     return script
@@ -118,7 +118,7 @@ def test_a_learner_can_take_gradients_through_every_observation() -> None:
         assert torch.allclose(gradient, obs.sum(0), atol=1e-4)
 
 
-def test_advantages_are_not_numbers_until_an_estimator_writes_them_where_they_lie() -> None:
+def test_advantages_are_nan_until_an_estimator_writes_them_in_place() -> None:
     script = script_of(n_steps=2 * T)
     collector = Collector(env=ScriptedVecEnv(*script))
     for part in (0, T):
@@ -136,7 +136,7 @@ def test_advantages_are_not_numbers_until_an_estimator_writes_them_where_they_li
         assert torch.allclose(returns, advantages + rollout.values, atol=1e-5)
 
 
-def test_the_public_collector_is_the_other_one_and_an_estimator() -> None:
+def test_a_rollout_collector_adds_gae_to_the_plain_collector() -> None:
     script = script_of()
     ours = RolloutCollector(gamma=0.9, gae_lambda=0.8, env=ScriptedVecEnv(*script))
     rollout = ours.collect(KnownCritic(first_feature), T)
@@ -147,7 +147,7 @@ def test_the_public_collector_is_the_other_one_and_an_estimator() -> None:
 
 
 def test_a_rollout_has_what_v_trace_needs() -> None:
-    """With the policy that acted, V-trace is GAE with lambda 1 (Espeholt et al. 2018, remark 1)."""
+    """For the policy that acted, V-trace equals GAE with lambda 1 (Espeholt et al. 2018, remark 1)."""
     script = script_of()
     rollout = gathered(script)
     names = ("rewards", "values", "terminated", "truncated", "next_values")
@@ -158,9 +158,9 @@ def test_a_rollout_has_what_v_trace_needs() -> None:
 
 
 def next_step_rollout() -> tuple[Rollout, Rollout]:
-    """One environment's episodes, and the same from an engine that spends a step on each reset.
+    """Makes episodes of one environment, and the same ones of an engine that spends a step on each reset.
 
-    That step takes the final observation as its state, ignores the action and pays nothing.
+    That step takes the final observation as its state, ignores the action and gives no reward.
     """
     rng = np.random.default_rng(3)
     straight = small(12)

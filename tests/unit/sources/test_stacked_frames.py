@@ -1,4 +1,4 @@
-"""Of stacks of frames a replay buffer keeps each frame once, and nothing else changes."""
+"""Tests that a replay buffer stores each frame of stacked observations once, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class NoiseEnv(gym.Env[Any, Any]):
 
 
 class NoiseDict(NoiseEnv):
-    """The same as a part of a Dict."""
+    """The same frames as a part of a Dict."""
 
     observation_space = spaces.Dict({"eye": NoiseEnv.observation_space})
 
@@ -56,7 +56,7 @@ def make_stacked() -> gym.Env[Any, Any]:
     return FrameStackObservation(NoiseEnv(), 4)
 
 
-LOST_STEPS = (1, 100, 104, 105, 131, 132, STEPS)  # also the last of a chunk of 4
+LOST_STEPS = (1, 100, 104, 105, 131, 132, STEPS)  # also the last step of a chunk of 4
 
 
 def train_dqn(lost_steps: tuple[int, ...] = (), **settings: Any) -> Any:
@@ -88,7 +88,7 @@ def test_a_full_buffer_has_about_the_bytes_that_were_counted() -> None:
     assert 0.9 * kept.full_bytes < kept.buffer.nbytes <= 1.05 * kept.full_bytes
 
 
-def test_subprocesses_tell_of_their_stacks() -> None:
+def test_subprocess_workers_report_stacked_frames() -> None:
     made = DQN(make_stacked, n_envs=2, workers="subprocess", encoder="mlp", learning_starts=8, batch_size=4)
     try:
         assert made.source.env.observations.n_frames == 4
@@ -98,7 +98,7 @@ def test_subprocesses_tell_of_their_stacks() -> None:
         made.close()
 
 
-def test_stacks_are_of_the_wrapper_that_makes_them_unless_one_around_it_changes_them() -> None:
+def test_stacked_frames_are_recognised_unless_an_outer_wrapper_changes_them() -> None:
     assert stacked_frames(RecordEpisodeStatistics(make_stacked())) == 4
     assert stacked_frames(RescaleObservation(make_stacked(), np.float32(0), np.float32(1))) == 1
     brighter = TransformObservation(make_stacked(), lambda o: o - o.min(), make_stacked().observation_space)
@@ -107,7 +107,7 @@ def test_stacks_are_of_the_wrapper_that_makes_them_unless_one_around_it_changes_
     assert stacked_frames(FrameStackObservation(NoiseDict(), 4)) == 1
 
 
-def test_vectors_are_kept_whole_as_buffers_of_before_have_them() -> None:
+def test_stacks_of_vectors_are_stored_whole() -> None:
     def vectors() -> gym.Env[Any, Any]:
         return FrameStackObservation(gym.make("Pendulum-v1"), 3)
 

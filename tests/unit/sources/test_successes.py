@@ -1,4 +1,4 @@
-"""`is_success` in the info of an episode's last step is a flag, as `terminated` is."""
+"""Tests that `is_success` in the info of an episode's last step is a flag, as `terminated` is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VALID_FLAGS = [True, np.bool_(False), 1, 0.0, np.float32(1), np.array(False), to
 
 
 class SuccessCountdown(Countdown):
-    """Ends every second step, and tells the same of each step."""
+    """Ends every second step. Its info has the same `is_success` in each step."""
 
     def __init__(self, success: Any) -> None:
         super().__init__((2,))
@@ -41,7 +41,7 @@ def test_a_success_that_is_no_flag_is_refused_with_its_environment(told: Any) ->
 
 
 @pytest.mark.parametrize("told", VALID_FLAGS, ids=repr)
-def test_a_success_is_told_as_a_flag(told: Any) -> None:
+def test_an_episode_reports_its_success_as_a_bool(told: Any) -> None:
     (episode,) = EpisodeTracker(1).finish(np.array([0]), 8, [{"is_success": told}])
     assert episode.is_success is bool(told)
 
@@ -50,7 +50,7 @@ def test_a_success_is_told_as_a_flag(told: Any) -> None:
     ("kind", "settings"),
     [(PPO, {"n_steps": 16, "batch_size": 16}), (DQN, {"learning_starts": 8, "batch_size": 8})],
 )
-def test_training_ends_by_name_where_a_success_is_no_flag(kind: Any, settings: Any) -> None:
+def test_training_ends_with_an_error_for_a_success_that_is_no_flag(kind: Any, settings: Any) -> None:
     run = kind(lambda: SuccessCountdown(np.array([True, False])), n_envs=2, **settings)
     with pytest.raises(EnvError, match=r"environment 0 .env_steps \d+.* an array of shape \(2,\)"):
         run.train(64)

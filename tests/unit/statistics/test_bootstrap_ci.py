@@ -1,4 +1,4 @@
-"""Score statistics against their definitions and published conventions."""
+"""Tests score statistics against their definitions and published conventions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sample efficiency: runs on a common grid, and what one that ended earlier counts as."""
+"""Tests sample efficiency: runs on a common grid, and runs that end earlier."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_run_that_ended_earlier_is_not_continued() -> None:
     short, long = ([0, 50], [0, 50]), ([0, 100], [0, 200])
     found = sample_efficiency([short, long], mean, rng=seeded(), steps=[50, 51, 101])
     assert found.estimate[0] == 75
-    assert found.estimate[1] == pytest.approx(102)  # the long run alone
+    assert found.estimate[1] == pytest.approx(102)  # only the long run
     assert found.runs.tolist() == [2, 1, 0]
     assert np.isfinite(found.low[0])
     assert np.isnan([*found.low[1:], found.estimate[2]]).all()

@@ -1,4 +1,4 @@
-"""Estimates: the numbers that rliable 1.2.0 gives on two small matrices, and what is not a score."""
+"""Tests that estimates equal those of rliable 1.2.0 on two small matrices, and what is not a score."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rlox.statistics import (
     sample_efficiency,
 )
 
-# runs x tasks; what follows from them was computed with rliable 1.2.0
+# runs x tasks; rliable 1.2.0 computed the expected results
 X = np.array([[0.1, 0.5, 0.9], [0.2, 0.6, 1.1], [0.3, 0.4, 1.0], [0.0, 0.7, 1.3], [0.25, 0.55, 0.95]])
 Y = np.array([[0.15, 0.5, 0.8], [0.05, 0.65, 1.0], [0.3, 0.35, 0.9], [0.1, 0.45, 1.05]])
 TAUS = [0, 0.25, 0.5, 0.75, 1, 1.25]
@@ -74,7 +74,7 @@ def test_tasks_may_have_unequal_numbers_of_runs() -> None:
     scores = {"a": [0.0, 1.0], "b": [2.0, 3.0, 4.0, 5.0, 11.0], "c": [6.0]}
     assert mean(scores) == pytest.approx((0.5 + 5 + 6) / 3)
     assert median(scores) == 5
-    assert iqm(scores) == (2 + 3 + 4 + 5) / 4  # of 8 pooled, 2 are cut at either end
+    assert iqm(scores) == (2 + 3 + 4 + 5) / 4  # of 8 pooled scores, 2 are cut at each end
     assert optimality_gap(scores, gamma=4) == pytest.approx(4 - (0 + 1 + 2 + 3 + 4 * 4) / 8)
 
 
@@ -102,7 +102,7 @@ def test_iqm_refuses_malformed_and_nonfinite_scores_by_name(
         iqm(scores)
 
 
-def test_a_gap_to_no_number_is_an_error() -> None:
+def test_the_optimality_gap_refuses_a_gamma_of_nan() -> None:
     with pytest.raises(ConfigError, match="gamma=nan"):
         optimality_gap(X, gamma=np.nan)
 

@@ -1,4 +1,4 @@
-"""A later run's figures beside the expected ones: what agrees, what differs, what cannot be said."""
+"""Tests the comparison of later figures with expected ones: they agree, differ, or stay unknown."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ FOLDERS = sorted(path.parent.name for path in EXPERIMENTS.glob("*/expected.json"
 
 
 def document(experiment: str) -> dict[str, Any]:
-    """Its expected.json."""
+    """Reads the experiment's expected.json."""
     text = (EXPERIMENTS / experiment / "expected.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
 
 
 def figure(scores: list[float]) -> dict[str, Any]:
-    """A figure of these scores; its interval is not looked at where there are scores."""
+    """Makes a figure of these scores; comparisons ignore the interval of a figure with scores."""
     return {"iqm": iqm(scores), "ci95": [min(scores), max(scores)], "scores": scores}
 
 
 def nested(depth: int) -> dict[str, Any]:
-    """A figure so far down."""
+    """Makes a figure at this depth."""
     found = figure([1.0])
     for _ in range(depth):
         found = {"a": found}
@@ -40,14 +40,14 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def by_name(expected: dict[str, Any], found: dict[str, Any]) -> dict[str, Verdict]:
-    """The verdicts by figure."""
+    """Returns the verdicts by figure."""
     return {verdict.figure: verdict for verdict in compare(expected, found)}
 
 
 @pytest.mark.parametrize("experiment", FOLDERS)
 def test_every_experiment_agrees_with_itself(experiment: str) -> None:
     verdicts = compare(document(experiment), document(experiment))
-    assert len(verdicts) >= 7  # of a comparison whose first leg is there
+    assert len(verdicts) >= 7  # at least the first leg of a comparison
     assert {verdict.label for verdict in verdicts} == {"agrees"}
 
 
@@ -64,7 +64,7 @@ def test_a_figure_is_named_by_its_place_in_the_document() -> None:
     )
 
 
-def test_a_collapse_differs_and_what_was_left_alone_agrees() -> None:
+def test_only_changed_figures_differ() -> None:
     expected = document("off_policy_control")
     found = copy.deepcopy(expected)
     found["HalfCheetah-v5_SAC"]["rlox"] = figure([90.0, 130.0, 110.0])  # of three runs too
@@ -104,7 +104,7 @@ def test_a_figure_without_scores_is_judged_by_the_two_intervals() -> None:
     assert by_name(of(0, -9, 8), of(10, 2, 19))["gap"].label == "agrees"
 
 
-def test_intervals_of_few_runs_are_taken_for_wider_than_they_are() -> None:
+def test_the_comparison_widens_intervals_of_few_runs() -> None:
     def of(seeds: int, estimate: float) -> dict[str, Any]:
         return {"seeds": seeds, "gap": {"mean": estimate, "ci95": [estimate - 1, estimate + 1]}}
 

@@ -1,4 +1,4 @@
-"""Intervals: what they depend on, what they are of, and what they cannot be made of."""
+"""Tests intervals: what they depend on, which resamples they use, and which inputs they refuse."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_all_resamples_at_once_are_those_one_by_one(statistic: Any) -> None:
 @pytest.mark.parametrize(
     "scores", [SCORES, SCORES[:, 0], list(SCORES.T), {"a": SCORES[:, 0], "b": SCORES[:4, 1]}]
 )
-def test_any_statistic_is_given_resamples_in_the_form_of_the_scores(scores: Any) -> None:
+def test_resamples_have_the_form_of_the_scores(scores: Any) -> None:
     given: list[Any] = []
 
     def statistic(draw: Any) -> float:
@@ -58,7 +58,7 @@ def test_any_statistic_is_given_resamples_in_the_form_of_the_scores(scores: Any)
         return 0.0
 
     stratified_bootstrap(scores, statistic, rng=make_generator(), resamples=3)
-    assert len(given) == 4  # and once the scores themselves
+    assert len(given) == 4  # three resamples and the scores
     for draw in given:
         assert type(draw) is type(scores)
         if isinstance(scores, dict):
@@ -68,7 +68,7 @@ def test_any_statistic_is_given_resamples_in_the_form_of_the_scores(scores: Any)
 
 
 def center_and_average(scores: Any) -> float:
-    """A mean over tasks that writes to what it is given."""
+    """Returns a mean over tasks, and overwrites its argument."""
     by_task = scores.values() if isinstance(scores, dict) else scores
     rows = [scores] if isinstance(scores, np.ndarray) else list(by_task)
     means = [float(row.mean()) for row in rows]
@@ -111,7 +111,7 @@ def test_a_statistic_may_write_to_what_it_is_given(scores: Any) -> None:
         (np.ma.masked, "MaskedConstant"),
     ],
 )
-def test_a_statistic_that_returns_no_number_is_told_of(said: Any, told: str) -> None:
+def test_a_statistic_that_returns_no_number_is_refused(said: Any, told: str) -> None:
     for asked in (
         lambda: stratified_bootstrap(SCORES, lambda scores: said, rng=make_generator()),
         lambda: bootstrap_ci(SCORES, lambda scores: said),
@@ -178,7 +178,7 @@ def test_the_difference_is_that_of_the_estimates_and_its_interval_is_wider_than_
     assert apart.estimate == mean(SCORES) - mean(OTHER_SCORES)
     x, y = (stratified_bootstrap(s, mean, rng=make_generator()) for s in (SCORES, OTHER_SCORES))
     assert apart.high - apart.low > max(x.high - x.low, y.high - y.low)
-    # of independent systems variances add
+    # variances of independent systems add up
     assert (apart.high - apart.low) ** 2 == pytest.approx(
         (x.high - x.low) ** 2 + (y.high - y.low) ** 2, rel=0.15
     )

@@ -1,4 +1,4 @@
-"""Which engine `algo.backend=auto` takes, and that a run keeps it."""
+"""Tests which engine `algo.backend=auto` takes, and that a run keeps it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def cell(width: int, rows: int, ratio: float) -> dict[str, float]:
 
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Measurements of this machine's kind of CPU, in place of those committed."""
+    """Replaces the committed measurements by some of this machine's kind of CPU."""
     algorithms = {name: [cell(1024, 65536, 2.5)] for name in FACADES}
     monkeypatch.setattr(backend, "_table", lambda: {cpu_kind(): {"algorithms": algorithms}})
     return algorithms
 
 
 @pytest.mark.parametrize("name", FACADES)
-def test_the_engine_that_was_measured_to_be_faster_is_taken(name: str, table: dict[str, Any]) -> None:
+def test_backend_auto_takes_the_engine_with_the_faster_measurement(name: str, table: dict[str, Any]) -> None:
     facade, env, options = FACADES[name]
     for ratio, expected in ((2.5, "native"), (1.0, "torch"), (0.4, "torch")):
         table[name] = [cell(1024, 65536, ratio)]
@@ -57,7 +57,7 @@ def test_the_engine_that_was_measured_to_be_faster_is_taken(name: str, table: di
         algorithm.close()
 
 
-def test_the_measurement_that_counts_is_of_the_next_larger_sizes(table: dict[str, Any]) -> None:
+def test_backend_auto_uses_the_measurement_of_the_next_larger_sizes(table: dict[str, Any]) -> None:
     table["ppo"] = [
         cell(64, 64, 7.0),
         cell(64, 256, 4.0),
@@ -103,7 +103,7 @@ def test_backend_auto_selects_torch_with_a_reason_for_unsupported_policies() -> 
 
 
 @pytest.mark.usefixtures("table")
-def test_threads_that_were_asked_for_are_torchs() -> None:
+def test_a_setting_of_torch_threads_selects_torch() -> None:
     config = make_run(
         {
             "algo": {"name": "ppo", "backend": "auto"},
@@ -118,9 +118,7 @@ def test_threads_that_were_asked_for_are_torchs() -> None:
     algorithm.close()
 
 
-def test_a_checkpoint_that_does_not_say_what_learned_goes_on_in_torch(
-    table: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_checkpoint_without_its_backend_resumes_with_torch(table: dict[str, Any], tmp_path: Path) -> None:
     table["ppo"] = [cell(1024, 1024, 3.0)]
     run = PPO("CartPole-v1", n_envs=1, n_steps=16, batch_size=16)
     assert run.components.backend.name == "native"
@@ -131,7 +129,7 @@ def test_a_checkpoint_that_does_not_say_what_learned_goes_on_in_torch(
     assert PPO.from_checkpoint(tmp_path / "saved").components.backend.name == "torch"
 
 
-def test_orders_of_very_many_epochs_are_torchs_which_holds_one_at_a_time(
+def test_very_many_epochs_select_torch_because_native_holds_all_orders(
     table: dict[str, Any],
 ) -> None:
     table["ppo"] = [cell(1024, 65536, 3.0)]
@@ -169,7 +167,7 @@ def test_a_run_goes_on_with_the_engine_that_it_began_with(
         tmp_path / "checkpoints" / "step-000000000128",
         backend={"native": "torch", "torch": "native"}[took],
     )
-    assert other.components.backend.name != took  # as asked
+    assert other.components.backend.name != took  # as requested
     resumed, saved = resume(tmp_path, replace(loaded.config, total_steps=256))
     assert saved is not None
     assert resumed.components.backend.name == took
@@ -192,7 +190,7 @@ def test_the_committed_table_has_every_algorithm_at_growing_sizes() -> None:
             assert all(one["ratio"] > 0 and math.isfinite(one["ratio"]) for one in cells)
 
 
-def test_numbers_of_either_engine_are_those_of_the_engine_by_name(table: dict[str, Any]) -> None:
+def test_auto_and_native_learn_the_same_weights(table: dict[str, Any]) -> None:
     table["ppo"] = [cell(1024, 65536, 3.0)]
     weights = []
     for name in ("auto", "native"):

@@ -1,4 +1,4 @@
-"""What an evaluation says of its returns."""
+"""Tests the statistics of an evaluation's returns."""
 
 from __future__ import annotations
 

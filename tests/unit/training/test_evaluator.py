@@ -1,4 +1,4 @@
-"""How evaluations play: how many episodes side by side, for how long, and on whose environments."""
+"""Tests how evaluations play: how many episodes at once, for how long, and in which environments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_LIMITS: dict[str, Any] = {"n_envs": None, "max_steps": None}
 
 
 def set_eval_settings(algorithm: Any, **settings: Any) -> Any:
-    """The algorithm with other settings of its evaluations."""
+    """Changes settings of the algorithm's evaluations."""
     evaluator = algorithm.components.evaluate
     new_evaluator = replace(evaluator, settings=replace(evaluator.settings, **settings))
     algorithm.components = replace(algorithm.components, evaluate=new_evaluator)
@@ -66,7 +66,7 @@ def register_dice() -> Iterator[None]:
     ],
 )
 @pytest.mark.usefixtures("register_dice")
-def test_an_evaluation_plays_in_no_more_environments_than_can_be_expected_to_live(
+def test_the_default_number_of_evaluation_environments_depends_on_their_kind(
     env: Any, options: dict[str, Any], places: int, make_algorithm: Any
 ) -> None:
     assert make_algorithm(env, n_envs=3, **options).components.evaluate.n_slots == places
@@ -83,12 +83,12 @@ def test_scores_are_the_same_in_one_environment_in_eight_and_in_fifty(kind: Any,
 def test_scores_of_continuous_actions_differ_by_rounding_alone(make_algorithm: Any) -> None:
     algorithm = make_algorithm("Pendulum-v1", SAC, net_arch=(8,))
     one, many = (set_eval_settings(algorithm, n_envs=n).evaluate(4).returns for n in (1, 4))
-    assert one == pytest.approx(many, rel=1e-4)  # a batch of another size is summed in another order
+    assert one == pytest.approx(many, rel=1e-4)  # batches of different sizes are summed in different orders
 
 
 @pytest.mark.parametrize("n_envs", [1, 3])
 @pytest.mark.parametrize("options", [{}, {"workers": "subprocess"}])
-def test_an_episode_without_an_end_is_counted_as_it_stands_at_the_limit(
+def test_an_endless_episode_counts_with_its_return_at_the_limit(
     n_envs: int, options: dict[str, Any], make_algorithm: Any
 ) -> None:
     played = set_eval_settings(make_algorithm(Endless, **options), n_envs=n_envs, max_steps=7).evaluate(5)
@@ -107,7 +107,7 @@ def test_a_limit_ends_no_episode_that_ends_in_time(make_algorithm: Any) -> None:
     assert max(cut.lengths) == longest - 1
 
 
-def test_one_evaluation_has_limits_of_its_own(make_algorithm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_hold_only_for_one_evaluation(make_algorithm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     places: list[int] = []
     opened = EvalEnvFactory.open
 
@@ -134,14 +134,14 @@ def test_one_evaluation_has_limits_of_its_own(make_algorithm: Any, monkeypatch: 
         ({"n_envs": 70_000}, "n_envs=70000: "),
     ],
 )
-def test_limits_of_an_evaluation_that_are_none_are_refused_by_name(
+def test_wrong_limits_of_an_evaluation_are_refused_by_name(
     limits: dict[str, Any], told: str, make_algorithm: Any
 ) -> None:
     with pytest.raises(ConfigError, match=told):
         make_algorithm(Dice).evaluate(2, **limits)
 
 
-def test_an_algorithm_of_text_plays_nothing_that_could_be_limited() -> None:
+def test_a_text_algorithm_refuses_limits_of_evaluations() -> None:
     for limits, told in (({"n_envs": 2}, "n_envs=2"), ({"max_steps": 9}, "max_steps=9")):
         with pytest.raises(ConfigError, match=f"{told}: grpo writes text; leave it out"):
             with_eval_limits(lambda *given: Evaluation((), (), 0), "grpo", **{**NO_LIMITS, **limits})
@@ -182,7 +182,7 @@ def limited_instances() -> Iterator[type[LimitedInstances]]:
 
 
 @pytest.mark.parametrize("n_envs", [1, 2])
-def test_an_evaluation_plays_in_trainings_environments_where_no_other_can_live(
+def test_an_evaluation_reuses_the_training_environments_without_new_ones(
     n_envs: int, limited_instances: type[LimitedInstances], make_algorithm: Any
 ) -> None:
     LimitedInstances.limit = n_envs
@@ -209,7 +209,7 @@ def test_training_goes_on_in_mid_episode_after_an_evaluation_in_environments_tha
     assert evaluated.recent.n_lost == 0
 
 
-def test_a_recording_plays_in_trainings_environment_where_no_other_can_live(
+def test_a_recording_reuses_the_training_environment_without_a_new_one(
     limited_instances: type[LimitedInstances], make_algorithm: Any
 ) -> None:
     algorithm = reuse_training_envs(make_algorithm(limited_instances, n_envs=1))
@@ -225,7 +225,7 @@ def test_a_recording_plays_in_trainings_environment_where_no_other_can_live(
 
 
 @pytest.mark.parametrize("way", [{"video": Path("film.mp4")}, {"render": True}])
-def test_pictures_are_refused_while_the_only_environment_is_that_of_training(
+def test_an_evaluation_in_the_training_environment_refuses_videos_and_rendering(
     way: dict[str, Any], limited_instances: type[LimitedInstances], make_algorithm: Any
 ) -> None:
     algorithm = reuse_training_envs(make_algorithm(limited_instances, n_envs=1))
@@ -264,14 +264,14 @@ def test_returns_are_kept_where_environments_cannot_be_closed(
         ({"env_backend": "gymnasium", "reward_scale": 0.5}, "env.reward_scale"),
     ],
 )
-def test_environments_of_training_that_score_otherwise_are_refused(
+def test_reuse_of_training_environments_with_other_scores_is_refused(
     options: dict[str, Any], told: str, make_algorithm: Any
 ) -> None:
     with pytest.raises(ConfigError, match=told):
         reuse_training_envs(make_algorithm("CartPole-v1", **options))
 
 
-def test_a_user_hears_before_training_that_no_environment_can_live_beside_trainings(
+def test_an_evaluation_environment_that_cannot_be_made_is_an_error_before_training(
     limited_instances: type[LimitedInstances], make_algorithm: Any
 ) -> None:
     evaluator: Evaluator = make_algorithm(limited_instances, n_envs=1).components.evaluate
@@ -284,7 +284,7 @@ def test_a_user_hears_before_training_that_no_environment_can_live_beside_traini
     assert limited_instances.alive == 1
 
 
-def test_a_user_hears_before_training_that_not_all_environments_of_an_evaluation_can_live(
+def test_too_few_possible_evaluation_environments_are_an_error_before_training(
     limited_instances: type[LimitedInstances], make_algorithm: Any
 ) -> None:
     LimitedInstances.limit = 3
@@ -298,7 +298,7 @@ def test_a_user_hears_before_training_that_not_all_environments_of_an_evaluation
 
 
 class LicensedEnv(Dice):
-    """Holds one of the two licences that are files in a folder."""
+    """Holds one of two licences, which are files in a folder."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -312,7 +312,7 @@ class LicensedEnv(Dice):
         self.licence_file.unlink(missing_ok=True)
 
 
-def test_a_user_hears_before_training_that_processes_of_an_evaluation_get_no_licence(
+def test_missing_licences_of_evaluation_processes_are_an_error_before_training(
     make_algorithm: Any, tmp_path: Path
 ) -> None:
     source = partial(LicensedEnv, tmp_path)

@@ -1,4 +1,4 @@
-"""The finite guard names the first number that is none, and lets large ones pass."""
+"""Tests that the finite guard names the first number that is not finite, and accepts large ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = ("loss/policy", "loss/value")
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_the_first_number_of_a_table_that_is_none_is_named(bad: float) -> None:
+def test_the_first_nonfinite_number_of_a_table_is_named(bad: float) -> None:
     table = torch.tensor([[1.0, 2.0], [3.0, bad], [bad, 4.0]])
     with pytest.raises(NonFiniteError, match=f"loss/value is {bad} in minibatch 1 of the update 7"):
         require_finite(table, NAMES, "update 7")
@@ -25,7 +25,7 @@ def test_infinities_of_both_signs_are_seen_though_they_cancel() -> None:
         require_finite(table, NAMES, "update 7")
 
 
-def test_finite_numbers_whose_sum_is_not_pass() -> None:
+def test_finite_numbers_with_an_infinite_sum_are_accepted() -> None:
     table = torch.full((2, 2), 3e38)
     assert not torch.isfinite(table.sum())
     require_finite(table, NAMES, "update 7")

@@ -1,4 +1,4 @@
-"""What `algo.backend=auto` takes is known from a configuration and spaces, before a run is made."""
+"""Tests that a configuration and spaces tell the engine of `algo.backend=auto` before a run is made."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Measured = Callable[[Callable[[int, int], float]], None]
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
-    """Has it that native has a speed beside torch, by the width of layers and the rows of an update."""
+    """Sets the speed of native relative to torch by the width of layers and the rows of an update."""
 
     def measure(speed: Callable[[int, int], float]) -> None:
         cells = [{"width": w, "rows": r, "ratio": speed(w, r)} for w in SIZES for r in SIZES]
@@ -47,25 +47,25 @@ def ppo(**algo: Any) -> RunConfig:
 
 @pytest.mark.parametrize(("name", "case"), OF_VECTORS)
 def test_the_foreseen_engine_is_the_one_that_is_built(name: str, case: str, measured: Measured) -> None:
-    measured(lambda width, rows: 2.0 + width / 1000 + rows / 1e6)  # which tells the sizes apart
+    measured(lambda width, rows: 2.0 + width / 1000 + rows / 1e6)  # another speed for each size
     with_backend = {"backend": "auto"}
     algorithm = SPECS[name].make(case, **with_backend)
     actor = algorithm.components.actor
     found = predict_backend(algorithm.config, actor.observations, actor.actions)
-    own = "algo.policy" in found.reason  # that torch would have to make to be known
+    own = "algo.policy" in found.reason  # torch would have to construct it
     built = algorithm.backend
     algorithm.close()
     assert own or found == built
 
 
-def test_a_minibatch_is_no_larger_than_its_rollout(measured: Measured) -> None:
+def test_the_prediction_limits_a_minibatch_to_its_rollout(measured: Measured) -> None:
     measured(lambda width, rows: 2.0)
     found = predict_backend(ppo(batch_size=100_000), OBSERVATIONS, ACTIONS)
     assert found.name == "native"
     assert "128 rows an update" in found.reason
 
 
-def test_a_speed_is_told_of_environments_that_run_in_rust_only(measured: Measured) -> None:
+def test_the_reason_has_a_speed_only_for_environments_in_rust(measured: Measured) -> None:
     measured(lambda width, rows: 7.37)
     assert "7.37 times torch's speed" in predict_backend(ppo(), OBSERVATIONS, ACTIONS).reason
     stepped = make_run({"algo": {"name": "ppo"}, "env": {"id": "Blackjack-v1"}})
@@ -76,7 +76,7 @@ def test_a_speed_is_told_of_environments_that_run_in_rust_only(measured: Measure
     )
 
 
-def test_runs_between_two_take_torch_where_one_of_them_would(measured: Measured) -> None:
+def test_the_prediction_between_two_runs_is_torch_if_any_size_prefers_torch(measured: Measured) -> None:
     measured(lambda width, rows: 0.5 if (width, rows) == (64, 48) else 2.0)
     ends = [ppo(net_arch=[32], batch_size=128), ppo(net_arch=[128], batch_size=16)]
     assert [predict_backend(end, OBSERVATIONS, ACTIONS).name for end in ends] == [
@@ -91,6 +91,6 @@ def test_runs_between_two_take_torch_where_one_of_them_would(measured: Measured)
 
 
 @pytest.mark.usefixtures("measured")
-def test_a_policy_of_ones_own_counts_as_one_that_native_cannot_learn() -> None:
+def test_native_cannot_learn_a_users_policy() -> None:
     told = native_obstacle(ppo(policy="somewhere:Policy"), OBSERVATIONS, ACTIONS)
     assert told == "the policy is one of your own (algo.policy)"

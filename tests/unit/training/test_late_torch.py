@@ -1,4 +1,4 @@
-"""Torch that is imported in the middle of a run which does without it."""
+"""Tests the import of torch in the middle of a run that does not use it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ print("after", torch.get_num_threads(), "at", run.clock.env_steps)
 
 
 def said(script: str) -> str:
-    """What a new process prints, in which torch would take three threads."""
+    """Returns the output of a new process in which torch would take three threads."""
     environment = {"OMP_NUM_THREADS": "3", "MKL_NUM_THREADS": "3"}
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -62,7 +62,7 @@ def said(script: str) -> str:
     return done.stdout
 
 
-def test_an_import_in_another_thread_is_waited_for() -> None:
+def test_a_run_waits_for_an_import_of_torch_in_another_thread() -> None:
     assert said(IMPORTED_BESIDE).startswith("called ")
 
 

@@ -1,4 +1,4 @@
-"""The native engine learns only what it implements: anything else is torch's, or refused."""
+"""Tests that the native engine learns only what it implements; torch learns the rest, or it is refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def config_of(name: str, backend: str = "auto") -> RunConfig:
 
 
 def edited(config: RunConfig, value: float) -> RunConfig:
-    """The configuration after somebody added a field to it, as one does to try a term of a loss."""
+    """Returns the configuration with an additional field, as for an experiment with a term of a loss."""
     kind = type(config.algo)
 
     @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def edited(config: RunConfig, value: float) -> RunConfig:
 
 @pytest.fixture(autouse=True)
 def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measurements by which `auto` takes the native engine whatever the sizes."""
+    """Sets measurements with which `auto` takes the native engine for all sizes."""
     cells = [{"width": 1024, "rows": 65536, "ratio": 2.0}]
     measured = {"algorithms": dict.fromkeys(NATIVE_FIELDS, cells)}
     monkeypatch.setattr(backend, "_table", lambda: {cpu_kind(): measured})
@@ -65,7 +65,7 @@ def test_each_field_of_a_built_in_algorithm_is_known_to_its_engine(name: str) ->
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_an_unknown_field_off_its_default_learns_in_torch_under_auto(name: str) -> None:
+def test_backend_auto_selects_torch_for_a_changed_unknown_field(name: str) -> None:
     for value, expected in ((0.0, "native"), (10.0, "torch")):
         algorithm = build(edited(config_of(name), value))
         assert algorithm.components.backend.name == expected
@@ -76,7 +76,7 @@ def test_an_unknown_field_off_its_default_learns_in_torch_under_auto(name: str) 
 
 
 @pytest.mark.parametrize("name", NATIVE_FIELDS)
-def test_an_unknown_field_off_its_default_is_refused_under_native(name: str) -> None:
+def test_backend_native_refuses_a_changed_unknown_field(name: str) -> None:
     config = edited(config_of(name, "native"), 10.0)
     with pytest.raises(ConfigError, match=r"backend=native: .* algo\.mean_l2 \(it is 10\.0\); make"):
         BackendSelector("native", config)

@@ -1,4 +1,4 @@
-"""A report held against the figures that are expected of it."""
+"""Tests that a report compares its figures with expected ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def runs(tmp_path: Path) -> Path:
 
 
 def leg(scores: list[float], **more: Any) -> dict[str, Any]:
-    """An experiment's file with one leg."""
+    """Return the content of an experiment's file with one leg."""
     figure = {
         "iqm": sorted(scores)[len(scores) // 2],
         "ci95": [min(scores), max(scores)],
@@ -48,7 +48,7 @@ def test_a_report_agrees_with_its_own_figures_as_expected_ones(cli: Cli, runs: P
     assert table.column("verdict") == ["agrees", "agrees"]
 
 
-def test_a_figure_that_differs_is_named_and_ends_with_1_where_that_is_asked(cli: Cli, runs: Path) -> None:
+def test_a_report_names_a_figure_that_differs_and_with_strict_ends_with_1(cli: Cli, runs: Path) -> None:
     code, out = said(cli, leg([500.0, 499.0, 500.0, 498.0, 500.0]))
     assert code == 0
     assert "differs: CartPole-v1/ppo: expected 500.0" in out
@@ -56,7 +56,7 @@ def test_a_figure_that_differs_is_named_and_ends_with_1_where_that_is_asked(cli:
     assert said(cli, leg([500.0, 499.0, 500.0, 498.0, 500.0]), "strict=true")[0] == 1
 
 
-def test_an_experiments_leg_agrees_where_its_scores_could_be_these(cli: Cli, runs: Path) -> None:
+def test_the_leg_of_an_experiment_with_compatible_scores_agrees(cli: Cli, runs: Path) -> None:
     code, out = said(cli, leg([99.0, 101.0, 103.0, 105.0, 102.0]), "strict=true")
     assert (code, "1 of 1 expected figures agree" in out) == (0, True)
 
@@ -75,7 +75,7 @@ PAIR = "improvement/ppo over sac"
 
 @pytest.fixture
 def two_methods(tmp_path: Path) -> Path:
-    """PPO above SAC by far on both of two tasks."""
+    """Write runs on two tasks; on both PPO scores far above SAC."""
     for seed in range(5):
         for algo, off in (("ppo", 0.0), ("sac", -50.0)):
             for env, score in (("CartPole-v1", 300.0), ("Acrobot-v1", -200.0)):
@@ -85,14 +85,14 @@ def two_methods(tmp_path: Path) -> Path:
 
 
 def reported(cli: Cli, runs: Path, *more: str) -> dict[str, Any]:
-    """The figures of a report of these runs."""
+    """Return the figures of a report on these runs."""
     assert cli("report", "runs", "formats=[]", "resamples=100", *more).code == 0
     found: dict[str, Any] = json.loads((runs / "report/report.json").read_text())
     return found
 
 
 def judged(runs: Path) -> dict[str, tuple[str, str]]:
-    """By figure, what the page says of it and why."""
+    """Return the page's verdict and reason for each figure."""
     table = ReportPage(runs / "report/report.html").tables["table-expected"]
     words = zip(table.column("verdict"), table.column("because"), strict=True)
     return dict(zip(table.column("figure"), words, strict=True))
@@ -114,20 +114,20 @@ def test_figures_over_all_tasks_and_probabilities_of_improvement_are_compared_to
     assert f"differs: {PAIR}: expected 0.1" in out
 
 
-def test_of_figures_on_another_scale_nothing_is_said(cli: Cli, two_methods: Path) -> None:
+def test_aggregates_on_another_scale_get_the_verdict_unknown(cli: Cli, two_methods: Path) -> None:
     before = reported(cli, two_methods, *RANGES)
     said(cli, before, "ranges.CartPole-v1=[0,1000]", RANGES[1])
     words = judged(two_methods)
     because = "on another scale: give both reports the same ranges"
     assert words["all tasks/ppo"] == words["all tasks/sac"] == ("unknown", because)
-    assert words[PAIR][0] == "agrees"  # who is above whom is the same on every scale
+    assert words[PAIR][0] == "agrees"  # the order of two methods is the same on every scale
 
 
 def test_an_expected_pair_or_total_that_was_not_found_fails_a_strict_report(
     cli: Cli, two_methods: Path
 ) -> None:
     before = reported(cli, two_methods)
-    before["improvement"] = {"a2c over ppo": {"estimate": 0.5}}  # of single runs: no interval
+    before["improvement"] = {"a2c over ppo": {"estimate": 0.5}}  # of single runs, so without an interval
     before["all tasks"]["a2c"] = {"iqm": 0.5}
     code, out = said(cli, before, "strict=true")
     assert code == 1

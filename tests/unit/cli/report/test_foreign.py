@@ -1,4 +1,4 @@
-"""Logs of other programs: read by what their own writers write."""
+"""Tests that `rlox report` reads logs of other programs in the form in which their own writers write them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_stable_baselines3s_evaluations_and_monitors_are_one_run(tmp_path: Path)
     assert run.training.values.tolist() == [0.0, 5.0, 10.0], "means of the last 100 episodes"
 
 
-def test_a_csv_of_wandb_has_a_run_a_column(tmp_path: Path) -> None:
+def test_a_wandb_csv_has_one_run_per_column(tmp_path: Path) -> None:
     metric = "eval/return_mean"
     names = [f"ppo-Pendulum-v1-s{k} - {metric}" for k in range(2)]
     head = ["Step", names[0], f"{names[0]}__MIN", names[1]]
@@ -87,7 +87,7 @@ def test_a_long_table_has_a_run_for_each_task_method_and_seed(tmp_path: Path) ->
     ]  # fmt: skip
 
 
-def test_columns_names_and_kinds_are_given_where_the_file_has_others(tmp_path: Path) -> None:
+def test_a_mapping_sets_columns_names_and_score_kind_of_a_foreign_file(tmp_path: Path) -> None:
     path = table(tmp_path / "x.csv", [["T", "Y"], [1, 2.0], [3, 4.0]])
     mapping = {
         "path": path,

@@ -1,4 +1,4 @@
-"""The page of a report: one file, inert whatever a run calls itself, legible in both themes."""
+"""Tests that a report's page is one file, runs no code from runs, and is legible in both themes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>$x_1$ \u20
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report on runs all of whose strings are an attack, with every file that there is."""
+    """Write the report, with all its files, on runs all of whose strings are attacks."""
     root = tmp_path_factory.mktemp("hostile")
     for seed in range(2):
         for number, method in enumerate((EVIL, "ppo")):
@@ -104,10 +104,10 @@ def test_plotly_takes_the_figures_as_they_are(hostile: Path) -> None:
     kinds = {trace["type"] for panel in panels.values() for trace in panel["data"]}
     assert kinds == {"scatter", "bar"}
     for panel in panels.values():
-        assert len(Figure(panel).data) == len(panel["data"])  # it raises for a name that is none
+        assert len(Figure(panel).data) == len(panel["data"])  # it raises for an unknown name
 
 
-def test_latex_and_markdown_say_the_text_itself() -> None:
+def test_latex_and_markdown_tables_escape_special_characters() -> None:
     row = ["a_b & 50% #1 ~^\\{}", IntervalEstimate(1.0, 0.5, 2.0)]
     table = Table("x", "T_1", "C & D", ("a|b", "n"), [row])
     assert r"a\_b \& 50\% \#1 \textasciitilde{}\textasciicircum{}\textbackslash{}\{\} & 1.000 {[}0.500" in (
@@ -129,12 +129,12 @@ def test_latex_and_markdown_say_the_text_itself() -> None:
     ],
     ids=["newline", "escape", "surrogate", "nothing", "long"],
 )
-def test_text_of_a_run_is_spelled_where_it_cannot_be_shown(given: str | None, said: str) -> None:
+def test_safe_text_escapes_unprintable_characters_and_shortens_text(given: str | None, said: str) -> None:
     assert safe_text(given) == said
 
 
 def luminance(colour: str) -> float:
-    """WCAG 2's relative luminance."""
+    """Return the relative luminance as WCAG 2 defines it."""
     parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -1,4 +1,4 @@
-"""What a reader of a report meets: losses, scales that mean something, letters with what they stand for."""
+"""Tests that a report is readable: it draws losses, uses meaningful scales and explains its letters."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def make_two_tasks(folder: Path) -> Path:
     return folder
 
 
-def test_axes_say_what_they_are_and_a_scale_from_0_to_1_is_in_sight(tmp_path: Path) -> None:
+def test_plots_label_their_axes_and_show_the_scale_from_0_to_1(tmp_path: Path) -> None:
     page = read_page(make_two_tasks(tmp_path))
     profile = page.data["panels"]["plot-profile-0"]["layout"]
     assert profile["xaxis"]["title"]["text"] == "score τ"
@@ -105,7 +105,7 @@ def test_a_task_whose_runs_all_score_the_same_has_no_scale(
     assert "over all tasks" not in capsys.readouterr().out
 
 
-def test_the_terminal_says_what_letters_stand_for_and_cuts_a_long_reason(
+def test_the_terminal_explains_method_letters_and_shortens_a_long_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = {"learning_rate": 0.001, "clip_eps": 0.1, "ent_coef": 0.01, "vf_coef": 0.25}
@@ -128,7 +128,7 @@ def test_the_terminal_says_what_letters_stand_for_and_cuts_a_long_reason(
         ("relative", ["ppo (env.normalize_rule=relative)", "ppo (env.normalize_rule=sb3)"]),
     ],
 )
-def test_a_run_from_before_the_rules_had_keys_is_of_the_method_it_followed(
+def test_the_report_groups_runs_without_rule_keys_by_their_old_rules(
     tmp_path: Path, rule: str, methods: list[str]
 ) -> None:
     today = {"seeding": "keyed", "normalize_rule": rule}

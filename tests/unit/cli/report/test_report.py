@@ -1,4 +1,4 @@
-"""`rlox report` on run folders: what its tables say is what the runs' files say."""
+"""Tests that the tables of `rlox report` agree with the files of the run folders."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SCORES = {
 
 
 def by_hand(scores: list[float]) -> float:
-    """The interquartile mean of five numbers: one is cut at either end."""
+    """Return the interquartile mean of five numbers: it leaves out one at either end."""
     assert len(scores) == 5
     return statistics.fmean(sorted(scores)[1:4])
 
 
 def written(place: Path, **given: object) -> ReportPage:
-    """The page of a report on `place`."""
+    """Write a report on `place` and return its page."""
     config = ReportConfig(runs=(str(place),), **{"formats": (), "resamples": 200, **given})
     assert report(config) == 0
     return ReportPage(Path(config.out or place / "report") / "report.html")
@@ -77,7 +77,7 @@ def test_the_scores_are_those_of_the_result_files(sweep: Path, page: ReportPage)
         assert low <= value <= high
 
 
-def test_over_all_tasks_scores_are_between_each_tasks_lowest_and_highest_run(
+def test_aggregates_scale_scores_by_each_tasks_lowest_and_highest_run(
     page: ReportPage,
 ) -> None:
     table = page.tables["table-aggregate"]
@@ -87,7 +87,7 @@ def test_over_all_tasks_scores_are_between_each_tasks_lowest_and_highest_run(
             every = SCORES["ppo", env] + SCORES["a2c", env]
             low, high = min(every), max(every)
             scaled += [(score - low) / (high - low) for score in SCORES[algo, env]]
-        middle = sorted(scaled)[2:8]  # ten runs, a quarter rounded down cut at either end
+        middle = sorted(scaled)[2:8]  # of ten runs a quarter, rounded down, is left out at either end
         cells = dict(zip(table.head, row, strict=True))
         assert (cells["tasks"], cells["n"]) == ("2", "10")
         assert numbers(cells["IQM [95% CI]"])[0] == pytest.approx(statistics.fmean(middle), abs=6e-4)
@@ -216,7 +216,7 @@ def test_a_job_that_began_after_the_summary_was_written_counts_once(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("left", "kind"), [("study.db", "search"), ("summary.csv", "sweep")])
-def test_a_search_or_sweep_of_which_no_run_has_begun_is_told_as_that(
+def test_the_report_refuses_a_search_or_sweep_without_started_runs(
     tmp_path: Path, left: str, kind: str
 ) -> None:
     (tmp_path / left).write_text("")
@@ -257,16 +257,14 @@ def test_one_more_method_moves_no_digit_of_the_others(tmp_path: Path, sweep: Pat
     assert [row for row in after if row[0] != "dqn"] == before
 
 
-def test_a_place_without_runs_is_wrong_use_that_names_it(tmp_path: Path) -> None:
+def test_the_report_refuses_and_names_a_folder_without_runs(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="empty: no runs there"):
         report(ReportConfig(runs=(str(tmp_path / "empty"),)))
     assert tree(tmp_path / "empty") == {}
 
 
-def test_the_command_takes_places_without_a_key_and_says_where_the_files_are(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_rlox_report_takes_folders_without_a_key(cli: Cli, tmp_path: Path) -> None:
     make_run(tmp_path / "runs" / "a=b, c", 5.0)
     make_run(tmp_path / "runs" / "plain", 7.0, seed=1)
     said = cli("report", "runs/a=b, c", "runs/plain", "formats=[png]", "title=<b>Mine</b>", "resamples=100")
@@ -276,7 +274,7 @@ def test_the_command_takes_places_without_a_key_and_says_where_the_files_are(
     assert (tmp_path / "report/figures/scores.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_link_in_the_folder_of_a_run_does_not_say_where_the_report_goes(cli: Cli, tmp_path: Path) -> None:
+def test_rlox_report_does_not_write_through_a_link(cli: Cli, tmp_path: Path) -> None:
     make_run(tmp_path / "run", 1.0)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run" / "report").symlink_to(tmp_path / "elsewhere")
@@ -285,7 +283,7 @@ def test_a_link_in_the_folder_of_a_run_does_not_say_where_the_report_goes(cli: C
     assert "run/report is a link to" in result.err
 
 
-def test_a_range_of_a_task_that_no_run_is_of_and_a_verdict_without_figures_are_refused(
+def test_rlox_report_refuses_a_range_of_an_unknown_task_and_strict_without_expected(
     cli: Cli, tmp_path: Path
 ) -> None:
     make_run(tmp_path / "run", 1.0)

@@ -1,4 +1,4 @@
-"""The part of a report on a search: its history, and how scores go with the values that were tried."""
+"""Tests of a report's section on a search: its history, and how the scores depend on the tried values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlox_cli.report.trials import rank_correlation
 
 
 def searched(folder: Path, scores: dict[int, tuple[float | None, float]]) -> Path:
-    """The folder of a search; each trial has a score and a learning rate."""
+    """Write the folder of a search in which each trial has a score and a learning rate."""
     for number, (score, rate) in scores.items():
         status = {} if score is not None else {"status": "failed", "reason": "EnvError: no"}
         settings: dict[str, Any] = {"learning_rate": rate, "n_steps": 16}
@@ -48,7 +48,7 @@ def test_a_search_is_shown_in_the_order_of_its_trials_with_the_best_so_far(tmp_p
     assert {"search_history.png", "search_values.png"} <= names
 
 
-def test_runs_that_no_search_made_and_a_search_of_two_trials_have_no_such_part(
+def test_the_report_omits_the_search_section_without_a_study_or_with_two_trials(
     tmp_path: Path,
 ) -> None:
     scores: dict[int, tuple[float | None, float]] = {1: (1.0, 0.1), 2: (2.0, 0.2), 3: (3.0, 0.3)}
@@ -59,11 +59,11 @@ def test_runs_that_no_search_made_and_a_search_of_two_trials_have_no_such_part(
         assert "The search" not in page_of(folder).text
 
 
-def test_the_rank_correlation_is_that_of_the_places_with_equal_values_halfway() -> None:
+def test_rank_correlation_gives_equal_values_their_mean_rank() -> None:
     squares = np.array([1.0, 4.0, 9.0, 16.0])
     assert rank_correlation(np.arange(4.0), squares) == pytest.approx(1.0)
     assert rank_correlation(np.arange(4.0), -squares) == pytest.approx(-1.0)
-    # places 1.5, 1.5, 3 and 1, 2, 3: covariance 1.5 over the root of 1.5 times 2
+    # ranks 1.5, 1.5, 3 and 1, 2, 3: covariance 1.5 over the root of 1.5 times 2
     tied = rank_correlation(np.array([5.0, 5.0, 7.0]), np.array([1.0, 2.0, 3.0]))
     assert tied == pytest.approx(1.5 / (1.5 * 2) ** 0.5)
     assert rank_correlation(np.array([1.0, 1.0, 1.0]), np.arange(3.0)) is None
