@@ -1,9 +1,10 @@
-"""Whole trainings in torch and in the native engine by turns: what `algo.backend=auto` goes by.
+"""Train with torch and with the native engine in turn, for the table that `algo.backend=auto` reads.
 
-CPU seconds of one thread, of collection and updates together on native environments or of batches and
-updates from a dataset, by algorithm, widths of two hidden layers and rows of an update. The ratios of this
-kind of CPU go into the table in `rlox/training/backend_table.json`, beside those of others, and are shown in
-`benchmarks/results/backends.md`. What is measured anew replaces what was; the rest stays.
+The times are CPU seconds of one thread. Runs on native environments include collection and updates; runs from
+a dataset include batches and updates. The table has the ratios by algorithm, width of the two hidden layers
+and rows of an update. The ratios of this kind of CPU go into `rlox/training/backend_table.json`, beside those
+of other CPUs, and are shown in `benchmarks/results/backends.md`. A new measurement replaces the earlier
+entries of the same sizes; other entries stay.
 
     python benchmarks/backend_table.py
 """
@@ -25,10 +26,10 @@ from harness.threads import ensure_single_threaded
 
 OUT = Path(__file__).parent / "results"
 WIDTHS = (64, 128, 256, 512, 1024)
-BATCHES = (64, 256, 1024)  # of replayed transitions
-ROUNDS, MAX_SECONDS = 7, 20.0  # at most so many; no further one after so many seconds
+BATCHES = (64, 256, 1024)  # rows of a batch of replayed transitions
+ROUNDS, MAX_SECONDS = 7, 20.0  # at most 7 rounds; no new round after 20 seconds
 ENVS = {"ppo": "CartPole-v1", "a2c": "CartPole-v1", "dqn": "CartPole-v1"}
-# environments, steps of a rollout; of PPO with minibatches of so many rows
+# environments, steps of a rollout, rows of a minibatch
 PPO_SIZES = ((8, 128, 64), (8, 128, 256), (64, 64, 2_048), (1_024, 16, 16_384), (16_384, 4, 65_536))
 OFFLINE_ALGOS = ("bc", "td3_bc", "iql")
 A2C_SIZES = ((8, 5), (64, 5), (1_024, 5), (16_384, 4))
@@ -42,11 +43,11 @@ class BenchmarkSize:
     width: int
     rows: int
     options: dict[str, Any]
-    steps: int  # of environments, or updates from a dataset, in each of the turns
+    steps: int  # environment steps, or updates from a dataset, in each round
 
 
 def sizes() -> Iterator[BenchmarkSize]:
-    """Every size, the widest last."""
+    """Yield every size; the widest network comes last."""
     for width in WIDTHS:
         for n_envs, n_steps, batch_size in PPO_SIZES:
             run = {"n_envs": n_envs, "n_steps": n_steps, "n_epochs": 2, "batch_size": batch_size}
@@ -69,7 +70,7 @@ def sizes() -> Iterator[BenchmarkSize]:
 
 
 def measure(size: BenchmarkSize) -> dict[str, Any]:
-    """Median CPU seconds of each, and how many times as long torch takes."""
+    """Return the median CPU seconds of each engine, and the ratio of torch to native."""
     from rlox.algorithms import ALGORITHMS
 
     make: Any = ALGORITHMS[size.algo]
@@ -103,7 +104,7 @@ def measure(size: BenchmarkSize) -> dict[str, Any]:
 
 
 def make_dataset() -> Any:
-    """Transitions of a size with Pendulum-v1's."""
+    """Make a dataset with the observation and action sizes of Pendulum-v1."""
     from rlox import OfflineDatasetBuffer
 
     rng, n = np.random.default_rng(0), 4_096
@@ -114,7 +115,7 @@ def make_dataset() -> Any:
 
 
 def render(kinds: dict[str, Any]) -> str:
-    """A table for each kind of CPU: times as long as native, microseconds of torch and native a step."""
+    """Return a table for each kind of CPU: the ratio of torch to native, microseconds per step of both."""
     lines = ["# Measured: torch beside the native engine", ""]
     for kind, results_of_kind in kinds.items():
         lines += [
@@ -138,7 +139,7 @@ def render(kinds: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Measure, and put this kind of CPU into the table."""
+    """Measure every size, and write this kind of CPU into the table."""
     algos = sorted({size.algo for size in sizes()})
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--algorithms", nargs="+", choices=algos, default=algos)

@@ -1,10 +1,12 @@
-"""PPO on Pong and DQN on Breakout, 200,000 frames each, beside Stable-Baselines3: the whole of a training,
-its collection and its updates, memory, and whether the scores that are told are those of the games.
+"""Train PPO on Pong and DQN on Breakout beside Stable-Baselines3: time, memory, and a check of the scores.
 
-`rlox train` steps the games in its process, by ALE's own engine and by EnvPool; Stable-Baselines3 has its
-AtariWrapper and VecFrameStack. Hyperparameters of all are conf/tuned/{ppo,dqn}/ALE.yaml (rl-zoo3), but that
-DQN's updates begin after 2% of the run. Each training is a process, whose result is kept; given again, the
-command makes those that are missing.
+Each training has 200,000 frames. The whole training, its collection and its updates are timed. The scores
+that a run reports are compared with those of the games.
+
+`rlox train` steps the games in its own process, with ALE's engine and with EnvPool; Stable-Baselines3 uses
+its AtariWrapper and VecFrameStack. All systems take their hyperparameters from
+conf/tuned/{ppo,dqn}/ALE.yaml (rl-zoo3), except that DQN's updates begin after 2% of the run. Each training
+runs in its own process and its result is kept; a repeated command makes only the missing ones.
 
     pip install -c constraints.txt -e '.[peers,atari,envpool]' opencv-python-headless
     python benchmarks/bench_atari.py
@@ -39,7 +41,7 @@ from harness.training import PartRunner, RunCache, RunTimes
 
 from rlox_cli.bench.intervals import RESAMPLES
 
-STEPS = 50_000  # of 4 frames
+STEPS = 50_000  # environment steps, of 4 frames each
 BACKEND_BY_SYSTEM = {
     "rlox": "auto",
     "rlox, ALE's engine": "ale",
@@ -58,12 +60,12 @@ PART_TITLES = {
     "update": "updates",
     "cpu": "training, CPU",
 }
-MIN_RATIO = 1.5  # of the whole, by the clock
+MIN_RATIO = 1.5  # goal for the whole training, by wall-clock time
 
 
 @dataclass(frozen=True)
 class Task:
-    """An algorithm, a game and the scores that it can have."""
+    """An algorithm, a game and the range of its scores."""
 
     row: str
     algo: str
@@ -73,7 +75,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """For tables."""
+        """The task's name in tables."""
         return f"{self.algo.upper()} on {self.env.removeprefix('ALE/').removesuffix('-v5')}"
 
 
@@ -85,7 +87,7 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and with how many of torch's threads, and where results are kept."""
+    """The length and torch threads of a training, and the folder of the results."""
 
     steps: int = STEPS
     torch_threads: int = 1
@@ -93,12 +95,12 @@ class Plan:
     folder: Path = CACHE / "atari"
 
     def path(self, task: Task, system: str, number: int) -> Path:
-        """The result of a training."""
+        """Return the path of a training's result."""
         name = f"{self.steps}_t{self.torch_threads}_s{number}"
         return self.folder / f"{task.algo}_{BACKEND_BY_SYSTEM[system] or 'sb3'}_{name}.json"
 
     def run(self, task: Task, system: str, number: int) -> dict[str, Any]:
-        """A training with its number as seed, in a process, unless its result is there."""
+        """Train in a process, with the number as seed, unless the result exists; return the result."""
         path = self.path(task, system, number)
         if self.is_fresh or not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,13 +122,13 @@ class Plan:
         return self.read_result(task, system, number)
 
     def read_result(self, task: Task, system: str, number: int) -> dict[str, Any]:
-        """What is there of a training."""
+        """Read the result of a training."""
         run: dict[str, Any] = json.loads(self.path(task, system, number).read_text())
         return run
 
 
 def cases(plan: Plan, task: Task, systems: Sequence[str]) -> Iterator[Case]:
-    """The whole of the trainings with its goal, then their parts."""
+    """Yield a case for whole trainings, with its goal, then a case for each part."""
 
     def train(system: str, number: int) -> RunTimes:
         run = plan.run(task, system, number)
@@ -145,13 +147,13 @@ def cases(plan: Plan, task: Task, systems: Sequence[str]) -> Iterator[Case]:
             size=f"{plan.steps:,} steps",
             ours=tuple(systems_by_name[name] for name in systems if name != "SB3"),
             peers=tuple(systems_by_name[name] for name in systems if name == "SB3"),
-            tolerance=Tolerance(0.0),  # as many steps and updates
+            tolerance=Tolerance(0.0),  # the counts of steps and updates are equal
             elements=plan.steps,
         )
 
 
 def measure(plan: Plan, tasks: Sequence[Task], systems: Sequence[str], repeats: int) -> Report:
-    """Times every case, printing each as it is done."""
+    """Time every case and print each when it is done."""
     protocol = Protocol(repeats, 0.0)
     date, host, records = machine.utc_now(), machine.describe_machine(), []
     for case in (case for task in tasks for case in cases(plan, task, systems)):
@@ -175,7 +177,7 @@ def measure(plan: Plan, tasks: Sequence[Task], systems: Sequence[str], repeats: 
 
 
 def write(report: Report, runs: dict[tuple[str, str], list[dict[str, Any]]], folder: Path) -> None:
-    """The JSON, with every run, and the tables."""
+    """Write the JSON, with every run, and the tables."""
     folder.mkdir(parents=True, exist_ok=True)
     all_runs = [{"work": w, "system": s, "runs": system_runs} for (w, s), system_runs in runs.items()]
     text = json.dumps(asdict(report) | {"runs": all_runs}, indent=1)
@@ -187,18 +189,18 @@ def write(report: Report, runs: dict[tuple[str, str], list[dict[str, Any]]], fol
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The options."""
+    """Parse the options."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
     add("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     add("--systems", nargs="+", choices=list(BACKEND_BY_SYSTEM), default=list(BACKEND_BY_SYSTEM))
-    add("--steps", type=int, default=STEPS, help="environment steps, of 4 frames: %(default)s")
+    add("--steps", type=int, default=STEPS, help="environment steps of 4 frames each (default %(default)s)")
     add("--repeats", type=int, default=1, help="trainings of each system, with seeds 0, 1, ...")
-    add("--torch-threads", type=int, default=1, help="of every system: %(default)s")
-    add("--fresh", action="store_true", help="make all trainings anew")
-    add("--out", type=Path, help="folder of the results")
+    add("--torch-threads", type=int, default=1, help="torch threads of every system (default %(default)s)")
+    add("--fresh", action="store_true", help="repeat all trainings, also those with a result")
+    add("--out", type=Path, help="folder for the results")
     add("--one", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.systems == ["SB3"]:
@@ -207,7 +209,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measures what is missing and writes the results; returns the exit status."""
+    """Measure the missing trainings and write the results; return the exit status."""
     args = parse(argv)
     if args.one:
         algo, system, number, path = args.one
@@ -237,7 +239,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def check_scores(runs: dict[tuple[str, str], list[dict[str, Any]]]) -> int:
-    """Prints what is wrong with scores; the exit status."""
+    """Print every problem with the scores; return the exit status."""
     bounds = {task.name: (task.min_score, task.max_score) for task in TASKS.values()}
     problems = [
         f"WRONG  {work}, {system}: {sentence}"

@@ -1,7 +1,7 @@
 """Replay buffers: pushing (P4, P5), sampling (P6, P7) and prioritized sampling (P8).
 
-Everyone holds the same trajectory in a full buffer and draws other rows each time. `NumPy copy` and
-`NumPy gather` move the same bytes and do nothing else: they are bounds, not peers.
+Every system holds the same trajectory in a full buffer and samples different rows each time. `NumPy copy` and
+`NumPy gather` only move the same bytes: they are bounds, not peers.
 
     pip install -c constraints.txt -e '.[peers]'
     python benchmarks/bench_buffer_ops.py --install-original
@@ -23,10 +23,10 @@ from harness.replay import Array, ReplaySystem, Trajectory, fill, sample_check, 
 from harness.systems import ORIGINAL, RunnerFactory, local_system
 
 VECTORS, BATCH, IMAGES, POOL = 100_000, 10_000, 1_024, 64
-OBS_DIMS = {4: 1, 17: 6}  # and the size of actions
+OBS_DIMS = {4: 1, 17: 6}  # size of an observation: size of an action
 SAMPLE_SIZES, IMAGE_SIZES, PRIORITIZED = (32, 256, 1_024), (32, 256), 256
 COPY, GATHER = "NumPy copy", "NumPy gather"
-# No row that was never pushed; means of 4,096 uniform places lie within six standard errors.
+# Every sampled row was pushed; the mean of 4,096 uniform positions lies within six standard errors.
 UNIFORM = Tolerance(0.0, 0.03)
 SINGLY_NOTE = "a loop over single rows: it has no other way"
 
@@ -38,7 +38,7 @@ def make_operation(
     task: str,
     size: int,
 ) -> RunnerFactory:
-    """A full buffer and one operation on it."""
+    """Return a factory of a full buffer and one operation on it."""
 
     def prepare() -> Any:
         replay = make(systems.BufferShape.of(trajectory, capacity))
@@ -52,7 +52,7 @@ def make_operation(
 def make_timed_call(
     replay: ReplaySystem, trajectory: Trajectory, task: str, size: int
 ) -> Callable[[], object]:
-    """What is timed."""
+    """Return the call that is timed."""
     if task == "sample":
         return replay.sample(size)
     if task == "push_batch":
@@ -73,7 +73,7 @@ def original_system(
     size: int,
     *extra_arrays: Array,
 ) -> System:
-    """The original's buffer, whose observations are flat float32."""
+    """Return the original's buffer; its observations are flat float32."""
     arrays = [trajectory.pool.reshape(len(trajectory.pool), -1), trajectory.actions, *extra_arrays]
     return System(
         name=ORIGINAL,
@@ -95,7 +95,10 @@ def make_case(
     reuse_goals: tuple[Goal, ...] | None = None,
     bounds: tuple[System, ...] = (),
 ) -> Case:
-    """One size of one task, for every buffer that does it; `reuse_goals`: also into arrays of the caller."""
+    """Make one size of one task, for every buffer that supports it.
+
+    `reuse_goals`: rlox also samples into arrays of the caller, with these goals.
+    """
     prepare_with = partial(make_operation, trajectory=trajectory, capacity=capacity, task=task, size=size)
     ours = [local_system("rlox", "rlox", prepare_with(systems.RloxBuffer), *goals)]
     if reuse_goals is not None:
@@ -126,7 +129,7 @@ def make_case(
 
 
 def p4(context: Context) -> Iterator[Case]:
-    """One transition, and ten thousand."""
+    """Yield a push of one transition, and of ten thousand."""
     data = Trajectory.vectors(BATCH, 4, OBS_DIMS[4])
     make_p4_case = partial(make_case, context, "P4")
     goal = (Goal(1.2),)
@@ -135,7 +138,7 @@ def p4(context: Context) -> Iterator[Case]:
 
 
 def p5(context: Context) -> Iterator[Case]:
-    """One transition of two 4 x 84 x 84 images."""
+    """Yield a push of one transition with two 4 x 84 x 84 images."""
     for dtype in ("float32", "uint8"):
         data = Trajectory.images(POOL, dtype)
         goals = (Goal(4.0, "TorchRL"), Goal(0.5, COPY))
@@ -154,11 +157,11 @@ def p5(context: Context) -> Iterator[Case]:
 
 
 def numpy_copy(trajectory: Trajectory) -> RunnerFactory:
-    """The two observations of a transition into the next rows of two arrays."""
+    """Copy the two observations of a transition into the next rows of two arrays."""
 
     def make() -> Any:
         row = single_transition(trajectory, 0)
-        # written to, so that no page is fetched from the system while it is timed
+        # Write to the arrays first, so that the timed copies cause no page faults.
         ring = np.ones((2, IMAGES, *row.obs.shape), row.obs.dtype)
         rows = itertools.cycle(list(zip(*ring, strict=True)))
 
@@ -173,7 +176,7 @@ def numpy_copy(trajectory: Trajectory) -> RunnerFactory:
 
 
 def p6(context: Context) -> Iterator[Case]:
-    """Batches of short observations."""
+    """Yield batches of short observations."""
     for obs_dim, act_dim in OBS_DIMS.items():
         data = Trajectory.vectors(BATCH, obs_dim, act_dim)
         for size in SAMPLE_SIZES:
@@ -193,7 +196,7 @@ def p6(context: Context) -> Iterator[Case]:
 
 
 def p7(context: Context) -> Iterator[Case]:
-    """Batches of images."""
+    """Yield batches of images."""
     for dtype in ("float32", "uint8"):
         data = Trajectory.images(POOL, dtype)
         for size in IMAGE_SIZES:
@@ -216,7 +219,7 @@ def p7(context: Context) -> Iterator[Case]:
 
 
 def numpy_gather(trajectory: Trajectory, size: int) -> RunnerFactory:
-    """Observations and the ones behind them into two arrays, with indices drawn before."""
+    """Gather observations and their successors into two arrays, with indices that are drawn beforehand."""
 
     def make() -> Any:
         images = np.concatenate([rows.obs for rows in trajectory.blocks(IMAGES)])
@@ -226,7 +229,7 @@ def numpy_gather(trajectory: Trajectory, size: int) -> RunnerFactory:
 
         def gather() -> None:
             for indices, part in zip(next(turns), out, strict=True):
-                # other modes than "clip" go by way of a copy
+                # other modes than "clip" make a temporary copy
                 images.take(indices, axis=0, out=part, mode="clip")
 
         return gather, dict
@@ -235,7 +238,7 @@ def numpy_gather(trajectory: Trajectory, size: int) -> RunnerFactory:
 
 
 def p8(context: Context) -> Iterator[Case]:
-    """Prioritized sampling, and new priorities for what was sampled."""
+    """Yield prioritized sampling with an update of the sampled priorities."""
     data = Trajectory.vectors(BATCH, 4, OBS_DIMS[4])
     priorities = np.random.default_rng(8).uniform(0.1, 1.1, PRIORITIZED)
 

@@ -1,6 +1,6 @@
 """A whole rollout: 256 CartPole environments x 2,048 steps with random actions, then GAE (P12).
 
-Actions and values are drawn before; every system steps, keeps observations, rewards and flags, and
+Actions and values are drawn beforehand. Every system steps, stores observations, rewards and flags, and
 computes advantages and returns.
 
     pip install -c constraints.txt -e '.[peers]'
@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 ENV, GAMMA, LAM = "CartPole-v1", 0.99, 0.95
 N_ENVS, N_STEPS = 256, 2_048
-SB3_STEPS = 64  # its time grows with the steps, so it takes fewer and is scaled
+SB3_STEPS = 64  # SB3's time grows linearly with the steps, so it takes fewer and its time is scaled
 
 
 def p12(context: Context) -> Iterator[Case]:
-    """The rollout with a random policy."""
+    """Yield the rollout with a random policy."""
     rng = np.random.default_rng(12)
     actions = rng.integers(0, 2, (N_STEPS, N_ENVS))
     values = rng.normal(size=(N_STEPS + 1, N_ENVS)).astype(np.float32)
@@ -65,14 +65,14 @@ def p12(context: Context) -> Iterator[Case]:
                 note=f"takes {SB3_STEPS} steps, its time multiplied by {N_STEPS // SB3_STEPS}",
             ),
         ),
-        # episode ends per step: as many for everyone, but for chance
+        # Episode ends per step differ between systems only by chance.
         tolerance=Tolerance(0.15),
         elements=N_ENVS * N_STEPS,
     )
 
 
 def our_rollout(actions: Array, values: Array) -> Any:
-    """One arena, `step_into` its rows, advantages on the same memory."""
+    """Step into the rows of one arena with `step_into`, and compute advantages in the same memory."""
     import rlox
 
     n_steps, n_envs = actions.shape
@@ -107,7 +107,7 @@ def our_rollout(actions: Array, values: Array) -> Any:
 
 
 def sb3_rollout(actions: Array, values: Array) -> Any:
-    """`DummyVecEnv` and `RolloutBuffer`, as its on-policy algorithms use them."""
+    """Use `DummyVecEnv` and `RolloutBuffer` as SB3's on-policy algorithms do."""
     import torch
     from stable_baselines3.common.buffers import RolloutBuffer
     from stable_baselines3.common.env_util import make_vec_env
@@ -129,7 +129,7 @@ def sb3_rollout(actions: Array, values: Array) -> Any:
         state.update(obs=obs, dones=dones)
 
     def answer() -> Results:
-        for _ in range(4):  # over the first episodes, which all begin together
+        for _ in range(4):  # Four rollouts pass the first episodes, which all begin together.
             operation()
         ends = (buffer.episode_starts[1:].sum() + state["dones"].sum()) / actions.size
         return {"ends": ends, "reward": buffer.rewards.mean()}

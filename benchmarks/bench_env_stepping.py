@@ -1,9 +1,9 @@
 """One step of n environments: the five classic-control environments (P9), large batches (P20).
 
-Everyone steps with the same random actions, drawn before, and starts the next episode by itself: rlox
-and its original within the step that ends one, Gymnasium and EnvPool in the next.
+Every system steps with the same random actions, which are drawn beforehand. All systems reset by themselves:
+rlox and its original in the step that ends an episode, Gymnasium and EnvPool in the next step.
 
-P20 holds a step of a large batch against as many steps of a batch of 2,048.
+P20 compares one step of a large batch with the same number of environment steps in batches of 2,048.
 
     pip install -c constraints.txt -e '.[peers]'
     python benchmarks/bench_env_stepping.py --install-original
@@ -23,7 +23,7 @@ from harness.systems import ORIGINAL, local_system
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-# (rewards, terminated, truncated) of what a step returned
+# takes the result of a step, returns (rewards, terminated, truncated)
 Outcome = Callable[[Any], tuple[Array, Array, Array]]
 
 SIZES = (1, 16, 256, 2_048)
@@ -31,19 +31,19 @@ DISCRETE = {"CartPole-v1": 2, "Acrobot-v1": 3, "MountainCar-v0": 3}
 BOUNDS = {"Pendulum-v1": 2.0, "MountainCarContinuous-v0": 1.0}
 IN_THE_ORIGINAL = ("CartPole-v1", "Pendulum-v1")
 WITH_VECTOR_ENTRY_POINT = ("CartPole-v1",)
-POOL = 64  # steps of actions, taken in turn
+POOL = 64  # steps of actions, used in turn
 LARGE = (16_384, 262_144, 1_048_576)
 LARGE_POOL = 4
-SMALL = 2_048  # environments whose cost per step the large ones are held against
+SMALL = 2_048  # environments of the batch that large batches are compared with
 SMALL_BATCHES_NAME = "2,048 at a time"
 COPY = "bare copy"
-MAX_COST_RATIO = 1.5  # times that cost, at most
-CHECKED_STEPS = 20_000  # environment steps whose rewards and ends are compared
+MAX_COST_RATIO = 1.5  # largest ratio of the costs per step
+CHECKED_STEPS = 20_000  # environment steps whose rewards and episode ends are compared
 NEXT_STEP = "an episode's end is followed by a call that only resets, which is no transition"
 
 
 def draw_actions(env_id: str, n: int, steps: int = POOL) -> Array:
-    """Uniform actions: int64 `[steps, n]`, or float32 `[steps, n, 1]`."""
+    """Draw uniform actions: int64 `[steps, n]`, or float32 `[steps, n, 1]`."""
     rng = np.random.default_rng(n)
     if env_id in DISCRETE:
         return rng.integers(0, DISCRETE[env_id], (steps, n))
@@ -52,7 +52,7 @@ def draw_actions(env_id: str, n: int, steps: int = POOL) -> Array:
 
 
 def p9(context: Context) -> Iterator[Case]:
-    """Every environment in every size."""
+    """Yield every environment in every size."""
     for env_id in (*DISCRETE, *BOUNDS):
         for n in SIZES:
             actions = draw_actions(env_id, n)
@@ -62,22 +62,22 @@ def p9(context: Context) -> Iterator[Case]:
                 size=f"{n:,}",
                 ours=our_systems(env_id, n, actions),
                 peers=tuple(peer_systems(context, env_id, n, actions)),
-                # means over random episodes: three standard errors of the rarest, CartPole's ends,
-                # and the resets that are no transitions
+                # Means over random episodes: three standard errors of the rarest event, CartPole's episode
+                # ends, and the resets that are no transitions.
                 tolerance=Tolerance(0.25, 0.004),
                 elements=n,
             )
 
 
 def p20(context: Context) -> Iterator[Case]:
-    """An environment whose episodes end often, and one where none ends for 200 steps."""
+    """Yield an environment whose episodes end often, and one whose episodes last at least 200 steps."""
     for env_id in ("CartPole-v1", "MountainCar-v0"):
         for n in LARGE:
             yield large_case(env_id, n)
 
 
 def large_case(env_id: str, n: int) -> Case:
-    """One step of a large batch, beside n / 2,048 steps of a small one."""
+    """Compare one step of a large batch with n / 2,048 steps of a small one."""
     actions, small_actions = draw_actions(env_id, n, LARGE_POOL), draw_actions(env_id, SMALL)
     return Case(
         row="P20",
@@ -123,7 +123,7 @@ def large_case(env_id: str, n: int) -> Case:
 
 
 def copy_step(env_id: str, n: int) -> Any:
-    """Copies as many bytes as a step has to read and write: state, actions and results."""
+    """Copy as many bytes as a step reads and writes: state, actions and results."""
     import rlox
 
     env = rlox.VecEnv(n=1, env_id=env_id)
@@ -135,7 +135,7 @@ def copy_step(env_id: str, n: int) -> Any:
 
 
 def our_systems(env_id: str, n: int, actions: Array) -> tuple[System, ...]:
-    """`step_all` and `step_into`, with float64 and with float32 state."""
+    """Return `step_all` and `step_into`, with float64 and with float32 state."""
     small_goal = Goal(1.5)
     return (
         local_system(
@@ -168,7 +168,7 @@ def our_systems(env_id: str, n: int, actions: Array) -> tuple[System, ...]:
 
 
 def make_stepping_operation(step: Callable[[Any], Any], actions: Any, outcome: Outcome, n: int) -> Any:
-    """A timed `step(next actions)`, and the means of its rewards and episode ends."""
+    """Return a timed `step(next actions)`, and a function for the means of its rewards and episode ends."""
     turns = itertools.cycle(actions)
 
     def operation() -> Any:
@@ -187,7 +187,7 @@ def make_stepping_operation(step: Callable[[Any], Any], actions: Any, outcome: O
 
 
 def our_step(env_id: str, n: int, actions: Array, **options: str) -> Any:
-    """`step_all`, which returns fresh arrays."""
+    """Time `step_all`, which returns new arrays."""
     import rlox
 
     env = rlox.VecEnv(n=n, seed=1, env_id=env_id, **options)
@@ -205,7 +205,7 @@ def our_step(env_id: str, n: int, actions: Array, **options: str) -> Any:
 
 
 def our_step_into(env_id: str, n: int, actions: Array, **options: str) -> Any:
-    """`step_into` arrays that are made once."""
+    """Time `step_into` with arrays that are allocated once."""
     import rlox
 
     env = rlox.VecEnv(n=n, seed=1, env_id=env_id, **options)
@@ -220,7 +220,7 @@ def our_step_into(env_id: str, n: int, actions: Array, **options: str) -> Any:
 
 
 def peer_systems(context: Context, env_id: str, n: int, actions: Array) -> Iterator[System]:
-    """Everyone who has the environment."""
+    """Yield every peer that has the environment."""
     if env_id in IN_THE_ORIGINAL:
         peer_actions = actions.astype(np.uint32) if env_id in DISCRETE else actions
         yield System(
@@ -247,7 +247,7 @@ def peer_systems(context: Context, env_id: str, n: int, actions: Array) -> Itera
 
 
 def envpool_step(env_id: str, n: int, actions: Array) -> Any:
-    """EnvPool in Gymnasium's interface, synchronous, on one thread."""
+    """Step EnvPool through Gymnasium's interface, synchronously, on one thread."""
     import envpool
 
     env = envpool.make(env_id, env_type="gymnasium", num_envs=n, num_threads=1, seed=1)
@@ -257,7 +257,7 @@ def envpool_step(env_id: str, n: int, actions: Array) -> Any:
 
 
 def gymnasium_step(env_id: str, n: int, actions: Array, mode: str) -> Any:
-    """Gymnasium's loop over environments, or its environment written with NumPy."""
+    """Step Gymnasium's loop over environments, or its environment that uses NumPy."""
     import gymnasium
 
     options = {"disable_env_checker": True} if mode == "sync" else {}

@@ -1,11 +1,11 @@
 """One step of n Python environments in subprocesses (P26): vectors and images.
 
-rlox has as many workers as there are CPUs, unless the column says otherwise; Gymnasium's AsyncVectorEnv
-has a process for each environment. Both reset within the step that ends an episode. A process waits for
-another at every step, so on a machine that others use the clock says more of them than of either.
+rlox has one worker for each CPU, unless the column says otherwise; Gymnasium's AsyncVectorEnv has one
+process for each environment. Both reset in the step that ends an episode. Processes wait for each other at
+every step, so on a busy machine other programs change the wall-clock time more than either system does.
 
-EnvPool stands beside: threads that step environments of its own, written in C++. It takes none of Python,
-which this is about, so it is no peer but what leaving Python would bring.
+EnvPool is measured as well: its threads step its own environments, which are written in C++. It cannot step
+Python environments, which this benchmark is about. So it is no peer; it shows the gain from leaving Python.
 
     pip install -c constraints.txt -e '.[peers]' && python benchmarks/bench_env_workers.py
 """
@@ -26,9 +26,9 @@ from harness.systems import local_system
 
 SIZES = (8, 64)
 FRAMES = 4 * 84 * 84  # bytes of an observation
-LENGTH = 100  # steps of an episode of images
+LENGTH = 100  # steps of an episode with images
 VECTORS, IMAGES = "CartPole-v1", "4 x 84 x 84 images"
-# What EnvPool has that shows the same, and how that is not the same work.
+# EnvPool's closest environment, and how its work differs.
 ENVPOOL_ENVS = {
     VECTORS: ("CartPole-v1", "the same environment in C++; it takes none of Python"),
     IMAGES: ("Pong-v5", "images of that size from Pong, four emulated frames a step"),
@@ -36,7 +36,7 @@ ENVPOOL_ENVS = {
 
 
 class Frames(gym.Env[Any, Any]):
-    """Images at no cost: the time is that of their transport."""
+    """Images that cost nothing to make, so that their transport is measured."""
 
     observation_space = spaces.Box(0, 255, (FRAMES,), np.uint8)
     action_space = spaces.Discrete(2)
@@ -46,20 +46,20 @@ class Frames(gym.Env[Any, Any]):
         self.t = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """The same image at first."""
+        """Return the same image in each first step."""
         super().reset(seed=seed)
         self.t = 0
         return self.frame, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One number of it changes."""
+        """Change one number of the image."""
         self.t += 1
         self.frame[self.t] = action
         return self.frame, 1.0, self.t == LENGTH, False, {}
 
 
 def cart_pole() -> gym.Env[Any, Any]:
-    """As `gymnasium.make_vec` makes it."""
+    """Make CartPole as `gymnasium.make_vec` makes it."""
     return gym.make(VECTORS, disable_env_checker=True)
 
 
@@ -67,7 +67,7 @@ ENV_FACTORIES: dict[str, Callable[[], gym.Env[Any, Any]]] = {VECTORS: cart_pole,
 
 
 def p26(context: Context) -> Iterator[Case]:
-    """Both kinds in both sizes."""
+    """Yield both kinds of environment in both sizes."""
     for kind in ENV_FACTORIES:
         for n in SIZES:
             yield Case(
@@ -105,7 +105,7 @@ def p26(context: Context) -> Iterator[Case]:
 
 
 def rlox_workers(kind: str, n: int, **options: Any) -> Any:
-    """`step_into` arrays that are made once."""
+    """Time `step_into` with arrays that are allocated once."""
     from rlox.envs.workers.vec_env import SupervisedVecEnv
 
     env = SupervisedVecEnv([ENV_FACTORIES[kind]] * n, 1, kind, 60.0, **options)
@@ -121,7 +121,7 @@ def rlox_workers(kind: str, n: int, **options: Any) -> Any:
 
 
 def gymnasium_workers(kind: str, n: int) -> Any:
-    """Gymnasium's, with shared memory, which is its default."""
+    """Time Gymnasium's AsyncVectorEnv with shared memory, its default."""
     from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
     env = AsyncVectorEnv([ENV_FACTORIES[kind]] * n, autoreset_mode=AutoresetMode.SAME_STEP)
@@ -132,7 +132,7 @@ def gymnasium_workers(kind: str, n: int) -> Any:
 
 
 def envpool_threads(kind: str, n: int) -> Any:
-    """EnvPool with a thread for each CPU."""
+    """Time EnvPool with a thread for each CPU."""
     import envpool
 
     from rlox.envs.workers.worker_pool import cpu_count

@@ -26,7 +26,7 @@ Array = NDArray[Any]
 GAMMA, LAM, END_RATE = 0.99, 0.95, 0.01
 P1_SIZES = (128, 2_048, 32_768)
 P2_ENVS = 256
-P2_STEPS = (64, 2_048)  # what a core has in caches of its own, and more
+P2_STEPS = (64, 2_048)  # one size fits into the private caches of a core, the other does not
 P3_STEPS = 2_048
 NAMES = ("advantages", "returns")
 
@@ -41,7 +41,7 @@ class Rollout:
 
     @classmethod
     def draw(cls, n_steps: int, n_envs: int, dtype: type[np.floating[Any]]) -> Rollout:
-        """Normal numbers; an episode ends after one step in a hundred."""
+        """Draw normal numbers; an episode ends after one step in a hundred."""
         rng = np.random.default_rng(n_steps)
         rewards, values = rng.normal(size=(n_steps, n_envs)), rng.normal(size=(n_steps + 1, n_envs))
         dones = rng.random((n_steps, n_envs)) < END_RATE
@@ -49,12 +49,12 @@ class Rollout:
 
 
 def env_major(array: Array) -> Array:
-    """`[T, N]` in the order env 0's steps, env 1's steps, ..."""
+    """Reorder `[T, N]` as env 0's steps, env 1's steps, ..."""
     return np.ascontiguousarray(array.T).ravel()
 
 
 def p1(context: Context) -> Iterator[Case]:
-    """GAE of one trajectory in float64."""
+    """Yield GAE of one trajectory in float64."""
     for n_steps in P1_SIZES:
         data = Rollout.draw(n_steps, 1, np.float64)
         arrays = [data.rewards[:, 0].copy(), data.values[:-1, 0].copy(), data.dones[:, 0].copy()]
@@ -83,7 +83,7 @@ def p1(context: Context) -> Iterator[Case]:
 def numpy_gae(
     rewards: Array, values: Array, dones: Array, last_value: float, gamma: float, lam: float
 ) -> tuple[Array, Array]:
-    """The loop that people write over NumPy arrays."""
+    """Compute GAE by the usual loop over NumPy arrays."""
     advantages = np.zeros_like(rewards)
     advantage, next_value = 0.0, last_value
     for t in range(len(rewards) - 1, -1, -1):
@@ -96,7 +96,7 @@ def numpy_gae(
 
 
 def torchrl_gae(data: Rollout, *, loop: bool = False) -> Any:
-    """TorchRL's vectorised estimator on `[N, T, 1]`, or its loop over time."""
+    """Time TorchRL's vectorised estimator on `[N, T, 1]`, or its loop over time."""
     import torch
     from torchrl.objectives.value import functional
 
@@ -117,7 +117,7 @@ def torchrl_gae(data: Rollout, *, loop: bool = False) -> Any:
 
 
 def sb3_gae(data: Rollout) -> Any:
-    """Stable-Baselines3's buffer, with its arrays in the precision of the case."""
+    """Time Stable-Baselines3's buffer, with arrays in the precision of the case."""
     import torch
     from gymnasium.spaces import Box, Discrete
     from stable_baselines3.common.buffers import RolloutBuffer
@@ -139,13 +139,13 @@ def sb3_gae(data: Rollout) -> Any:
 
 
 def p2(context: Context) -> Iterator[Case]:
-    """GAE of 256 environments in float32."""
+    """Yield GAE of 256 environments in float32."""
     for n_steps in P2_STEPS:
         yield batched_case(context, n_steps)
 
 
 def batched_case(context: Context, n_steps: int) -> Case:
-    """So many steps of them at once."""
+    """Make the case for one length of the rollout."""
     data = Rollout.draw(n_steps, P2_ENVS, np.float32)
     flat = [env_major(a) for a in (data.rewards, data.values[:-1], data.dones)]
     single = [*flat[:2], flat[2].astype(np.float32)]
@@ -172,7 +172,9 @@ def batched_case(context: Context, n_steps: int) -> Case:
 
 
 def our_batched_gae(data: Rollout, flat: list[Array]) -> tuple[System, ...]:
-    """Time-major into arrays of the caller and into fresh ones, exact at time limits, env-major."""
+    """Return four ways: time-major into the caller's arrays, into new arrays, exact at time limits;
+    env-major.
+    """
     rewards_and_values = (data.rewards, data.values[:-1])
     done_arguments = {"dones": data.dones, "last_values": data.values[-1]}
     truncation_arguments = {
@@ -213,7 +215,7 @@ def our_batched_gae(data: Rollout, flat: list[Array]) -> tuple[System, ...]:
 
 
 def time_major(*arguments: Array, **keyword_arguments: Array) -> Any:
-    """`compute_gae_time_major`, answering in env-major order."""
+    """Return a factory that times `compute_gae_time_major`; the results are in env-major order."""
     import rlox
 
     def call() -> Any:
@@ -226,7 +228,7 @@ def time_major(*arguments: Array, **keyword_arguments: Array) -> Any:
 
 
 def p3(context: Context) -> Iterator[Case]:
-    """V-trace of one trajectory in float32, the only precision of the original."""
+    """Yield V-trace of one trajectory in float32, the only precision of the original."""
     data = Rollout.draw(P3_STEPS, 1, np.float32)
     log_rhos = np.random.default_rng(3).normal(scale=0.3, size=P3_STEPS).astype(np.float32)
     rewards, values = data.rewards[:, 0].copy(), data.values[:-1, 0].copy()
@@ -258,7 +260,7 @@ def p3(context: Context) -> Iterator[Case]:
 
 
 def torchrl_vtrace(data: Rollout, log_rhos: Array) -> Any:
-    """TorchRL's estimator on `[T, 1]`."""
+    """Time TorchRL's V-trace on `[T, 1]`."""
     import torch
     from torchrl.objectives.value.functional import vtrace_advantage_estimate
 

@@ -1,8 +1,10 @@
-"""What language-model training computes beside the network: group advantages (P10), token KL: k3
-(P11, P19) and exact (P19).
+"""Computations of language-model training outside the network: group advantages and token KL.
 
-pip install -c constraints.txt -e '.[peers]'
-python benchmarks/bench_llm_ops.py --install-original
+P10 measures group advantages, P11 the k3 estimator of KL over sequences, P19 k3 and the exact KL of one
+sequence.
+
+    pip install -c constraints.txt -e '.[peers]'
+    python benchmarks/bench_llm_ops.py --install-original
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ P19_GOAL = 1.2
 
 
 def draw_rewards(groups: int, completions: int) -> Array:
-    """Uniform rewards, flat `[groups * completions]`."""
+    """Draw uniform rewards, flat `[groups * completions]`."""
     return np.random.default_rng(groups).random(groups * completions)
 
 
 def draw_log_probs(sequences: int, tokens: int, dtype: type[np.floating[Any]]) -> tuple[Array, ...]:
-    """Log-probabilities of a policy and of a reference a little beside it, flat."""
+    """Draw log-probabilities of a policy and of a reference that differs a little, flat."""
     rng = np.random.default_rng(tokens)
     policy = np.log(rng.random(sequences * tokens) * 0.999 + 0.001)
     reference = policy + rng.normal(scale=0.1, size=policy.size)
@@ -49,7 +51,7 @@ def draw_log_probs(sequences: int, tokens: int, dtype: type[np.floating[Any]]) -
 
 
 def p10(context: Context) -> Iterator[Case]:
-    """GRPO's advantages: the population z-score within each group, float64."""
+    """Yield GRPO's advantages: the z-score within each group, with the population deviation, float64."""
     for (groups, completions), goal in P10_SIZES.items():
         rewards = draw_rewards(groups, completions)
         name = "compute_batch_group_advantages"
@@ -70,7 +72,7 @@ def p10(context: Context) -> Iterator[Case]:
 
 
 def numpy_advantages(rewards: Array, completions: int) -> Any:
-    """The z-score of every row."""
+    """Compute the z-score of every row with NumPy."""
 
     def call() -> Array:
         grouped = rewards.reshape(-1, completions)
@@ -81,7 +83,7 @@ def numpy_advantages(rewards: Array, completions: int) -> Any:
 
 
 def torch_advantages(rewards: Array, completions: int) -> Any:
-    """The same with torch on the CPU."""
+    """Compute the z-score of every row with torch on the CPU."""
     import torch
 
     tensor = torch.from_numpy(rewards)
@@ -95,7 +97,7 @@ def torch_advantages(rewards: Array, completions: int) -> Any:
 
 
 def p11(context: Context) -> Iterator[Case]:
-    """k3 = exp(d) - d - 1, d = log q - log p, summed over each sequence (Schulman 2020)."""
+    """Yield k3 = exp(d) - d - 1, d = log q - log p, summed over each sequence (Schulman 2020)."""
     for dtype in (np.float32, np.float64):
         for (sequences, tokens), goal in P11_SIZES.items():
             policy, reference = draw_log_probs(sequences, tokens, dtype)
@@ -116,7 +118,7 @@ def p11(context: Context) -> Iterator[Case]:
 
 
 def our_kl(policy: Array, reference: Array, tokens: int, goal: float) -> Iterator[System]:
-    """The call for one sequence where there is one, and the batch call."""
+    """Yield the batch call; one sequence is also computed by the call for a single sequence."""
     batch_call = rlox_function_make("compute_batch_token_kl_schulman", (policy, reference, tokens), "kl")
     if policy.size != tokens:
         yield local_system("rlox", "rlox", batch_call, Goal(goal))
@@ -127,7 +129,7 @@ def our_kl(policy: Array, reference: Array, tokens: int, goal: float) -> Iterato
 
 
 def original_kl(context: Context, policy: Array, reference: Array, tokens: int) -> System:
-    """The original's fastest call for the size."""
+    """Return the original's fastest call for the size."""
     suffix = "_f32" if policy.dtype == np.float32 else ""
     is_single = policy.size == tokens
     return original_function_system(
@@ -141,7 +143,7 @@ def original_kl(context: Context, policy: Array, reference: Array, tokens: int) 
 
 
 def numpy_kl(policy: Array, reference: Array, tokens: int) -> Any:
-    """The formula over whole arrays."""
+    """Compute the formula over whole NumPy arrays."""
 
     def call() -> Array:
         d = reference - policy
@@ -152,7 +154,7 @@ def numpy_kl(policy: Array, reference: Array, tokens: int) -> Any:
 
 
 def torch_kl(policy: Array, reference: Array, tokens: int) -> Any:
-    """The formula over whole tensors."""
+    """Compute the formula over whole tensors."""
     import torch
 
     p, q = torch.from_numpy(policy), torch.from_numpy(reference)
@@ -165,7 +167,7 @@ def torch_kl(policy: Array, reference: Array, tokens: int) -> Any:
 
 
 def p19(context: Context) -> Iterator[Case]:
-    """One sequence in float64: the exact estimator, sum of p (log p - log q), and k3."""
+    """Yield one sequence in float64: the exact estimator, sum of p (log p - log q), and k3."""
     for tokens in P19_SIZES:
         policy, reference = draw_log_probs(1, tokens, np.float64)
         peers = (
@@ -185,7 +187,7 @@ def p19(context: Context) -> Iterator[Case]:
 
 
 def p19_case(work: str, name: str, pair: tuple[Array, ...], peers: tuple[System, ...]) -> Case:
-    """The public function `name` on log-probabilities of policy and reference."""
+    """Make a case of rlox's public function `name` on log-probabilities of policy and reference."""
     return Case(
         row="P19",
         work=f"{work} of one sequence, float64",
@@ -198,12 +200,12 @@ def p19_case(work: str, name: str, pair: tuple[Array, ...], peers: tuple[System,
 
 
 def numpy_exact_kl(policy: Array, reference: Array) -> Any:
-    """The formula over whole arrays."""
+    """Compute the formula over whole NumPy arrays."""
     return function_make(lambda: (np.exp(policy) * (policy - reference)).sum(), "kl")
 
 
 def torch_exact_kl(policy: Array, reference: Array) -> Any:
-    """The formula over whole tensors."""
+    """Compute the formula over whole tensors."""
     import torch
 
     p, q = torch.from_numpy(policy), torch.from_numpy(reference)

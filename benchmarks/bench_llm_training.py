@@ -1,8 +1,8 @@
-"""A step of GRPO beside TRL: milliseconds of writing, scoring and learning, and the memory of the process.
+"""A step of GRPO beside TRL: milliseconds of sampling, scoring and updating, and memory of the process.
 
-The same Llama, prompts, rewards and settings: 2 prompts of 8 completions, 16 new tokens, no reference, one
-thread, every system in a process of its own, by turns. TRL has a virtual environment of its own, which
-`--install-trl` makes (5.6 GB). Ratios within one invocation are the result.
+Both have the same Llama, prompts, rewards and settings: 2 prompts with 8 completions each, 16 new tokens, no
+reference model, one thread. Each system runs in its own process, in turn. TRL has its own virtual
+environment, which `--install-trl` makes (5.6 GB). The ratios within one call of this script are the result.
 
     pip install . && python benchmarks/bench_llm_training.py --install-trl
 """
@@ -26,7 +26,7 @@ PAD, END = 0, 1
 TRL_PACKAGES = ("trl==1.16.0", "transformers==5.23.0", "peft==0.21.2", "torch==2.15.0")
 SYSTEMS = ("trl", "rlox")
 PHASE_KEYS = ("write", "score", "update")
-# The second is one whose products take most of the time.
+# In the second model, matrix products take most of the time.
 MODELS: dict[str, dict[str, int]] = {
     "tiny": {"vocab_size": 357, "hidden_size": 64, "num_hidden_layers": 2},
     "wide": {"vocab_size": 2048, "hidden_size": 512, "num_hidden_layers": 6},
@@ -35,7 +35,7 @@ STEPS = {"tiny": 60, "wide": 8}
 
 
 def make_model(name: str, folder: Path) -> None:
-    """The model's folder, which both load, and prompts."""
+    """Write the folder of the model, which both systems load, and the prompts."""
     import numpy as np
     import torch
 
@@ -56,7 +56,7 @@ def make_model(name: str, folder: Path) -> None:
 
 
 def add_seconds_to(seconds: dict[str, float], phase: str, call: Callable[..., Any]) -> Callable[..., Any]:
-    """`call`, whose seconds are added to a phase."""
+    """Wrap `call` so that its seconds are added to a phase."""
 
     def timed_call(*args: Any, **kwargs: Any) -> Any:
         start = time.perf_counter()
@@ -69,7 +69,7 @@ def add_seconds_to(seconds: dict[str, float], phase: str, call: Callable[..., An
 
 
 def run_rlox(folder: Path, steps: int) -> dict[str, float]:
-    """Milliseconds of each phase of a step."""
+    """Return the milliseconds of each phase of a step."""
     import torch
 
     from rlox.algorithms import GRPO
@@ -100,7 +100,7 @@ def run_rlox(folder: Path, steps: int) -> dict[str, float]:
 
 
 def run_trl(folder: Path, steps: int) -> dict[str, float]:
-    """The same by TRL's trainer."""
+    """Measure the same with TRL's trainer."""
     import torch
     from datasets import Dataset
     from tokenizers import Tokenizer
@@ -111,7 +111,7 @@ def run_trl(folder: Path, steps: int) -> dict[str, float]:
 
     torch.set_num_threads(1)
     model = AutoModelForCausalLM.from_pretrained(folder)
-    # in brackets: the end and padding are looked for inside of words, and `t1` is in `t12`
+    # The brackets are needed: the end and padding tokens are searched inside words, and `t1` is in `t12`.
     vocabulary = {f"<{number}>": number for number in range(model.config.vocab_size)}
     tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="<2>"))
     tokenizer.pre_tokenizer = WhitespaceSplit()
@@ -156,7 +156,10 @@ def run_trl(folder: Path, steps: int) -> dict[str, float]:
 
 
 def phase_milliseconds(seconds: dict[str, float], total_seconds: float, steps: int) -> dict[str, float]:
-    """Milliseconds of a step; what is neither written nor scored is learning. Peak memory in MB."""
+    """Return the milliseconds of each phase of a step, and the peak memory in MB.
+
+    The update takes the time that is neither sampling nor scoring.
+    """
     update = total_seconds - seconds["write"] - seconds["score"]
     parts = {"write": seconds["write"], "score": seconds["score"], "update": update}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -164,7 +167,7 @@ def phase_milliseconds(seconds: dict[str, float], total_seconds: float, steps: i
 
 
 def compare(python: Path | None, names: list[str], repeats: int) -> None:
-    """Measure by turns, and print a table of medians."""
+    """Measure the systems in turn and print a table of medians."""
     print("| model | system | write ms | score ms | update ms | a step | times TRL | peak MB |")
     print("|---|---|---|---|---|---|---|---|")
     for name in names:
@@ -193,12 +196,12 @@ def compare(python: Path | None, names: list[str], repeats: int) -> None:
 
 
 def main() -> None:
-    """Measure, or be one of those that are measured."""
+    """Run the comparison, or one of its child processes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--install-trl", action="store_true")
-    parser.add_argument("--trl-python", type=Path, help="the interpreter of an environment that has it")
+    parser.add_argument("--trl-python", type=Path, help="the interpreter of an environment that has TRL")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--steps", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()

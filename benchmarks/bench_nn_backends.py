@@ -1,12 +1,13 @@
-"""Steps of learning and acting: the native engine beside torch, torch.compile, Candle and Burn, and beside
-what the machine's products of matrices allow.
+"""Gradient steps and acting: the native engine beside torch, torch.compile, Candle, Burn and a limit.
 
-N0: the products of a hidden layer by themselves. N1: the four rows of the original's page of results, each
-engine behind the same traits on the same numbers. N2: a gradient step of every algorithm that the native
-engine has, through rlox's learners, with the batches of the presets. CPU seconds of one thread.
+N0 measures the matrix products of a hidden layer alone. N1 has the four rows of the original's page of
+results; each engine runs behind the same traits on the same numbers. N2 measures a gradient step of every
+algorithm that the native engine has, through rlox's learners, with the batches of the presets. The times are
+CPU seconds of one thread.
 
-The limits are no peers: the step's multiplications and additions, counted from the shapes, at the rate that
-products of 256 x 256 by 256 x 256 have in the same rounds, in the native engine and in torch's BLAS.
+The limits are no peers. A limit is the time of the step's multiplications and additions, which are counted
+from the shapes, at the rate of products of 256 x 256 by 256 x 256. That rate is measured in the same rounds,
+in the native engine and in torch's BLAS.
 
     cargo build --release -p rlox-nn --example steps_cpu
     (cd rust/rlox-candle && cargo build --release --example steps_candle)
@@ -34,17 +35,17 @@ from harness.updates import make_run_with_batches, second_update, steps_per_upda
 
 WIDTH = 256
 LIMIT, BLAS_LIMIT = "limit", "limit of torch's BLAS"
-LIMIT_SHARE = 0.75  # of the limit, where a step is bound by its products
-# rows and widths of a hidden layer
+LIMIT_SHARE = 0.75  # share of the limit to reach, in steps that matrix products dominate
+# rows of a batch, width of a hidden layer
 LAYERS = ((256, 256), (64, 256), (40, 256), (256, 64), (64, 64), (40, 64))
-# those of the original's page of results, which leaves sizes open but for the batches
+# The rows of the original's page of results, which names only the batch sizes.
 ORIGINAL_ROWS = (
     ("DQN TD step", "dqn", Sizes(4, 2, 64, 64)),
     ("PPO step", "ppo", Sizes(4, 2, 64, 64)),
     ("sample of a squashed Gaussian", "act", Sizes(17, 6, 256, 1)),
     ("critic step", "critic", Sizes(23, 1, 256, 256)),
 )
-# algorithm, environment, its sizes, rows of a batch in the presets
+# algorithm, environment, size of an observation, outputs, rows of a batch in the presets
 ALGORITHMS = (
     ("ppo", "CartPole-v1", 4, 2, 256),
     ("a2c", "CartPole-v1", 4, 2, 40),
@@ -52,12 +53,12 @@ ALGORITHMS = (
     ("sac", "Pendulum-v1", 3, 1, 256),
     ("td3", "Pendulum-v1", 3, 1, 256),
 )
-TRAIT_ALGOS = ("ppo", "dqn")  # steps of algorithms that the traits have
+TRAIT_ALGOS = ("ppo", "dqn")  # algorithms that have a step behind the traits
 OTHER_BATCH_NOTE = "a batch of drawn numbers"
 
 
 def n0(context: Context) -> Iterator[Case]:
-    """How fast the machine multiplies."""
+    """Yield the speed of matrix products on this machine."""
     for rows, width in LAYERS:
         sizes = Sizes(1, 1, width, rows)
         yield Case(
@@ -71,7 +72,7 @@ def n0(context: Context) -> Iterator[Case]:
 
 
 def n1(context: Context) -> Iterator[Case]:
-    """The four rows of the original's page, by engines behind the same traits."""
+    """Yield the four rows of the original's page, for engines behind the same traits."""
     for name, work, sizes in ORIGINAL_ROWS:
         flops = product_flops(work, sizes)
         goals = limit_goals(flops)
@@ -90,7 +91,7 @@ def n1(context: Context) -> Iterator[Case]:
 
 
 def n2(context: Context) -> Iterator[Case]:
-    """A gradient step of each algorithm, 64 and 256 wide."""
+    """Yield a gradient step of each algorithm, with networks 64 and 256 wide."""
     for algo, env, obs, outputs, rows in ALGORITHMS:
         for width in (64, WIDTH):
             sizes = Sizes(obs, outputs, width, rows)
@@ -119,24 +120,24 @@ def n2(context: Context) -> Iterator[Case]:
 
 
 def limit_goals(flops: float) -> tuple[Goal, ...]:
-    """What products take most of has a share of the limit to reach."""
+    """Return a share of the limit as the goal of steps that matrix products dominate."""
     return (Goal(LIMIT_SHARE, LIMIT),) if flops > 5e7 else ()
 
 
 def sizes_text(sizes: Sizes) -> str:
-    """Widths and rows."""
+    """Return the widths and the batch size as text."""
     return f"{sizes.width}x{sizes.width}, batch {sizes.rows}"
 
 
 def flop_text(flops: float) -> str:
-    """Multiplications and additions."""
+    """Return the number of multiplications and additions as text."""
     return f"{flops / 1e6:.3g} MFLOP"
 
 
 def program_system(
     name: str, engine: str, work: str, sizes: Sizes, goals: tuple[Goal, ...] = (), **options: Any
 ) -> System:
-    """A process of one of the examples in Rust."""
+    """Return a system that runs one of the Rust examples in a process."""
     package = f"engine {engine}" if engine == "cpu" else engine
 
     def prepare() -> Runner:
@@ -147,7 +148,7 @@ def program_system(
 
 
 def library_systems(work: str, sizes: Sizes, compared: bool = True) -> list[System]:
-    """The tensor libraries in Rust."""
+    """Return the tensor libraries in Rust."""
     return [
         program_system(
             name,
@@ -162,7 +163,7 @@ def library_systems(work: str, sizes: Sizes, compared: bool = True) -> list[Syst
 
 
 def torch_systems(work: str, sizes: Sizes, compared: bool = True) -> list[System]:
-    """Plain torch, and the same through torch.compile."""
+    """Return plain torch, and torch with torch.compile."""
 
     def prepare(compiled: bool) -> Runner:
         from harness.torch_steps import runner
@@ -188,12 +189,12 @@ def torch_systems(work: str, sizes: Sizes, compared: bool = True) -> list[System
 
 
 def note_text(text: str, compared: bool) -> str:
-    """With what differs, where it does."""
+    """Return the note; it mentions the other batch if results are not compared."""
     return text if compared else f"{text}; {OTHER_BATCH_NOTE}"
 
 
 def limit_systems(flops: float) -> list[System]:
-    """So many operations at the rates of products of 256 x 256 by 256 x 256."""
+    """Return systems that do `flops` operations at the rate of products of 256 x 256 by 256 x 256."""
     square = Sizes(1, 1, WIDTH, WIDTH)
     scale = flops / (6 * WIDTH**3)
     limit_options: dict[str, Any] = {"is_bound": True, "is_compared": False, "scale": scale}
@@ -204,15 +205,16 @@ def limit_systems(flops: float) -> list[System]:
 
 
 def blas_runner(sizes: Sizes) -> Runner:
-    """Torch's products."""
+    """Return a runner of torch's matrix products."""
     from harness.torch_steps import products_runner
 
     return products_runner(sizes.rows, sizes.width)
 
 
 class UpdateRunner(LocalRunner):
-    """Updates of a learner, each sample from the same weights: what has learned a batch by heart has numbers
-    too small to be normal.
+    """Repeat a learner's update; every sample starts from the same weights.
+
+    A learner that has memorised the batch has numbers that are too small to be normal (denormal floats).
     """
 
     def __init__(self, run: Any, learner: Any, batch: Any, clock: Any) -> None:
@@ -220,12 +222,12 @@ class UpdateRunner(LocalRunner):
         super().__init__(lambda: learner.update(batch, clock), self.weights, time.process_time, run.close)
 
     def sample(self, loops: int) -> float:
-        """As any, from the state that it was made with."""
+        """Restore the initial state, then take a sample."""
         self.learner.restore(self.state)
         return super().sample(loops)
 
     def weights(self) -> Results:
-        """All parameters after one update."""
+        """Return all parameters after one update."""
         self.learner.restore(self.state)
         self.operation()
         state = self.learner.policy.state_dict()
@@ -234,13 +236,13 @@ class UpdateRunner(LocalRunner):
 
 @lru_cache(1)
 def torch_run(algo: str, env: str, width: int, rows: int) -> tuple[Any, Any, Any]:
-    """The run whose second batch both of rlox's engines learn from, and its learner's state."""
+    """Return the run whose second batch both engines of rlox learn from, with the batch and the clock."""
     run, batch, clock = second_update(algo, env, width, rows)
     return run, batch, clock
 
 
 def learner_runner(algo: str, env: str, width: int, rows: int, backend: str) -> Runner:
-    """The learner of that engine on that batch, from the state of torch's."""
+    """Return a runner of that engine's learner on the same batch, with the state of torch's learner."""
     source_run, batch, clock = torch_run(algo, env, width, rows)
     learner_run = source_run
     if backend != "torch":

@@ -1,8 +1,8 @@
-"""Updates of TD3+BC, IQL and CQL from one dataset, beside d3rlpy: milliseconds, drawing and learning apart.
+"""Updates of TD3+BC, IQL and CQL from one dataset, beside d3rlpy: milliseconds of sampling and of learning.
 
-The same rows (17 numbers, actions of 6), networks (256x256) and batches (256), one thread, every system in
-a process of its own, by turns. d3rlpy, which wants another Gymnasium, has a virtual environment of its own,
-which `--install-d3rlpy` makes. Ratios within one invocation are the result.
+Both have the same rows (17 numbers, actions of 6), networks (256x256) and batches (256), and one thread. Each
+system runs in its own process, in turn. d3rlpy needs another Gymnasium, so it has its own virtual
+environment, which `--install-d3rlpy` makes. The ratios within one call of this script are the result.
 
     pip install . && python benchmarks/bench_offline.py --install-d3rlpy
 """
@@ -27,7 +27,7 @@ ALGORITHMS = {"td3_bc": SYSTEMS, "iql": SYSTEMS, "cql": ("d3rlpy", "torch")}
 
 
 def make_columns() -> dict[str, Any]:
-    """Rows in episodes of 1,000 steps, as large as HalfCheetah's."""
+    """Make rows in episodes of 1,000 steps, with the sizes of HalfCheetah."""
     rng = np.random.default_rng(0)
     observations = rng.standard_normal((ROWS + 1, OBS_DIM), np.float32)
     return {
@@ -41,7 +41,7 @@ def make_columns() -> dict[str, Any]:
 
 
 def run_rlox(algo: str, backend: str, updates: int) -> dict[str, float]:
-    """Milliseconds of a batch and of an update."""
+    """Return the milliseconds of a batch and of an update."""
     from rlox import OfflineDatasetBuffer
     from rlox.algorithms import ALGORITHMS as KINDS
 
@@ -63,7 +63,7 @@ def run_rlox(algo: str, backend: str, updates: int) -> dict[str, float]:
 
 
 def run_d3rlpy(algo: str, updates: int) -> dict[str, float]:
-    """The same by d3rlpy's own calls."""
+    """Measure the same with d3rlpy's own calls."""
     import d3rlpy
     import torch
 
@@ -94,7 +94,7 @@ def run_d3rlpy(algo: str, updates: int) -> dict[str, float]:
 
 
 def compare(python: Path | None, updates: int, repeats: int) -> None:
-    """Measure by turns, and print a table of medians."""
+    """Measure the systems in turn and print a table of medians."""
     print("| algorithm | system | draw ms | update ms | both | times d3rlpy | update alone |")
     print("|---|---|---|---|---|---|---|")
     for algo, systems in ALGORITHMS.items():
@@ -125,12 +125,12 @@ def compare(python: Path | None, updates: int, repeats: int) -> None:
 
 
 def main() -> None:
-    """Measure, or be one of those that are measured."""
+    """Run the comparison, or one of its child processes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--updates", type=int, default=1000, help="of which CQL makes a tenth")
+    parser.add_argument("--updates", type=int, default=1000, help="updates (CQL: a tenth of them)")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--install-d3rlpy", action="store_true")
-    parser.add_argument("--d3rlpy-python", type=Path, help="the interpreter of an environment that has it")
+    parser.add_argument("--d3rlpy-python", type=Path, help="interpreter of an environment that has d3rlpy")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:

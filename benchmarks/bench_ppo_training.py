@@ -1,8 +1,8 @@
-"""PPO on CartPole-v1, learning by torch and natively, beside Stable-Baselines3: seconds, in parts.
+"""Train PPO on CartPole-v1 with torch and natively, beside Stable-Baselines3: seconds of each part.
 
-Same hyperparameters (rl-zoo3), same number of steps, one thread each, every run in a process of its
-own, the systems alternating. Ratios within one invocation are the result; absolute seconds depend
-on the machine.
+All have the same hyperparameters (rl-zoo3), the same number of steps and one thread. Each run has its own
+process, and the systems alternate. The ratios within one call of this script are the result; absolute seconds
+depend on the machine.
 
     pip install '.[peers]' && python benchmarks/bench_ppo_training.py
 """
@@ -31,7 +31,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def run_rlox(steps: int, seed: int, backend: str) -> dict[str, Any]:
-    """One training run of rlox with the settings of conf/tuned/ppo/CartPole-v1.yaml."""
+    """Train rlox once with the settings of conf/tuned/ppo/CartPole-v1.yaml."""
     from rlox.algorithms import PPO
 
     start = time.perf_counter()
@@ -65,7 +65,7 @@ def run_rlox(steps: int, seed: int, backend: str) -> dict[str, Any]:
 
 
 def run_sb3(steps: int, seed: int) -> dict[str, Any]:
-    """The same run in Stable-Baselines3; its own vectorised evaluation, one episode an environment."""
+    """Train Stable-Baselines3 once, with its vectorised evaluation: one episode in each environment."""
     import torch
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_vec_env
@@ -115,7 +115,7 @@ def run_sb3(steps: int, seed: int) -> dict[str, Any]:
 
 
 def measure(system: str, steps: int, seed: int) -> dict[str, Any]:
-    """Run one system in a fresh single-threaded process."""
+    """Run one system in a new single-threaded process."""
     threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
     command = [
         sys.executable,
@@ -135,7 +135,7 @@ def measure(system: str, steps: int, seed: int) -> dict[str, Any]:
 
 
 def compare(steps: int, repeats: int) -> dict[str, Any]:
-    """Alternate the systems and put medians and paired ratios together."""
+    """Alternate the systems; return medians and paired ratios."""
     date = utc_now()
     runs: dict[str, list[dict[str, Any]]] = {s: [] for s in SYSTEMS}
     for seed in range(repeats):

@@ -1,10 +1,10 @@
 """Training beside Stable-Baselines3: PPO (P13), A2C (P14) and DQN (P16) on CartPole-v1, SAC and TD3 (P15)
 on Pendulum-v1.
 
-The whole of a run, and its collection and updates apart, of the same runs, in CPU seconds of their one
-thread: with rl-zoo3's hyperparameters, and with other networks, batches and numbers of environments.
-rlox learns in torch and in its native engine, and steps its native environments or, beside them, Gymnasium's
-as Stable-Baselines3 does.
+The whole of a run, its collection and its updates are measured in the same runs, in CPU seconds of one
+thread. The hyperparameters are those of rl-zoo3, and also other networks, batches and numbers of
+environments. rlox learns with torch and with its native engine. It steps its native environments and, for
+comparison, those of Gymnasium, as Stable-Baselines3 does.
 
     pip install -c constraints.txt -e '.[peers]' && python benchmarks/bench_training.py
 """
@@ -28,8 +28,10 @@ PART_TITLES = {"total": "training", "collect": "collection", "update": "updates"
 
 @dataclass(frozen=True)
 class TrainingWorkload:
-    """A run with its preset, but for the settings given; `ratio_goals` of torch with native and with
-    Gymnasium's steps, and of the native engine with native ones.
+    """A run with its preset and the given settings.
+
+    `ratio_goals` are those of torch with native environments, of torch with Gymnasium's, and of the native
+    engine with native environments.
     """
 
     row: str
@@ -42,7 +44,7 @@ class TrainingWorkload:
 
     @property
     def preset(self) -> dict[str, Any]:
-        """What conf/tuned says, with the settings."""
+        """The tuned preset with the settings applied."""
         path = PRESETS / self.algo / f"{self.env}.yaml"
         preset: Any = OmegaConf.to_container(OmegaConf.load(path))
         preset["algo"] |= self.settings
@@ -52,7 +54,7 @@ class TrainingWorkload:
 
     @property
     def size(self) -> str:
-        """How many steps, and what is not the preset's."""
+        """The number of steps, and the settings that differ from the preset."""
         names = {"net_arch": "net ", "batch_size": "batch ", "n_steps": "rollout "}
         parts = [f"{self.steps:,} steps"]
         for key, name in names.items():
@@ -63,7 +65,7 @@ class TrainingWorkload:
 
 
 def p13(context: Context) -> Iterator[Case]:
-    """PPO: minibatches of 256 transitions, 20 epochs, 8 environments."""
+    """Yield PPO: minibatches of 256 transitions, 20 epochs, 8 environments."""
     cartpole = ("P13", "ppo", "CartPole-v1")
     yield from make_cases(TrainingWorkload(*cartpole, 4_096, ratio_goals=(2.5, 2.5, 10.0)))
     yield from make_cases(TrainingWorkload(*cartpole, 2_048, {"net_arch": [256, 256]}))
@@ -72,7 +74,7 @@ def p13(context: Context) -> Iterator[Case]:
 
 
 def p14(context: Context) -> Iterator[Case]:
-    """A2C: an update for every 40 transitions."""
+    """Yield A2C: an update for every 40 transitions."""
     cartpole = ("P14", "a2c", "CartPole-v1")
     yield from make_cases(TrainingWorkload(*cartpole, 10_000, ratio_goals=(4.5, 3.0, 35.0)))
     yield from make_cases(TrainingWorkload(*cartpole, 10_000, {"net_arch": [256, 256]}))
@@ -80,7 +82,7 @@ def p14(context: Context) -> Iterator[Case]:
 
 
 def p15(context: Context) -> Iterator[Case]:
-    """SAC and TD3: an update for every transition."""
+    """Yield SAC and TD3: an update for every transition."""
     goals = {
         ("sac", 256): (2.0, 3.0), ("td3", 256): (1.8, 2.6), ("sac", 64): (2.0, 7.0), ("td3", 64): (2.0, 7.0),
     }  # fmt: skip
@@ -100,7 +102,7 @@ def p15(context: Context) -> Iterator[Case]:
 
 
 def p16(context: Context) -> Iterator[Case]:
-    """DQN: two hidden layers of 256; the warm-up of 1,000 steps, then trainings of 128 batches."""
+    """Yield DQN: two hidden layers of 256; a warm-up of 1,000 steps, then 128 batches at a time."""
     cartpole = ("P16", "dqn", "CartPole-v1")
     yield from make_cases(TrainingWorkload(*cartpole, 4_096, ratio_goals=(2.0, 2.0, 4.2)))
     yield from make_cases(
@@ -110,7 +112,7 @@ def p16(context: Context) -> Iterator[Case]:
     yield from make_cases(TrainingWorkload(*cartpole, 4_096, n_envs=8))
 
 
-# Who learns, and in what steps: the engine and the environments.
+# by name: the engine that learns, the backend of the environments
 RLOX_SYSTEMS = {
     "rlox": ("torch", "native"),
     "rlox, Gymnasium": ("torch", "gymnasium"),
@@ -120,7 +122,7 @@ RLOX_SYSTEMS = {
 
 
 def make_cases(workload: TrainingWorkload) -> Iterator[Case]:
-    """The whole of the runs with its goals, then their parts."""
+    """Yield a case for the whole runs, with its goals, then a case for each part."""
     goals = dict(zip(RLOX_SYSTEMS, workload.ratio_goals or (), strict=False))
     run_caches = {
         name: RunCache(
@@ -141,18 +143,18 @@ def make_cases(workload: TrainingWorkload) -> Iterator[Case]:
             size=workload.size,
             ours=tuple(systems),
             peers=(system("SB3", "sb3", peer, part),),
-            tolerance=Tolerance(0.0),  # as many steps and updates
+            tolerance=Tolerance(0.0),  # the counts of steps and updates are equal
             elements=workload.steps,
         )
 
 
 def system(name: str, package: str, runs: RunCache, part: str, *goals: Goal) -> System:
-    """One part of one system's runs."""
+    """Return one part of one system's runs."""
     return System(name, package, lambda: PartRunner(runs, part), goals)
 
 
 def train_rlox(workload: TrainingWorkload, engine: str, steps: str, seed: int) -> RunTimes:
-    """One run of rlox: the engine that learns, and whose environments it steps."""
+    """Train rlox once with this engine and this backend of the environments."""
     from rlox.build import build
     from rlox.configs import make_run
     from rlox.types import FusedUpdate
@@ -180,7 +182,7 @@ def train_rlox(workload: TrainingWorkload, engine: str, steps: str, seed: int) -
 
 
 def train_sb3(workload: TrainingWorkload, seed: int) -> RunTimes:
-    """The same in Stable-Baselines3, which counts `train_freq` in steps of all its environments at once."""
+    """Train Stable-Baselines3 once; it counts `train_freq` in steps of all its environments at once."""
     from learning import sb3
 
     preset = workload.preset
@@ -190,7 +192,7 @@ def train_sb3(workload: TrainingWorkload, seed: int) -> RunTimes:
     model.collect_rollouts = watch.time_call("collect", model.collect_rollouts)
     model.train = watch.time_call("update", model.train)
     watch.time_call("total", model.learn)(workload.steps)
-    n_epochs = getattr(model, "n_epochs", 1)  # which it counts one by one
+    n_epochs = getattr(model, "n_epochs", 1)  # SB3 counts each epoch as an update
     counts = {"env_steps": model.num_timesteps, "updates": model._n_updates // n_epochs}
     return RunTimes(watch.seconds, counts)
 

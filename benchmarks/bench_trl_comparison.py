@@ -1,6 +1,6 @@
 """Group advantages and token KL beside the formulas of TRL's GRPO trainer, written out in torch.
 
-TRL itself is not needed: what its trainer computes at these two places is a few tensor operations.
+TRL itself is not needed: its trainer computes both with a few tensor operations.
 
     pip install -c constraints.txt -e '.[peers]'
     python benchmarks/bench_trl_comparison.py
@@ -28,7 +28,7 @@ from harness.systems import function_make, local_system, rlox_function_make
 
 
 def advantages(context: Context) -> Iterator[Case]:
-    """Rewards to advantages, float32 as TRL has them."""
+    """Yield the advantages of rewards, in float32 as in TRL."""
     for groups, completions in P10_SIZES:
         rewards = draw_rewards(groups, completions).astype(np.float32)
         name, arguments = "compute_batch_group_advantages", (rewards, completions)
@@ -53,7 +53,7 @@ def advantages(context: Context) -> Iterator[Case]:
 
 
 def trl_advantages(rewards: Array, completions: int) -> Any:
-    """Means and deviations of the groups, repeated for each completion."""
+    """Compute TRL's advantages; means and deviations of the groups are repeated for each completion."""
     import torch
 
     tensor = torch.from_numpy(rewards)
@@ -72,7 +72,7 @@ def trl_advantages(rewards: Array, completions: int) -> Any:
 
 
 def token_kl(context: Context) -> Iterator[Case]:
-    """Log-probabilities to the masked sum of k3 over each sequence, float32."""
+    """Yield the masked sum of k3 over each sequence, from log-probabilities in float32."""
     for sequences, tokens in P11_SIZES:
         policy, reference = draw_log_probs(sequences, tokens, np.float32)
         name, arguments = "compute_batch_token_kl_schulman", (policy, reference, tokens)
@@ -96,7 +96,7 @@ def token_kl(context: Context) -> Iterator[Case]:
 
 
 def trl_kl(policy: Array, reference: Array, tokens: int) -> Any:
-    """`[B, T]` tensors and a mask."""
+    """Compute the sum on `[B, T]` tensors and a mask."""
     import torch
 
     p, q = (torch.from_numpy(a).view(-1, tokens) for a in (policy, reference))

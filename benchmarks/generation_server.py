@@ -1,8 +1,9 @@
-"""A real vLLM server beside the model that it serves: log-probabilities, adapters, weights that did not come.
+"""Compare a real vLLM server with the model that it serves: log-probabilities, adapters, missing weights.
 
-`make FOLDER` makes a small Llama; with a tokenizer beside it `vllm serve FOLDER --served-model-name tiny
---dtype float32 --logprobs-mode processed_logprobs --enable-lora --max-lora-rank 8` serves it (the whole
-recipe: benchmarks/results/generation_server.md); `check FOLDER URL` asks, compares and tells.
+`make FOLDER` makes a small Llama. With a tokenizer in the same folder, `vllm serve FOLDER --served-model-name
+tiny --dtype float32 --logprobs-mode processed_logprobs --enable-lora --max-lora-rank 8` serves it (the whole
+recipe: benchmarks/results/generation_server.md). `check FOLDER URL` sends requests to the server, compares
+its answers with the model and prints the differences.
 
     pip install '.[llm]' && python benchmarks/generation_server.py make FOLDER
 """
@@ -25,7 +26,7 @@ from rlox.errors import GenerationError
 from rlox.llm import Llama, LlamaSize, Sampling, TextModel, load_llama, save_llama
 from rlox.llm.serving import GenerationServer
 
-# vLLM on the CPU knows heads of 64 numbers.
+# vLLM on the CPU supports attention heads of 64 numbers.
 SIZE = LlamaSize(
     vocab_size=357,
     hidden_size=128,
@@ -38,14 +39,17 @@ ADAPTED_LAYERS = ("q_proj", "v_proj")
 
 
 def make_model(folder: Path) -> None:
-    """The model's folder."""
+    """Write the folder of the model."""
     torch.manual_seed(0)
     save_llama(Llama(SIZE), folder, eos=1, pad=0)
     print(f"{folder}: a Llama of {SIZE}")
 
 
 def merge_adapter(model: Llama, folder: Path, seed: int) -> Llama:
-    """The model with an adapter (Hu et al. 2021, arXiv:2106.09685) merged in; `folder` has it as of peft."""
+    """Return the model with an adapter (Hu et al. 2021, arXiv:2106.09685) merged in.
+
+    `folder` gets the adapter in peft's format.
+    """
     model, generator = copy.deepcopy(model), torch.Generator().manual_seed(seed)
     adapter_weights: dict[str, torch.Tensor] = {}
     for name, weight in model.named_parameters():
@@ -68,7 +72,7 @@ def merge_adapter(model: Llama, folder: Path, seed: int) -> Llama:
 
 
 def check_server(folder: Path, url: str) -> None:
-    """Ask, compare, and tell."""
+    """Send requests to the server, compare the answers, and print the result."""
     model = load_llama(folder)
     prompts = [torch.tensor([5, 9, 200, 17]), torch.tensor([40, 41, 42])]
     with (
@@ -109,7 +113,8 @@ def check_server(folder: Path, url: str) -> None:
                 f"adapter {version}: loaded and seen in {elapsed * 1e3:.0f} ms; "
                 f"differs by {difference:.1e}; the model without it is refused ({refusal})"
             )
-        # long enough that the server keeps blocks of it, which are of the weights of before
+        # This prompt is long enough for the server to cache blocks of it, which belong to the earlier
+        # weights.
         check_weight_reload(model, url, Path(scratch_dir), torch.arange(2, 222), sampling)
     check_learning(load_llama(folder), url, prompts)
 
@@ -117,7 +122,7 @@ def check_server(folder: Path, url: str) -> None:
 def check_weight_reload(
     model: Llama, url: str, scratch_dir: Path, prompt: torch.Tensor, sampling: Sampling
 ) -> None:
-    """All weights at once: read again from where they were, then from where the new ones are."""
+    """Let the server reload all weights: first from the old place, then from that of the new weights."""
     changed_model = copy.deepcopy(model)
     with torch.no_grad():
         for weight in changed_model.parameters():
@@ -136,7 +141,7 @@ def check_weight_reload(
 
 
 def check_learning(model: Llama, url: str, prompts: list[torch.Tensor]) -> None:
-    """A few updates of GRPO from what the server writes with the weights of each."""
+    """Train a few updates of GRPO; the server samples with the weights of each update."""
     with GenerationServer("vllm", url, "tiny") as server:
         grpo = GRPO(
             model, reward_fn=lower_half_reward, server=server, group_size=8, kl_coef=0.0, max_new_tokens=16,
@@ -151,14 +156,14 @@ def check_learning(model: Llama, url: str, prompts: list[torch.Tensor]) -> None:
 
 
 def lower_half_reward(completions: list[torch.Tensor], prompts: Any) -> list[float]:
-    """The part of the tokens in the lower half."""
+    """Return the share of the tokens in the lower half of the vocabulary."""
     return [float((row < 178).float().mean()) for row in completions]
 
 
 def require_refusal(
     server: GenerationServer, model: TextModel, prompt: torch.Tensor, sampling: Sampling
 ) -> str:
-    """How far its log-probabilities are from another model's."""
+    """Require that the server is refused for another model; return how far the log-probabilities differ."""
     try:
         server.check(model, prompt, sampling)
     except GenerationError as error:
@@ -167,7 +172,7 @@ def require_refusal(
 
 
 def main() -> None:
-    """As the command says."""
+    """Run the given command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("act", choices=("make", "check"))
     parser.add_argument("folder", type=Path)

@@ -1,13 +1,13 @@
-"""Instructions per element of the hottest kernels: a count that repeats exactly on a busy machine.
+"""Count instructions per element of the hottest kernels; the count repeats exactly on a busy machine.
 
-Each kernel runs twice under `valgrind --tool=callgrind`, some times and then more times; the difference
-holds no start-up and no drawing of inputs. Counts depend on compiler and instruction set (valgrind has
-AVX2), not on the load.
+Each kernel runs twice under `valgrind --tool=callgrind`: a few times, then more times. The difference of the
+two counts contains no start-up and no drawing of inputs. Counts depend on the compiler and the instruction
+set (valgrind has AVX2), not on the load.
 
     python benchmarks/instructions.py
     python benchmarks/instructions.py --kernels env/CartPole-v1/f64/2048
 
-Needs cargo and valgrind.
+It needs cargo and valgrind.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SCHEMA_VERSION = 1
 BASE_RUNS, TARGET_ELEMENTS = (
     2,
     1_000_000,
-)  # runs at first; elements of the runs that are counted, about
+)  # runs of the base count; approximate number of elements in the counted runs
 DEFAULT_KERNELS = (
     "env/CartPole-v1/f64/2048",
     "env/CartPole-v1/f32/2048",
@@ -62,12 +62,12 @@ DEFAULT_KERNELS = (
 
 
 class CountError(Exception):
-    """A tool failed, or its output has no count."""
+    """A tool has failed, or its output has no count."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """Instructions of `runs` runs beyond the first few, and of one element."""
+    """The instructions of `runs` runs beyond the base runs, and of one element."""
 
     kernel: str
     elements: int
@@ -78,10 +78,10 @@ class Count:
 
 
 def run_command(command: str) -> subprocess.CompletedProcess[str]:
-    """Runs a command in the checkout.
+    """Run a command in the checkout.
 
     Raises:
-        CountError: it is not installed, or failed; the message ends with its last lines.
+        CountError: it is not installed, or it fails; the message ends with its last lines.
     """
     try:
         result = subprocess.run(shlex.split(command), cwd=ROOT, capture_output=True, text=True)
@@ -93,16 +93,16 @@ def run_command(command: str) -> subprocess.CompletedProcess[str]:
 
 
 def kernel_sizes() -> dict[str, int]:
-    """Every kernel of the binary and its elements."""
+    """Return every kernel of the binary with its number of elements."""
     lines = run_command(BINARY).stdout.splitlines()
     return {name: int(elements) for name, elements in (line.split() for line in lines)}
 
 
 def parse_instructions(output: str) -> int:
-    """Instructions that callgrind reports.
+    """Return the number of instructions that callgrind reports.
 
     Raises:
-        CountError: there is no such line.
+        CountError: the output has no such line.
     """
     match = re.search(r"Collected : (\d+)", output)
     if match is None:
@@ -111,7 +111,7 @@ def parse_instructions(output: str) -> int:
 
 
 def count(kernel: str, elements: int) -> Count:
-    """Instructions between `BASE_RUNS` runs and more of them."""
+    """Count the instructions of the runs beyond `BASE_RUNS`."""
     runs = max(1, TARGET_ELEMENTS // elements)
     base_count, full_count = (
         parse_instructions(run_command(f"{VALGRIND_COMMAND} {BINARY} {kernel} {times}").stderr)
@@ -129,7 +129,7 @@ def count(kernel: str, elements: int) -> Count:
 
 
 def render(report: dict[str, object], counts: list[Count]) -> str:
-    """The counts as Markdown."""
+    """Return the counts as Markdown."""
     commit = str(report["commit"] or "unknown")[:12]
     lines = [
         "# Instructions per element",
@@ -150,7 +150,7 @@ def render(report: dict[str, object], counts: list[Count]) -> str:
 
 
 def measure(kernels: list[str], out: Path) -> None:
-    """Counts the kernels and writes instructions.json and .md."""
+    """Count the kernels and write instructions.json and .md."""
     run_command(BUILD_COMMAND)
     sizes = kernel_sizes()
     unknown = [name for name in kernels if name not in sizes]
@@ -176,12 +176,12 @@ def measure(kernels: list[str], out: Path) -> None:
 
 
 def main() -> int:
-    """Parses the command line; returns the exit status."""
+    """Parse the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kernels", default=",".join(DEFAULT_KERNELS), help="names, comma-separated")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--kernels", default=",".join(DEFAULT_KERNELS), help="kernels, comma-separated")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     args = parser.parse_args()
     try:
         measure(args.kernels.split(","), args.out)

@@ -1,10 +1,10 @@
-"""One pass over a suite in a process of its own, for `rlox bench`: a request is read, a line for each case
-is printed.
+"""Measure a suite once in its own process, for `rlox bench`: read a request, print a line for each case.
 
-The request is a line of JSON on standard input: `suite`, `mode` (measure, list or count), `only` (a text
-that is in the names of the cases, or null), `names` (of the cases, or null), and to measure `rounds`,
-`sample_seconds`, `peers` (whether they are measured too) and `first` (whether results are compared); to count
-`counts`, the file that callgrind writes to. Standard output has a line of JSON an event.
+The request is a line of JSON on standard input. `suite` names the suite; `mode` is measure, list or count;
+`only` is a text in the names of the cases, or null; `names` are names of cases, or null. The mode measure
+needs `rounds`, `sample_seconds`, `peers` (whether they are measured too) and `first` (whether results are
+compared). The mode count needs `counts`, the file that callgrind writes to. Standard output has a line of
+JSON for each event.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from harness.timing import Protocol, interleave
 from harness.yardsticks import yardstick
 
 YARDSTICK = "yardstick"
-TARGET_INSTRUCTIONS = 1_000_000  # instructions of the calls that are counted, about
-MAX_COUNTED_CALLS = 100  # calls
+TARGET_INSTRUCTIONS = 1_000_000  # approximate number of instructions in the counted calls
+MAX_COUNTED_CALLS = 100  # most calls that are counted
 
 
 @dataclass
 class MeteredRunner:
-    """A runner whose samples are also taken by the clocks of this process: CPU and wall."""
+    """A runner whose samples are also timed by this process's CPU and wall clocks."""
 
     runner: Runner
     cpu: list[float] = field(default_factory=list)
     wall: list[float] = field(default_factory=list)
 
     def sample(self, loops: int) -> float:
-        """What the runner says; each clock's seconds of one loop are noted."""
+        """Return the runner's sample; note each clock's seconds of one loop."""
         cpu, wall = time.process_time(), time.perf_counter()
         seconds = self.runner.sample(loops)
         self.wall.append((time.perf_counter() - wall) / loops)
@@ -52,16 +52,16 @@ class MeteredRunner:
         return seconds
 
     def result(self) -> Results:
-        """The runner's."""
+        """Return the runner's result."""
         return self.runner.result()
 
     def close(self) -> None:
-        """The runner's."""
+        """Close the runner."""
         self.runner.close()
 
 
 def main(request: Mapping[str, Any], send_event: Any) -> int:
-    """Do what is asked; 0, or 1 with an event `failed`."""
+    """Do the request; return 0, or 1 with an event `failed`."""
     try:
         python = find_python(None)
         original = Original(python)
@@ -91,7 +91,7 @@ def main(request: Mapping[str, Any], send_event: Any) -> int:
 
 
 def describe_absent(absent: Iterable[str]) -> dict[str, str]:
-    """Distributions that are not installed, and what brings them."""
+    """Return the missing distributions and the commands that install them."""
     return {peers.PACKAGES[name].distribution: peers.PACKAGES[name].install for name in absent}
 
 
@@ -101,7 +101,7 @@ def measure(
     absent: Collection[str],
     send_event: Any,
 ) -> None:
-    """Every case in turn."""
+    """Measure every case in turn."""
     protocol = Protocol(request["rounds"], request["sample_seconds"])
     if request["first"]:
         send_event(
@@ -116,7 +116,7 @@ def measure(
 def measure_entry(
     entry: Entry, protocol: Protocol, absent: Collection[str], request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Samples of ours, of its yardstick and of the peers, taken in turn."""
+    """Sample rlox's system, its yardstick and the peers in turn."""
     peers_measured = [p for p in entry.case.peers if p.package not in absent and request["peers"]]
     with ExitStack() as stack:
         runners: dict[str, MeteredRunner] = {}
@@ -129,7 +129,7 @@ def measure_entry(
             check_agreement(entry.system.name, results, entry.case.tolerance, entry.name)
         runners[YARDSTICK] = MeteredRunner(yardstick(entry.yardstick))
         samples = interleave(runners, protocol)
-    n_kept = -protocol.repeats  # what came before sought the number of loops
+    n_kept = -protocol.repeats  # earlier samples searched for the number of loops
     return {
         "yardstick": entry.yardstick,
         "ours": {c: getattr(runners[entry.system.name], c)[n_kept:] for c in ("cpu", "wall")},
@@ -147,8 +147,9 @@ def measure_entry(
 
 
 def count_instructions(selected_entries: Iterable[Entry], dump_path: Path, send_event: Any) -> None:
-    """Instructions of one call, between some calls and twice as many, under callgrind with
-    `--dump-before=getppid`: it writes what it has counted whenever `getppid` is called.
+    """Count the instructions of one call, as the difference of n calls and 2n calls.
+
+    Callgrind runs with `--dump-before=getppid`: it writes its counts whenever `getppid` is called.
     """
     dumps = itertools.count(1)
 
@@ -156,7 +157,7 @@ def count_instructions(selected_entries: Iterable[Entry], dump_path: Path, send_
         os.getppid()
         runner.sample(loops)
         os.getppid()
-        next(dumps)  # what came before
+        next(dumps)  # skips the counts before these calls
         return read_total(dump_path.with_name(f"{dump_path.name}.{next(dumps)}"))
 
     for entry in selected_entries:
@@ -173,7 +174,7 @@ def count_instructions(selected_entries: Iterable[Entry], dump_path: Path, send_
 
 
 def read_total(dump: Path) -> int:
-    """The total of one file of callgrind's."""
+    """Read the total from a file of callgrind."""
     match = re.search(r"^totals: (\d+)", dump.read_text(encoding="utf-8"), re.MULTILINE)
     if match is None:
         raise CountError(f"{dump.name} of callgrind has no total")
@@ -181,7 +182,7 @@ def read_total(dump: Path) -> int:
 
 
 class CountError(Exception):
-    """Callgrind did not write what it should."""
+    """A file of callgrind has no total."""
 
 
 if __name__ == "__main__":

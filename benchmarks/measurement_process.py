@@ -1,4 +1,7 @@
-"""A benchmark's processes, of which one has packages that do not go with rlox: the standard library alone."""
+"""Run a benchmark's processes; one of them may have packages that conflict with rlox.
+
+Only the standard library.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RLOX_THREADS"
 
 
 def install_venv(name: str, *packages: str) -> Path:
-    """The interpreter of a virtual environment with these, which is made where it is not."""
+    """Return the interpreter of a virtual environment with these packages; make it if it does not exist."""
     venv = Path(__file__).resolve().parent / ".cache" / name
     python = venv / "bin" / "python"
     if not python.exists():
@@ -23,7 +26,10 @@ def install_venv(name: str, *packages: str) -> Path:
 
 
 def run_measurement(interpreter: Path | None, *arguments: str | Path) -> dict[str, float]:
-    """What a process prints last, in one thread; an `interpreter` of a peer's finds its packages alone."""
+    """Run a process with one thread and return the last line that it prints.
+
+    A peer's `interpreter` finds only its own packages.
+    """
     command = [str(interpreter or sys.executable), *map(str, arguments)]
     env = {**os.environ, **ONE_THREAD, "HF_HUB_OFFLINE": "1"}
     if interpreter is not None:

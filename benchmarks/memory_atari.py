@@ -2,10 +2,10 @@
 
     python benchmarks/memory_atari.py --rows 1000000 --hot 10000 --path replay_atari
 
-Each step brings one new random 84 x 84 frame into a stack of four. A child process fills a buffer in
-memory; another fills one on disk and is killed with SIGKILL, and this process reopens what it left,
-checks every byte and samples hot and cold rows. Writes benchmarks/results/memory_atari.json: largest
-resident memory of each process, bytes on disk, seconds, microseconds.
+Each step adds one new random 84 x 84 frame to a stack of four. A child process fills a buffer in memory.
+Another one fills a buffer on disk and is killed with SIGKILL. Then this process reopens the buffer on disk,
+checks every byte and samples hot and cold rows. It writes benchmarks/results/memory_atari.json: peak resident
+memory of each process, bytes on disk, seconds, microseconds.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from harness.cli import RESULTS
 import rlox
 
 SCHEMA_VERSION = 2
-BATCHES = 50  # of 32 rows, compared with what was pushed
+BATCHES = 50  # of 32 rows, which are compared with the pushed rows
 
 
 def open_buffer(path: str, hot: int, rows: int) -> rlox.MmapReplayBuffer:
-    """The buffer of both processes."""
+    """Open the buffer that both processes use."""
     return rlox.MmapReplayBuffer(
         hot, rows, obs_shape=(4, 84, 84), obs_dtype="uint8", act_dim=1,
         cold_path=path, frame_stack=(4, "first"),
@@ -39,12 +39,12 @@ def open_buffer(path: str, hot: int, rows: int) -> rlox.MmapReplayBuffer:
 
 
 def frame(step: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The frame that step brings: random, and a function of the step alone."""
+    """Return the frame of a step: random, but determined by the step alone."""
     return np.random.Generator(np.random.SFC64(step)).integers(0, 256, (84, 84), np.uint8)
 
 
 def fill(buffer: rlox.MmapReplayBuffer | rlox.ReplayBuffer, rows: int) -> dict[str, float]:
-    """Push the rows; microseconds per push and the largest resident memory."""
+    """Push the rows; return microseconds per push and the peak resident memory."""
     stack = np.stack([frame(k) for k in range(4)])
     push_seconds = 0.0
     for step in range(rows):
@@ -66,7 +66,7 @@ def write(path: str, hot: int, rows: int) -> None:
 
 
 def fill_in_memory(rows: int) -> None:
-    """Fill a buffer in memory and check rows of it."""
+    """Fill a buffer in memory and check some of its rows."""
     buffer = rlox.ReplayBuffer(
         rows, obs_shape=(4, 84, 84), obs_dtype="uint8", act_dim=1, frame_stack=(4, "first")
     )
@@ -75,12 +75,12 @@ def fill_in_memory(rows: int) -> None:
 
 
 def peak_bytes() -> int:
-    """Largest resident memory of this process so far, bytes."""
+    """Return the peak resident memory of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def check(buffer: rlox.MmapReplayBuffer | rlox.ReplayBuffer, batches: int) -> dict[str, float]:
-    """Compare sampled rows with what was pushed; microseconds per batch of 32."""
+    """Compare sampled rows with the pushed rows; return microseconds per batch of 32."""
     durations = []
     for seed in range(batches):
         start = time.perf_counter()
@@ -98,7 +98,7 @@ def check(buffer: rlox.MmapReplayBuffer | rlox.ReplayBuffer, batches: int) -> di
 
 
 def measure_on_disk(path: str, hot: int, rows: int) -> dict[str, Any]:
-    """Run the writer, kill it, reopen what it left."""
+    """Run the writer, kill it, and reopen its buffer."""
     sizes = ["--rows", str(rows), "--hot", str(hot), "--path", path]
     writer = child("disk", sizes)
     assert writer.stdout is not None
@@ -119,7 +119,7 @@ def measure_on_disk(path: str, hot: int, rows: int) -> dict[str, Any]:
 
 
 def child(mode: str, sizes: list[str]) -> subprocess.Popen[str]:
-    """This script again, in one of its two other roles."""
+    """Start this script in one of its two child roles."""
     command = [sys.executable, str(Path(__file__).resolve()), *sizes, "--child", mode]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
@@ -142,12 +142,12 @@ def report(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Both buffers, each filled in a process of its own."""
+    """Measure both buffers; each is filled in its own process."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--hot", type=int, default=10_000)
     parser.add_argument("--path", default="replay_atari")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     parser.add_argument("--child", choices=["disk", "memory"], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child == "disk":

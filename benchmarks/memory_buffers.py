@@ -1,8 +1,8 @@
-"""Memory that full replay buffers take, each filled in a process of its own.
+"""Memory of full replay buffers; each is filled in its own process.
 
-A figure is the process's largest resident memory while the buffer is made and filled, less what was
-resident before. The arithmetic minimum stores every observation once (of stacked frames every frame),
-actions, rewards and a byte of flags.
+A figure is the process's peak resident memory while the buffer is made and filled, minus the memory that was
+resident before. The arithmetic minimum stores every observation once (for stacked frames: every frame), with
+actions, rewards and one byte of flags.
 
     pip install -c constraints.txt -e '.[peers]'
     python benchmarks/memory_buffers.py --install-original
@@ -40,20 +40,20 @@ LOCAL_BUFFERS = {
 
 @dataclass(frozen=True)
 class BufferWorkload:
-    """What the buffers are filled with."""
+    """The rows that fill the buffers."""
 
     rows: int
     kind: str  # "obs 17", "image float32" or "image uint8"
 
     def trajectory(self) -> Trajectory:
-        """The data."""
+        """Return the data."""
         name, detail = self.kind.split()
         if name == "image":
             return Trajectory.images(64, detail)
         return Trajectory.vectors(10_000, int(detail), 6)
 
     def minimum(self, system: str) -> int:
-        """Bytes without any bookkeeping."""
+        """Return the bytes without any bookkeeping."""
         data = self.trajectory()
         bytes_per_row = data.pool[0].nbytes
         if system == "rlox frame stack":
@@ -61,7 +61,7 @@ class BufferWorkload:
         return self.rows * (bytes_per_row + data.actions[0].nbytes + 4 + 1)
 
     def systems(self) -> list[str]:
-        """Who can hold it in this type."""
+        """Return the systems that can store this type."""
         image = self.kind.startswith("image")
         names = [name for name in LOCAL_BUFFERS if image or name != "rlox frame stack"]
         return names if self.kind == "image uint8" else [*names, ORIGINAL]
@@ -75,21 +75,21 @@ WORKLOADS = (
 
 
 def resident_bytes() -> int:
-    """Memory of this process now."""
+    """Return the resident memory of this process."""
     pages = Path("/proc/self/statm").read_text("utf-8").split()[1]
     return int(pages) * resource.getpagesize()
 
 
 def peak_bytes() -> int:
-    """The largest it has been."""
+    """Return the peak resident memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def fill_here(system: str, workload: BufferWorkload) -> int:
-    """Fills a buffer in this process; returns the bytes it took."""
+    """Fill a buffer in this process; return the bytes it takes."""
     data = workload.trajectory()
     shape = systems.BufferShape.of(data, 64)
-    fill(LOCAL_BUFFERS[system](shape), data, 64, one_by_one=False)  # what a first use loads
+    fill(LOCAL_BUFFERS[system](shape), data, 64, one_by_one=False)  # loads code and data of a first use
     before = resident_bytes()
     replay = LOCAL_BUFFERS[system](systems.BufferShape.of(data, workload.rows))
     fill(replay, data, workload.rows, one_by_one=False)
@@ -97,14 +97,14 @@ def fill_here(system: str, workload: BufferWorkload) -> int:
 
 
 def fill_in_a_child(system: str, workload: BufferWorkload) -> int:
-    """`fill_here` in a process of its own."""
+    """Run `fill_here` in its own process."""
     command = [sys.executable, __file__, "--child", system, str(workload.rows), workload.kind]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     return int(result.stdout.split()[-1])
 
 
 def fill_the_original(python: Path, workload: BufferWorkload) -> int:
-    """The same in a process of the original."""
+    """Fill a buffer in a process of the original; return the bytes it takes."""
     data = workload.trajectory()
     arrays = [data.pool.reshape(len(data.pool), -1), data.actions]
     with closing(Original(python)) as original:
@@ -113,7 +113,7 @@ def fill_the_original(python: Path, workload: BufferWorkload) -> int:
 
 
 def measure(python: Path) -> list[dict[str, Any]]:
-    """Every system with every work."""
+    """Measure every system with every workload."""
     entries = []
     for workload in WORKLOADS:
         for system in workload.systems():
@@ -136,7 +136,7 @@ def measure(python: Path) -> list[dict[str, Any]]:
 
 
 def table_row(entry: dict[str, Any]) -> str:
-    """One row of the table."""
+    """Return one row of the table."""
     n_bytes, minimum_bytes = entry["bytes"], entry["minimum_bytes"]
     workload_text = f"{entry['rows']:,} x {entry['kind']}"
     return (
@@ -146,7 +146,7 @@ def table_row(entry: dict[str, Any]) -> str:
 
 
 def write(entries: list[dict[str, Any]], folder: Path) -> None:
-    """buffer_memory.json and .md."""
+    """Write buffer_memory.json and .md."""
     report = {
         "schema_version": SCHEMA_VERSION,
         "date": machine.utc_now(),
@@ -163,13 +163,13 @@ def write(entries: list[dict[str, Any]], folder: Path) -> None:
 
 
 def main() -> int:
-    """Parses the command line; returns the exit status."""
+    """Parse the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--original", metavar="PYTHON", help="interpreter with rlox 1.2.0")
-    parser.add_argument("--install-original", action="store_true", help="make that environment")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--install-original", action="store_true", help="make an environment with rlox 1.2.0")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:

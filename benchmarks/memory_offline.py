@@ -1,8 +1,8 @@
-"""Memory that learning from a dataset takes: rows in memory, or read from their file as they are drawn.
+"""Memory of learning from a dataset: rows in memory, or read from their file when they are sampled.
 
-A dataset of random numbers in the shape of HalfCheetah's (17 numbers, actions of 6) is written, and TD3+BC
-makes some updates from it, each way in a process of its own. The figure is the process's largest resident
-memory, and what it had when rlox and torch were imported.
+The script writes a dataset of random numbers with the sizes of HalfCheetah (17 numbers, actions of 6). TD3+BC
+makes some updates from it in both ways, each in its own process. The figures are the process's peak resident
+memory, and its memory after importing rlox and torch.
 
     pip install . && python benchmarks/memory_offline.py
 """
@@ -25,7 +25,7 @@ MEMORY_SETTINGS = {"in memory": "64GB", "from disk": "1"}
 
 
 def make_dataset(folder: Path, transitions: int) -> int:
-    """Write a dataset in episodes of 1,000 steps; its bytes."""
+    """Write a dataset in episodes of 1,000 steps; return its bytes."""
     from rlox.runs.record import make_dataset, write_dataset
 
     rng = np.random.default_rng(0)
@@ -44,7 +44,7 @@ def make_dataset(folder: Path, transitions: int) -> int:
 
 
 def run_child(folder: str, memory: str, updates: int) -> None:
-    """Learn, and print what it took."""
+    """Learn, and print memory and times."""
     from rlox.algorithms import TD3BC
 
     before, start = memory_bytes("VmRSS"), time.perf_counter()
@@ -60,13 +60,13 @@ def run_child(folder: str, memory: str, updates: int) -> None:
 
 
 def memory_bytes(key: str) -> int:
-    """Bytes of this process, as Linux counts them."""
+    """Return an entry of this process's memory in Linux, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{key}:"))
 
 
 def main() -> None:
-    """Measure both ways and print a line each."""
+    """Measure both ways and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--transitions", type=int, default=5_000_000)
     parser.add_argument("--updates", type=int, default=300)

@@ -1,7 +1,7 @@
-"""An update of PPO with its gradients written out, and with torch's autograd making them (P22).
+"""Compare an update of PPO with hand-derived gradients and one with torch's autograd (P22).
 
-One epoch over the same rollout of CartPole-v1 from the same weights, in one process, by turns; seconds are
-those of the processor, which other programs on the machine change less.
+Both learn one epoch from the same rollout of CartPole-v1 and the same weights, in one process, in turn. The
+times are CPU seconds, which depend less on other programs.
 
     python benchmarks/ppo_gradients.py
 """
@@ -21,11 +21,11 @@ from harness.timing import LocalRunner
 
 N_ENVS, N_STEPS = 8, 256
 BATCHES = (64, 256)
-MIN_SPEEDUP = 1.25  # what a second way to a gradient has to bring
+MIN_SPEEDUP = 1.25  # the gain that justifies a second implementation of a gradient
 
 
 def p22(context: Context) -> Iterator[Case]:
-    """Minibatches of the default size and of the tuned preset's."""
+    """Yield minibatches of the default size and of the tuned preset's size."""
     for batch in BATCHES:
         yield Case(
             row="P22",
@@ -39,7 +39,7 @@ def p22(context: Context) -> Iterator[Case]:
 
 
 def system(name: str, batch_size: int, autograd: bool, *goals: Goal) -> System:
-    """An epoch with one of the two ways."""
+    """Return an epoch with one of the two gradients."""
     return System(
         name=name,
         package="rlox",
@@ -49,7 +49,7 @@ def system(name: str, batch_size: int, autograd: bool, *goals: Goal) -> System:
 
 
 def epoch(batch_size: int, autograd: bool) -> Any:
-    """One pass over a rollout that the policy itself collected; it answers with the weights after it."""
+    """Return an epoch over a rollout of the policy itself, and a function for the weights after it."""
     from rlox.algorithms import PPO
     from rlox.types import Clock
 
@@ -80,7 +80,7 @@ def epoch(batch_size: int, autograd: bool) -> Any:
 
 
 def use_autograd(learner: Any) -> None:
-    """Let torch make the gradients of the policy and of the composed loss."""
+    """Let torch compute the gradients of the policy and of the composed loss."""
     from rlox.losses import Slopes
     from rlox.policies import ActorCritic
 

@@ -1,7 +1,7 @@
-"""Writes README's tables and counts from committed results, between its `<!-- figures: NAME -->` comments.
+"""Write README's tables and counts from committed results, between its `<!-- figures: NAME -->` comments.
 
 python benchmarks/readme_tables.py            # rewrites README.md
-python benchmarks/readme_tables.py --check    # exit 1 if README.md says something else
+python benchmarks/readme_tables.py --check    # exit 1 if README.md differs
 
 | block | committed results |
 |---|---|
@@ -28,7 +28,7 @@ README = ROOT / "README.md"
 RESULTS = Path("benchmarks") / "results"
 BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n)(.*?)(<!-- end of figures -->)", re.DOTALL)
 
-# A row of the primitives' table: its words, then a case's work, its sizes and our system in it.
+# A row of the primitives' table: its text, then the case's work, its sizes and rlox's systems.
 PRIMITIVES: tuple[tuple[str, tuple[tuple[str, Sequence[str], Sequence[str]], ...]], ...] = (
     (
         "`compute_gae`, 128 / 2,048 / 32,768 steps, float64",
@@ -83,7 +83,7 @@ PRIMITIVES: tuple[tuple[str, tuple[tuple[str, Sequence[str], Sequence[str]], ...
     ),
 )
 
-# A row of the training table: its words, then the works and sizes whose ratios its cells have.
+# A row of the training table: its text, then the works and sizes of the ratios in its cells.
 TRAINING = (
     ("PPO, CartPole-v1", "PPO on CartPole-v1", ("4,096 steps",)),
     ("A2C, CartPole-v1", "A2C on CartPole-v1", ("10,000 steps",)),
@@ -116,40 +116,40 @@ TEXT_ALGORITHMS = ("SFT", "GRPO", "RLOO", "DPO", "OnlineDPO")
 
 
 def read(path: Path, root: Path = ROOT) -> Any:
-    """A committed JSON file."""
+    """Read a committed JSON file."""
     return json.loads((root / path).read_text(encoding="utf-8"))
 
 
 def format_ratio(ratio: float) -> str:
-    """A ratio with two digits behind the point below 2, where a tenth would round a loss to 1.0x."""
+    """Format a ratio; below 2 it has two decimals, so that a loss is not rounded to 1.0x."""
     return f"{ratio:.2f}x" if ratio < 2 else f"{ratio:.1f}x"
 
 
 def format_seconds(value: float) -> str:
-    """A duration in seconds."""
+    """Format a duration in seconds."""
     return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
 
 
 def commit_text(commit: dict[str, Any]) -> str:
-    """A commit in a sentence, with what keeps it from being exact."""
+    """Return a commit as text, with a note if it was recorded by hand or has local changes."""
     changed = " with local changes" if commit.get("changed") else ""
     recorded = " (recorded)" if "by hand" in commit else ""
     return f"{commit['id'][:8]}{recorded}{changed}"
 
 
 def report_origin(report: dict[str, Any]) -> str:
-    """When, on what and of which commit a results file is."""
+    """Return the date, the machine and the commit of a results file."""
     return f"commit {commit_text(report['commit'])}, {report['date'][:10]}, {report['machine']['cpu']}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [f"| {' | '.join(line)} |" for line in (head, *rows)]
     return "\n".join([lines[0], f"|{'---|' * len(head)}", *lines[1:]])
 
 
 def learning(root: Path = ROOT) -> str:
-    """The scores of the tuned presets, and which commit each line was measured at."""
+    """Return the scores of the tuned presets, with the commit of each row."""
     rows, notes = [], []
     for task in read(RESULTS / "learning.json", root)["tasks"]:
         scores = [fmean(run["returns"]) if "returns" in run else run["score"] for run in task["runs"]]
@@ -177,7 +177,7 @@ def learning(root: Path = ROOT) -> str:
 
 
 def resume(root: Path = ROOT) -> str:
-    """How often runs were killed and resumed, and of which kinds they were."""
+    """Return how often runs of each kind were killed and resumed."""
     report = read(Path("benchmarks") / "reliability" / "report.json", root)
     prefix = "exact resume: "
     reports_by_kind = {k.removeprefix(prefix): v for k, v in report.items() if k.startswith(prefix)}
@@ -219,7 +219,7 @@ def resume(root: Path = ROOT) -> str:
 
 
 def ppo(root: Path = ROOT) -> str:
-    """Seconds of whole trainings beside Stable-Baselines3."""
+    """Return the seconds of whole training runs beside Stable-Baselines3."""
     report = read(RESULTS / "ppo_training.json", root)
     runs, ratios = report["runs"], report["ratio_to_sb3"]
     lows = {min(run["score"] for run in system_runs) for system_runs in runs.values()}
@@ -248,13 +248,13 @@ def ppo(root: Path = ROOT) -> str:
 
 
 def find_case(report: dict[str, Any], work: str, size: str) -> dict[str, Any] | None:
-    """The case of a results file."""
+    """Return the case of a results file."""
     cases = (c for c in report["cases"] if (c["work"], c["size"]) == (work, size))
     return next(cases, None)
 
 
 def training(root: Path = ROOT) -> str:
-    """CPU seconds of five algorithms beside Stable-Baselines3."""
+    """Return the CPU seconds of five algorithms beside Stable-Baselines3."""
     report = read(RESULTS / "training.json", root)
     rows = []
     for label, work, sizes in TRAINING:
@@ -280,7 +280,7 @@ def training(root: Path = ROOT) -> str:
 
 
 def cell(case: dict[str, Any], system: str) -> tuple[str, str]:
-    """A ratio to the fastest peer, and which that is."""
+    """Return the ratio to the fastest peer, and the name of that peer."""
     fastest = next(c for c in case["comparisons"] if c["ours"] == system and c["fastest"])
     goals = [v for v in case["verdicts"] if v["ours"] == system and v["goal"] and not v["met"]]
     missed_text = "".join(f" (goal {v['minimum']:g}x {v['against']}, missed)" for v in goals)
@@ -289,7 +289,7 @@ def cell(case: dict[str, Any], system: str) -> tuple[str, str]:
 
 
 def primitives(root: Path = ROOT) -> str:
-    """Ratios of the primitives to the fastest peer."""
+    """Return the ratios of the primitives to the fastest peer."""
     report, rows = read(RESULTS / "all.json", root), []
     for label, parts in PRIMITIVES:
         cells, peers = [], []
@@ -321,7 +321,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
 
 
 def rewrite_blocks(text: str, root: Path = ROOT) -> str:
-    """The page with every block made anew; `SystemExit` where one is missing or unknown."""
+    """Return the page with every block rewritten; `SystemExit` if a block is missing or unknown."""
     block_names = [match[2] for match in BLOCK.finditer(text)]
     if sorted(block_names) != sorted(BLOCKS):
         raise SystemExit(f"README.md has the blocks {block_names}, expected {list(BLOCKS)}, each once")
@@ -329,9 +329,9 @@ def rewrite_blocks(text: str, root: Path = ROOT) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Rewrite the page, or say whether it has to be."""
+    """Rewrite the page, or check whether it differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if it differs")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if README.md differs")
     args = parser.parse_args(argv)
     text = README.read_text(encoding="utf-8")
     new_text = rewrite_blocks(text)

@@ -1,12 +1,12 @@
-"""Does `rlox bench` notice what becomes slower? Ten slow-downs of 1.5x, put in one at a time.
+"""Check that `rlox bench` notices slow-downs: ten of 1.5x, one at a time.
 
-Each is a copy of rlox in which one kind of work is done three times for every two calls. The gate has to
-name one of the cases that do that work, and should name none that does not.
+Each is a copy of rlox in which one kind of work runs three times for every two calls. The gate has to name a
+case that does this work, and should name no case that does not.
 
     python benchmarks/regressions.py
     python benchmarks/regressions.py --baseline before.json --near
 
-`--near` measures only the rows that a slow-down is in, which takes a fifth of the time.
+`--near` measures only the rows that contain the slow-down, which takes a fifth of the time.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Beside:
 
 @dataclass(frozen=True)
 class SlowDown:
-    """What is slowed: lines at the end of a file, and the beginnings of the cases that it is in."""
+    """A slow-down: lines at the end of a file, and the first words of the cases that it affects."""
 
     name: str
     lines: str
@@ -74,13 +74,13 @@ class SlowDown:
 
 
 def function_slow_down(name: str, case: str, case_filter: str) -> SlowDown:
-    """A public function of the extension."""
+    """Slow down a public function of the extension."""
     lines = f"import rlox._core\n{name} = _again(rlox._core.{name})\n"
     return SlowDown(name, lines, (case,), case_filter)
 
 
 def method_slow_down(kind: str, names: tuple[str, ...], case_filter: str, *cases: str) -> SlowDown:
-    """Methods of one of its classes."""
+    """Slow down methods of a class of the extension."""
     lines = f"import rlox._core\n{kind} = _Slowed(rlox._core.{kind}, *{names!r})\n"
     return SlowDown(f"{kind}.{' and '.join(names)}", lines, cases, case_filter)
 
@@ -97,7 +97,7 @@ SLOW_DOWNS = (
     function_slow_down("compute_token_kl_schulman", "P11 ", "k3 token"),
     SlowDown(
         "PPO's update",
-        # its minibatches: of an update a sample has only one, every second of which would be as before
+        # Minibatches are slowed: a sample has only one update, so every second sample would keep its speed.
         "PPOLearner._step = _again(PPOLearner._step)\n",
         ("U1 an update of PPO",),
         "an update of PPO",
@@ -107,7 +107,7 @@ SLOW_DOWNS = (
 
 
 def run_bench(source: Path, out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`rlox bench suite=ci` with the rlox in `source`."""
+    """Run `rlox bench suite=ci` with the rlox in `source`."""
     command = [sys.executable, "-m", "rlox_cli.main", "bench", "suite=ci", f"out={out}"]
     return subprocess.run(
         [*command, *arguments],
@@ -120,21 +120,21 @@ def run_bench(source: Path, out: Path, *arguments: str) -> subprocess.CompletedP
 
 
 def copy_checkout(folder: Path) -> Path:
-    """A folder with a copy of rlox and the rest of the checkout."""
+    """Copy rlox into the folder; link the rest of the checkout."""
     shutil.copytree(ROOT / "rlox", folder / "rlox", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "rlox_cli").symlink_to(ROOT / "rlox_cli")
     return folder
 
 
 def copy_with_slow_down(slow_down: SlowDown, folder: Path) -> Path:
-    """A copy with a slow-down in it."""
+    """Copy rlox and add a slow-down."""
     path = copy_checkout(folder) / slow_down.file
     path.write_text(path.read_text(encoding="utf-8") + SLOW_DOWN_CODE + slow_down.lines, encoding="utf-8")
     return folder
 
 
 def slower_cases(output: str) -> list[str]:
-    """The cases that are said to be slower."""
+    """Return the cases that the report calls slower."""
     start = "**slower**: "
     return [line.removeprefix(start) for line in output.splitlines() if line.startswith(start)]
 
@@ -146,7 +146,7 @@ def attempt(
     only_near: bool,
     extra_arguments: list[str],
 ) -> bool:
-    """Whether the slow-down is named; says what was."""
+    """Return whether the report names the slow-down; print the cases it names."""
     with tempfile.TemporaryDirectory(dir=scratch_dir) as folder:
         source = copy_with_slow_down(slow_down, Path(folder))
         filter_arguments = [f"only={slow_down.case_filter}"] if only_near else []
@@ -167,13 +167,13 @@ def attempt(
 
 
 def main() -> int:
-    """Parses the command line; the exit status."""
+    """Parse the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--baseline", type=Path, help="of the tree as it is; made if not given")
-    parser.add_argument("--only", default="", help="text in what is slowed")
-    parser.add_argument("--near", action="store_true", help="only the rows of the slow-down")
+    parser.add_argument("--baseline", type=Path, help="baseline of the unchanged tree (default: measure it)")
+    parser.add_argument("--only", default="", help="text in the names of the slow-downs")
+    parser.add_argument("--near", action="store_true", help="measure only the rows of the slow-down")
     parser.add_argument("more", nargs="*", help="further keys of rlox bench")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rlox-regressions-") as folder:

@@ -1,4 +1,4 @@
-"""Every row, or some of them: rlox beside every installed peer, in one run.
+"""Measure every row, or the chosen ones: rlox beside every installed peer, in one run.
 
 pip install -c constraints.txt -e '.[peers]'
 python benchmarks/run_all.py --install-original

@@ -1,8 +1,8 @@
-"""Saving and loading beside a learner (P21): how long a sample waits, and what memory a load takes.
+"""Save and load beside a learner (P21): how long a sample waits, and how much memory a load takes.
 
-A thread samples 256 rows again and again while another saves all of the buffer; the longest call counts,
-beside the longest when nobody saves. A load is measured in a process of its own: its largest resident
-memory less what is resident when it is done, in parts of what the buffer takes.
+A thread samples 256 rows repeatedly while another one saves the whole buffer. The longest call is compared
+with the longest call without a save. A load is measured in its own process: its peak resident memory minus
+the resident memory afterwards, as a fraction of the buffer.
 
     python benchmarks/saving_buffers.py --gate
 """
@@ -29,12 +29,12 @@ import rlox
 SCHEMA_VERSION = 1
 OBS, BATCH = 64, 256
 BYTES = 200 << 20
-LONGEST_WAIT, TRANSIENT = 0.020, 0.10  # seconds; part of the buffer
+LONGEST_WAIT, TRANSIENT = 0.020, 0.10  # seconds; fraction of the buffer
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """What was measured."""
+    """The measured values."""
 
     bytes: int
     save_seconds: float
@@ -44,7 +44,7 @@ class Measurements:
 
 
 def make_full_buffer(size: int) -> rlox.ReplayBuffer:
-    """A full buffer of about so many bytes."""
+    """Return a full buffer of about `size` bytes."""
     capacity = size // (4 * (OBS + 2) + 5)
     buffer = rlox.ReplayBuffer(capacity, OBS, 1)
     obs = np.random.default_rng(0).normal(size=(10_000, OBS)).astype(np.float32)
@@ -55,7 +55,7 @@ def make_full_buffer(size: int) -> rlox.ReplayBuffer:
 
 
 def longest_sample(buffer: rlox.ReplayBuffer, stop_event: threading.Event) -> float:
-    """Seconds of the longest of the calls made until then."""
+    """Return the seconds of the longest call until the event."""
     longest_seconds, out = 0.0, buffer.sample(BATCH)
     while not stop_event.is_set():
         start = time.perf_counter()
@@ -67,7 +67,7 @@ def longest_sample(buffer: rlox.ReplayBuffer, stop_event: threading.Event) -> fl
 def measure_during_save(
     buffer: rlox.ReplayBuffer, folder: Path | None, pause: float = 0.0
 ) -> tuple[float, float]:
-    """Seconds of a save (or of a pause) and of the longest sample meanwhile."""
+    """Return the seconds of a save (or of a pause), and of the longest sample meanwhile."""
     finished, longest_samples = threading.Event(), []
     thread = threading.Thread(target=lambda: longest_samples.append(longest_sample(buffer, finished)))
     thread.start()
@@ -84,32 +84,32 @@ def measure_during_save(
 
 
 def measure_load_memory(folder: Path, capacity: int) -> float:
-    """Memory that a load takes for a time, in parts of the buffer, in a process of its own."""
+    """Return the temporary memory of a load, as a fraction of the buffer, in its own process."""
     command = [sys.executable, __file__, "--load", str(folder), str(capacity)]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(result.stdout)
 
 
 def peak_bytes() -> int:
-    """The largest resident memory of this program (of the process it was started from, `ru_maxrss`)."""
+    """Return this program's peak resident memory; `ru_maxrss` would include the process that started it."""
     lines = Path("/proc/self/status").read_text("utf-8").splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
 
 
 def load_in_this_process(folder: Path, capacity: int) -> float:
-    """`measure_load_memory` of this process."""
+    """Measure the temporary memory of a load in this process."""
     buffer = rlox.ReplayBuffer(capacity, OBS, 1)
     before = resident_bytes()
     spare = peak_bytes() - before
     assert spare < 16 << 20, f"this process had {spare} bytes more before"
     buffer.load(folder)
     after = resident_bytes()
-    # the peak is counted in pages, so it can be a little below
+    # The peak is counted in pages, so it can be a little lower.
     return max(peak_bytes() - after, 0) / (after - before)
 
 
 def measure(size: int, folder: Path) -> Measurements:
-    """Everything, for a buffer of so many bytes."""
+    """Measure everything for a buffer of `size` bytes."""
     buffer = make_full_buffer(size)
     save_seconds, longest_wait = measure_during_save(buffer, folder / "saved")
     _, longest_without_save = measure_during_save(buffer, None, pause=save_seconds)
@@ -118,7 +118,7 @@ def measure(size: int, folder: Path) -> Measurements:
 
 
 def failures(measurements: Measurements) -> list[str]:
-    """One sentence for every goal missed."""
+    """Return one sentence for every missed goal."""
     missed = []
     if measurements.longest_sample >= LONGEST_WAIT:
         ms, goal = 1e3 * measurements.longest_sample, 1e3 * LONGEST_WAIT
@@ -130,7 +130,7 @@ def failures(measurements: Measurements) -> list[str]:
 
 
 def table(measurements: Measurements) -> str:
-    """The figures as Markdown."""
+    """Return the figures as Markdown."""
     rows = [
         ("a save", f"{1e3 * measurements.save_seconds:,.0f} ms", ""),
         ("longest sample meanwhile", f"{1e3 * measurements.longest_sample:.1f} ms", "< 20 ms"),
@@ -142,7 +142,7 @@ def table(measurements: Measurements) -> str:
 
 
 def write(measurements: Measurements, folder: Path) -> None:
-    """buffer_saving.json and .md."""
+    """Write buffer_saving.json and .md."""
     report = {
         "schema_version": SCHEMA_VERSION,
         "date": machine.utc_now(),
@@ -158,12 +158,12 @@ def write(measurements: Measurements, folder: Path) -> None:
 
 
 def main() -> int:
-    """Parses the command line; returns the exit status."""
+    """Parse the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--gate", action="store_true", help="exit 1 if a goal is missed")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     parser.add_argument("--load", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.load:

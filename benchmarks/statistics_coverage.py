@@ -1,9 +1,9 @@
-"""How far intervals and verdicts of rlox.statistics can be trusted with few runs, simulated.
+"""Simulate how reliable the intervals and verdicts of rlox.statistics are with few runs.
 
-Coverage: how often the nominal 95% bootstrap interval of the IQM holds what it estimates, with n runs of one
-task or of each of five. Verdicts: how often `compare` says that n repeated runs differ from n earlier ones,
-where nothing changed (false alarms) and where each run is worse by some standard deviations; beside it how
-often the 95% bootstrap interval of the difference would have said so. A minute for each thousand samples.
+Coverage: how often the nominal 95% bootstrap interval of the IQM contains the true value, with n runs of one
+task or of each of five tasks. Verdicts: how often `compare` says that n repeated runs differ from n earlier
+ones, if nothing has changed (false alarms) and if each run is worse by some standard deviations; also how
+often the 95% bootstrap interval of the difference would say so. A thousand samples take a minute.
 
     python benchmarks/statistics_coverage.py --samples 10000
 """
@@ -25,7 +25,7 @@ from rlox.statistics import compare, difference, iqm, stratified_bootstrap
 RESULTS = Path(__file__).resolve().parent / "results"
 RUNS, REPEATED_RUNS = (3, 5, 10, 20), (3, 5, 10)
 TASKS = (1, 5)
-DROPS = (0, 1, 2, 3, 5)  # standard deviations
+DROPS = (0, 1, 2, 3, 5)  # in standard deviations
 RESAMPLES = 1000
 Array = NDArray[np.float64]
 
@@ -39,20 +39,20 @@ class Normal:
     deviation: float = 1.0
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """Scores `[runs, tasks]`."""
+        """Draw scores `[runs, tasks]`."""
         return rng.normal(size=shape)
 
 
 @dataclass(frozen=True)
 class Capped:
-    """As on CartPole-v1: four of five runs reach 500, the IQM, the others end anywhere from 80 to 400."""
+    """As on CartPole-v1: four of five runs reach 500, the IQM; the others end between 80 and 400."""
 
     name: str = "capped"
     truth: float = 500.0
     deviation: float = 111.9
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """Scores `[runs, tasks]`."""
+        """Draw scores `[runs, tasks]`."""
         return np.where(rng.random(shape) < 0.8, 500.0, rng.uniform(80, 400, shape))
 
 
@@ -60,7 +60,7 @@ DISTRIBUTIONS = (Normal(), Capped())
 
 
 def coverage(kind: Any, runs: int, tasks: int, samples: int) -> float:
-    """The part of `samples` studies whose interval holds the truth."""
+    """Return the fraction of `samples` studies whose interval contains the true value."""
     rng = np.random.default_rng(runs + 100 * tasks)
     intervals = (
         stratified_bootstrap(kind.draw(rng, (runs, tasks)), rng=rng, resamples=RESAMPLES)
@@ -70,7 +70,9 @@ def coverage(kind: Any, runs: int, tasks: int, samples: int) -> float:
 
 
 def differing_share(kind: Any, runs: int, drop: float, samples: int) -> tuple[float, float]:
-    """The part of `samples` repetitions, worse by `drop`, that differ: by `compare`, by the bootstrap."""
+    """Return the fraction of `samples` repetitions, worse by `drop`, that differ: by `compare`, by the
+    bootstrap.
+    """
     rng = np.random.default_rng(runs)
     by_verdict = by_bootstrap = 0
     for _ in range(samples):
@@ -83,12 +85,12 @@ def differing_share(kind: Any, runs: int, drop: float, samples: int) -> tuple[fl
 
 
 def figure(scores: Array) -> dict[str, Any]:
-    """Scores as `expected.json` has them; the interval is not looked at beside them."""
+    """Return scores in the form of `expected.json`; the interval is not used."""
     return {"iqm": iqm(scores), "ci95": [0.0, 0.0], "scores": scores}
 
 
 def simulate(samples: int) -> dict[str, Any]:
-    """All cells: rows by kind, and the numbers that the columns are of."""
+    """Return all cells: rows by kind, and the numbers of each column."""
     return {
         "samples": samples,
         "resamples": RESAMPLES,
@@ -109,7 +111,7 @@ def simulate(samples: int) -> dict[str, Any]:
 
 
 def tables(results: dict[str, Any]) -> str:
-    """Both tables in Markdown."""
+    """Return both tables in Markdown."""
     covered = {(r["kind"], r["tasks"], r["runs"]): r["covered"] for r in results["coverage"]}
     rows = [["scores", "tasks", *(f"{n} runs" for n in RUNS)]]
     for kind, tasks in dict.fromkeys(key[:2] for key in covered):
@@ -124,7 +126,7 @@ def tables(results: dict[str, Any]) -> str:
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """A table, its head first."""
+    """Return a table; the first row is its head."""
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]]) + "\n"
 
@@ -134,7 +136,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--samples", type=int, default=10_000, help="studies a cell")
+    parser.add_argument("--samples", type=int, default=10_000, help="studies in each cell")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the figures")
     arguments = parser.parse_args()
     results = simulate(arguments.samples)

@@ -1,7 +1,7 @@
-"""How much faster an update becomes with more of torch's threads, by networks and batches.
+"""Measure how much more torch threads speed up an update, by networks and batches.
 
-The table of docs/cli.md, which says when `torch_threads=N` pays: wall-clock seconds of the same batches
-with 1, 2, 4, ... threads by turns, as far as there are cores. Run it on a machine with nothing else to do.
+This makes the table of docs/cli.md, which shows when `torch_threads=N` helps: wall-clock seconds of the same
+batches with 1, 2, 4, ... threads in turn, up to the number of cores. Run it on an idle machine.
 
     python benchmarks/torch_threads.py
 """
@@ -21,7 +21,7 @@ from harness.updates import second_update
 
 OUT = Path(__file__).parent / "results"
 ROUNDS = 15
-# algorithm, environment, widths, rows of a batch
+# algorithm, environment, width, rows of a batch
 CASES = (
     ("ppo", "CartPole-v1", 64, 256),
     ("ppo", "CartPole-v1", 256, 256),
@@ -36,7 +36,7 @@ CASES = (
 
 
 def measure(algo: str, env: str, width: int, batch_size: int) -> dict[str, Any]:
-    """Median seconds of an update by the number of threads."""
+    """Return the median seconds of an update by the number of threads."""
     import torch
 
     run, batch, clock = second_update(algo, env, width, batch_size)
@@ -47,7 +47,7 @@ def measure(algo: str, env: str, width: int, batch_size: int) -> dict[str, Any]:
             torch.set_num_threads(n)
             start = time.perf_counter()
             run.learner.update(batch, clock)
-            if number:  # the first warms up
+            if number:  # the first round warms up
                 seconds[n].append(time.perf_counter() - start)
     run.close()
     medians = {str(n): float(np.median(thread_seconds)) for n, thread_seconds in seconds.items()}
@@ -55,7 +55,7 @@ def measure(algo: str, env: str, width: int, batch_size: int) -> dict[str, Any]:
 
 
 def render(report: dict[str, Any]) -> str:
-    """A line for each case, ratios to one thread."""
+    """Return a row for each case with the ratios to one thread."""
     counts = [n for n in report["cases"][0]["seconds"] if n != "1"]
     machine = report["machine"]
     head = f"| update of | networks | batch | {' | '.join(f'{n} threads' for n in counts)} |"

@@ -1,9 +1,9 @@
-"""Where the time of a gradient step goes: matrix products, and everything else, by networks and batches.
+"""Profile a gradient step: the time of matrix products and of everything else, by networks and batches.
 
-The processor's time of the same updates again and again; how many operations of torch a step is made of;
-and the products among them by themselves, the same shapes in a loop with nothing between: whatever learns
-with these products cannot be faster than that. And how fast torch multiplies with oneDNN instead of its
-BLAS: forward, and back to inputs and weights.
+The script measures the CPU time of the same updates repeatedly, and counts torch's operations in a step. It
+also times the matrix products alone, with the same shapes in a loop with nothing between: any learner with
+these products takes at least that time. Finally it compares oneDNN with torch's BLAS: forward, and back to
+inputs and weights.
 
     python benchmarks/update_profile.py
 """
@@ -30,7 +30,7 @@ OUT = Path(__file__).parent / "results"
 ROUNDS = 9
 SECONDS = 0.05  # of a sample
 PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")
-# algorithm, environment, widths, rows of a batch
+# algorithm, environment, width, rows of a batch
 CASES = (
     ("ppo", "CartPole-v1", 64, 256),
     ("a2c", "CartPole-v1", 64, 40),
@@ -41,13 +41,13 @@ CASES = (
     ("td3", "Pendulum-v1", 64, 256),
     ("td3", "Pendulum-v1", 256, 256),
 )
-# rows of a batch, widths
+# rows of a batch, width
 SIZES = ((256, 64), (64, 256), (256, 256), (256, 512))
 Shapes = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]  # of the operands: sizes, strides
 
 
 class OperationCounter(TorchDispatchMode):
-    """Counts operations, and keeps what is multiplied with what."""
+    """Count operations, and record the shapes of the operands of products."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class OperationCounter(TorchDispatchMode):
 
 
 def time_call(call: Callable[[], Any], setup: Callable[[], Any] = lambda: None) -> float:
-    """Seconds of the processor for one call, the median of samples; `setup` each of them, untimed."""
+    """Return the CPU seconds of one call, the median of samples; `setup` runs before each, untimed."""
     call()
     loops, samples = 1, list[float]()
     while len(samples) < ROUNDS:
@@ -80,13 +80,13 @@ def time_call(call: Callable[[], Any], setup: Callable[[], Any] = lambda: None) 
 
 
 def make_operand(size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
-    """Numbers that lie in memory as an operand's did, one behind several places too."""
+    """Make numbers with an operand's memory layout, also if one number stands for several elements."""
     n_numbers = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     return torch.rand(n_numbers).sub_(0.5).as_strided(size, stride)
 
 
 def time_products(products: Counter[tuple[str, Shapes]]) -> tuple[float, float]:
-    """Seconds of these products by themselves, and the millions of multiplications and additions."""
+    """Return the seconds of these products alone, and their millions of multiplications and additions."""
     seconds = work = 0.0
     for (name, shapes), n_times in products.items():
         operands = [make_operand(*shape) for shape in shapes]
@@ -97,7 +97,7 @@ def time_products(products: Counter[tuple[str, Shapes]]) -> tuple[float, float]:
 
 
 def measure(algo: str, env: str, width: int, batch_size: int) -> dict[str, Any]:
-    """One case, of each gradient step."""
+    """Measure one case; the figures are per gradient step."""
     run, batch, clock = second_update(algo, env, width, batch_size)
     learner = run.learner
     step_counter = learner.critic if algo in ("sac", "td3") else learner.optimizer
@@ -105,7 +105,7 @@ def measure(algo: str, env: str, width: int, batch_size: int) -> dict[str, Any]:
     with OperationCounter() as counter:
         learner.update(batch, clock)
     steps = step_counter.steps - before
-    # from the same weights each time: what has learned a batch by heart has numbers too small to be normal
+    # Start from the same weights each time: a memorised batch leads to denormal numbers.
     state = deepcopy(learner.state())
     seconds = time_call(lambda: learner.update(batch, clock), lambda: learner.restore(state)) / steps
     products_seconds, work = (total / steps for total in time_products(counter.products))
@@ -118,7 +118,7 @@ def measure(algo: str, env: str, width: int, batch_size: int) -> dict[str, Any]:
 
 
 def library_rates(rows: int, width: int) -> dict[str, Any]:
-    """Thousand millions of multiplications and additions a second, by library and product of a layer."""
+    """Return billions of multiplications and additions per second, by library and product of a layer."""
     sizes = (rows, width), (width, width), (width,), (rows, width)
     x, w, b, g = (torch.rand(*size) - 0.5 for size in sizes)
     linear = torch.nn.functional.linear
@@ -147,7 +147,7 @@ def library_rates(rows: int, width: int) -> dict[str, Any]:
 
 
 def render(report: dict[str, Any]) -> str:
-    """A line for each case."""
+    """Return a row for each case."""
     machine, commit = report["machine"], report["commit"]
     changed = " with local changes" if commit["changed"] else ""
     lines = [

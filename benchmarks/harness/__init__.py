@@ -1,1 +1,1 @@
-"""Times rlox beside other libraries in one run and says where it is faster and where it is not."""
+"""Time rlox beside other libraries in one run, and report where it is faster and where it is slower."""

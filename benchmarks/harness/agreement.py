@@ -1,4 +1,4 @@
-"""Systems that are compared have to compute the same."""
+"""Check that the compared systems compute the same results."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from harness.case import Results, Tolerance
 
 
 class DisagreementError(Exception):
-    """Two systems of one case give different numbers."""
+    """Two systems of one case return different numbers."""
 
 
 def check_agreement(reference: str, results: Mapping[str, Results], tolerance: Tolerance, case: str) -> None:
-    """Compares every system's arrays with those of the same name of `reference`.
+    """Compare every system's arrays with the arrays of the same name of `reference`.
 
     Raises:
         DisagreementError: numbers differ by more than `tolerance`, or no name is shared.

@@ -1,4 +1,4 @@
-"""One training on a game of Atari, in a process of its own: by `rlox train`, or by Stable-Baselines3."""
+"""Train on an Atari game with `rlox train` or Stable-Baselines3; each training has its own process."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from harness.training import Stopwatch
 from rlox.callbacks import Callback
 
 PRESETS = Path(__file__).resolve().parents[2] / "conf" / "tuned"
-REPLAYABLE_ENVS = ("ALE/Pong-v5",)  # half of the games of Breakout go another way when they are played again
-MAX_REPLAYED = 3  # games of an engine that are played again
+REPLAYABLE_ENVS = ("ALE/Pong-v5",)  # half of the replayed games of Breakout diverge
+MAX_REPLAYED = 3  # games per engine that are replayed
 
 
 @dataclass(frozen=True)
 class AtariWorkload:
-    """A training with the preset of Atari."""
+    """A training with the Atari preset."""
 
     algo: str
     env: str
@@ -35,23 +35,27 @@ class AtariWorkload:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What is not the preset's: its 100,000 steps before the first update are 1% of its run."""
+        """The settings that differ from the preset, whose 100,000 steps before the first update are 1% of its
+        run.
+        """
         return {"learning_starts": self.steps // 50} if self.algo == "dqn" else {}
 
 
 class TimingCallback(Callback):
-    """Seconds from the first step to the last update, as the clock and as this process's CPU has them, and
-    what the buffer holds then.
+    """Measure the seconds from the first step to the last update and the buffer's size.
+
+    It notes wall-clock seconds and CPU seconds of this process, and the rows and bytes that the buffer holds
+    at the end.
     """
 
-    notes: dict[str, Any] = {}  # of the run of this process  # noqa: RUF012
+    notes: dict[str, Any] = {}  # the notes of the run in this process  # noqa: RUF012
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """Begin."""
+        """Start the clocks."""
         self.started_at = time.perf_counter(), time.process_time()
 
     def on_training_end(self, **kwargs: Any) -> None:
-        """Note what it came to."""
+        """Note the seconds and the buffer's size."""
         clock, cpu = time.perf_counter(), time.process_time()
         memory = getattr(kwargs["algo"].source, "replay_sampler", None)
         buffer_size = None
@@ -66,7 +70,7 @@ class TimingCallback(Callback):
 
 
 def train_rlox(workload: AtariWorkload, backend: str) -> dict[str, Any]:
-    """`rlox train algo=... env=...` with the engine; its evaluation is of one game."""
+    """Run `rlox train algo=... env=...` with the given backend; the evaluation has one game."""
     from rlox_cli.main import main
 
     overrides = [f"algo.{key}={value}" for key, value in workload.settings.items()]
@@ -105,7 +109,7 @@ def train_rlox(workload: AtariWorkload, backend: str) -> dict[str, Any]:
 def _replay_games(
     workload: AtariWorkload, episodes: Sequence[Mapping[str, Any]], games: Sequence[scores.Game]
 ) -> list[tuple[float, float | None]]:
-    """What was told of games of the first environment, and of the same games played again."""
+    """Return the reported scores of the first environment's games, each with the replayed score."""
     first_env_scores = [episode["return"] for episode in episodes if episode["env"] == 0]
     complete_games = [
         (score, game) for score, game in zip(first_env_scores, games, strict=True) if game.is_complete
@@ -114,7 +118,7 @@ def _replay_games(
 
 
 def train_sb3(workload: AtariWorkload) -> dict[str, Any]:
-    """The same in Stable-Baselines3, with its own wrappers and stack of frames."""
+    """Train Stable-Baselines3 once, with its own wrappers and frame stack."""
     import torch
     from learning import sb3
 
@@ -129,7 +133,7 @@ def train_sb3(workload: AtariWorkload) -> dict[str, Any]:
     model.train = watch.time_call("update", model.train)
     with scores.record_ale_scores() as ale_scores:
         ends = cpu.time_call("cpu", watch.time_call("total", sb3.train))(model, workload.steps)
-    n_epochs = getattr(model, "n_epochs", 1)  # which it counts one by one
+    n_epochs = getattr(model, "n_epochs", 1)  # SB3 counts each epoch as an update
     return {
         "seconds": watch.seconds | cpu.seconds,
         "counts": {"env_steps": model.num_timesteps, "updates": model._n_updates // n_epochs},
@@ -141,19 +145,19 @@ def train_sb3(workload: AtariWorkload) -> dict[str, Any]:
 
 
 def _make_games(env: str, sticky: float, seed: int, n_envs: int) -> Any:
-    """`AtariWrapper` around games a frame a step, four frames stacked."""
+    """Make games in `AtariWrapper` with one frame a step, and stack four frames."""
     from stable_baselines3.common.env_util import make_atari_env
     from stable_baselines3.common.vec_env import VecFrameStack
 
     from rlox.envs.ids import find_spec
 
-    find_spec(env)  # which registers the games
+    find_spec(env)  # registers the games
     arguments = {"frameskip": 1, "repeat_action_probability": sticky}
     return VecFrameStack(make_atari_env(env, n_envs, seed=seed, env_kwargs=arguments), 4)
 
 
 def _buffer_size(buffer: Any) -> dict[str, Any] | None:
-    """Rows of a buffer, and the bytes of each; its arrays have their whole size from the start."""
+    """Return the rows in a buffer and the bytes of a row; SB3 allocates its arrays in full at the start."""
     if buffer is None:
         return None
     names = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
@@ -162,7 +166,7 @@ def _buffer_size(buffer: Any) -> dict[str, Any] | None:
 
 
 def measure_training(workload: AtariWorkload, backend: str | None) -> dict[str, Any]:
-    """A training by rlox with the engine, without one by Stable-Baselines3, and this process's memory."""
+    """Train with rlox, or with Stable-Baselines3 if `backend` is None; add this process's peak memory."""
     run = train_sb3(workload) if backend is None else train_rlox(workload, backend)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return run | {
@@ -173,7 +177,7 @@ def measure_training(workload: AtariWorkload, backend: str | None) -> dict[str, 
 
 
 def render(runs: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
-    """What else is known of the first run of each work and system: speed, memory, scores."""
+    """Return a table of speed, memory and scores of the first run of each work and system."""
     head = [
         "training", "system", "steps/s", "steps per CPU second", "peak memory", "a transition held",
         "a million of them", "games", "scores", "paid by ALE", "played again",

@@ -1,4 +1,4 @@
-"""The command line that every benchmark shares."""
+"""The command line that the benchmarks share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXIT_PASSED, EXIT_MISSED, EXIT_UNUSABLE = 0, 1, 2
 
 @dataclass(frozen=True)
 class Context:
-    """What a row needs to make its cases."""
+    """The objects that a row needs to make its cases."""
 
     original: Original
     is_quick: bool
@@ -41,18 +41,18 @@ CaseFactory = Callable[[Context], Iterable[Case]]
 
 
 def parse(argv: Sequence[str] | None, rows: Mapping[str, CaseFactory], about: str) -> argparse.Namespace:
-    """The options of one benchmark."""
+    """Parse the options of one benchmark."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--rows", default=",".join(rows), help="comma-separated, of: %(default)s")
+    add("--rows", default=",".join(rows), help="rows to measure, comma-separated (default %(default)s)")
     add("--quick", action="store_true", help="fewer and shorter samples, for trying things out")
     add("--goals", action="store_true", help="only the cases that have a goal")
-    add("--repeats", type=int, help="rounds, at least 7")
-    add("--allow-missing", action="store_true", help="go on without peers that are not installed")
+    add("--repeats", type=int, help="number of rounds, at least 7")
+    add("--allow-missing", action="store_true", help="leave out peers that are not installed")
     add("--original", metavar="PYTHON", help="interpreter of an environment with rlox 1.2.0")
-    add("--install-original", action="store_true", help="make that environment")
+    add("--install-original", action="store_true", help="make an environment with rlox 1.2.0")
     add("--gate", action="store_true", help="exit 1 if a goal is missed or a peer is faster")
-    add("--out", type=Path, help="folder of the results")
+    add("--out", type=Path, help="folder for the results")
     args = parser.parse_args(argv)
     args.rows = args.rows.split(",")
     unknown = [name for name in args.rows if name not in rows]
@@ -64,7 +64,7 @@ def parse(argv: Sequence[str] | None, rows: Mapping[str, CaseFactory], about: st
 
 
 def run(rows: Mapping[str, CaseFactory], name: str, about: str, argv: Sequence[str] | None = None) -> int:
-    """Measures the chosen rows, writes `name`.json, .md and plots; returns the exit status."""
+    """Measure the chosen rows; write `name`.json, .md and plots; return the exit status."""
     args = parse(argv, rows, about)
     ensure_single_threaded()
     try:
@@ -85,7 +85,7 @@ def run(rows: Mapping[str, CaseFactory], name: str, about: str, argv: Sequence[s
 def measure(
     args: argparse.Namespace, rows: Mapping[str, CaseFactory], name: str, original: Original
 ) -> Report:
-    """Times every case of the chosen rows, printing each as it is done."""
+    """Time every case of the chosen rows and print each when it is done."""
     import torch
 
     torch.set_num_threads(1)
@@ -122,7 +122,7 @@ def measure(
 
 
 def announce(progress: str, record: CaseRecord) -> None:
-    """Prints a line for each of our systems of a case."""
+    """Print a line for each of rlox's systems of a case."""
     names = [system.name for system in record.systems if not system.ours]
     for our_system in (system for system in record.systems if system.ours):
         size, system, time, *others, ratio, goal, outcome = row_cells(record, our_system, names)
@@ -133,7 +133,7 @@ def announce(progress: str, record: CaseRecord) -> None:
 
 
 def write(report: Report, folder: Path) -> None:
-    """The JSON, the table and the plots."""
+    """Write the JSON, the table and the plots."""
     report.write(folder / f"{report.benchmark}.json")
     (folder / f"{report.benchmark}.md").write_text(render(report), encoding="utf-8")
     write_plots(report, folder / "plots")

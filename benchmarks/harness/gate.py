@@ -1,4 +1,4 @@
-"""Whether a report lets a change pass."""
+"""Decide whether a report lets a change pass."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from harness.record import Report
 
 
 def failure_messages(report: Report) -> list[str]:
-    """One sentence for every goal missed and every size at which a peer is faster, ties left out."""
+    """Return a sentence for every missed goal and every size at which a peer is faster; ties do not count."""
     return [
         f"{case.row} {case.work}, {case.size}: {v.ours} is {v.ratio:.2f}x as fast as {v.against}, "
         + (f"the goal is {v.minimum:g}x" if v.goal else "a peer is faster")

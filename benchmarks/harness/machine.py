@@ -1,4 +1,4 @@
-"""Where and with what a result was measured."""
+"""The machine, versions and commit of a measurement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def describe_machine() -> dict[str, str | int | float]:
-    """Processor, cores, system, and how busy the machine was at the start."""
+    """Return processor, cores, system, and the load at the start."""
     return {
         "cpu": cpu_model(),
         "blas": blas(),
@@ -28,7 +28,7 @@ def describe_machine() -> dict[str, str | int | float]:
 
 
 def blas() -> str:
-    """What multiplies torch's matrices, and with which instructions."""
+    """Return the library that multiplies torch's matrices, and its instruction set."""
     import torch
 
     version = "MKL" if torch.backends.mkl.is_available() else "another BLAS"
@@ -36,7 +36,7 @@ def blas() -> str:
 
 
 def installed_versions(original: str | None) -> dict[str, str]:
-    """Versions of Python, rlox and every peer of this interpreter, and of the original."""
+    """Return the versions of Python, of rlox and the peers in this interpreter, and of the original."""
     versions_by_name = {"python": platform.python_version()}
     for name, package in PACKAGES.items():
         if name == "original":
@@ -51,14 +51,14 @@ def installed_versions(original: str | None) -> dict[str, str]:
 
 
 def describe_commit(root: Path = ROOT) -> dict[str, str | bool | None]:
-    """The commit that is checked out and whether tracked files differ from it."""
+    """Return the id of the checked-out commit, and whether tracked files differ from it."""
     head = run_git(root, "rev-parse", "HEAD")
     status = run_git(root, "status", "--porcelain", "--untracked-files=no")
     return {"id": head, "changed": None if status is None else status != ""}
 
 
 def run_git(root: Path, *arguments: str) -> str | None:
-    """What git answers, or None outside a repository."""
+    """Return git's output, or None outside a repository."""
     env = {name: value for name, value in os.environ.items() if name not in GIT_VARIABLES}
     try:
         command = ["git", "-C", str(root), *arguments]
@@ -69,5 +69,5 @@ def run_git(root: Path, *arguments: str) -> str | None:
 
 
 def utc_now() -> str:
-    """The time of day in UTC, to the second."""
+    """Return the time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,4 +1,4 @@
-"""One case from its systems to its record."""
+"""Measure the systems of one case and make its record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlox_cli.bench.intervals import ratio_of_medians
 
 
 def measure_case(case: Case, protocol: Protocol, absent: Collection[str] = ()) -> CaseRecord:
-    """Prepares the systems whose package is not in `absent`, compares their results, times them."""
+    """Prepare the systems whose package is not in `absent`, compare their results, and time them."""
     present = [system for system in case.systems if system.package not in absent]
     with ExitStack() as stack:
         runners: dict[str, Runner] = {}
@@ -29,7 +29,7 @@ def measure_case(case: Case, protocol: Protocol, absent: Collection[str] = ()) -
 
 
 def describe(system: System, is_ours: bool, samples: Samples | None) -> SystemRecord:
-    """A system's times, scaled to the whole of the case."""
+    """Return a system's times, scaled to the whole case."""
     seconds = tuple(s * system.scale for s in samples.seconds) if samples else ()
     return SystemRecord(
         name=system.name,
@@ -44,7 +44,7 @@ def describe(system: System, is_ours: bool, samples: Samples | None) -> SystemRe
 
 
 def evaluate(case: Case, system_records: tuple[SystemRecord, ...]) -> CaseRecord:
-    """Ratios to every measured peer, and which goals they meet."""
+    """Return the ratios to every measured peer, and the verdicts on the goals."""
     times = {m.name: m.seconds for m in system_records if m.seconds}
     peers = [m for m in system_records if not m.ours and m.median is not None]
     bounds = {system.name for system in case.systems if system.is_bound}
@@ -76,8 +76,9 @@ def evaluate(case: Case, system_records: tuple[SystemRecord, ...]) -> CaseRecord
 
 
 def judge(our_system: System, comparisons: list[Comparison]) -> list[GoalVerdict]:
-    """The goals of one of our systems, and that no peer may be faster: with 95% confidence, so that
-    a tie is none.
+    """Return a verdict for each goal of a system, and one on whether a peer is faster.
+
+    A peer is faster only with 95% confidence, so a tie passes.
     """
     ratios = {c.peer: c for c in comparisons if c.ours == our_system.name}
     fastest = next((c for c in ratios.values() if c.fastest), None)

@@ -1,7 +1,7 @@
-"""Steps of learning by shape alone: what they are given, and how much they multiply.
+"""The inputs of a gradient step, and the number of its multiplications, by shape alone.
 
-Parameters are one vector, arrays of two-layer networks in the order of torch's modules, as the programs of
-`harness.programs` have them.
+The parameters are one vector. It has the arrays of two-layer networks in the order of torch's modules, as the
+programs of `harness.programs` expect them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOG_STD = -0.5
 
 @dataclass(frozen=True)
 class Sizes:
-    """Numbers of an observation, outputs, width of both hidden layers, rows of a batch."""
+    """Sizes of an observation, of the outputs, of both hidden layers and of a batch."""
 
     obs: int
     outputs: int
@@ -28,12 +28,12 @@ class Sizes:
     rows: int
 
     def net(self, outputs: int, inputs: int | None = None) -> tuple[int, ...]:
-        """Sizes of a network's layers, inputs and outputs included."""
+        """Return the sizes of a network's layers, with inputs and outputs."""
         return (self.obs if inputs is None else inputs, self.width, self.width, outputs)
 
 
 def networks(work: str, sizes: Sizes) -> list[tuple[int, ...]]:
-    """Layer sizes of every network that learns or acts."""
+    """Return the layer sizes of every network that learns or acts."""
     if work in ("ppo", "a2c", "act"):
         return [sizes.net(sizes.outputs), sizes.net(1)]
     if work in ("dqn", "critic"):
@@ -44,12 +44,12 @@ def networks(work: str, sizes: Sizes) -> list[tuple[int, ...]]:
 
 
 def shapes(net: Sequence[int]) -> list[tuple[int, ...]]:
-    """Weight `[outputs, inputs]` and bias of each layer."""
+    """Return the shapes of the weight `[outputs, inputs]` and the bias of each layer."""
     return [shape for n, m in pairwise(net) for shape in ((m, n), (m,))]
 
 
 def parameters(nets: Sequence[Sequence[int]], rng: np.random.Generator) -> Array:
-    """Normal weights that keep the size of what passes, small biases."""
+    """Draw normal weights, scaled so that activations keep their size, and small biases."""
     all_shapes = [shape for net in nets for shape in shapes(net)]
     scales = [1 / math.sqrt(shape[-1]) if len(shape) == 2 else 0.01 for shape in all_shapes]
     random_arrays = [
@@ -59,7 +59,7 @@ def parameters(nets: Sequence[Sequence[int]], rng: np.random.Generator) -> Array
 
 
 def arrays(work: str, sizes: Sizes) -> dict[str, Array]:
-    """What a step is given: parameters, a second network's for targets, and the columns of a batch."""
+    """Return the inputs of a step: parameters, those of a target network, and the columns of a batch."""
     rng, (n, k) = np.random.default_rng(1), (sizes.rows, sizes.outputs)
     nets = networks(work, sizes)
     parameters_vector = parameters(nets, rng)
@@ -80,11 +80,12 @@ def arrays(work: str, sizes: Sizes) -> dict[str, Array]:
 
 
 def product_flops(work: str, sizes: Sizes, policy_delay: int = 2) -> float:
-    """Multiplications and additions in the matrix products of one step; TD3's actor learns in every
-    `policy_delay`-th.
+    """Return the multiplications and additions in the matrix products of one step.
+
+    TD3's actor learns in every `policy_delay`-th step.
     """
     forward_flops = [sum(2 * sizes.rows * n * m for n, m in pairwise(net)) for net in networks(work, sizes)]
-    # Nothing asks for the gradient of a network's inputs, unless they are actions.
+    # The gradient of a network's inputs is needed only if they are actions.
     learn_flops = [
         3 * f - 2 * sizes.rows * net[0] * net[1]
         for f, net in zip(forward_flops, networks(work, sizes), strict=True)
@@ -95,8 +96,8 @@ def product_flops(work: str, sizes: Sizes, policy_delay: int = 2) -> float:
         return sum(learn_flops)
     if work == "dqn":
         return forward_flops[0] + learn_flops[0]
-    critic_flops = sum(forward_flops[1:]) + sum(learn_flops[1:])  # the target's values, then a step
-    actor_gradient_flops = 2 * forward_flops[1]  # one critic's value, and back to the actions
+    critic_flops = sum(forward_flops[1:]) + sum(learn_flops[1:])  # the target's values, then a gradient step
+    actor_gradient_flops = 2 * forward_flops[1]  # one critic's value, and its gradient by the actions
     if work == "sac":
         return forward_flops[0] + critic_flops + 2 * actor_gradient_flops + learn_flops[0]
     return forward_flops[0] + critic_flops + (actor_gradient_flops + learn_flops[0]) / policy_delay

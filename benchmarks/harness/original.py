@@ -1,4 +1,4 @@
-"""The original rlox, measured by child processes, one for each workload."""
+"""Measure the original rlox in child processes, one for each workload."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PYTHON_VARIABLE = "RLOX_ORIGINAL_PYTHON"
 
 
 class OriginalError(Exception):
-    """The child cannot be started, or it stopped."""
+    """The child process cannot start, or it has stopped."""
 
 
 def find_python(argument: str | None) -> Path | None:
-    """The interpreter named on the command line, else in the environment, else the one installed here."""
+    """Return the interpreter of the command line, else of the environment, else the one installed here."""
     path_text = argument or os.environ.get(PYTHON_VARIABLE)
     if path_text:
         if not Path(path_text).is_file():
@@ -38,13 +38,13 @@ def find_python(argument: str | None) -> Path | None:
 
 
 def interpreter_of(environment: Path) -> Path:
-    """The Python of a virtual environment."""
+    """Return the Python of a virtual environment."""
     folder = "Scripts" if os.name == "nt" else "bin"
     return environment / folder / "python"
 
 
 def install(folder: Path = CACHE / "original") -> Path:
-    """Makes a virtual environment with the original in it; returns its interpreter."""
+    """Make a virtual environment with the original; return its interpreter."""
     python = interpreter_of(folder)
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     requirements = [f"rlox=={ORIGINAL_VERSION}", "numpy>=2.2,<3", "gymnasium>=1.2,<2"]
@@ -55,9 +55,9 @@ def install(folder: Path = CACHE / "original") -> Path:
 class Original:
     """The interpreter of the original.
 
-    Every workload has a process of its own, which holds nothing but its arrays. The C library gives
-    large results back to the system until a process has freed still larger blocks, so what another
-    workload did before would decide whether a result is paid for with page faults.
+    Every workload has its own process, which holds only its arrays. The C library returns the memory of large
+    results to the system until the process has freed still larger blocks. So in a shared process the earlier
+    workloads would decide whether a result costs page faults.
     """
 
     def __init__(self, python: Path | None, worker_script: Path = WORKER_SCRIPT) -> None:
@@ -66,7 +66,7 @@ class Original:
         self._processes: list[OriginalProcess] = []
 
     def runner(self, workload: str, arrays: Sequence[NDArray[Any]], **options: object) -> OriginalRunner:
-        """A workload of `original_worker.py` on these arrays, ready to be sampled."""
+        """Prepare a workload of `original_worker.py` on these arrays, ready to be sampled."""
         process = self.start()
         process.ask(
             do="prepare",
@@ -77,14 +77,14 @@ class Original:
         return OriginalRunner(process)
 
     def start(self) -> OriginalProcess:
-        """A fresh process."""
+        """Start a new process."""
         if self.python is None:
             raise OriginalError("no interpreter with the original rlox")
         self._processes.append(OriginalProcess(self.python, self._worker_script))
         return self._processes[-1]
 
     def ask(self, **request: object) -> dict[str, Any]:
-        """The answer of a fresh process to one request."""
+        """Return the answer of a new process to one request."""
         process = self.start()
         try:
             return process.ask(**request)
@@ -92,14 +92,14 @@ class Original:
             process.close()
 
     def close(self) -> None:
-        """Ends the processes that still run."""
+        """End the processes that still run."""
         for process in self._processes:
             process.close()
         self._processes.clear()
 
 
 class OriginalProcess:
-    """A process of the original's interpreter and a folder for arrays."""
+    """A process of the original's interpreter and a folder for its arrays."""
 
     def __init__(self, python: Path, worker_script: Path) -> None:
         self._python = python
@@ -112,14 +112,14 @@ class OriginalProcess:
         )
 
     def write(self, array: NDArray[Any]) -> str:
-        """The path of a file with the array."""
+        """Write the array to a file; return its path."""
         self._n_written += 1
         path = Path(self._folder.name, f"{self._n_written}.npy")
         np.save(path, np.ascontiguousarray(array), allow_pickle=False)
         return str(path)
 
     def ask(self, **request: object) -> dict[str, Any]:
-        """One request and its answer.
+        """Send a request and return the answer.
 
         Raises:
             OriginalError: the child stopped; the message ends with its last lines.
@@ -140,7 +140,7 @@ class OriginalProcess:
         return answer
 
     def close(self) -> None:
-        """Ends the process and removes its arrays."""
+        """End the process and remove its arrays."""
         if self._process is None:
             return
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -159,21 +159,21 @@ class OriginalProcess:
 
 
 class OriginalRunner:
-    """One prepared workload and its process."""
+    """A prepared workload and its process."""
 
     def __init__(self, process: OriginalProcess) -> None:
         self._process = process
 
     def sample(self, loops: int) -> float:
-        """Seconds by the child's own clock, without the way there and back."""
+        """Return the seconds by the child's own clock, without the communication."""
         seconds: float = self._process.ask(do="sample", loops=loops)["seconds"]
         return seconds
 
     def result(self) -> Results:
-        """What the workload gives, in float64."""
+        """Return the workload's results, in float64."""
         paths = self._process.ask(do="result")["arrays"]
         return {name: np.load(path, allow_pickle=False).astype(np.float64) for name, path in paths.items()}
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         self._process.close()

@@ -1,8 +1,8 @@
-"""Times rlox 1.2.0 in an interpreter of its own, which `original.py` starts.
+"""Time rlox 1.2.0 in its own interpreter, which `original.py` starts.
 
-Both packages are called rlox, so they cannot share a process. Requests and answers are JSON, one a
-line; arrays travel in files, so that the memory of this process holds nothing else. This file imports
-nothing of rlox's repository.
+Both packages have the name rlox, so they cannot share a process. Requests and answers are JSON, one per line.
+Arrays travel in files, so that the memory of this process holds nothing else. This file imports nothing from
+this repository.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-import rlox  # the original
+import rlox  # the original rlox
 
 Array = np.ndarray[Any, Any]
 EPISODE_LENGTH = 200  # steps, as in `replay.py`
@@ -31,7 +31,7 @@ PreparedWorkload = tuple[Callable[[], object], Callable[[], dict[str, Array]]]
 def function(
     arrays: Sequence[Array], name: str, arguments: Sequence[float], results: Sequence[str]
 ) -> PreparedWorkload:
-    """A function of the module on (arrays, then numbers); `results` names what it returns."""
+    """Call a function of the module with the arrays, then the numbers; `results` names its results."""
     call, call_arguments = getattr(rlox, name), [*arrays, *arguments]
 
     def operation() -> Any:
@@ -46,7 +46,7 @@ def function(
 
 
 def vec_env(arrays: Sequence[Array], env_id: str, n: int, seed: int) -> PreparedWorkload:
-    """One `step_all` with the next of the given actions, `[k, n]` or `[k, n, 1]`."""
+    """Call `step_all` with the next of the given actions, `[k, n]` or `[k, n, 1]`."""
     env = rlox.VecEnv(n=n, seed=seed, env_id=env_id)
     env.reset_all()
     rows = list(arrays[0])
@@ -70,7 +70,7 @@ def vec_env(arrays: Sequence[Array], env_id: str, n: int, seed: int) -> Prepared
 def rollout(
     arrays: Sequence[Array], env_id: str, n: int, seed: int, gamma: float, lam: float
 ) -> PreparedWorkload:
-    """T steps into arrays `[T, N]`, then GAE on the env-major order that it takes."""
+    """Take T steps into arrays `[T, N]`, then compute GAE, which takes env-major order."""
     actions, values = arrays
     n_steps = len(actions)
     env = rlox.VecEnv(n=n, seed=seed, env_id=env_id)
@@ -99,7 +99,7 @@ def rollout(
 
 
 class Replay:
-    """A full buffer of `replay.py`'s trajectory through observations `[P, obs_dim]`."""
+    """A full buffer with the trajectory of `replay.py` through observations `[P, obs_dim]`."""
 
     def __init__(self, pool: Array, actions: Array, task: str, capacity: int, size: int) -> None:
         self.pool, self.actions, self.capacity, self.size = pool, actions, capacity, size
@@ -114,7 +114,7 @@ class Replay:
                 self.buffer.push_batch(*self.rows(start, len(pool)))
 
     def row(self, number: int) -> tuple[Any, ...]:
-        """Arguments of `push`."""
+        """Return the arguments of `push`."""
         index, next_index = number % len(self.pool), (number + 1) % len(self.pool)
         is_end = number % EPISODE_LENGTH == EPISODE_LENGTH - 1
         return (
@@ -127,7 +127,7 @@ class Replay:
         )
 
     def rows(self, start: int, count: int) -> list[Array]:
-        """Arguments of `push_batch`."""
+        """Return the arguments of `push_batch`."""
         numbers = np.arange(start, start + count)
         indices, next_indices = numbers % len(self.pool), (numbers + 1) % len(self.pool)
         is_end = (numbers % EPISODE_LENGTH == EPISODE_LENGTH - 1).astype(np.uint8)
@@ -139,7 +139,7 @@ class Replay:
         return [*parts, numbers.astype(np.float32), is_end, np.zeros(count, np.uint8)]
 
     def operation(self, task: str) -> Callable[[], object]:
-        """What is timed."""
+        """Return the call that is timed."""
         push, size, seeds = self.buffer.push, self.size, self.seeds
         if task == "sample":
             return lambda: self.buffer.sample(size, next(seeds))
@@ -153,12 +153,12 @@ class Replay:
         return lambda: push(*row)
 
     def prioritized(self, priorities: Array) -> Callable[[], object]:
-        """A batch, and new priorities for it."""
+        """Return a call that samples a batch and updates its priorities."""
         sample, update, seeds = self.buffer.sample, self.buffer.update_priorities, self.seeds
         return lambda: update(sample(len(priorities), next(seeds))["indices"], priorities)
 
     def answer(self) -> dict[str, Array]:
-        """Sampled rows that were never pushed, and the mean place of the others."""
+        """Return the number of sampled rows that were never pushed, and the mean position of the samples."""
         n_wrong, positions = 0, []
         for seed in range(16):
             batch = self.buffer.sample(256, seed)
@@ -174,14 +174,14 @@ class Replay:
 
 
 def replay(arrays: Sequence[Array], task: str, capacity: int, size: int) -> PreparedWorkload:
-    """One of `Replay`'s operations on (observations, actions and, if prioritized, priorities)."""
+    """Prepare one of `Replay`'s operations on (observations, actions and, if prioritized, priorities)."""
     filled = Replay(arrays[0], arrays[1], task, capacity, size)
     work = filled.prioritized(arrays[2]) if task == "prioritized" else filled.operation(task)
     return work, filled.answer
 
 
 def memory(arrays: Sequence[Array], capacity: int) -> PreparedWorkload:
-    """Bytes that a full `Replay` takes: the peak less what was resident before."""
+    """Measure the bytes of a full `Replay`: the peak minus the memory that was resident before."""
 
     def answer() -> dict[str, Array]:
         pages = Path("/proc/self/statm").read_text("utf-8").split()[1]
@@ -203,7 +203,7 @@ WORKLOADS: dict[str, Callable[..., PreparedWorkload]] = {
 
 
 def sample(operation: Callable[[], object], loops: int) -> float:
-    """Seconds of `loops` calls with the garbage collector at rest."""
+    """Return the seconds of `loops` calls, with the garbage collector off."""
     gc.disable()
     try:
         start = time.perf_counter()
@@ -215,7 +215,7 @@ def sample(operation: Callable[[], object], loops: int) -> float:
 
 
 def write_arrays(folder: str, arrays: dict[str, Array]) -> dict[str, str]:
-    """Paths of files with the arrays."""
+    """Write the arrays to files; return their paths."""
     paths = {name: str(Path(folder, f"{name}.npy")) for name in arrays}
     for name, path in paths.items():
         np.save(path, arrays[name], allow_pickle=False)
@@ -223,7 +223,7 @@ def write_arrays(folder: str, arrays: dict[str, Array]) -> dict[str, str]:
 
 
 def serve(requests: Iterable[str], answers: TextIO) -> None:
-    """Answers requests until the pipe is closed."""
+    """Answer requests until the pipe is closed."""
     workload: PreparedWorkload | None = None
     for line in requests:
         request = json.loads(line)
@@ -245,7 +245,7 @@ def serve(requests: Iterable[str], answers: TextIO) -> None:
 
 
 if __name__ == "__main__":
-    # whatever the library prints goes to the standard error, so that answers stay readable
+    # The library's own output goes to standard error, so that the answers stay readable.
     with os.fdopen(os.dup(1), "w") as pipe:
         os.dup2(2, 1)
         serve(sys.stdin, pipe)

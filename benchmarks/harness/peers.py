@@ -1,4 +1,4 @@
-"""The libraries that rlox is measured beside, and how to come by them."""
+"""The libraries that rlox is compared with, and how to install them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ INSTALL_ORIGINAL = f"--install-original, or --original PYTHON of an environment 
 
 @dataclass(frozen=True)
 class Package:
-    """A distribution, the module it brings, and what to do when it is absent."""
+    """A distribution, its module, and the command that installs it."""
 
     distribution: str
     module: str
     install: str = INSTALL_PEERS
-    is_available: Callable[[], bool] | None = None  # whether it is there, if no module says so
+    is_available: Callable[[], bool] | None = None  # checks availability if there is no module to import
 
 
 def program_package(engine: str) -> Package:
-    """An example of this repository in Rust, which cargo has to build."""
+    """Return a Rust example of this repository, which cargo builds."""
     is_built = lambda: example_path(engine).is_file()  # noqa: E731
     return Package(f"example steps_{engine}", "", build_command(engine), is_built)
 
 
 def can_compile() -> bool:
-    """Whether torch.compile works here: it needs a C++ compiler."""
+    """Return whether torch.compile works here: it needs a C++ compiler."""
     from harness.torch_steps import can_compile
 
     return can_compile()
@@ -60,7 +60,7 @@ class MissingPeersError(Exception):
 
 
 def is_importable(package: str) -> bool:
-    """Whether this interpreter finds the package's module, or the package itself says that it is there."""
+    """Return whether this interpreter finds the package's module, or the package's own check succeeds."""
     is_available = PACKAGES[package].is_available
     if is_available is not None:
         return is_available()
@@ -68,7 +68,7 @@ def is_importable(package: str) -> bool:
 
 
 def missing_packages(cases: Iterable[Case], available: Callable[[str], bool]) -> list[str]:
-    """Packages that `cases` measure and that are not `available`, in order of appearance."""
+    """Return the packages that `cases` measure and that are not `available`, in order of appearance."""
     needed = dict.fromkeys(system.package for case in cases for system in case.systems)
     return [package for package in needed if not available(package)]
 
@@ -77,7 +77,7 @@ def explain_missing(
     packages: Iterable[str],
     otherwise: str = "--allow-missing, which leaves them out and says so in the table",
 ) -> str:
-    """One line for each absent package with what to do about it, and what to do `otherwise`."""
+    """Return a line for each missing package with its install command, and the alternative in `otherwise`."""
     return "\n".join(
         [
             "not installed, and a comparison without the fastest peer is none:",

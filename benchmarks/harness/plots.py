@@ -1,4 +1,4 @@
-"""One picture for each kind of work: time over size, a line for each system."""
+"""Draw a plot for each kind of work: time by size, one line for each system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.record import CaseRecord, Report
 
 
 def write_plots(report: Report, folder: Path) -> list[Path]:
-    """Draws every kind of work of the report; returns the files."""
+    """Draw every kind of work of the report; return the files."""
     works: dict[tuple[str, str], list[CaseRecord]] = {}
     for case in report.cases:
         works.setdefault((case.row, case.work), []).append(case)
@@ -19,7 +19,7 @@ def write_plots(report: Report, folder: Path) -> list[Path]:
 
 
 def draw(row: str, work: str, cases: Sequence[CaseRecord], folder: Path) -> Path:
-    """One picture; a bar goes from the fastest to the slowest round."""
+    """Draw one plot; a bar extends from the fastest to the slowest round."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")
@@ -44,5 +44,5 @@ def draw(row: str, work: str, cases: Sequence[CaseRecord], folder: Path) -> Path
 
 
 def slug(text: str) -> str:
-    """Letters and digits with underscores between."""
+    """Return the text's letters and digits, joined by underscores."""
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")

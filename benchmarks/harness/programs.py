@@ -1,4 +1,4 @@
-"""Programs of this repository in Rust that are timed: one process for each work, by its CPU time."""
+"""Time the Rust programs of this repository by CPU time, in one process for each work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.case import Results
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = ROOT / "rust" / "tensor-libraries"
-# By the last word of the example's name: its crate, the workspace of that, the crate that multiplies for it.
+# by the last word of the example's name: crate, its workspace, the crate that computes matrix products
 CRATES = {
     "cpu": ("rlox-nn", ROOT, "matrixmultiply"),
     "candle": ("rlox-candle", LIBRARIES, "candle-core"),
@@ -30,19 +30,19 @@ class ProgramError(Exception):
 
 
 def example_path(engine: str) -> Path:
-    """Where cargo puts the example `steps_ENGINE`, which may not be built."""
+    """Return the path where cargo puts the example `steps_ENGINE`; it may not be built yet."""
     target = os.environ.get("CARGO_TARGET_DIR") or CRATES[engine][1] / "target"
     return Path(target, "release", "examples", f"steps_{engine}")
 
 
 def build_command(engine: str) -> str:
-    """The command that makes it."""
+    """Return the command that builds the example."""
     crate = CRATES[engine][0]
     return f"(cd rust/{crate} && cargo build --release --example steps_{engine})"
 
 
 def math_library(engine: str) -> str:
-    """What an engine multiplies with, and its version by the lock file."""
+    """Return the library that multiplies matrices for an engine, with its version from the lock file."""
     _, workspace, crate = CRATES[engine]
     lock = workspace / "Cargo.lock"
     text = lock.read_text("utf-8") if lock.is_file() else ""
@@ -51,10 +51,10 @@ def math_library(engine: str) -> str:
 
 
 class ProgramRunner:
-    """`PROGRAM *arguments FOLDER`, whose folder has `arrays` in it as NAME.f32.
+    """Run `PROGRAM *arguments FOLDER`; the folder has the `arrays` as NAME.f32.
 
-    A line with a number has the work done so often, a line `result` has `result.f32` written; either is
-    answered by a line.
+    A line with a number n makes the program do its work n times. A line `result` makes it write `result.f32`.
+    The program answers each line with a line.
     """
 
     def __init__(self, program: Path, arguments: Sequence[object], arrays: Mapping[str, np.ndarray]) -> None:
@@ -68,19 +68,19 @@ class ProgramRunner:
         self._clock = cpu_clock(self._process.pid)
 
     def sample(self, loops: int) -> float:
-        """CPU seconds of the process, by its own count."""
+        """Return the CPU seconds of the process."""
         start = time.clock_gettime(self._clock)
         self._ask(str(loops))
         return time.clock_gettime(self._clock) - start
 
     def result(self) -> Results:
-        """What the work gives after it was done once."""
+        """Return the result of the work after doing it once."""
         self._ask("1")
         self._ask("result")
         return {"result": np.fromfile(Path(self._folder.name, "result.f32"), np.float32)}
 
     def close(self) -> None:
-        """Ends the process and removes its arrays."""
+        """End the process and remove its arrays."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(timeout=30)
@@ -89,7 +89,7 @@ class ProgramRunner:
         self._folder.cleanup()
 
     def _ask(self, line: str) -> None:
-        """One line and its answer.
+        """Send a line and read the answer.
 
         Raises:
             ProgramError: the program stopped; the message ends with its last lines.
@@ -107,7 +107,7 @@ class ProgramRunner:
 
 
 def cpu_clock(pid: int) -> int:
-    """The clock of a process's CPU time, for `time.clock_gettime` (POSIX, clock_getcpuclockid)."""
+    """Return the clock of a process's CPU time, for `time.clock_gettime` (POSIX, clock_getcpuclockid)."""
     clock = ctypes.c_int()
     error = ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock))
     if error:

@@ -1,4 +1,4 @@
-"""What a run leaves behind: plain dataclasses that are written as JSON and read back."""
+"""The record of a benchmark run: plain dataclasses that are written as JSON and read again."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ SCHEMA_VERSION = 1
 
 
 class SchemaError(Exception):
-    """A results file is not of this version, or lacks something."""
+    """A results file has another version, or it lacks a field."""
 
 
 @dataclass(frozen=True)
 class SystemRecord:
-    """One system's times; `seconds` is empty where it is not installed."""
+    """The times of one system; `seconds` is empty if it is not installed."""
 
     name: str
     package: str
     ours: bool
-    seconds: tuple[float, ...]  # of the whole case, one per round
+    seconds: tuple[float, ...]  # of the whole case, one for each round
     loops: int  # inner repetitions of each sample
-    scale: float  # seconds are those of one loop times this
+    scale: float  # `seconds` are those of one loop times this
     median: float | None
     note: str
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One of ours against one peer: how many times as long the peer takes, with a 95% interval."""
+    """One of rlox's systems against one peer: the ratio peer / rlox with a 95% interval."""
 
     ours: str
     peer: str
@@ -42,19 +42,19 @@ class Comparison:
 
 @dataclass(frozen=True)
 class GoalVerdict:
-    """A goal and whether it was met; `against` is the peer that it was held against."""
+    """A goal and whether it is met; `against` is the peer of the comparison."""
 
     ours: str
     against: str
     minimum: float
     ratio: float
     met: bool
-    goal: bool  # False: only "no peer is faster"
+    goal: bool  # False: the condition that no peer is faster
 
 
 @dataclass(frozen=True)
 class CaseRecord:
-    """Everything measured of one case."""
+    """All measurements of one case."""
 
     row: str
     work: str
@@ -67,7 +67,7 @@ class CaseRecord:
 
 @dataclass(frozen=True)
 class Report:
-    """One run."""
+    """One benchmark run."""
 
     benchmark: str
     date: str
@@ -81,13 +81,13 @@ class Report:
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def write(self, path: Path) -> None:
-        """Writes the report as JSON."""
+        """Write the report as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
 
 def read_report(path: Path) -> Report:
-    """The report that `Report.write` left in `path`.
+    """Read a report that `Report.write` has written.
 
     Raises:
         SchemaError: another schema version, or a field is missing or unknown.
@@ -103,7 +103,7 @@ def read_report(path: Path) -> Report:
 
 
 def read_case(tree: dict[str, Any]) -> CaseRecord:
-    """One case of a report."""
+    """Read one case of a report."""
     systems = tuple(SystemRecord(**{**s, "seconds": tuple(s["seconds"])}) for s in tree["systems"])
     comparisons = tuple(Comparison(**c) for c in tree["comparisons"])
     verdicts = tuple(GoalVerdict(**v) for v in tree["verdicts"])

@@ -1,4 +1,4 @@
-"""What the replay rows push and sample: an endless trajectory through a pool of observations."""
+"""The data of the replay rows: an endless trajectory through a pool of observations."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from harness.case import Results
 
 Array = NDArray[Any]
 EPISODE_LENGTH = 200  # steps
-CHECKED_BATCHES, CHECKED_BATCH = 16, 256  # sampled rows that are compared with what was pushed
-MAX_COMPARED = 64  # numbers of an observation that are compared, about
+CHECKED_BATCHES, CHECKED_BATCH = 16, 256  # sampled rows that are compared with the pushed rows
+MAX_COMPARED = 64  # approximate number of compared values per observation
 FRAME_SHAPE, STACK_SIZE = (84, 84), 4
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Transitions, each array with a leading axis `[n]`, or one without it."""
+    """Transitions; each array has a leading axis `[n]`, or none for a single transition."""
 
     obs: Array
     actions: Array
@@ -32,14 +32,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """Transition i leads from `pool[i % P]` to `pool[(i + 1) % P]` and has the reward i."""
+    """A trajectory: transition i leads from `pool[i % P]` to `pool[(i + 1) % P]` and has the reward i."""
 
     pool: Array  # [P, ...]
     actions: Array  # float32 [P, act_dim]
 
     @classmethod
     def vectors(cls, n: int, obs_dim: int, act_dim: int) -> Trajectory:
-        """Normal float32 numbers."""
+        """Make observations of normal float32 numbers."""
         rng = np.random.default_rng(obs_dim)
         return cls(
             rng.normal(size=(n, obs_dim)).astype(np.float32),
@@ -48,14 +48,14 @@ class Trajectory:
 
     @classmethod
     def images(cls, n: int, dtype: DTypeLike) -> Trajectory:
-        """Stacks of the last four of n random frames, `[n, 4, 84, 84]`."""
+        """Make stacks of the last four of n random frames, `[n, 4, 84, 84]`."""
         rng = np.random.default_rng(n)
         frames = rng.integers(0, 256, (n, *FRAME_SHAPE)).astype(dtype)
         pool = np.stack([np.roll(frames, -k, axis=0) for k in range(STACK_SIZE)], axis=1)
         return cls(pool, rng.integers(0, 6, (n, 1)).astype(np.float32))
 
     def rows(self, start: int, count: int) -> Rows:
-        """Transitions `start` to `start + count`."""
+        """Return `count` transitions from number `start` on."""
         numbers = np.arange(start, start + count)
         indices = numbers % len(self.pool)
         return Rows(
@@ -68,11 +68,11 @@ class Trajectory:
         )
 
     def blocks(self, n: int) -> Iterator[Rows]:
-        """The first `n` transitions, a pool's length at a time."""
+        """Yield the first `n` transitions, in blocks of the pool's length."""
         yield from (self.rows(start, len(self.pool)) for start in range(0, n, len(self.pool)))
 
     def count_wrong(self, obs: Array, next_obs: Array, rewards: Array) -> int:
-        """How many sampled rows are no transitions of this trajectory."""
+        """Count the sampled rows that are no transitions of this trajectory."""
         indices = rewards.astype(np.int64).ravel() % len(self.pool)
         same = np.ones(len(indices), np.bool_)
         for sampled, pool_indices in ((obs, indices), (next_obs, (indices + 1) % len(self.pool))):
@@ -83,29 +83,29 @@ class Trajectory:
 
 
 class ReplaySystem(Protocol):
-    """A buffer of some library."""
+    """The interface of a library's buffer."""
 
     def push(self, row: Rows) -> Callable[[], object]:
-        """What stores one transition."""
+        """Return a call that stores one transition."""
 
     def push_batch(self, rows: Rows) -> Callable[[], object]:
-        """What stores many."""
+        """Return a call that stores many transitions."""
 
     def sample(self, size: int) -> Callable[[], Any]:
-        """What draws a batch."""
+        """Return a call that draws a batch."""
 
     def read(self, batch: Any) -> tuple[Array, Array, Array]:
-        """obs, next_obs and rewards of a batch."""
+        """Return the obs, next_obs and rewards of a batch."""
 
 
 def single_transition(trajectory: Trajectory, number: int) -> Rows:
-    """A single transition, without leading axis."""
+    """Return a single transition, without leading axis."""
     rows = trajectory.rows(number, 1)
     return Rows(*(getattr(rows, name)[0] for name in Rows.__dataclass_fields__))
 
 
 def fill(replay: ReplaySystem, trajectory: Trajectory, n: int, *, one_by_one: bool) -> None:
-    """Stores the first `n` transitions, one by one or in batches."""
+    """Store the first `n` transitions, one by one or in batches."""
     if one_by_one:
         for number in range(n):
             replay.push(single_transition(trajectory, number))()
@@ -115,7 +115,10 @@ def fill(replay: ReplaySystem, trajectory: Trajectory, n: int, *, one_by_one: bo
 
 
 def sample_check(replay: ReplaySystem, trajectory: Trajectory, n: int) -> Callable[[], Results]:
-    """Samples from `n` stored rows: rows that were never pushed, and the mean place of the others."""
+    """Return a check of samples from `n` stored rows.
+
+    It counts sampled rows that were never pushed, and gives the mean position of the samples.
+    """
     draw = replay.sample(CHECKED_BATCH)
 
     def check() -> Results:

@@ -1,4 +1,4 @@
-"""Replay buffers of this process behind one interface."""
+"""The replay buffers of this process behind one interface."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Operation = Callable[[], Any]
 
 @dataclass(frozen=True)
 class BufferShape:
-    """What a buffer holds."""
+    """The sizes and types of a buffer."""
 
     capacity: int
     obs: tuple[int, ...]
@@ -25,7 +25,7 @@ class BufferShape:
 
     @classmethod
     def of(cls, trajectory: Trajectory, capacity: int) -> BufferShape:
-        """The columns of a trajectory."""
+        """Return the shape for the columns of a trajectory."""
         pool = trajectory.pool
         return cls(capacity, pool.shape[1:], pool.dtype.name, trajectory.actions.shape[1])
 
@@ -47,17 +47,17 @@ class RloxBuffer:
         self._reuse_arrays = reuse_arrays
 
     def push(self, row: Rows) -> Operation:
-        """`push`."""
+        """Call `push`."""
         push, arguments = self.buffer.push, push_arguments(row)
         return lambda: push(*arguments)
 
     def push_batch(self, rows: Rows) -> Operation:
-        """`push_batch`."""
+        """Call `push_batch`."""
         push, arguments = self.buffer.push_batch, tuple(vars(rows).values())
         return lambda: push(*arguments)
 
     def sample(self, size: int) -> Operation:
-        """`sample` with a new seed each time."""
+        """Call `sample` with a new seed each time."""
         sample, seeds = self.buffer.sample, itertools.count()
         if not self._reuse_arrays:
             return lambda: sample(size, next(seeds))
@@ -65,18 +65,18 @@ class RloxBuffer:
         return lambda: sample(size, next(seeds), out=out)
 
     def read(self, batch: Any) -> tuple[Array, Array, Array]:
-        """Copies: the next batch may overwrite this one."""
+        """Return copies, because the next batch may overwrite this one."""
         return batch["obs"].copy(), batch["next_obs"].copy(), batch["rewards"].copy()
 
 
 def push_arguments(row: Rows) -> tuple[Any, ...]:
-    """obs, action, reward, terminated, truncated, next_obs, the numbers as Python's."""
+    """Return obs, action, reward, terminated, truncated, next_obs; the numbers are Python's."""
     flags = bool(row.terminated), bool(row.truncated)
     return row.obs, row.actions, float(row.rewards), *flags, row.next_obs
 
 
 class RloxPrioritizedBuffer(RloxBuffer):
-    """`rlox.PrioritizedReplayBuffer`, alpha 0.6 and beta 0.4."""
+    """`rlox.PrioritizedReplayBuffer` with alpha 0.6 and beta 0.4."""
 
     def __init__(self, shape: BufferShape) -> None:
         import rlox
@@ -85,13 +85,13 @@ class RloxPrioritizedBuffer(RloxBuffer):
         self.buffer = rlox.PrioritizedReplayBuffer(shape.capacity, shape.obs[0], shape.act_dim, 0.6, 0.4)
 
     def sample_and_update(self, priorities: Array) -> Operation:
-        """A batch, and new priorities for it."""
+        """Sample a batch and update its priorities."""
         draw, update = self.sample(len(priorities)), self.buffer.update_priorities
         return lambda: update(draw()["indices"], priorities)
 
 
 class SB3Buffer:
-    """Stable-Baselines3's buffer of NumPy arrays, which knows single transitions only."""
+    """Stable-Baselines3's buffer of NumPy arrays, which stores only single transitions."""
 
     def __init__(self, shape: BufferShape) -> None:
         from gymnasium.spaces import Box
@@ -103,14 +103,14 @@ class SB3Buffer:
         self.buffer = ReplayBuffer(shape.capacity, space, action, "cpu")
 
     def push(self, row: Rows) -> Operation:
-        """`add`."""
+        """Call `add`."""
         add = self.buffer.add
         arrays = [np.asarray(a)[None] for a in (row.obs, row.next_obs, row.actions)]
         arguments = (*arrays, row.rewards[None], row.terminated[None], [{}])
         return lambda: add(*arguments)
 
     def push_batch(self, rows: Rows) -> Operation:
-        """`add` of one after the other."""
+        """Call `add` for each row."""
         singles = [
             self.push(Rows(*(column[i] for column in vars(rows).values()))) for i in range(len(rows.rewards))
         ]
@@ -122,18 +122,18 @@ class SB3Buffer:
         return add
 
     def sample(self, size: int) -> Operation:
-        """`sample`."""
+        """Call `sample`."""
         sample = self.buffer.sample
         return lambda: sample(size)
 
     def read(self, batch: Any) -> tuple[Array, Array, Array]:
-        """Tensors as arrays."""
+        """Return the tensors as arrays."""
         parts = batch.observations, batch.next_observations, batch.rewards
         return parts[0].numpy(), parts[1].numpy(), parts[2].numpy()
 
 
 class TorchRLBuffer:
-    """TorchRL's buffer over a `LazyTensorStorage`, its transitions made before."""
+    """TorchRL's buffer over a `LazyTensorStorage`; its transitions are made beforehand."""
 
     def __init__(self, shape: BufferShape) -> None:
         from torchrl.data import LazyTensorStorage, ReplayBuffer
@@ -141,27 +141,27 @@ class TorchRLBuffer:
         self.buffer = ReplayBuffer(storage=LazyTensorStorage(shape.capacity))
 
     def push(self, row: Rows) -> Operation:
-        """`add`."""
+        """Call `add`."""
         add, arguments = self.buffer.add, to_tensordict(row, [])
         return lambda: add(arguments)
 
     def push_batch(self, rows: Rows) -> Operation:
-        """`extend`."""
+        """Call `extend`."""
         extend, arguments = self.buffer.extend, to_tensordict(rows, [len(rows.rewards)])
         return lambda: extend(arguments)
 
     def sample(self, size: int) -> Operation:
-        """`sample`."""
+        """Call `sample`."""
         sample = self.buffer.sample
         return lambda: sample(size)
 
     def read(self, batch: Any) -> tuple[Array, Array, Array]:
-        """Tensors as arrays."""
+        """Return the tensors as arrays."""
         return batch["obs"].numpy(), batch["next_obs"].numpy(), batch["rewards"].numpy()
 
 
 class TorchRLPrioritizedBuffer(TorchRLBuffer):
-    """TorchRL's prioritized buffer, alpha 0.6 and beta 0.4."""
+    """TorchRL's prioritized buffer with alpha 0.6 and beta 0.4."""
 
     def __init__(self, shape: BufferShape) -> None:
         from torchrl.data import LazyTensorStorage, TensorDictPrioritizedReplayBuffer
@@ -171,7 +171,7 @@ class TorchRLPrioritizedBuffer(TorchRLBuffer):
         )
 
     def sample_and_update(self, priorities: Array) -> Operation:
-        """A batch, and new priorities for it."""
+        """Sample a batch and update its priorities."""
         import torch
 
         draw, update = self.sample(len(priorities)), self.buffer.update_priority
@@ -180,7 +180,7 @@ class TorchRLPrioritizedBuffer(TorchRLBuffer):
 
 
 def to_tensordict(rows: Rows, size: list[int]) -> Any:
-    """Rows as a TensorDict."""
+    """Return rows as a TensorDict."""
     import torch
     from tensordict import TensorDict
 

@@ -1,4 +1,4 @@
-"""Whether the scores that a run tells are those of the games: as ALE paid them, or played again in ALE."""
+"""Check a run's reported scores against ALE: against its rewards, or by replaying the games."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 NOOP, FIRE = 0, 1
-MAX_OPENING_FRAMES = 32  # frames at the start of a game: up to `env.atari.noop_max`, which is 30, and FIRE
+MAX_OPENING_FRAMES = 32  # frames before the first action: up to `env.atari.noop_max` (30), and FIRE
 
 
 class Game(NamedTuple):
-    """What was done in a game, and the sign of what it paid, by step."""
+    """The actions of a game and the sign of the reward, by step."""
 
     actions: list[int]
     signs: list[float]
-    is_complete: bool  # whether every frame of it is known but for those before the first action
+    is_complete: bool  # whether every frame is known, except those before the first action
 
 
 @contextmanager
 def record_ale_scores() -> Iterator[list[float]]:
-    """Scores of games that end in ale-py's environments meanwhile, in this process, beneath all wrappers."""
+    """Yield a list of scores of the games that end in ale-py's environments while it is open.
+
+    It counts the rewards of this process below all wrappers.
+    """
     from ale_py.env import AtariEnv
     from ale_py.vector_env import AtariVectorEnv
 
     scores: list[float] = []
     running_scores: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
-    vector_scores: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of games side by side
+    vector_scores: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of the games of a vector environment
     step, reset, step_all = AtariEnv.step, AtariEnv.reset, AtariVectorEnv.step
 
     def counting_step(env: Any, action: Any) -> Any:
@@ -67,7 +70,7 @@ def record_ale_scores() -> Iterator[list[float]]:
 
 @contextmanager
 def record_games() -> Iterator[list[Game]]:
-    """Games of the first environment of the first engine that is stepped meanwhile, in their order."""
+    """Yield a list of the games, in order, that the first environment of the first stepped engine plays."""
     from rlox.envs.base import LIFE_LOST
     from rlox.envs.engines.vector import VectorEngine
 
@@ -81,7 +84,7 @@ def record_games() -> Iterator[list[Game]]:
         if engine is not first:
             return finals
         if finals is not None and 0 in finals.autoreset_envs:
-            # frames that nobody chose: before a game, or in the middle of one behind a lost life
+            # Frames without a chosen action: before a game, or in its middle after a lost life.
             current_game = current_game._replace(is_complete=not current_game.actions)
             return finals
         current_game.actions.append(int(engine.actions.to_env(actions)[0]))
@@ -101,10 +104,10 @@ def record_games() -> Iterator[list[Game]]:
 
 
 def replay_score(env_id: str, game: Game, frame_skip: int = 4) -> float | None:
-    """The score of the game played again, frame by frame, in ale-py's environment without sticky actions.
+    """Replay the game frame by frame in ale-py's environment without sticky actions; return its score.
 
-    How many frames passed before the first action is tried out; `None` where no number of them makes a
-    game that pays as this one did at every step and is over when it was.
+    The number of frames before the first action is found by trial. `None` if no number gives a game with the
+    same reward signs at every step and the same end.
     """
     from gymnasium import make
 
@@ -126,7 +129,7 @@ def replay_score(env_id: str, game: Game, frame_skip: int = 4) -> float | None:
 
 
 def _replay_actions(env: Any, game: Game, opening_reward: float, frame_skip: int) -> float | None:
-    """The score, if the game goes from here as it went."""
+    """Return the score if the rest of the game repeats the recorded one, else None."""
     score, last = opening_reward, len(game.actions) - 1
     for step, (action, sign) in enumerate(zip(game.actions, game.signs, strict=True)):
         total, opening_reward, is_over = opening_reward, 0.0, False
@@ -142,10 +145,10 @@ def _replay_actions(env: Any, game: Game, opening_reward: float, frame_skip: int
 
 
 def score_problems(run: Mapping[str, Any], lowest: float, highest: float) -> list[str]:
-    """What shows that a run's scores are not those of its games; nothing where all is well.
+    """Return the evidence that a run's scores differ from those of its games; empty if there is none.
 
-    `run["scores"]` are the told ones; `run["paid"]`, where ALE's environments were stepped in the process,
-    those of ALE, and `run["again"]` pairs of what was told and of the game played again.
+    `run["scores"]` has the reported scores. `run["paid"]` has the scores by ALE, if ALE's environments were
+    stepped in the process. `run["again"]` has pairs of a reported score and that of the replayed game.
     """
     reported_scores: Sequence[float] = run["scores"]
     problems = [

@@ -1,4 +1,4 @@
-"""Single steps of learning, which the suite `ci` measures in place of whole runs."""
+"""Single updates, which the suite `ci` measures instead of whole runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UPDATES = (
 
 
 def steps() -> Iterator[Case]:
-    """An update of each of three algorithms."""
+    """Yield an update of each of three algorithms."""
     for algo, env, width, batch in UPDATES:
         yield Case(
             row="U1",
@@ -34,7 +34,7 @@ def steps() -> Iterator[Case]:
 
 
 def update(algo: str, env: str, width: int, batch_size: int) -> Any:
-    """The learner's second update, again and again."""
+    """Repeat the learner's second update."""
     run, batch, clock = second_update(algo, env, width, batch_size)
 
     def answer() -> Results:

@@ -1,4 +1,4 @@
-"""The suites of `rlox bench`: which cases, and the yardstick of each."""
+"""The suites of `rlox bench`: their cases, and the yardstick of each case."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROWS: dict[str, CaseFactory] = {
     **bench_e2e_rollout.ROWS,
     **bench_training.ROWS,
 }
-# What the work of a row is bound by; of the others arithmetic.
+# The yardstick of a row is the work that limits it; all other rows have "arithmetic".
 YARDSTICK_BY_ROW = {
     "P2": "memory",
     "P4": "calls",
@@ -36,9 +36,10 @@ YARDSTICK_BY_ROW = {
     "P20": "memory",
     **dict.fromkeys(("P13", "P14", "P15", "P16", "U1"), "network"),
 }
-BUNDLED_PEERS = ("numpy", "gymnasium", "torch")  # peers that come with rlox
-# Row, size, system, and what else the work has in it. Sizes that a core has in caches of its own where there
-# are such: beyond them neighbours on the machine make the same instructions take up to three times as long.
+BUNDLED_PEERS = ("numpy", "gymnasium", "torch")  # peers that are installed with rlox
+# Row, size, system, and another part of the work's name. The sizes fit into the private caches of a core
+# where possible: beyond them, other programs on the machine make the same instructions take up to three times
+# as long.
 CI_ENTRIES = (
     ("P1", "2,048", "rlox", ""),
     ("P2", "256 x 64", "rlox time-major, into", ""),
@@ -58,7 +59,7 @@ CI_ENTRIES = (
 
 @dataclass(frozen=True)
 class Entry:
-    """One of our ways to do a case, the peers of it that take part, and its yardstick."""
+    """One of rlox's systems for a case, the peers that are measured beside it, and its yardstick."""
 
     case: Case
     system: System
@@ -66,24 +67,24 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """By which it is known again in another run."""
+        """The name that identifies the entry in other runs."""
         return f"{self.case.row} {self.case.work}, {self.case.size}: {self.system.name}"
 
     @property
     def is_counted(self) -> bool:
-        """Whether its instructions are counted: torch takes minutes to load under valgrind."""
+        """Whether its instructions are counted; torch takes minutes to load under valgrind."""
         return self.yardstick != "network"
 
 
 def entries(case: Case, system_names: Iterable[str] | None = None) -> Iterator[Entry]:
-    """Each of our systems of a case, or those named."""
+    """Yield each of rlox's systems of a case, or only the named ones."""
     for our_system in case.ours:
         if system_names is None or our_system.name in system_names:
             yield Entry(case, our_system, YARDSTICK_BY_ROW.get(case.row, "arithmetic"))
 
 
 def ci(context: Context) -> Iterator[Entry]:
-    """Every kind of work once, beside peers that come with rlox, and steps of learning."""
+    """Yield every kind of work once, beside peers that are installed with rlox, and single updates."""
     cases_by_row = {row: list(ROWS[row](context)) for row in dict.fromkeys(q[0] for q in CI_ENTRIES)}
     for row, size, system, work_part in CI_ENTRIES:
         case = next(c for c in cases_by_row[row] if c.size == size and work_part in c.work)
@@ -93,7 +94,7 @@ def ci(context: Context) -> Iterator[Entry]:
 
 
 def rows(*names: str) -> Callable[[Context], Iterator[Entry]]:
-    """Whole rows."""
+    """Return a suite of whole rows."""
 
     def entries_of_rows(context: Context) -> Iterator[Entry]:
         for name in names:
@@ -103,7 +104,7 @@ def rows(*names: str) -> Callable[[Context], Iterator[Entry]]:
 
 
 def training(context: Context) -> Iterator[Entry]:
-    """The runs that have goals, whole."""
+    """Yield the training cases with goals, which are whole runs."""
     for row in bench_training.ROWS.values():
         for case in row(context):
             if any(system.goals for system in case.ours):

@@ -1,4 +1,4 @@
-"""Short ways to name a system of this process or of the original's."""
+"""Functions that make a system of this process or of the original's process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def local_system(
     is_bound: bool = False,
     note: str = "",
 ) -> System:
-    """A system of this process; `make` returns the timed operation and what answers for it."""
+    """Make a system of this process; `make` returns the timed operation and a function for its results."""
     return System(
         name=name,
         package=package,
@@ -42,7 +42,7 @@ def local_system(
 
 
 def function_make(call: Callable[[], Any], *results: str) -> RunnerFactory:
-    """A pure function: what it returns, one array or a tuple of them, is named by `results`."""
+    """Make a runner of a pure function; `results` names its array or its tuple of arrays."""
 
     def answer() -> Results:
         result = call()
@@ -53,7 +53,7 @@ def function_make(call: Callable[[], Any], *results: str) -> RunnerFactory:
 
 
 def rlox_function_make(name: str, arguments: Sequence[Any], *results: str) -> RunnerFactory:
-    """A public function of rlox on `arguments`, looked up when it is prepared."""
+    """Make a runner of a public function of rlox, which is looked up when the runner is prepared."""
 
     def make() -> tuple[Operation, Callable[[], Results]]:
         import rlox
@@ -72,7 +72,7 @@ def original_function_system(
     *results: str,
     note: str = "",
 ) -> System:
-    """A function of the original on `arrays`, then `arguments`."""
+    """Make a system of an original's function; its arguments are `arrays`, then `arguments`."""
     return System(
         name=ORIGINAL,
         package="original",

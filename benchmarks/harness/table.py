@@ -1,4 +1,4 @@
-"""A report as Markdown."""
+"""Render a report as Markdown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rlox_cli.bench.table import duration
 
 
 def render(report: Report) -> str:
-    """The whole page: what was measured on, then one table for each kind of work."""
+    """Render the whole page: the machine and versions, then one table for each kind of work."""
     works: dict[tuple[str, str], list[CaseRecord]] = {}
     for case in report.cases:
         works.setdefault((case.row, case.work), []).append(case)
@@ -19,7 +19,7 @@ def render(report: Report) -> str:
 
 
 def heading(report: Report) -> str:
-    """Machine, versions and how to read the tables."""
+    """Return the machine, the versions and an explanation of the tables."""
     commit = report.commit.get("id") or "unknown commit"
     dirty_text = " with local changes" if report.commit.get("changed") else ""
     versions = ", ".join(f"{name} {number}" for name, number in report.versions.items())
@@ -45,7 +45,7 @@ def heading(report: Report) -> str:
 
 
 def section(row: str, work: str, cases: list[CaseRecord]) -> str:
-    """One table; a line for each size and each of our ways to do it."""
+    """Return one table with a line for each size and each of rlox's systems."""
     peers = list(dict.fromkeys(s.name for c in cases for s in c.systems if not s.ours))
     head = ["size", "system", "time", *peers, "ratio to the fastest peer", "goal", ""]
     lines = [f"## {row}: {work}", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -60,7 +60,7 @@ def section(row: str, work: str, cases: list[CaseRecord]) -> str:
 
 
 def row_cells(case: CaseRecord, our_system: SystemRecord, peers: list[str]) -> list[str]:
-    """The cells of one of our systems in one size."""
+    """Return the cells of one of rlox's systems in one size."""
     by_name = {s.name: s for s in case.systems}
     fastest = next((c for c in case.comparisons if c.ours == our_system.name and c.fastest), None)
     verdicts = [v for v in case.verdicts if v.ours == our_system.name]
@@ -77,26 +77,26 @@ def row_cells(case: CaseRecord, our_system: SystemRecord, peers: list[str]) -> l
 
 
 def time_cell(system_record: SystemRecord | None) -> str:
-    """A median, or why there is none."""
+    """Return a median, or the reason why there is none."""
     if system_record is None:
         return "no"
     return "not installed" if system_record.median is None else duration(system_record.median)
 
 
 def ratio_cell(comparison: Comparison | None) -> str:
-    """The ratio, its interval and whose it is."""
+    """Return the ratio, its interval and the peer."""
     if comparison is None:
         return "no peer"
     return f"{comparison.ratio:.2f}x [{comparison.low:.2f}, {comparison.high:.2f}] {comparison.peer}"
 
 
 def goal_text(verdict: GoalVerdict) -> str:
-    """A goal with the ratio that was reached."""
+    """Return a goal with the measured ratio."""
     return f"{verdict.minimum:g}x {verdict.against}: {verdict.ratio:.2f}x"
 
 
 def outcome(verdicts: Iterable[GoalVerdict]) -> str:
-    """`met`, `missed`, `slower`, or nothing where nothing is asked."""
+    """Return `met`, `missed` or `slower`; an empty text if there is no goal."""
     verdicts = list(verdicts)
     if any(not v.met and not v.goal for v in verdicts):
         return "slower"

@@ -1,4 +1,4 @@
-"""One thread for everything: the libraries read these variables when they are loaded."""
+"""Use one thread everywhere: the libraries read these variables when they are loaded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rlox_cli.bench.process import SINGLE_THREAD_ENV
 
 
 def ensure_single_threaded() -> None:
-    """Starts this program anew with the variables set, unless they are."""
+    """Restart this program with the variables, unless they are already set."""
     if any(os.environ.get(name) != value for name, value in SINGLE_THREAD_ENV.items()):
         os.execve(
             sys.executable,

@@ -1,4 +1,4 @@
-"""Samples of several systems, taken in turn so that a change of the machine's speed meets all alike."""
+"""Sample several systems in turn, so that a change of the machine's speed affects all alike."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ MAX_LOOPS = 10_000_000
 
 @dataclass(frozen=True)
 class Protocol:
-    """How long and how often to sample."""
+    """The number of samples and their shortest duration."""
 
     repeats: int = 15
-    # Shortest sample; the inner loop is repeated until it takes this long. 0: a sample is one loop, and
-    # nothing is spent on finding that out.
+    # The shortest sample: the inner loop is repeated until it takes this long. 0: a sample is one loop,
+    # without calibration.
     min_seconds: float = 0.005
 
 
 @dataclass
 class LocalRunner:
-    """A system of this process: `operation` is the work, `answer` what it gives."""
+    """A system of this process: `operation` does the work, `answer` returns its results."""
 
     operation: Callable[[], object]
     answer: Callable[[], Results]
@@ -33,7 +33,7 @@ class LocalRunner:
     on_close: Callable[[], object] | None = None
 
     def sample(self, loops: int) -> float:
-        """Seconds of `loops` calls, the garbage collector resting as `timeit` has it."""
+        """Return the seconds of `loops` calls; the garbage collector is off, as in `timeit`."""
         operation, loop_range = self.operation, range(loops)
         gc_enabled = gc.isenabled()
         gc.disable()
@@ -47,17 +47,17 @@ class LocalRunner:
                 gc.enable()
 
     def result(self) -> Results:
-        """What the work gives."""
+        """Return the results of the work."""
         return self.answer()
 
     def close(self) -> None:
-        """Calls `on_close`, if there is one."""
+        """Call `on_close`, if there is one."""
         if self.on_close is not None:
             self.on_close()
 
 
 def calibrate(runner: Runner, min_seconds: float) -> int:
-    """Loops that fill a sample of `min_seconds`; finding them warms the system up."""
+    """Return the number of loops in a sample of `min_seconds`; the search also warms the system up."""
     loops = 1
     while min_seconds:
         seconds = runner.sample(loops)
@@ -69,7 +69,7 @@ def calibrate(runner: Runner, min_seconds: float) -> int:
 
 
 def interleave(runners: Mapping[str, Runner], protocol: Protocol) -> dict[str, Samples]:
-    """Samples of all systems by turns; which one begins moves on by one from round to round."""
+    """Sample all systems in turn; each round begins with the next system."""
     loops = {name: calibrate(runner, protocol.min_seconds) for name, runner in runners.items()}
     samples: dict[str, list[float]] = {name: [] for name in runners}
     names = list(runners)
@@ -82,7 +82,7 @@ def interleave(runners: Mapping[str, Runner], protocol: Protocol) -> dict[str, S
 
 @dataclass(frozen=True)
 class Samples:
-    """Seconds of one loop in each round."""
+    """The seconds of one loop in each round."""
 
     loops: int
     seconds: Sequence[float]

@@ -1,7 +1,7 @@
-"""Steps of learning as one writes them in torch: autograd, fused Adam, and `torch.compile` if it is wanted.
+"""Gradient steps as they are usually written in torch: autograd, fused Adam, optionally `torch.compile`.
 
-What is compiled are the losses, and with them the way back; optimizers have one call either way. Rules and
-constants are those of rlox's algorithms.
+`torch.compile` compiles the losses, and so their backward pass; optimizers are one call in both cases. Update
+rules and constants are those of rlox's algorithms.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Wrap = Callable[[Loss], Loss]
 
 
 def split(flat: Tensor, nets: Sequence[Sequence[int]]) -> list[Net]:
-    """Weights and biases of each network, leaves of their own."""
+    """Return the weights and biases of each network, as separate leaves."""
     networks_arrays, start = [], 0
     for net in nets:
         networks_arrays.append(list[Tensor]())
@@ -43,26 +43,26 @@ def split(flat: Tensor, nets: Sequence[Sequence[int]]) -> list[Net]:
 
 
 def all_arrays(nets: Sequence[Net]) -> Net:
-    """All arrays of several networks."""
+    """Return all arrays of several networks."""
     return list(chain.from_iterable(nets))
 
 
 def forward(net: Net, x: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
-    """What a network says, `[n, outputs]`."""
+    """Return a network's outputs, `[n, outputs]`."""
     for i in range(0, len(net) - 2, 2):
         x = activation(F.linear(x, net[i], net[i + 1]))
     return F.linear(x, net[-2], net[-1])
 
 
 def evaluate_actions(actor: Net, critic: Net, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """log pi(a | o), entropies and values, `[n]` each."""
+    """Return log pi(a | o), entropies and values, `[n]` each."""
     logs = F.log_softmax(forward(actor, obs, torch.tanh), -1)
     values = forward(critic, obs, torch.tanh).squeeze(-1)
     return logs.gather(1, actions.unsqueeze(1)).squeeze(1), -(logs.exp() * logs).sum(-1), values
 
 
 def ppo_loss(actor: Net, critic: Net, batch: Mapping[str, Tensor]) -> Tensor:
-    """The clipped surrogate of standardized advantages (Schulman et al. 2017, eq. 7 and 9)."""
+    """Return the clipped surrogate of standardised advantages (Schulman et al. 2017, eq. 7 and 9)."""
     log_probs, entropy, values = evaluate_actions(actor, critic, batch["obs"], batch["actions"])
     advantages = batch["advantages"]
     advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
@@ -73,14 +73,14 @@ def ppo_loss(actor: Net, critic: Net, batch: Mapping[str, Tensor]) -> Tensor:
 
 
 def a2c_loss(actor: Net, critic: Net, batch: Mapping[str, Tensor]) -> Tensor:
-    """The actor-critic's (Mnih et al. 2016, sec. 4)."""
+    """Return the actor-critic loss (Mnih et al. 2016, sec. 4)."""
     log_probs, entropy, values = evaluate_actions(actor, critic, batch["obs"], batch["actions"])
     policy = -(log_probs * batch["advantages"]).mean()
     return policy + VF_COEF * F.mse_loss(values, batch["returns"]) - ENT_COEF * entropy.mean()
 
 
 def dqn_loss(net: Net, target: Net, batch: Mapping[str, Tensor]) -> Tensor:
-    """Huber's of the temporal differences (Mnih et al. 2015)."""
+    """Return the Huber loss of the TD errors (Mnih et al. 2015)."""
     next_values = forward(target, batch["next_obs"], torch.relu).amax(-1)
     td_targets = batch["rewards"] + batch["discounts"] * next_values
     q_values = forward(net, batch["obs"], torch.relu).gather(1, batch["actions"].unsqueeze(1)).squeeze(1)
@@ -88,12 +88,12 @@ def dqn_loss(net: Net, target: Net, batch: Mapping[str, Tensor]) -> Tensor:
 
 
 def critic_loss(net: Net, batch: Mapping[str, Tensor]) -> Tensor:
-    """Squared errors of the values of pairs, which stand in one row."""
+    """Return the squared errors of the values; a row has the observation and the action side by side."""
     return F.mse_loss(forward(net, batch["obs"], torch.relu).squeeze(-1), batch["goals"])
 
 
 def squashed_gaussian(actor: Net, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """tanh of a normal action, and its log-probability `[n]` (Haarnoja et al. 2018, app. C)."""
+    """Return tanh of a normal action, and its log-probability `[n]` (Haarnoja et al. 2018, app. C)."""
     mean, log_std = forward(actor, obs, torch.relu).chunk(2, -1)
     log_std = log_std.clamp(-20, 2)
     raw = mean + log_std.exp() * noise
@@ -103,25 +103,25 @@ def squashed_gaussian(actor: Net, obs: Tensor, noise: Tensor) -> tuple[Tensor, T
 
 
 def q_value(critic: Net, obs: Tensor, actions: Tensor) -> Tensor:
-    """Q of pairs, `[n]`."""
+    """Return Q of observations and actions, `[n]`."""
     return forward(critic, torch.cat([obs, actions], -1), torch.relu).squeeze(-1)
 
 
 def critics_loss(critics: list[Net], td_targets: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-    """Squared errors of both."""
+    """Return the squared errors of both critics."""
     q = [q_value(critic, batch["obs"], batch["vectors"]) for critic in critics]
     return F.mse_loss(q[0], td_targets) + F.mse_loss(q[1], td_targets)
 
 
 def min_q_value(critics: list[Net], obs: Tensor, actions: Tensor) -> Tensor:
-    """The lower value of both."""
+    """Return the lower value of both critics."""
     return torch.minimum(*(q_value(critic, obs, actions) for critic in critics))
 
 
 def sac_critics_loss(
     critics: list[Net], targets: list[Net], actor: Net, alpha: Tensor, batch: Mapping[str, Tensor]
 ) -> Tensor:
-    """Towards r + discount (min Q' - alpha log pi)."""
+    """Return the loss for targets r + discount (min Q' - alpha log pi)."""
     with torch.no_grad():
         actions, log_prob = squashed_gaussian(actor, batch["next_obs"], batch["noise"])
         next_values = min_q_value(targets, batch["next_obs"], actions) - alpha * log_prob
@@ -130,7 +130,7 @@ def sac_critics_loss(
 
 
 def sac_actor_loss(actor: Net, critics: list[Net], alpha: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-    """E[alpha log pi - min Q]."""
+    """Return E[alpha log pi - min Q]."""
     actions, log_prob = squashed_gaussian(actor, batch["obs"], batch["noise"])
     return (alpha * log_prob - min_q_value(critics, batch["obs"], actions)).mean()
 
@@ -138,7 +138,9 @@ def sac_actor_loss(actor: Net, critics: list[Net], alpha: Tensor, batch: Mapping
 def td3_critics_loss(
     critics: list[Net], targets: list[Net], actor: Net, batch: Mapping[str, Tensor]
 ) -> Tensor:
-    """Towards r + discount min Q' of a smoothed action (Fujimoto et al. 2018, algorithm 1)."""
+    """Return the loss for targets r + discount min Q' of a smoothed action (Fujimoto et al. 2018, algorithm
+    1).
+    """
     with torch.no_grad():
         noise = (SMOOTHING * batch["noise"]).clamp(-NOISE_CLIP, NOISE_CLIP)
         actions = (forward(actor, batch["next_obs"], torch.relu).tanh() + noise).clamp(-1, 1)
@@ -147,13 +149,13 @@ def td3_critics_loss(
 
 
 def td3_actor_loss(actor: Net, critic: Net, batch: Mapping[str, Tensor]) -> Tensor:
-    """-E[Q]."""
+    """Return -E[Q]."""
     actions = forward(actor, batch["obs"], torch.relu).tanh()
     return -q_value(critic, batch["obs"], actions).mean()
 
 
 class Steps:
-    """Parameters, a batch, optimizers: everything that a step of one kind of work needs."""
+    """Parameters, a batch and optimizers: everything that a step of one kind of work needs."""
 
     def __init__(self, work: str, sizes: Sizes, arrays: Mapping[str, Array], wrap: Wrap) -> None:
         nets = networks(work, sizes)
@@ -171,7 +173,7 @@ class Steps:
         self.step_once: Callable[[], object] = getattr(self, f"_{work}")()
 
     def result(self) -> Results:
-        """What the first two kinds of work give, after they were done once."""
+        """Return the results of the first two kinds of work after one step."""
         got = self.step_once()
         flat = [p.detach().flatten() for p in all_arrays(self.nets)]
         return {"result": (got if isinstance(got, Tensor) else torch.cat(flat)).numpy().ravel()}
@@ -179,7 +181,7 @@ class Steps:
     def _make_step(
         self, loss: Loss, nets: list[Net], max_norm: float | None = None, use_rmsprop: bool = False
     ) -> Callable[..., None]:
-        """A step of `nets` along the gradient of what the loss says of its arguments."""
+        """Return a gradient step of `nets` on the loss of its arguments."""
         parameters, loss = all_arrays(nets), self.wrap(loss)
         if use_rmsprop:
             optimizer: Any = torch.optim.RMSprop(parameters, LEARNING_RATE, eps=EPS, foreach=True)
@@ -233,7 +235,7 @@ class Steps:
             alpha = log_alpha.detach().exp()
             step_critics(critics, targets, self.detached_nets[0], alpha, self.batch)
             step_actor(actor, detached_critics, alpha, self.batch)
-            log_alpha.grad = torch.ones(1)  # as large as the entropy is off; its product is of one number
+            log_alpha.grad = torch.ones(1)  # stands in for the entropy's distance from its target, one number
             alpha_optimizer.step()
             torch._foreach_lerp_(all_arrays(targets), all_arrays(detached_critics), TAU)
 
@@ -255,7 +257,7 @@ class Steps:
 
 
 def runner(work: str, sizes: Sizes, arrays: Mapping[str, Array], compiled: bool) -> LocalRunner:
-    """A step, again and again, in CPU seconds."""
+    """Return a runner that repeats a step, in CPU seconds."""
 
     def wrap(loss: Loss) -> Loss:
         return torch.compile(loss, dynamic=False) if compiled else loss
@@ -266,7 +268,7 @@ def runner(work: str, sizes: Sizes, arrays: Mapping[str, Array], compiled: bool)
 
 @lru_cache(1)
 def can_compile() -> bool:
-    """Whether torch.compile works here, which needs a C++ compiler."""
+    """Return whether torch.compile works here, which needs a C++ compiler."""
     from torch._dynamo.exc import TorchDynamoException
     from torch._inductor.exc import InductorError
 
@@ -278,7 +280,9 @@ def can_compile() -> bool:
 
 
 def products_runner(rows: int, width: int) -> LocalRunner:
-    """A hidden layer's three products through torch's BLAS: forward, and back to inputs and weights."""
+    """Return a runner of a hidden layer's three products in torch's BLAS: forward, back to inputs, to
+    weights.
+    """
     x, weight = torch.full((rows, width), 0.5), torch.full((width, width), 0.25)
     y, to_x, to_weight = torch.empty_like(x), torch.empty_like(x), torch.empty_like(weight)
 

@@ -1,4 +1,4 @@
-"""Training runs as systems of cases: one case for the whole of a run, others for its parts."""
+"""Training runs as systems of cases: one case for the whole run, others for its parts."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from harness.case import Results
 
 @dataclass(frozen=True)
 class RunTimes:
-    """What one run took, and how much it did."""
+    """The seconds of one run, and its counts of steps and updates."""
 
-    seconds: dict[str, float]  # by part, among them "total"
-    counts: dict[str, int]  # which every system has to have done as often
+    seconds: dict[str, float]  # by part; one of them is "total"
+    counts: dict[str, int]  # must be equal in every system
 
 
 class Stopwatch:
-    """Seconds by part, of this process's CPU unless another clock is given: where a run has one thread,
-    others' work does not count. `wall` is the clock of what calls say themselves.
+    """Measure seconds by part, by default of this process's CPU.
+
+    With one thread, the CPU clock does not count the work of other programs. `wall` is the clock of the
+    seconds that calls report themselves.
     """
 
     def __init__(
@@ -32,10 +34,13 @@ class Stopwatch:
     ) -> None:
         self.seconds: dict[str, float] = {}
         self._clock, self._wall = clock, wall
-        self._n_split_calls = 0  # calls under way that tell themselves what their parts take
+        self._n_split_calls = 0  # running calls that report the seconds of their parts themselves
 
     def time_call(self, part: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """`call`, its seconds added to `part`, unless `time_split_call` makes it, which tells of them."""
+        """Wrap `call` so that its seconds are added to `part`.
+
+        Inside a call of `time_split_call` nothing is added, because that call reports the seconds itself.
+        """
 
         def timed_call(*args: Any, **kwargs: Any) -> Any:
             if self._n_split_calls:
@@ -51,9 +56,9 @@ class Stopwatch:
     def time_split_call(
         self, part: str, call: Callable[..., Any], other: str, other_seconds: Callable[[Any], float]
     ) -> Callable[..., Any]:
-        """The same of a call that does two things, and what it returns tells the seconds of the `other`.
+        """Wrap a call that does two things; `other_seconds` reads the seconds of the `other` from its result.
 
-        Those are by the wall, so that the part of them in the whole is what counts.
+        Those are wall-clock seconds, so their share of the whole call is used.
         """
 
         def timed_call(*args: Any, **kwargs: Any) -> Any:
@@ -76,10 +81,10 @@ class Stopwatch:
 
 
 class RunCache:
-    """One system's runs by number, each with its number as seed.
+    """The runs of one system by number; the number is the seed.
 
-    A run is made when it is first asked for, so that cases of its parts are about the same runs and
-    cost none of their own.
+    A run is made when it is first needed. So the cases of its parts use the same runs, and need none of their
+    own.
     """
 
     def __init__(self, train: Callable[[int], RunTimes]) -> None:
@@ -87,7 +92,7 @@ class RunCache:
         self._runs: list[RunTimes] = []
 
     def run(self, number: int) -> RunTimes:
-        """Run `number`, with those before it."""
+        """Return run `number`; make the runs before it first."""
         while len(self._runs) <= number:
             self._runs.append(self._train(len(self._runs)))
         return self._runs[number]
@@ -101,14 +106,14 @@ class PartRunner:
         self._next = 0
 
     def sample(self, loops: int) -> float:
-        """Seconds of this part in the next `loops` runs."""
+        """Return the seconds of this part in the next `loops` runs."""
         first, self._next = self._next, self._next + loops
         runs = (self._run_cache.run(number) for number in range(first, self._next))
         return sum(run.seconds[self._part] for run in runs)
 
     def result(self) -> Results:
-        """How much a run does."""
+        """Return the counts of a run."""
         return {name: np.array(count) for name, count in self._run_cache.run(0).counts.items()}
 
     def close(self) -> None:
-        """Nothing is kept but numbers."""
+        """Do nothing: the runner holds only numbers."""

@@ -1,4 +1,4 @@
-"""Updates to be timed apart from the runs that they belong to."""
+"""Make updates that are timed separately from their runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ON_POLICY_SETTINGS: dict[str, dict[str, Any]] = {"ppo": {"n_epochs": 4}, "a2c": 
 
 
 def make_run_with_batches(algo: str, env: str, width: int, batch_size: int, backend: str = "torch") -> Any:
-    """A run whose updates are of batches of this size, each of several (`steps_per_update`)."""
+    """Make a run with this batch size; each update learns from several batches (`steps_per_update`)."""
     from rlox.build import build
     from rlox.configs import make_run
 
@@ -35,12 +35,12 @@ def make_run_with_batches(algo: str, env: str, width: int, batch_size: int, back
 
 
 def steps_per_update(algo: str) -> int:
-    """Batches that one update of a run of `make_run_with_batches` learns from."""
+    """Return the number of batches in one update of a run of `make_run_with_batches`."""
     return 1 if algo == "a2c" else 16
 
 
 def second_update(algo: str, env: str, width: int, batch_size: int) -> tuple[Any, Any, Any]:
-    """A run, and what its second update learned from."""
+    """Return a run, and the batch and clock of its second update."""
     run = make_run_with_batches(algo, env, width, batch_size)
     update, seen_batches = run.learner.update, []
 

@@ -1,7 +1,7 @@
-"""Work that never changes, of the kind that a case does, so that the machine's speed cancels out.
+"""Yardsticks: fixed work of the same kind as a case, so that the machine's speed cancels out.
 
-A peer gets faster and slower with its versions. A yardstick is a handful of lines over NumPy or torch,
-which every installation has: what a case takes beside it is held against what it took in an earlier run.
+Peers get faster and slower with their versions. A yardstick is a few lines of NumPy or torch, which every
+installation has. The ratio of a case to its yardstick is compared with the ratio in an earlier run.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 from harness.case import Runner
 from harness.timing import LocalRunner
 
-# Small enough for the second-level cache: what lies beyond is shared with everybody else's work, and then
-# the yardstick would be what is noisy.
+# Small enough for the second-level cache: larger caches are shared with other programs, which would make the
+# yardstick noisy.
 VECTOR_SIZE, COPY_SIZE = 4_096, 1 << 15  # numbers
-TABLE_ROWS, GATHER_SIZE = 10_000, 256  # rows, and rows at a time
+TABLE_ROWS, GATHER_SIZE = 10_000, 256  # rows of the table, rows that are gathered at a time
 WIDTH, BATCH = 64, 64
 Operation = Callable[[], object]
 
 
 def arithmetic() -> Operation:
-    """Multiplications, additions and an exponential of numbers in the nearest cache."""
+    """Multiply, add and exponentiate numbers in the first-level cache."""
     numbers = np.random.default_rng(0).normal(size=VECTOR_SIZE)
     out = np.empty_like(numbers)
 
@@ -37,7 +37,7 @@ def arithmetic() -> Operation:
 
 
 def calls() -> Operation:
-    """Short calls from Python into C, each with little to do."""
+    """Make short calls from Python into C that do little work."""
     numbers, out = np.arange(8.0), np.empty(8)
     add = np.add
 
@@ -49,13 +49,13 @@ def calls() -> Operation:
 
 
 def memory() -> Operation:
-    """A copy of a quarter of a megabyte."""
+    """Copy a quarter of a megabyte."""
     source, target = np.ones(COPY_SIZE), np.zeros(COPY_SIZE)
     return lambda: np.copyto(target, source)
 
 
 def gather() -> Operation:
-    """Rows from all over a table, others each time."""
+    """Gather scattered rows of a table, different ones each time."""
     rng = np.random.default_rng(0)
     table = rng.normal(size=(TABLE_ROWS, 8)).astype(np.float32)
     turns = itertools.cycle(list(rng.integers(0, TABLE_ROWS, (GATHER_SIZE, GATHER_SIZE))))
@@ -64,7 +64,7 @@ def gather() -> Operation:
 
 
 def network() -> Operation:
-    """A small network forward and back, and a step of its weights, with torch."""
+    """Run a small torch network forward and backward, and update its weights."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
@@ -88,5 +88,5 @@ KINDS = {work.__name__: work for work in (arithmetic, calls, memory, gather, net
 
 
 def yardstick(kind: str) -> Runner:
-    """The work of one of `KINDS`, ready to be sampled."""
+    """Return the work of one of `KINDS`, ready to be sampled."""
     return LocalRunner(KINDS[kind](), dict)

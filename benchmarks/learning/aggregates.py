@@ -1,6 +1,6 @@
-"""What normalised scores `[seeds, tasks]` of several systems come to, in numbers, a table and a figure.
+"""Aggregates of the normalised scores `[seeds, tasks]` of several systems: numbers, a table and a figure.
 
-Intervals are 95% percentile bootstrap in which the seeds of each task are resampled apart.
+Intervals are 95% percentile bootstrap; the seeds of each task are resampled separately.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ HEAD = (
 )  # fmt: skip
 THRESHOLDS = np.linspace(0.0, 1.2, 121)
 FIGURE = "performance_profile.png"
-MAX_NAMED_TASKS = 3  # tasks that a table names; of more it has the number
+MAX_NAMED_TASKS = 3  # a table names up to 3 tasks; of more it gives the number
 
 
 def summarize(systems: Systems) -> dict[str, Any]:
-    """Aggregates of each system, and how probably a run of the first scores more than one of each other."""
+    """Return the aggregates of each system, and the probability that the first system improves on it."""
     first, *_ = systems
     summaries: dict[str, Any] = {}
     for name, scores in systems.items():
@@ -53,7 +53,7 @@ def summarize(systems: Systems) -> dict[str, Any]:
 
 
 def render(groups: Mapping[str, Mapping[str, Any]]) -> str:
-    """A line for each system of each group of tasks, and the figure of `draw` beside it."""
+    """Return a row for each system of each group of tasks, and a link to the figure of `draw`."""
     rows: list[Sequence[str]] = [HEAD]
     for group in groups.values():
         has_many_tasks = len(group["tasks"]) > MAX_NAMED_TASKS
@@ -66,7 +66,7 @@ def render(groups: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def draw(folder: Path, panels: Mapping[str, Systems]) -> None:
-    """Performance profiles, a panel for each group."""
+    """Draw performance profiles, one panel for each group."""
     profiles_by_panel = {
         title: {name: profile(scores) for name, scores in systems.items()}
         for title, systems in panels.items()
@@ -75,7 +75,7 @@ def draw(folder: Path, panels: Mapping[str, Systems]) -> None:
 
 
 def profile(scores: NDArray[Any]) -> Profile:
-    """The part of runs above each threshold."""
+    """Return the fraction of the runs above each threshold."""
     return performance_profile(scores, THRESHOLDS, rng=_rng())
 
 

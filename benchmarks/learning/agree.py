@@ -1,4 +1,4 @@
-"""Which figures of a repeated campaign agree with the expected ones; exit status 1 if one differs.
+"""Compare the figures of a repeated campaign with the expected ones; exit with 1 if one differs.
 
 python benchmarks/learning/agree.py EXPECTED.json FOUND.json
 """
@@ -20,7 +20,7 @@ from rlox.statistics import Verdict, compare
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The document in a file."""
+    """Read a JSON file."""
     try:
         document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -29,7 +29,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def render(verdicts: Sequence[Verdict]) -> str:
-    """A line for each figure, and how many of each there are."""
+    """Return a row for each figure, and the counts of the verdicts."""
     head = ["figure", "expected [95% CI]", "found [95% CI]", "found - expected [99% CI]", "verdict"]
     rows = [head, *(cells(verdict) for verdict in verdicts)]
     counts = Counter(verdict.label for verdict in verdicts)
@@ -38,7 +38,7 @@ def render(verdicts: Sequence[Verdict]) -> str:
 
 
 def cells(verdict: Verdict) -> list[str]:
-    """A verdict as a line of the table."""
+    """Return a verdict as a row of the table."""
     numbers = [
         "-" if interval is None else f"{interval:.4g}"
         for interval in (verdict.expected, verdict.actual, verdict.difference)
@@ -48,7 +48,7 @@ def cells(verdict: Verdict) -> list[str]:
 
 
 def main() -> int:
-    """Compare two files."""
+    """Compare the two files."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,8 +1,8 @@
-"""BC beside the policy that it clones: the runs and table of experiments/behavioural_cloning.
+"""Compare BC with the policy that it clones: the runs and table of experiments/behavioural_cloning.
 
-A behaviour is PPO with the hyperparameters of conf/tuned/ppo. Its best actions in about 50 episodes (200
-of Pendulum-v1), starts 1,000,000 and on, are the dataset (`rlox dataset make`); BC learns it with its
-defaults; both are judged on the same 50 other episodes, `reset(seed=100000 + i)`.
+The cloned policy is PPO with the hyperparameters of conf/tuned/ppo. The dataset has its best actions in about
+50 episodes (200 of Pendulum-v1), with starts from 1,000,000 on (`rlox dataset make`). BC learns from it with
+its defaults. Both policies are evaluated on the same 50 other episodes, `reset(seed=100000 + i)`.
 
     pip install . && python benchmarks/learning/bc_classic_control.py
 """
@@ -28,10 +28,10 @@ HEAD = "| env | behaviour's steps | transitions | updates | seeds | behaviour | 
 
 @dataclass(frozen=True)
 class Leg:
-    """One environment: how long the behaviour is trained, how many transitions are recorded at least, in
-    whole episodes, and how many updates BC makes.
+    """One environment, with the length of each stage.
 
-    The seeds are 0, 1, ... `seeds` - 1.
+    `steps` train the cloned policy; at least `transitions` are recorded, in whole episodes; BC makes
+    `updates` updates. The seeds are 0, 1, ... `seeds` - 1.
     """
 
     env: str
@@ -44,12 +44,12 @@ class Leg:
 LEGS = (
     Leg("CartPole-v1", 100_000, 25_000, 5_000),
     Leg("Acrobot-v1", 200_000, 4_200, 5_000),
-    Leg("Pendulum-v1", 100_000, 40_000, 20_000),  # vectors take more to be as exact
+    Leg("Pendulum-v1", 100_000, 40_000, 20_000),  # real-valued actions need more data for the same accuracy
 )
 
 
 def clone(leg: Leg, seed: int) -> dict[str, Any]:
-    """The behaviour, its dataset, the clone; returns of both on the common episodes."""
+    """Train PPO, record its dataset and train BC on it; return the returns of both on the common episodes."""
     common_overrides = (f"env={leg.env}", f"seed={seed}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -76,7 +76,7 @@ def clone(leg: Leg, seed: int) -> dict[str, Any]:
 
 
 def compare(behaviour: NDArray[Any], bc: NDArray[Any]) -> dict[str, Any]:
-    """Means over seeds and episodes of scores `[seeds]`, and the difference of pairs with its interval."""
+    """Return means over seeds and episodes of scores `[seeds]`, and the paired difference with interval."""
     rng = np.random.default_rng(0)
     differences = bc - behaviour
     draws = differences[rng.integers(0, len(differences), (RESAMPLES, len(differences)))].mean(axis=1)
@@ -88,12 +88,12 @@ def compare(behaviour: NDArray[Any], bc: NDArray[Any]) -> dict[str, Any]:
 
 
 def result_path(leg: Leg, seed: int) -> Path:
-    """Where one result is."""
+    """Return the path of a result."""
     return FOLDER / "results" / f"{leg.env}_s{seed}.json"
 
 
 def report() -> None:
-    """expected.json and the table of the legs that are complete."""
+    """Write expected.json and the table of the complete legs."""
     lines, document = [HEAD, "|" + "---|" * 8], dict[str, Any]()
     for leg in LEGS:
         paths = [result_path(leg, seed) for seed in range(leg.seeds)]
@@ -121,7 +121,7 @@ def report() -> None:
 
 
 def main() -> None:
-    """Run what is missing, then write the report."""
+    """Make the missing runs, then write the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--legs", nargs="+", choices=[leg.env for leg in LEGS])
     args = parser.parse_args()

@@ -1,10 +1,10 @@
 """Campaigns on classic control beside Stable-Baselines3: the runs, table and figure of
-experiments/<name>. A campaign is a file beside this one that says its algorithm and its legs.
+experiments/<name>. A campaign is a file in this folder that defines an algorithm and legs.
 
 The systems of a leg read their hyperparameters from the same files, conf/tuned/<algo>/<env>.yaml
-(rl-zoo3), where the campaign does not say them, and are judged on the same 50 episodes,
-`reset(seed=100000 + i)`, with the final deterministic policy and frozen normalisers. A run that is there
-already is kept, so a campaign can be stopped and started.
+(rl-zoo3), unless the campaign sets them. They are evaluated on the same 50 episodes,
+`reset(seed=100000 + i)`, with the final deterministic policy and frozen normalisation. A run with a result is
+not repeated, so a campaign can be stopped and continued.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ Settings = Mapping[str, Mapping[str, Any]]  # keys of algo, env and buffer
 
 @dataclass(frozen=True)
 class System:
-    """Who learns, and by what settings."""
+    """The library that learns, and its settings."""
 
     name: str
-    library: str = "rlox"  # or sb3, with its contributions
-    algo: str = ""  # where it is not that of the leg
-    settings: Settings | None = None  # in place of conf/tuned/<algo>/<env>.yaml
-    options: tuple[str, ...] = ()  # of rlox's command line, beside either
+    library: str = "rlox"  # or "sb3", which includes sb3-contrib
+    algo: str = ""  # if it is not the leg's
+    settings: Settings | None = None  # instead of conf/tuned/<algo>/<env>.yaml
+    options: tuple[str, ...] = ()  # of rlox's command line, in addition
 
     def overrides(self) -> list[str]:
-        """The settings for the command line."""
+        """Return the settings as overrides of the command line."""
         if self.settings is None:
             return list(self.options)
         keys = [
@@ -59,27 +59,28 @@ PAIR = (System("rlox"), System("sb3", "sb3"))
 
 @dataclass(frozen=True)
 class Leg:
-    """One environment for so many steps, with the seeds 0, 1, ... `seeds` - 1."""
+    """One environment and a number of steps, with the seeds 0, 1, ... `seeds` - 1."""
 
     env: str
     steps: int
     seeds: int
-    label: str = ""  # where a campaign has the environment more than once
-    algo: str = ""  # where a campaign has several
+    label: str = ""  # if the campaign has the environment more than once
+    algo: str = ""  # if the campaign has several
     systems: tuple[System, ...] = PAIR
-    task: str = ""  # the environment in words, where its id does not say it
-    solved: float | None = None  # the return that solves it, where that is the question
+    task: str = ""  # the environment in words, if its id is not clear
+    solved: float | None = None  # the return that solves it, if the campaign asks for it
 
     @property
     def name(self) -> str:
-        """What its files and its part of expected.json are called."""
+        """The name of its files and of its entry in expected.json."""
         return self.label or self.env
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """Algorithms and where they are tried; `name` is that of its file and of its experiment. `algo` is
-    that of legs which name none.
+    """Algorithms and the environments they run on.
+
+    `name` is that of the campaign's file and of its experiment. Legs without an algorithm use `algo`.
     """
 
     name: str
@@ -88,30 +89,32 @@ class Campaign:
 
     @property
     def script(self) -> Path:
-        """The command."""
+        """The script of the campaign."""
         return Path(__file__).with_name(f"{self.name}.py")
 
     @property
     def report_module(self) -> ModuleType:
-        """What summarises and shows its legs: a comparison of two systems, or what solves a task."""
+        """The module that summarises and renders the legs: it compares two systems, or reports what solves a
+        task.
+        """
         return tables if self.legs[0].solved is None else solving
 
     @property
     def folder(self) -> Path:
-        """The experiment."""
+        """The folder of the experiment."""
         return ROOT / "experiments" / self.name
 
     def path(self, leg: Leg, system: str, seed: int) -> Path:
-        """Where one run's result is."""
+        """Return the path of a run's result."""
         name = f"{leg.name}_{system.replace(' ', '-')}_s{seed}.json"
         return self.folder / "results" / name
 
     def algo_of(self, leg: Leg, system: System) -> str:
-        """What learns there."""
+        """Return the algorithm of a system in a leg."""
         return system.algo or leg.algo or self.algo
 
     def read_runs(self, leg: Leg) -> Runs | None:
-        """Results by system in order of seed; `None` unless all are there."""
+        """Return the results by system, in order of seed; `None` if one is missing."""
         names = [system.name for system in leg.systems]
         paths = {s: [self.path(leg, s, seed) for seed in range(leg.seeds)] for s in names}
         if not all(path.exists() for system_paths in paths.values() for path in system_paths):
@@ -121,7 +124,7 @@ class Campaign:
         }
 
     def complete_legs(self) -> list[CompleteLeg]:
-        """The legs whose runs are all there."""
+        """Return the legs whose runs are complete."""
         legs_with_runs = [(leg, self.read_runs(leg)) for leg in self.legs]
         return [
             CompleteLeg(leg.name, leg.task or leg.env, leg.steps, read_runs, leg.solved)
@@ -131,7 +134,7 @@ class Campaign:
 
 
 def run_rlox(campaign: Campaign, leg: Leg, system: System, seed: int) -> dict[str, Any]:
-    """`rlox train` in a folder of its own; the result is what its run folder says."""
+    """Run `rlox train` in a temporary folder and return the result from its run folder."""
     algo = campaign.algo_of(leg, system)
     with tempfile.TemporaryDirectory() as folder:
         overrides = [f"algo={algo}", f"env={leg.env}", f"total_steps={leg.steps}"]
@@ -140,7 +143,7 @@ def run_rlox(campaign: Campaign, leg: Leg, system: System, seed: int) -> dict[st
 
 
 def read_result(leg: Leg, run: Path) -> dict[str, Any]:
-    """The result of a run of the leg, as its run folder says it."""
+    """Read the result of a run of the leg from its run folder."""
     result = json.loads((run / "result.json").read_text())
     origin = json.loads((run / "provenance.json").read_text())
     episodes = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
@@ -153,7 +156,7 @@ def read_result(leg: Leg, run: Path) -> dict[str, Any]:
 
 
 def run_sb3(campaign: Campaign, leg: Leg, system: System, seed: int) -> dict[str, Any]:
-    """The same run in Stable-Baselines3 or its contributions."""
+    """Train once with Stable-Baselines3 or sb3-contrib."""
     algo = campaign.algo_of(leg, system)
     settings: Any = system.settings
     if settings is None:
@@ -173,7 +176,7 @@ def run_sb3(campaign: Campaign, leg: Leg, system: System, seed: int) -> dict[str
 def make_result(
     leg: Leg, returns: list[float], episode_ends: list[tuple[int, float]], seconds: dict[str, float]
 ) -> dict[str, Any]:
-    """The result of a run: the final policy's returns, and how training went."""
+    """Return the result of a run: the final policy's returns and the course of training."""
     return {
         "returns": returns,
         "training": float(np.mean([r for _, r in episode_ends[-LAST_EPISODES:]])),
@@ -183,7 +186,7 @@ def make_result(
 
 
 def measure(campaign: Campaign, leg: Leg, system: str, seed: int) -> None:
-    """Run one system once, in a single-threaded process, unless its result is there."""
+    """Run one system once, in a single-threaded process, unless it has a result."""
     path = campaign.path(leg, system, seed)
     if path.exists():
         return
@@ -196,21 +199,21 @@ def measure(campaign: Campaign, leg: Leg, system: str, seed: int) -> None:
 
 
 def write(campaign: Campaign) -> None:
-    """expected.json, the table and the figure of the legs that are complete."""
+    """Write expected.json, the table and the figure of the complete legs."""
     legs = campaign.complete_legs()
     if legs:
         tables.report(campaign.folder, legs, campaign.report_module.summarize, campaign.report_module.render)
 
 
 def main(campaign: Campaign, description: str | None, report: Callable[[Any], None] = write) -> None:
-    """Run what is missing, then write the report."""
+    """Make the missing runs, then write the report."""
     legs = {leg.name: leg for leg in campaign.legs}
     parser = argparse.ArgumentParser(description=(description or "").split("\n\n")[0])
     parser.add_argument("--legs", nargs="+", choices=list(legs), default=list(legs))
     parser.add_argument("--one", help="run this system once and print its result")
-    parser.add_argument("--seed", type=int, default=0, help="of the one")
-    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--report", action="store_true", help="run nothing, report what is there")
+    parser.add_argument("--seed", type=int, default=0, help="seed of that run")
+    parser.add_argument("--jobs", type=int, default=1, help="number of parallel processes")
+    parser.add_argument("--report", action="store_true", help="run nothing, report the existing results")
     args = parser.parse_args()
     selected_legs = [legs[name] for name in args.legs]
     if args.one:

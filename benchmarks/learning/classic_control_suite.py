@@ -1,9 +1,9 @@
-"""PPO, A2C, DQN, SAC and TD3 on the classic tasks that they fit: the sweep, tables and figures of
+"""PPO, A2C, DQN, SAC and TD3 on the classic tasks that they support: the sweep, tables and figures of
 experiments/classic_control_suite.
 
 The runs are those of `rlox sweep exp=classic_control_suite`, whose legs are the files of
-conf/exp/classic_control_suite. Given again, the command goes on with the sweep where it was stopped; with a
-result of every run it makes the tables and figures alone.
+conf/exp/classic_control_suite. A repeated command continues the sweep; if every run has a result, it only
+makes the tables and figures.
 
     pip install . && python benchmarks/learning/classic_control_suite.py
 """
@@ -33,7 +33,7 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
 def legs() -> Iterator[Leg]:
-    """The pairs that the preset has, by environment; steps are its own or the tuned preset's."""
+    """Yield the pairs of the preset, by environment; the steps are the pair's own or the tuned preset's."""
     files = {path.stem: path for path in (CONF / "exp" / NAME).glob("*.yaml")}
     for env in ENVS:
         for algo in ALGOS:
@@ -49,7 +49,7 @@ CAMPAIGN = Campaign(NAME, "", tuple(legs()))
 
 
 def collect(sweep: Path) -> None:
-    """The results of the sweep's jobs that are done, as files of the experiment."""
+    """Copy the results of the sweep's finished jobs to files of the experiment."""
     pairs = {(leg.algo, leg.env): leg for leg in CAMPAIGN.legs}
     for run in sorted(sweep.glob("[0-9]*_*")):
         if ".attempt" in run.name or not (run / "result.json").exists():
@@ -64,7 +64,7 @@ def collect(sweep: Path) -> None:
 
 
 def require_protocol(leg: Leg, run: Path) -> None:
-    """Refuse a run of other steps or other episodes: a sweep's folder may have had other overrides."""
+    """Refuse a run with other steps or episodes, because the sweep's folder may have had other overrides."""
     config: Any = OmegaConf.load(run / "config.yaml")
     protocol = (config.total_steps, config.eval.episodes, config.eval.seed)
     if protocol != (leg.steps, EPISODES, EVAL_SEED):
@@ -75,7 +75,7 @@ def require_protocol(leg: Leg, run: Path) -> None:
 
 
 def is_complete() -> bool:
-    """Whether every run has a result; says so."""
+    """Return whether every run has a result; print it if so."""
     paths = [CAMPAIGN.path(leg, "rlox", seed) for leg in CAMPAIGN.legs for seed in range(leg.seeds)]
     has_all = all(path.exists() for path in paths)
     if has_all:
@@ -84,7 +84,7 @@ def is_complete() -> bool:
 
 
 def run_sweep(folder: Path, workers: int) -> int:
-    """`rlox sweep` in that folder, one thread a run; its exit code."""
+    """Run `rlox sweep` in that folder with one thread for each run; return its exit code."""
     command = [sys.executable, "-P", "-m", "rlox_cli.main", "sweep", f"exp={NAME}"]
     folder_overrides = [f"hydra.sweep.dir={folder.absolute()}", f"sweep.workers={workers}"]
     env = {**os.environ, **ONE_THREAD}
@@ -92,17 +92,17 @@ def run_sweep(folder: Path, workers: int) -> int:
         while True:
             try:
                 return process.wait()
-            except KeyboardInterrupt:  # the sweep had it too: it saves and ends
+            except KeyboardInterrupt:  # the sweep gets the signal too: it saves and exits
                 continue
 
 
 def main() -> None:
-    """Run what is missing, collect it, write the report."""
+    """Make the missing runs, collect the results, write the report."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     default_folder = classic_control.ROOT / "runs" / "sweeps" / NAME
     parser.add_argument("--sweep", type=Path, default=default_folder, help="the sweep's folder")
-    parser.add_argument("--workers", type=int, default=1, help="jobs at a time")
-    parser.add_argument("--collect", action="store_true", help="run nothing, take what is done")
+    parser.add_argument("--workers", type=int, default=1, help="number of parallel jobs")
+    parser.add_argument("--collect", action="store_true", help="run nothing, collect the finished runs")
     args = parser.parse_args()
     code = 0 if args.collect or is_complete() else run_sweep(args.sweep, args.workers)
     collect(args.sweep)

@@ -22,7 +22,7 @@ SPEED_HEAD = ("training", "steps", "rlox, steps/s", "SB3, steps/s", "ratio [95% 
 
 
 def write(campaign: Campaign) -> None:
-    """expected.json, table.md and the figures, of the legs that are complete."""
+    """Write expected.json, table.md and the figures of the complete legs."""
     legs = campaign.complete_legs()
     if not legs:
         return
@@ -40,7 +40,7 @@ def write(campaign: Campaign) -> None:
 
 
 def summarize(legs: Sequence[CompleteLeg], n_planned: int) -> dict[str, Any]:
-    """Each leg's scores, all together once every leg is there, and the speeds."""
+    """Return each leg's scores, the aggregates once every leg is complete, and the speeds."""
     document: dict[str, Any] = {}
     for leg in legs:
         algo, env = algo_and_env(leg)
@@ -52,7 +52,7 @@ def summarize(legs: Sequence[CompleteLeg], n_planned: int) -> dict[str, Any]:
 
 
 def score_matrices(legs: Sequence[CompleteLeg]) -> aggregates.Systems:
-    """Normalised scores `[seeds, legs]` of both systems."""
+    """Return the normalised scores `[seeds, legs]` of both systems."""
     return {
         title: np.stack(
             [SCALES[algo_and_env(leg)[1]](final_scores(leg.runs)[system]) for leg in legs], axis=1
@@ -62,7 +62,7 @@ def score_matrices(legs: Sequence[CompleteLeg]) -> aggregates.Systems:
 
 
 def read_speeds(path: Path) -> list[dict[str, Any]]:
-    """Whole trainings as they were measured in turns: of each algorithm the first size in the record."""
+    """Read the speeds of whole training runs; of each algorithm, the first size in the record."""
     speed_entries: dict[str, dict[str, Any]] = {}
     for case in json.loads(path.read_text())["cases"]:
         algo, separator, part = case["work"].partition(" on ")
@@ -81,7 +81,7 @@ def read_speeds(path: Path) -> list[dict[str, Any]]:
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """The tables."""
+    """Return the tables."""
     legs = [
         (f"{entry['algo'].upper()}, {entry['env']}", entry) for entry in document.values() if "algo" in entry
     ]

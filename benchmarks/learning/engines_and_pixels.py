@@ -11,7 +11,7 @@ from classic_control import Campaign, Leg, Settings, System, main
 EMPTY_ROOM_ENV = "MiniGrid-Empty-Random-5x5-v0"
 IMAGE_WRAPPER = {"wrappers": ["minigrid_image"]}  # 7 x 7 cells of 3 numbers, as pixels
 NETWORK = {"encoder": "small", "net_arch": [64]}
-# Ours, found with seeds from 100 on, for Stable-Baselines3 to solve the task.
+# Our own settings, found with seeds from 100 on so that Stable-Baselines3 solves the task.
 PPO_PIXELS: Settings = {
     "env": {"n_envs": 8, **IMAGE_WRAPPER},
     "algo": {
@@ -31,7 +31,7 @@ DQN_PIXELS: Settings = {
 
 
 def pixels(algo: str, steps: int, settings: Settings) -> Leg:
-    """Both systems with the same settings."""
+    """Return a leg in which both systems have the same settings."""
     systems = tuple(System(*names, settings=settings) for names in (("rlox",), ("sb3", "sb3")))
     name = algo.upper()
     task = f"{name}, {EMPTY_ROOM_ENV}, pixels"
@@ -39,7 +39,7 @@ def pixels(algo: str, steps: int, settings: Settings) -> Leg:
 
 
 def tuned(algo: str, env: str, steps: int, seeds: int) -> Leg:
-    """Both systems with what conf/tuned says."""
+    """Return a leg in which both systems use conf/tuned."""
     name = algo.upper()
     return Leg(env, steps, seeds, f"{name}_{env}", algo, task=f"{name}, {env}")
 

@@ -1,4 +1,4 @@
-"""Figures of several systems together: learning curves over one another, performance profiles, speeds."""
+"""Figures of several systems together: overlaid learning curves, performance profiles, speeds."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ COLORS = {
     "rlox": "#0b559f", "SB3": "#d94801",
     "PPO": "#0b559f", "A2C": "#d94801", "DQN": "#2a8a43", "SAC": "#7a3c9e", "TD3": "#8a6d00",
 }  # fmt: skip
-LOG_AXIS_START = 0.01  # part of the longest run at which a logarithmic axis begins
+LOG_AXIS_START = 0.01  # fraction of the longest run at which a logarithmic axis begins
 
 
 class Line(NamedTuple):
-    """The runs of one system and their steps."""
+    """The runs of one system and their number of steps."""
 
     steps: int
     runs: Sequence[dict[str, Any]]
 
 
 def draw_curves(path: Path, panels: Mapping[str, Mapping[str, Line]]) -> None:
-    """A panel for each environment with its systems, against the logarithm of steps."""
+    """Draw a panel for each environment with its systems, by the logarithm of the steps."""
     figure, axes = _axes(len(panels))
     rng = np.random.default_rng(0)
     for axis, (title, lines) in zip(axes, panels.items(), strict=True):
@@ -36,7 +36,7 @@ def draw_curves(path: Path, panels: Mapping[str, Mapping[str, Line]]) -> None:
         max_steps = max(line.steps for line in lines.values())
         axis.set_xscale("log")
         axis.set_xlim(max_steps * LOG_AXIS_START, max_steps)
-        # below: curves leave no corner free in every panel
+        # The legend is below, because the curves leave no corner free in every panel.
         legend_options = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": 2}
         _finish_axis(axis, title, "environment steps", **legend_options)
     axes[0].set_ylabel("training return, last 20 episodes")
@@ -44,7 +44,7 @@ def draw_curves(path: Path, panels: Mapping[str, Mapping[str, Line]]) -> None:
 
 
 def draw_profiles(path: Path, panels: Mapping[str, Mapping[str, Profile]]) -> None:
-    """A panel for each set of tasks: the part of runs above each normalised score."""
+    """Draw a panel for each set of tasks: the fraction of the runs above each normalised score."""
     figure, axes = _axes(len(panels))
     for axis, (title, systems) in zip(axes, panels.items(), strict=True):
         for name, profile in systems.items():
@@ -58,7 +58,7 @@ def draw_profiles(path: Path, panels: Mapping[str, Mapping[str, Profile]]) -> No
 
 
 def draw_speeds(path: Path, bars: Mapping[str, Mapping[str, float]]) -> None:
-    """Steps a second of each system, by algorithm, on a logarithmic axis."""
+    """Draw the steps per second of each system, by algorithm, on a logarithmic axis."""
     figure, (axis,) = _axes(1, width_factor=2)
     systems = list(next(iter(bars.values())))
     width = 0.8 / len(systems)

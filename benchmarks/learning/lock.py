@@ -1,4 +1,4 @@
-"""A lock that turns out of reach without masks of its actions."""
+"""A lock that an agent practically cannot open without action masks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 
 class Lock(gym.Env[Any, Any]):
-    """A lock of `length` dials with `n_actions` numbers; at each dial two turn, one of them on.
+    """A lock of `length` dials with `n_actions` numbers; two numbers turn each dial.
 
-    The other one begins again; a number that does not turn ends the episode with 0. Opened, it pays 1.
+    One of them leads to the next dial, the other one back to the first. Any other number ends the episode
+    with reward 0. Opening the lock gives reward 1.
     """
 
     def __init__(self, length: int = 5, n_actions: int = 24) -> None:
@@ -23,7 +24,7 @@ class Lock(gym.Env[Any, Any]):
         self.dial = self.t = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Back to the first dial."""
+        """Go back to the first dial."""
         super().reset(seed=seed)
         self.dial = self.t = 0
         return self._observation(), {"action_mask": self.action_mask()}
@@ -46,7 +47,7 @@ class Lock(gym.Env[Any, Any]):
         )
 
     def action_mask(self) -> NDArray[np.int8]:
-        """1 for the numbers that turn the dial, `[n_actions]`."""
+        """Return 1 for the numbers that turn the dial, `[n_actions]`."""
         numbers = np.zeros(self.n_actions, np.int8)
         correct_number = (7 * self.dial + 3) % self.n_actions
         numbers[[correct_number, (correct_number + 11) % self.n_actions]] = 1

@@ -1,7 +1,8 @@
 """The native engine beside torch, and hybrid PPO beside PPO: the missing runs, table and figure of
 experiments/native_engine.
 
-torch's runs are those of experiments/classic_control_suite: the same presets, steps, seeds and episodes.
+The runs with torch are those of experiments/classic_control_suite: the same presets, steps, seeds and
+episodes.
 
     pip install . && python benchmarks/learning/native_engine.py
 """
@@ -19,8 +20,9 @@ from omegaconf import OmegaConf
 SUITE = classic_control_suite.CAMPAIGN
 TORCH, NATIVE = System("torch"), System("native", options=("algo.backend=native",))
 
-# What solves the task as far as these algorithms and budgets go: Gymnasium's threshold of CartPole-v1 (DQN's
-# mean of ten seeds is below it in either engine), and of the others what the learning tests ask.
+# The returns that count as solved for these algorithms and budgets: Gymnasium's threshold of CartPole-v1
+# (DQN's mean of ten seeds is below it with either engine), and the thresholds of the learning tests for the
+# others.
 SOLVED = {"CartPole-v1": 475.0, "Acrobot-v1": -100.0, "Pendulum-v1": -300.0}
 ENGINE_LEGS = ("PPO_CartPole-v1", "A2C_CartPole-v1", "DQN_CartPole-v1", "PPO_Acrobot-v1",
           "SAC_Pendulum-v1", "TD3_Pendulum-v1")  # fmt: skip
@@ -29,10 +31,10 @@ HYBRID_LEGS = ("PPO_CartPole-v1", "PPO_Pendulum-v1")
 
 @dataclass(frozen=True)
 class EngineCampaign(Campaign):
-    """A campaign whose runs of torch lie in the suite."""
+    """A campaign whose torch runs are in the suite."""
 
     def path(self, leg: Leg, system: str, seed: int) -> Path:
-        """Where one run's result is."""
+        """Return the path of a run's result."""
         if system != TORCH.name:
             return super().path(leg, system, seed)
         (same,) = (
@@ -42,7 +44,7 @@ class EngineCampaign(Campaign):
 
 
 def hybrid(env: str) -> System:
-    """Hybrid PPO, which has no preset, by PPO's."""
+    """Return hybrid PPO with PPO's preset, because it has no preset of its own."""
     preset: Any = OmegaConf.to_container(OmegaConf.load(ROOT / "conf/tuned/ppo" / f"{env}.yaml"))
     settings = {
         group: settings_of_group
@@ -53,7 +55,7 @@ def hybrid(env: str) -> System:
 
 
 def legs() -> tuple[Leg, ...]:
-    """Each leg with what it compares, torch first."""
+    """Return each leg with its two systems, torch first."""
     suite = {leg.name: leg for leg in SUITE.legs}
     engines = [
         replace(suite[name], systems=(TORCH, NATIVE), solved=SOLVED[suite[name].env]) for name in ENGINE_LEGS

@@ -1,5 +1,5 @@
-"""PPO with observations and rewards standardised by either `env.normalize_rule`: the missing runs, table and
-figure of experiments/normalize_rule.
+"""Compare PPO with observations and rewards normalised by either `env.normalize_rule`: the missing runs,
+table and figure of experiments/normalize_rule.
 
     pip install '.[mujoco]' && python benchmarks/learning/normalize_rule.py
 """
@@ -12,12 +12,12 @@ RULE_SYSTEMS = tuple(
     System(rule, options=("algo.backend=native", f"env.normalize_rule={rule}"))
     for rule in ("sb3", "relative")
 )
-# Staying upright pays 1 a step for 1,000 steps, running 1 m/s as much.
+# Staying upright gives 1 a step for 1,000 steps; running at 1 m/s gives as much again.
 SOLVED_RETURN = 1000.0
 
 
 def leg(env: str) -> Leg:
-    """PPO's preset under both rules."""
+    """Return a leg with PPO's preset under both rules."""
     return Leg(env, 300_000, 5, f"PPO_{env}", "ppo", RULE_SYSTEMS, f"PPO, {env}", SOLVED_RETURN)
 
 

@@ -1,9 +1,11 @@
-"""Offline algorithms on datasets that SAC runs leave: missing runs, table of experiments/offline_control.
+"""Train offline algorithms on datasets from SAC runs: the missing runs, the table of
+experiments/offline_control.
 
-SAC learns a task; its buffer up to the first checkpoint past a third of the way from random to its best
-is the dataset medium-replay, that checkpoint's sampled play the dataset medium. Each algorithm learns from
-a dataset, and its final policy is judged on the same 50 episodes, `reset(seed=100000 + i)`. TD3 without the
-cloning term stands beside them, and d3rlpy's algorithms, where an interpreter that has d3rlpy is named.
+SAC learns a task. The dataset medium-replay is its buffer up to the first checkpoint past a third of the way
+from the random to its best score. The dataset medium is played by that checkpoint with sampled actions. Each
+algorithm learns from a dataset, and its final policy is evaluated on the same 50 episodes, `reset(seed=100000
++ i)`. TD3+BC without the cloning term is compared with them, and so are d3rlpy's algorithms if an interpreter
+that has d3rlpy is given.
 
     pip install '.[datasets,mujoco]' && python benchmarks/learning/offline_control.py --data FOLDER
 """
@@ -20,12 +22,12 @@ from offline_legs import ALGORITHMS, FOLDER, LEGS, PEER_ALGORITHMS, Leg, result_
 from offline_report import report
 from processes import RLOX, commit_entry, run_python, train
 
-N_TARGET_RETURNS = 9  # returns that a Decision Transformer is asked for
-METADATA_KEYS = ("digest", "transitions", "scores", "behaviour", "checkpoint")  # of a dataset
+N_TARGET_RETURNS = 9  # target returns that a Decision Transformer is evaluated with
+METADATA_KEYS = ("digest", "transitions", "scores", "behaviour", "checkpoint")  # of dataset.json
 
 
 def make_dataset(leg: Leg, seed: int, folder: Path) -> Path:
-    """The dataset of a seed, made where it is not, from a SAC run that is made where it is not."""
+    """Return the dataset of a seed; make it, and the SAC run that it comes from, if they do not exist."""
     path = folder / f"{leg.env}_s{seed}_{leg.quality}"
     if (path / "dataset.json").exists():
         return path
@@ -46,7 +48,7 @@ def make_dataset(leg: Leg, seed: int, folder: Path) -> Path:
 
 
 def run_overrides(leg: Leg, seed: int, algorithm: str, data: Path) -> list[str]:
-    """What `rlox train` is told of a run."""
+    """Return the overrides of `rlox train` for a run."""
     width_override = "algo.hidden={0}" if algorithm == "DT" else "algo.net_arch=[{0},{0}]"
     return [
         *ALGORITHMS[algorithm],
@@ -58,7 +60,7 @@ def run_overrides(leg: Leg, seed: int, algorithm: str, data: Path) -> list[str]:
 
 
 def train_result(leg: Leg, seed: int, algorithm: str, data: Path) -> dict[str, Any]:
-    """Returns of the final policy, and where they come from; the run stays beside its data."""
+    """Train, and return the returns of the final policy with their origin; the run stays beside its data."""
     root = data.with_name(f"{data.name}_{algorithm}_s{seed}")
     run = train(root, *run_overrides(leg, seed, algorithm, data))
     result = json.loads((run / "result.json").read_text())
@@ -78,7 +80,10 @@ def train_result(leg: Leg, seed: int, algorithm: str, data: Path) -> dict[str, A
 
 
 def evaluate_target_returns(run: Path, returns: list[float]) -> list[list[float]]:
-    """Returns that a Decision Transformer is asked for, from the dataset's least to its best, and gives."""
+    """Evaluate a Decision Transformer from the dataset's lowest to its highest return.
+
+    Returns pairs of the target return and the mean return that it reaches.
+    """
     pairs = []
     for target_return in np.linspace(min(returns), max(returns), N_TARGET_RETURNS):
         run_python(*RLOX, "evaluate", run, f"target_return={target_return:.3f}", "episodes=20")
@@ -88,13 +93,13 @@ def evaluate_target_returns(run: Path, returns: list[float]) -> list[list[float]
 
 
 def rank_correlation(pairs: list[list[float]]) -> float:
-    """Spearman's."""
+    """Return Spearman's rank correlation."""
     ranks = [np.argsort(np.argsort(column)) for column in np.array(pairs).T]
     return float(np.corrcoef(ranks)[0, 1])
 
 
 def train_peer(interpreter: Path, leg: Leg, seed: int, algorithm: str, data: Path) -> dict[str, Any]:
-    """What d3rlpy makes of the same rows, in a process of its own environment."""
+    """Train d3rlpy on the same rows, in a process of its own environment."""
     rows = data.with_suffix(".npz")
     if not rows.exists():
         run_python(*RLOX, "dataset", "convert", data, f"to={rows}")
@@ -114,13 +119,13 @@ def train_peer(interpreter: Path, leg: Leg, seed: int, algorithm: str, data: Pat
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Small and whole."""
+    """Write the document as indented JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def record_dataset(leg: Leg, seed: int, data: Path) -> None:
-    """Keep what a dataset says of itself; stop, before hours of learning, where results are of other rows."""
+    """Keep the dataset's metadata; stop, before hours of learning, if existing results used other rows."""
     about = json.loads((data / "dataset.json").read_text())
     record_path = FOLDER / "datasets" / f"{leg.name}_s{seed}.json"
     known_digest = json.loads(record_path.read_text())["digest"] if record_path.exists() else about["digest"]
@@ -133,7 +138,7 @@ def record_dataset(leg: Leg, seed: int, data: Path) -> None:
 
 
 def run_missing(args: argparse.Namespace) -> None:
-    """Every run that is asked for and whose result is not there."""
+    """Make every selected run that has no result."""
     for leg in (leg for leg in LEGS if not args.legs or leg.name in args.legs):
         for seed in args.seeds or range(leg.seeds):
             for algorithm in (a for a in args.algorithms or ALGORITHMS if a in leg.updates):
@@ -154,16 +159,16 @@ def run_missing(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Run what is missing, then write the report."""
+    """Make the missing runs, then write the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="where datasets and runs are kept")
+    parser.add_argument("--data", type=Path, required=True, help="folder for datasets and runs")
     parser.add_argument("--legs", nargs="+", choices=[leg.name for leg in LEGS])
     parser.add_argument("--algorithms", nargs="+", choices=list(ALGORITHMS))
     parser.add_argument("--seeds", nargs="+", type=int)
     parser.add_argument(
         "--d3rlpy-python",
         type=Path,
-        help="run d3rlpy's instead, by this interpreter, which has d3rlpy 2.8.1",
+        help="run d3rlpy instead, with this interpreter, which has d3rlpy 2.8.1",
     )
     run_missing(parser.parse_args())
     report()

@@ -1,8 +1,8 @@
-"""One run of d3rlpy 2.8.1 for offline_control.py: learns from a file of rows, plays, prints the returns.
+"""Train d3rlpy 2.8.1 once for offline_control.py: learn from a file of rows, play, print the returns.
 
-It runs in an environment of its own, which has d3rlpy and not rlox. Settings are those of rlox's defaults
-where d3rlpy names them: widths, batches of 256, step sizes, standardised observations of TD3+BC and DT,
-rewards of IQL scaled by returns, actions in units of their bounds.
+The script runs in an environment that has d3rlpy but not rlox. The settings are rlox's defaults where d3rlpy
+has them: widths, batches of 256, step sizes, standardised observations of TD3+BC and DT, rewards of IQL
+scaled by returns, actions in units of their bounds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CONTEXT_LENGTH, WARMUP, LEARNING_RATE = 10, 1_000, 1e-3  # of the Decision Trans
 
 
 def make_config(algorithm: str, width: int, updates: int, scaler: Any) -> Any:
-    """d3rlpy's algorithm."""
+    """Return d3rlpy's configuration of the algorithm."""
     algos: Any = d3rlpy.algos
     encoder = VectorEncoderFactory([width, width])
     common_options = {
@@ -69,7 +69,10 @@ def make_config(algorithm: str, width: int, updates: int, scaler: Any) -> Any:
 
 
 def play_episodes(env: gym.Env[Any, Any], act: Any) -> list[float]:
-    """Returns of the episodes that all are judged by; `act(obs, reward)` chooses, None begins an episode."""
+    """Play the common evaluation episodes and return their returns.
+
+    `act(obs, reward)` chooses an action; an observation of None begins an episode.
+    """
     returns = []
     for number in range(EPISODES):
         obs, _ = env.reset(seed=FIRST_SEED + number)

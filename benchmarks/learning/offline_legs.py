@@ -1,4 +1,4 @@
-"""The legs of offline_control.py: datasets of a task, and what learns from them."""
+"""The legs of offline_control.py: datasets of a task, and the algorithms that learn from them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parents[2] / "experiments" / "offline_control"
 NATIVE_OVERRIDE = "algo.backend=native"
 
-# By name what is trained; rewards of IQL are scaled as its authors do.
+# Overrides by name of the algorithm; the rewards of IQL are scaled as its authors do.
 ALGORITHMS: dict[str, tuple[str, ...]] = {
     "BC": ("algo=bc", NATIVE_OVERRIDE),
     "TD3+BC": ("algo=td3_bc", NATIVE_OVERRIDE),
@@ -17,23 +17,23 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
     "DT": ("algo=decision_transformer", "algo.warmup_updates=1000"),
     "TD3": ("algo=td3_bc", "algo.alpha=1e9", NATIVE_OVERRIDE),
 }
-PEER_ALGORITHMS = ("BC", "TD3+BC", "IQL", "CQL", "DT")  # that d3rlpy has, too
+PEER_ALGORITHMS = ("BC", "TD3+BC", "IQL", "CQL", "DT")  # algorithms that d3rlpy also has
 
 
 @dataclass(frozen=True)
 class Leg:
-    """Datasets of a task, and what learns from them.
+    """Datasets of a task, and the algorithms that learn from them.
 
     Attributes
     ----------
     env, steps, behaviour : the task, and how SAC learns it
     quality : of the dataset
-    transitions : of datasets that are played; None: a buffer has as many as it has
+    transitions : in a dataset that is played; None: the dataset is the SAC run's buffer
     updates : of each algorithm that is compared
     seeds : 0, 1, ... `seeds` - 1
-    one_of : the seed of the dataset that all learn from; None: each from that of its own
     width : of the networks' two layers, and of a transformer
-    options : beside, by algorithm
+    dataset_seed : the seed of the dataset that all learn from; None: each seed has its own dataset
+    options : further overrides, by algorithm
     """
 
     env: str
@@ -49,11 +49,11 @@ class Leg:
 
     @property
     def name(self) -> str:
-        """As files are called."""
+        """The name in file names."""
         return f"{self.env}_{self.quality}"
 
     def dataset_seed_for(self, seed: int) -> int:
-        """The seed of the dataset that `seed` learns from."""
+        """Return the seed of the dataset that `seed` learns from."""
         return seed if self.dataset_seed is None else self.dataset_seed
 
 
@@ -67,14 +67,14 @@ LEGS = (
     Leg(**PENDULUM, quality="medium", transitions=20_000),
     Leg(
         "Hopper-v5", 200_000,
-        (NATIVE_OVERRIDE, "checkpoint.every=10000", "algo.learning_starts=10000"),  # rl-zoo3's
+        (NATIVE_OVERRIDE, "checkpoint.every=10000", "algo.learning_starts=10000"),  # as in rl-zoo3
         "medium-replay", None,
         {"BC": 100_000, "TD3+BC": 100_000, "IQL": 100_000, "CQL": 30_000, "TD3": 100_000},
-        seeds=3, width=256, dataset_seed=1,  # seed 0's SAC falls forward after 96,000 steps still: 340
+        seeds=3, width=256, dataset_seed=1,  # SAC with seed 0 still falls after 96,000 steps: 340
     ),
 )  # fmt: skip
 
 
 def result_path(leg: Leg, system: str, seed: int) -> Path:
-    """Where one result is."""
+    """Return the path of a result."""
     return FOLDER / "results" / f"{leg.name}_{system.replace(' ', '-')}_s{seed}.json"

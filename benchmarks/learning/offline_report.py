@@ -1,4 +1,4 @@
-"""What the runs of offline_control.py come to: expected.json and the table of experiments/offline_control."""
+"""Write the report of offline_control.py: expected.json and the table of experiments/offline_control."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DT, PEER = "DT", "d3rlpy"
 
 
 def report() -> None:
-    """Write both of all systems whose seeds are all there."""
+    """Write the file and the table for all systems whose seeds are complete."""
     document: dict[str, Any] = {"schema_version": 1}
     rows: list[tuple[str, ...]] = [HEAD]
     for leg in LEGS:
@@ -31,7 +31,7 @@ def report() -> None:
 
 
 def _complete(leg: Leg) -> dict[str, list[dict[str, Any]]]:
-    """The results of each system that has all its seeds; they have learned from the same rows."""
+    """Return the results of each system with all its seeds; require that they learned from the same rows."""
     runs_by_system = {}
     for system in [*ALGORITHMS, *(f"{name} {PEER}" for name in PEER_ALGORITHMS)]:
         paths = [result_path(leg, system, seed) for seed in range(leg.seeds)]
@@ -50,14 +50,14 @@ def _complete(leg: Leg) -> dict[str, list[dict[str, Any]]]:
 
 
 def _datasets(leg: Leg) -> dict[int, dict[str, Any]]:
-    """What the datasets say of themselves, by the seed of each."""
+    """Return the metadata of the datasets, by seed."""
     prefix = f"{leg.name}_s"
     paths = sorted((FOLDER / "datasets").glob(f"{prefix}*.json"))
     return {int(path.stem.removeprefix(prefix)): json.loads(path.read_text()) for path in paths}
 
 
 def _summary(leg: Leg, runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Scores of each system; those of seeds beside BC's; how a Decision Transformer follows."""
+    """Return the scores, the differences to BC and to d3rlpy, and how well returns follow their targets."""
     scores = final_scores(runs)
     estimates, draws = estimate(scores)
     above_bc = {
@@ -92,7 +92,7 @@ def _summary(leg: Leg, runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
 
 
 def _rows(leg: Leg, summary: dict[str, Any]) -> list[tuple[str, ...]]:
-    """A row for each of rlox's systems."""
+    """Return a row for each of rlox's systems."""
     rows = []
     behaviour = np.mean([dataset_metadata["behaviour"]["mean"] for dataset_metadata in summary["datasets"]])
     leg_cells = (leg.env, leg.quality, f"{behaviour:.0f}")

@@ -1,10 +1,10 @@
-"""Fitted Q evaluation beside what policies are worth: how often the truth is inside the 90% interval.
+"""Compare fitted Q evaluation with the true value of policies: how often is it inside the 90% interval?
 
-Five policies (what BC, TD3+BC, IQL and CQL learned from a medium-replay dataset, and the SAC checkpoint
-behind the medium one) are valued from three datasets (random, medium-replay, medium), as
-`offline_control.py --data FOLDER` left them. The truth is the mean discounted return of rollouts of 1,000
-steps, five times the time limit, which fitted Q evaluation passes over: what comes behind them is worth a
-factor of 0.99^1000 = 0.00004 less.
+Five policies are evaluated from three datasets (random, medium-replay, medium), which `offline_control.py
+--data FOLDER` has made. The policies are BC, TD3+BC, IQL and CQL, trained on a medium-replay dataset, and the
+SAC checkpoint that made the medium one. The true value is the mean discounted return of rollouts of 1,000
+steps. That is five times the time limit, which fitted Q evaluation ignores; later rewards are discounted by
+at least 0.99^1000 = 0.00004.
 
     pip install . && python benchmarks/learning/offline_values.py --data FOLDER
 """
@@ -31,7 +31,7 @@ DATASETS = ("random", "medium-replay", "medium")
 
 
 def find_run(data: Path, seed: int, policy: str) -> tuple[Path, str]:
-    """The run folder of a policy, and which checkpoint."""
+    """Return the run folder of a policy and the name of its checkpoint."""
     if policy == "SAC":
         about = json.loads((data / f"{ENV}_s{seed}_medium" / "dataset.json").read_text())
         root, checkpoint = data / f"{ENV}_s{seed}_sac", about["checkpoint"]
@@ -41,7 +41,7 @@ def find_run(data: Path, seed: int, policy: str) -> tuple[Path, str]:
 
 
 def true_value(run: Path, checkpoint: str) -> tuple[float, float]:
-    """Mean discounted return and its standard error."""
+    """Return the mean discounted return and its standard error."""
     folder = run / "checkpoints" / checkpoint
     name = read_checkpoint(folder.resolve()).config["algo"]["name"]
     algorithm: Any = ALGORITHMS[name].from_checkpoint(folder)
@@ -56,7 +56,7 @@ def true_value(run: Path, checkpoint: str) -> tuple[float, float]:
 
 
 def dataset(data: Path, seed: int, quality: str, steps: int) -> Path:
-    """The folder of a dataset; random ones are made where they are not."""
+    """Return the folder of a dataset; make a random one if it does not exist."""
     path = data / f"{ENV}_s{seed}_{quality}"
     if not (path / "dataset.json").exists():
         run_python(
@@ -72,7 +72,7 @@ def dataset(data: Path, seed: int, quality: str, steps: int) -> Path:
 
 
 def estimate_value(run: Path, checkpoint: str, data: Path) -> dict[str, Any]:
-    """What fitted Q evaluation says."""
+    """Return the estimate of fitted Q evaluation."""
     arguments = (f"checkpoint={checkpoint}", f"buffer.path={data}", f"fqe.gamma={GAMMA}")
     output = run_python(*RLOX, "evaluate", run, "method=fqe", *arguments)
     (result_path,) = re.findall(r"^  file +(.+)$", output, re.MULTILINE)
@@ -81,9 +81,9 @@ def estimate_value(run: Path, checkpoint: str, data: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Value every policy from every dataset, and count."""
+    """Evaluate every policy from every dataset, and count the intervals that contain the true value."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="that of offline_control.py")
+    parser.add_argument("--data", type=Path, required=True, help="the folder given to offline_control.py")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     lines = [

@@ -12,7 +12,7 @@ from classic_control import Campaign, Leg, System, main
 
 Group = dict[str, Any]
 
-# rl-zoo3, hyperparams/ppo_lstm.yml, CartPoleNoVel-v1, the half of it that PPO without a memory has too.
+# rl-zoo3, hyperparams/ppo_lstm.yml, CartPoleNoVel-v1: the settings that PPO without a memory has too.
 MEMORYLESS: Group = {
     "n_steps": 32, "batch_size": 256, "n_epochs": 20, "gamma": 0.98, "gae_lambda": 0.8, "ent_coef": 0.0,
     "learning_rate": 1e-3, "anneal_lr": True, "clip_eps": 0.2, "anneal_clip": True,
@@ -29,7 +29,7 @@ NO_VELOCITIES = EIGHT_ENVS | {
     "normalize_reward": True,
 }
 
-# Ours, as in tests/learning/test_masks_learn.py: nobody publishes settings for the lock.
+# Our own settings, as in tests/learning/test_masks_learn.py: nobody publishes settings for the lock.
 LOCK_PPO: Group = {
     "n_steps": 64, "batch_size": 128, "learning_rate": 2e-3, "ent_coef": 0.02, "net_arch": [32],
 }  # fmt: skip
@@ -37,12 +37,12 @@ LOCK_DQN: Group = {
     "learning_rate": 2e-3, "batch_size": 64, "learning_starts": 500, "train_freq": 8, "gradient_steps": 4,
     "target_update_interval": 200, "exploration_fraction": 0.5, "gamma": 0.95, "net_arch": [64],
 }  # fmt: skip
-# Ours, tried with seed 100: masked, it played as well as can be.
+# Our own settings, tried with seed 100: with masks it played optimally.
 TAXI: Group = {
     "n_steps": 128, "batch_size": 256, "n_epochs": 10, "learning_rate": 3e-3, "anneal_lr": True,
     "ent_coef": 0.05, "net_arch": [64],
 }  # fmt: skip
-# rl-zoo3, hyperparams/ddpg.yml, Pendulum, whose updates are as many as steps; here one after each.
+# rl-zoo3, hyperparams/ddpg.yml, Pendulum: as many updates as steps; here one update after each step.
 DDPG: Group = {
     "learning_rate": 1e-3, "gamma": 0.98, "learning_starts": 10_000, "train_freq": 1, "gradient_steps": 1,
     "exploration_noise": 0.1, "net_arch": [400, 300],
@@ -54,19 +54,19 @@ NOISY: Group = {
     "learning_rate": 2.3e-3, "batch_size": 64, "learning_starts": 1000, "gamma": 0.99,
     "target_update_interval": 10, "train_freq": 256, "gradient_steps": 128, "net_arch": [256, 256],
 }  # fmt: skip
-# Ours, tried with seed 100: the rhythm of those, and smoother.
+# Our own settings, tried with seed 100: the update schedule of DQN, with smoother target updates.
 DISCRETE_SAC: Group = {
     "learning_rate": 1e-3, "anneal_lr": True, "batch_size": 64, "learning_starts": 1000, "tau": 0.05,
     "train_freq": 256, "gradient_steps": 128, "ent_coef": "0.05", "net_arch": [256, 256],
 }  # fmt: skip
-# CleanRL, c51.py as of its card for CartPole-v1 (481.2 ± 20.5 after 500,000 steps).
+# CleanRL, c51.py with the settings of its model card for CartPole-v1 (481.2 ± 20.5 after 500,000 steps).
 CATEGORICAL: Group = {
     "learning_rate": 2.5e-4, "adam_eps": 0.01 / 128, "max_grad_norm": None, "batch_size": 128,
     "learning_starts": 10_000, "gamma": 0.99, "target_update_interval": 500, "train_freq": 10,
     "gradient_steps": 1, "exploration_fraction": 0.5, "exploration_final_eps": 0.05, "net_arch": [120, 84],
     "distribution": "categorical", "n_atoms": 101, "v_min": -100, "v_max": 100,
 }  # fmt: skip
-# The same with quantiles in place of atoms.
+# The same with quantiles instead of atoms.
 QUANTILE = {key: value for key, value in CATEGORICAL.items() if key not in ("n_atoms", "v_min", "v_max")} | {
     "distribution": "quantile",
     "n_quantiles": 50,

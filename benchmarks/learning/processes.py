@@ -1,4 +1,4 @@
-"""The processes of a campaign: one thread each, and what one that failed said is told."""
+"""Run the processes of a campaign, with one thread each; a failed one is reported with its error output."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import yaml  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
 from rlox_cli.provenance import git_state
 
-# `-P` keeps the working directory off the path: in a clone, the installed rlox is meant and not the
-# sources there, which have no compiled part.
+# `-P` keeps the working directory off the path. So a clone uses the installed rlox, and not its sources,
+# which have no compiled part.
 RLOX = ("-P", "-m", "rlox_cli.main")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 
 
 def run_python(*arguments: str | Path, interpreter: Path | None = None) -> str:
-    """What this interpreter printed with these arguments; it finds the environments beside this file.
+    """Run this interpreter with these arguments and return its output; it finds the environments in this
+    folder.
 
-    Another `interpreter` has packages of its own, and finds no others.
+    Another `interpreter` finds only its own packages.
     """
     command = [str(interpreter or sys.executable), *map(str, arguments)]
     path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -36,21 +37,21 @@ def run_python(*arguments: str | Path, interpreter: Path | None = None) -> str:
 
 
 def commit_entry() -> dict[str, str]:
-    """The commit of the checkout, as a part of what a result says of itself; nothing outside a repository."""
+    """Return the checkout's commit as an entry of a result; empty outside a repository."""
     state = git_state(Path(__file__).parent)
     return {} if state is None or state["sha"] is None else {"commit": state["sha"]}
 
 
 def train(root: Path, *overrides: str) -> Path:
-    """`rlox train exp=classic_control ...` below the folder `root`; the run folder."""
+    """Run `rlox train exp=classic_control ...` below the folder `root`; return the run folder."""
     return train_once(root, "exp=classic_control", f"run_root={root}", *overrides)
 
 
 def train_once(root: Path, *overrides: str) -> Path:
-    """The run folder of `rlox train` with overrides that put it below the folder `root`.
+    """Run `rlox train` with overrides that put it below the folder `root`; return the run folder.
 
-    A run there that was asked the same is not made again: one that was stopped goes on from its last
-    checkpoint, which is as if it never had been.
+    A finished run with the same overrides is not repeated. A stopped one is resumed from its last checkpoint,
+    which gives the same result as an uninterrupted run.
     """
     existing_runs = _find_runs(root, overrides)
     for run in filter(_is_done, existing_runs):
@@ -61,7 +62,7 @@ def train_once(root: Path, *overrides: str) -> Path:
 
 
 def _find_runs(root: Path, overrides: Sequence[str]) -> list[Path]:
-    """Run folders below `root` whose command was this one, the oldest first."""
+    """Return the run folders below `root` with these overrides, the oldest first."""
     overrides_by_file = {
         run: yaml.safe_load(run.read_text()) for run in root.glob("*/*/*/.hydra/overrides.yaml")
     }

@@ -1,10 +1,11 @@
-"""The scores of README's "It learns": runs of finished sweeps go into benchmarks/results/learning.json.
+"""Write the scores of README's "It learns": the runs of finished sweeps go into
+benchmarks/results/learning.json.
 
 rlox sweep env=CartPole-v1 seed=0,1,2 hydra.sweep.dir=runs/sweeps/cartpole
 python benchmarks/learning/readme_scores.py runs/sweeps/cartpole
 python benchmarks/readme_tables.py
 
-A sweep is of one environment; its line replaces the one of that environment, or is added.
+Each sweep has one environment. Its row replaces the row of that environment, or is added.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ OUT = Path(__file__).resolve().parents[1] / "results" / "learning.json"
 
 
 class SweepError(Exception):
-    """The runs of a sweep are not those of one line of the table."""
+    """The runs of a sweep do not make one row of the table."""
 
 
 def read_json(folder: Path, name: str) -> Any:
-    """A JSON file of a run folder."""
+    """Read a JSON file of a run folder."""
     return json.loads((folder / name).read_text(encoding="utf-8"))
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """One run: its seed and the returns of its final policy."""
+    """Return the seed of a run and the returns of its final policy."""
     result, origin = read_json(folder, "result.json"), read_json(folder, "provenance.json")
     if result["status"] != "done":
         raise SweepError(f"{folder}: {result['status']}, expected a run that is done")
@@ -45,14 +46,14 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def common_value(values: Sequence[Any], value_name: str, sweep: Path) -> Any:
-    """The value that all of them are."""
+    """Return the value that all have in common."""
     if any(value != values[0] for value in values):
         raise SweepError(f"{sweep}: the runs differ in their {value_name}: {values}")
     return values[0]
 
 
 def read_task(sweep: Path) -> dict[str, Any]:
-    """The line of one sweep, with where its runs are from."""
+    """Return the row of one sweep, with the origin of its runs."""
     folders = sorted(path.parent for path in sweep.glob("*/result.json"))
     if not folders:
         raise SweepError(f"{sweep}: no run of it has ended")
@@ -76,7 +77,7 @@ def read_task(sweep: Path) -> dict[str, Any]:
 
 
 def update_tasks(sweeps: Sequence[Path], out: Path) -> None:
-    """Put the lines of these sweeps into the file."""
+    """Write the rows of these sweeps into the file."""
     tasks = json.loads(out.read_text(encoding="utf-8"))["tasks"] if out.exists() else []
     lines = {task["env"]: task for task in tasks}
     lines |= {task["env"]: task for task in map(read_task, sweeps)}
@@ -84,7 +85,7 @@ def update_tasks(sweeps: Sequence[Path], out: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Take the sweeps that are named."""
+    """Add the given sweeps."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("sweeps", nargs="+", type=Path, help="folders of finished sweeps")
     parser.add_argument("--out", type=Path, default=OUT)

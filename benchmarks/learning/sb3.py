@@ -1,4 +1,4 @@
-"""Stable-Baselines3 and its contributions with hyperparameters in the form of conf/tuned."""
+"""Stable-Baselines3 and sb3-contrib with hyperparameters in the form of conf/tuned."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rlox.envs.ids import find_spec
 from rlox.envs.wrappers import WRAPPERS_BY_NAME
 
 PACKAGES = ("stable-baselines3", "torch", "numpy", "gymnasium")
-DEFAULTS = {"learning_rate": 3e-4, "clip_eps": 0.2}  # PPO's, where only the schedule is given
+DEFAULTS = {"learning_rate": 3e-4, "clip_eps": 0.2}  # PPO's, if only the schedule is given
 NAMES = {"learning_rate": "learning_rate", "clip_eps": "clip_range"}  # rlox's key -> SB3's
-POLICY = (  # SB3 wants these as arguments of the policy
+POLICY = (  # SB3 takes these as arguments of the policy
     "net_arch", "log_std_init", "ortho_init", "n_quantiles", "lstm_hidden_size", "enable_critic_lstm",
 )  # fmt: skip
 ACTIVATIONS = {"relu": "ReLU", "tanh": "Tanh"}
@@ -28,7 +28,7 @@ ClassWrapper = Callable[[type], type]
 
 
 def identity(model_class: type) -> type:
-    """The class as it is."""
+    """Return the class unchanged."""
     return model_class
 
 
@@ -40,8 +40,10 @@ def make(
     wrap: ClassWrapper = identity,
     make_games: Callable[[int], Any] | None = None,
 ) -> Any:
-    """An untrained model on one torch thread; `wrap` may make another class of its class,
-    `make_games(n_envs)` makes vectorised environments in place of those of `env_factory`.
+    """Make an untrained model on one torch thread.
+
+    `wrap` may derive a class from the model's class. `make_games(n_envs)` makes vectorised environments
+    instead of `env_factory`.
     """
     import torch
     from stable_baselines3.common.env_util import make_vec_env
@@ -63,7 +65,7 @@ def make(
 
 
 def _model_class(algo: str, preset: Mapping[str, Any]) -> tuple[type, str]:
-    """The class that has what is asked for, and its policy."""
+    """Return the class that implements the preset, and its policy."""
     if algo == "recurrent_ppo":
         return _import_class("sb3_contrib", "RecurrentPPO"), "MlpLstmPolicy"
     if algo == "ppo" and "action_mask" in preset["env"]:
@@ -80,10 +82,10 @@ def _import_class(library: str, name: str) -> type:
 
 
 def env_factory(env: str, settings: Mapping[str, Any]) -> Callable[[], gym.Env[Any, Any]]:
-    """What makes the environment, in the wrappers that the settings name."""
+    """Return a function that makes the environment in the wrappers of the settings."""
 
     def make_env() -> gym.Env[Any, Any]:
-        find_spec(env)  # which registers what other packages have
+        find_spec(env)  # registers environments of other packages
         environment = gym.make(env)
         for name in settings.get("wrappers", ()):
             environment = WRAPPERS_BY_NAME[name](environment)
@@ -95,12 +97,12 @@ def env_factory(env: str, settings: Mapping[str, Any]) -> Callable[[], gym.Env[A
 
 
 def _is_integer_box(space: gym.Space[Any]) -> bool:
-    """Whether its buffers (2.9.2) would cut standardised numbers down to whole ones."""
+    """Return whether SB3's buffers (2.9.2) would truncate standardised numbers to integers."""
     return isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.integer)
 
 
 class ActionMaskWrapper(gym.Wrapper[Any, Any, Any, Any]):
-    """The mask of the last info as the method that sb3-contrib asks for."""
+    """Give sb3-contrib the mask of the last info through the method that it calls."""
 
     mask: Any = None
 
@@ -111,21 +113,21 @@ class ActionMaskWrapper(gym.Wrapper[Any, Any, Any, Any]):
         return obs, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """After an end there may be none."""
+        """Take a step; its info may lack a mask if the episode has ended."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         self.mask = info.get("action_mask", self.mask)
         return obs, reward, terminated, truncated, info
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """What is allowed now, `[n]`."""
+        """Return the allowed actions, `[n]`."""
         return np.asarray(self.mask, bool)
 
 
 def translate(preset: Mapping[str, Any]) -> dict[str, Any]:
-    """A preset of rlox as arguments of the model.
+    """Translate a preset of rlox into arguments of the model.
 
-    Whatever has the same name there is passed as it is, so that a key which Stable-Baselines3 does not
-    know is an error and none is dropped.
+    A setting with the same name in Stable-Baselines3 is passed unchanged. So a key that Stable-Baselines3
+    does not know is an error, and no key is dropped.
     """
     settings = dict(preset["algo"])
     annealed_names = {setting for key, setting in SCHEDULES.items() if settings.pop(key, False)}
@@ -135,7 +137,7 @@ def translate(preset: Mapping[str, Any]) -> dict[str, Any]:
         if value is not None:
             arguments[NAMES[name]] = _schedule(name, f"lin_{value}" if name in annealed_names else value)
     if settings.get("distribution") == "quantile":
-        del settings["distribution"]  # the class says it
+        del settings["distribution"]  # the class implies it
     policy = {k: settings.pop(k) for k in POLICY if k in settings}
     if "adam_eps" in settings:
         policy["optimizer_kwargs"] = {"eps": settings.pop("adam_eps")}
@@ -149,14 +151,14 @@ def translate(preset: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _schedule(name: str, value: Any) -> Any:
-    """A number as it is, `lin_2.5e-4` as a function of the part of the run that is left."""
+    """Return a number unchanged, `lin_2.5e-4` as a function of the remaining fraction of the run."""
     if not isinstance(value, str):
         return value
     return lambda remaining: schedule_value(value, remaining, name, "(-inf, inf)")
 
 
 def _encoder_options(encoder: str | None, features: int | None) -> dict[str, Any]:
-    """What makes features of images; Stable-Baselines3 has `nature` itself."""
+    """Return the features extractor of images; Stable-Baselines3 has `nature` itself."""
     if encoder is None:
         return {}
     kinds = {
@@ -168,14 +170,14 @@ def _encoder_options(encoder: str | None, features: int | None) -> dict[str, Any
 
 
 def _action_noise(shape: tuple[int, ...], sigma: float) -> Any:
-    """Of the deterministic policy, in units of the half range of an action, as ours."""
+    """Return noise for the deterministic policy, in units of half the range of an action, as in rlox."""
     from stable_baselines3.common.noise import NormalActionNoise
 
     return NormalActionNoise(np.zeros(shape), np.full(shape, sigma))
 
 
 def train(model: Any, steps: int) -> list[tuple[int, float]]:
-    """When each episode of training ended, in environment steps, and what it returned."""
+    """Train, and return the environment step and the return at the end of each episode."""
     from stable_baselines3.common.callbacks import BaseCallback
 
     episode_ends: list[tuple[int, float]] = []
@@ -193,7 +195,7 @@ def train(model: Any, steps: int) -> list[tuple[int, float]]:
 def evaluate(
     model: Any, make_env: Callable[[], gym.Env[Any, Any]], episodes: int, first_seed: int
 ) -> list[float]:
-    """Returns of whole episodes of the deterministic policy, normalisers frozen."""
+    """Return the returns of whole episodes of the deterministic policy, with frozen normalisation."""
     normalizer = model.get_vec_normalize_env()
     masked = "action_masks" in signature(model.predict).parameters
     returns = []
@@ -207,7 +209,7 @@ def evaluate(
             if masked:
                 predict_options["action_masks"] = env.get_wrapper_attr("action_masks")()
             action, state = model.predict(policy_obs, deterministic=True, **predict_options)
-            env_action = action.item() if action.ndim == 0 else action  # Taxi looks choices up
+            env_action = action.item() if action.ndim == 0 else action  # Taxi uses it as a key
             obs, reward, terminated, truncated, _ = env.step(env_action)
             total, is_over, first = total + float(reward), terminated or truncated, False
         returns.append(total)
@@ -215,7 +217,7 @@ def evaluate(
 
 
 def provenance(model: Any) -> dict[str, Any]:
-    """What ran."""
+    """Return the versions of the packages."""
     is_contrib = type(model).__module__.startswith("sb3_contrib")
     names = (*PACKAGES, *(["sb3-contrib"] if is_contrib else []))
     return {"packages": {name: version(name) for name in names}}

@@ -1,9 +1,9 @@
 """rlox beside Stable-Baselines3 on the classic tasks: the missing runs, tables and figures of
 experiments/sb3_comparison.
 
-rlox's runs are those of experiments/classic_control_suite. Stable-Baselines3's are taken from
-experiments/off_policy_control where it ran the same hyperparameters, steps and seeds; what is missing is
-run. The speeds are those of benchmarks/results/training.json.
+The runs of rlox are those of experiments/classic_control_suite. The runs of Stable-Baselines3 come from
+experiments/off_policy_control if they have the same hyperparameters, steps and seeds; the missing ones are
+made. The speeds are those of benchmarks/results/training.json.
 
     pip install '.[peers]' && python benchmarks/learning/sb3_comparison.py
 """
@@ -25,10 +25,10 @@ EARLIER_CAMPAIGNS = (off_policy_control.CAMPAIGN,)
 
 @dataclass(frozen=True)
 class Comparison(Campaign):
-    """A campaign whose runs lie in several experiments."""
+    """A campaign whose runs are in several experiments."""
 
     def path(self, leg: Leg, system: str, seed: int) -> Path:
-        """Where one run's result is."""
+        """Return the path of a run's result."""
         if system == "rlox":
             return SUITE.path(leg, system, seed)
         earlier_paths = (
@@ -37,7 +37,7 @@ class Comparison(Campaign):
         return next((path for path in earlier_paths if path.exists()), super().path(leg, system, seed))
 
     def earlier_legs(self, leg: Leg) -> Iterator[tuple[Campaign, Leg]]:
-        """Legs of earlier campaigns that differ in nothing but their seeds."""
+        """Yield the legs of earlier campaigns that differ only in their seeds."""
         leg_key = (leg.algo, leg.env, leg.steps)
         for campaign in EARLIER_CAMPAIGNS:
             for other_leg in campaign.legs:

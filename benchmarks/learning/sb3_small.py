@@ -1,4 +1,6 @@
-"""rlox's network for grids of a few cells, `algo.encoder=small`, as Stable-Baselines3 takes networks."""
+"""rlox's network for grids of a few cells, `algo.encoder=small`, as a features extractor of
+Stable-Baselines3.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ from torch import Tensor, nn
 
 
 class SmallCNN(BaseFeaturesExtractor):
-    """Convolutions 16, 32, 64 of 2x2 and a linear layer, with ReLU, of images `[B, C, H, W]`.
+    """Convolutions 16, 32, 64 of 2x2 and a linear layer, with ReLU, for images `[B, C, H, W]`.
 
-    What comes in is divided by 255 already and has its channels first, which Stable-Baselines3 does; where
-    its policies begin with orthogonal weights they give them to these layers too, as rlox does.
+    Stable-Baselines3 has already divided the input by 255 and put its channels first. If its policy uses
+    orthogonal initialisation, these layers are initialised in this way too, as in rlox.
     """
 
     def __init__(self, observation_space: spaces.Box, features_dim: int = 128) -> None:
@@ -28,6 +30,6 @@ class SmallCNN(BaseFeaturesExtractor):
         self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU())
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Features `[B, features_dim]`."""
+        """Return features `[B, features_dim]`."""
         features: Tensor = self.linear(self.cnn(observations))
         return features

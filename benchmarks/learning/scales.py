@@ -1,8 +1,8 @@
-"""Scores of several environments on one scale: 0 is random play, 1 a published score.
+"""Scores of several environments on one scale: 0 is random play, 1 is a published score.
 
-Random play is the mean return of the 50 common episodes, each played 20 times with uniformly random
-actions (`random_play`). The published score is the best in the table of rl-baselines3-zoo (benchmark.md)
-of the algorithms here; it is one run's, on other episodes, so that above 1 is no record.
+Random play is the mean return of the 50 common episodes; each is played 20 times with uniformly random
+actions (`random_play`). The published score is the best score of these algorithms in the table of
+rl-baselines3-zoo (benchmark.md). It comes from one run on other episodes, so a score above 1 is no record.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from rlox.statistics import normalize
 
 
 class Scale(NamedTuple):
-    """The two scores that are 0 and 1, and where the second is from."""
+    """The scores at 0 and 1, and the source of the second one."""
 
     random: float
     reference: float
     source: str
 
     def __call__(self, scores: NDArray[Any]) -> NDArray[Any]:
-        """Scores `[seeds]` on this scale."""
+        """Return the scores `[seeds]` on this scale."""
         return np.asarray(normalize(scores, self.random, self.reference))
 
 
@@ -36,7 +36,9 @@ SCALES = {
 
 
 def random_play(env: str, episodes: int, first_seed: int, times: int = 20) -> float:
-    """Mean return of random actions in the episodes that begin at `first_seed`, each so many times."""
+    """Return the mean return of random actions in the episodes from `first_seed` on, each played `times`
+    times.
+    """
     environment, returns = gym.make(env), []
     for draw in range(times):
         environment.action_space.seed(draw)

@@ -1,4 +1,4 @@
-"""Which systems solve a task: a line of the table for each, beside the first of its leg."""
+"""Report which systems solve a task: a row for each, with the difference to the first of its leg."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ HEAD = (
 
 
 def summarize(leg: CompleteLeg) -> dict[str, Any]:
-    """Each system's scores, how many seeds reach what solves the task, and its difference to the first.
+    """Return each system's scores, the number of seeds that solve the task, and its difference to the first.
 
-    The final policies decide; the last episodes of training stand beside them.
+    The final policies decide; the last episodes of training are reported as well.
     """
     assert leg.solved is not None
     scores = final_scores(leg.runs)
@@ -46,7 +46,7 @@ def summarize(leg: CompleteLeg) -> dict[str, Any]:
 
 
 def render(tables: Sequence[tuple[str, dict[str, Any]]]) -> str:
-    """A line for each system of each leg."""
+    """Return a row for each system of each leg."""
     rows: list[Sequence[str]] = [HEAD]
     for task, table in tables:
         threshold = table["solved_from"]

@@ -29,7 +29,7 @@ HEAD = (
     "env", "algorithm", "steps", "seeds", "final policy, IQM [95% CI]",
     f"last {LAST_EPISODES} training episodes", "final policy, normalised",
 )  # fmt: skip
-# Algorithms can be held against one another where all of them have been: actions are choices, or vectors.
+# Algorithms are compared on tasks that all of them have run: with choices, or with vectors as actions.
 TASK_GROUPS = {
     "choices": (("CartPole-v1", "Acrobot-v1"), ("PPO", "A2C", "DQN")),
     "vectors": (("Pendulum-v1",), ("PPO", "SAC", "TD3")),
@@ -38,7 +38,7 @@ Table = dict[str, Any]
 
 
 def write(campaign: Campaign) -> None:
-    """expected.json, table.md and the figures, of the legs that are complete."""
+    """Write expected.json, table.md and the figures of the complete legs."""
     legs = campaign.complete_legs()
     if not legs:
         return
@@ -57,7 +57,7 @@ def write(campaign: Campaign) -> None:
 
 
 def report_metadata(legs: Sequence[CompleteLeg]) -> dict[str, Any]:
-    """What the runs were made with, and what normalises their scores."""
+    """Return the versions that made the runs, and the scales that normalise their scores."""
     scales = {
         env: {"random": scale.random, "reference": scale.reference, "source": scale.source}
         for env, scale in SCALES.items()
@@ -66,7 +66,7 @@ def report_metadata(legs: Sequence[CompleteLeg]) -> dict[str, Any]:
 
 
 def summarize(legs: Sequence[CompleteLeg]) -> dict[str, Any]:
-    """Each leg's scores, and what each group of tasks comes to."""
+    """Return each leg's scores, and the aggregates of each group of tasks."""
     leg_tables = {leg.name: leg_table(leg) for leg in legs}
     groups = {
         name: {"tasks": list(tasks), "systems": aggregates.summarize(systems)}
@@ -76,7 +76,7 @@ def summarize(legs: Sequence[CompleteLeg]) -> dict[str, Any]:
 
 
 def leg_table(leg: CompleteLeg) -> Table:
-    """Scores of the final policies, of the end of training, and the first on the common scale."""
+    """Return the scores of the final policies and of the end of training, and normalised final scores."""
     algo, env = algo_and_env(leg)
     scores = final_scores(leg.runs)
     normalized = {system: SCALES[env](system_scores) for system, system_scores in scores.items()}
@@ -94,7 +94,7 @@ def leg_table(leg: CompleteLeg) -> Table:
 def score_groups(
     legs: Sequence[CompleteLeg],
 ) -> dict[str, tuple[tuple[str, ...], aggregates.Systems]]:
-    """Normalised scores `[seeds, tasks]` by algorithm, of the groups that are complete."""
+    """Return the normalised scores `[seeds, tasks]` by algorithm, of the complete groups."""
     runs: dict[tuple[str, str], Runs] = {algo_and_env(leg): leg.runs for leg in legs}
     groups = {}
     for name, (tasks, algos) in TASK_GROUPS.items():
@@ -108,13 +108,13 @@ def _score_matrix(runs: Mapping[tuple[str, str], Runs], algo: str, tasks: Sequen
 
 
 def algo_and_env(leg: CompleteLeg) -> tuple[str, str]:
-    """Algorithm and environment of a leg of the suite."""
+    """Return the algorithm and the environment of a leg of the suite."""
     algo, _, env = leg.name.partition("_")
     return algo, env
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """Both tables."""
+    """Return both tables."""
     tables = [markdown([HEAD, *_rows(document)])]
     if document["aggregates"]:
         tables.append(aggregates.render(document["aggregates"]))

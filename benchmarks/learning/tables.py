@@ -1,4 +1,4 @@
-"""What a campaign's runs come to: interquartile means with intervals, a table, learning curves."""
+"""The results of a campaign's runs: interquartile means with intervals, a table, learning curves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlox.statistics import iqm
 
 SYSTEMS = ("rlox", "sb3")
 COLORS = ("#0b559f", "#d94801", "#2a8a43", "#7a3c9e")  # by system
-MAX_PANEL_COLUMNS = 4  # panels beside one another
+MAX_PANEL_COLUMNS = 4  # panels in a row
 CURVE_POINTS = 50  # points of a learning curve
 LAST_EPISODES = 100  # episodes at the end of training
 RESAMPLES = 10_000
@@ -23,7 +23,10 @@ Runs = dict[str, list[dict[str, Any]]]  # results by system, in order of seed
 
 
 class CompleteLeg(NamedTuple):
-    """A complete leg; `task` is the environment, `solved` the return that solves it, if that is asked."""
+    """A leg whose runs are complete.
+
+    `task` names the environment; `solved` is the return that solves it, if the campaign asks for it.
+    """
 
     name: str
     task: str
@@ -33,7 +36,10 @@ class CompleteLeg(NamedTuple):
 
 
 def learning_curve(episode_ends: Sequence[tuple[int, float]], steps: int) -> list[float | None]:
-    """Mean return of the last 20 episodes at `CURVE_POINTS` equal steps; `None` before the first end."""
+    """Return the mean return of the last 20 episodes at `CURVE_POINTS` equal steps.
+
+    A point before the end of the first episode is `None`.
+    """
     end_steps = np.array([s for s, _ in episode_ends])
     values = np.array([r for _, r in episode_ends])
     points: list[float | None] = []
@@ -46,7 +52,7 @@ def learning_curve(episode_ends: Sequence[tuple[int, float]], steps: int) -> lis
 def estimate(
     scores: dict[str, NDArray[Any]],
 ) -> tuple[dict[str, dict[str, Any]], dict[str, NDArray[Any]]]:
-    """IQM over seeds of each system with its interval, and the bootstrap estimates behind it."""
+    """Return the IQM over seeds of each system with its interval, and its bootstrap estimates."""
     rng = np.random.default_rng(0)
     draws = {s: row_iqms(x[rng.integers(0, len(x), (RESAMPLES, len(x)))]) for s, x in scores.items()}
     estimates: dict[str, dict[str, Any]] = {
@@ -62,41 +68,41 @@ def difference(
     system: str,
     other_system: str,
 ) -> dict[str, Any]:
-    """By how much the first system is above the other, with the interval."""
+    """Return the difference of the first system to the other, with its interval."""
     iqm_difference = estimates[system]["iqm"] - estimates[other_system]["iqm"]
     return {"iqm": iqm_difference, "ci95": interval(draws[system] - draws[other_system])}
 
 
 def compare(scores: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Estimates of both systems, and of their difference."""
+    """Return the estimates of both systems and of their difference."""
     estimates, draws = estimate(scores)
     return {**estimates, "difference": difference(estimates, draws, *SYSTEMS)}
 
 
 def row_iqms(draws: NDArray[Any]) -> NDArray[Any]:
-    """`iqm` of each row, all at once."""
+    """Return `iqm` of each row, in one vectorised call."""
     n_trimmed = draws.shape[1] // 4
     iqms: NDArray[Any] = np.sort(draws, axis=1)[:, n_trimmed : draws.shape[1] - n_trimmed].mean(axis=1)
     return iqms
 
 
 def interval(draws: NDArray[Any]) -> list[float]:
-    """95% percentile interval of bootstrap estimates."""
+    """Return the 95% percentile interval of bootstrap estimates."""
     return [float(q) for q in np.quantile(draws, [0.025, 0.975])]
 
 
 def final_scores(runs: Runs) -> dict[str, NDArray[Any]]:
-    """Scores of the final policies, by system `[seeds]`."""
+    """Return the scores of the final policies, by system `[seeds]`."""
     return {s: np.array([np.mean(r["returns"]) for r in system_runs]) for s, system_runs in runs.items()}
 
 
 def training_returns(runs: Runs) -> dict[str, NDArray[Any]]:
-    """Returns of the last episodes of training, by system `[seeds]`."""
+    """Return the returns of the last training episodes, by system `[seeds]`."""
     return {s: np.array([r["training"] for r in system_runs]) for s, system_runs in runs.items()}
 
 
 def summarize(leg: CompleteLeg) -> dict[str, Any]:
-    """The final policies' scores, and beside them the last episodes of training where runs have them."""
+    """Return the final policies' scores, and the last episodes of training if all runs have them."""
     runs = leg.runs
     summary = {"total_steps": leg.steps, "seeds": len(runs["rlox"]), **compare(final_scores(runs))}
     if all("training" in r for system_runs in runs.values() for r in system_runs):
@@ -105,7 +111,7 @@ def summarize(leg: CompleteLeg) -> dict[str, Any]:
 
 
 def versions(legs: Sequence[CompleteLeg]) -> dict[str, Any]:
-    """What the runs say they were made with; several of a kind are all named."""
+    """Return the versions that made the runs; all of them if there are several."""
     wheels: set[str] = set()
     commits: set[str] = set()
     packages: dict[str, set[str]] = {}
@@ -130,7 +136,7 @@ def report(
     document: dict[str, Any] = {"schema_version": 1}
     if all("provenance" in r for leg in legs for system_runs in leg.runs.values() for r in system_runs):
         document |= versions(legs)
-    else:  # runs that do not say keep what was said of them
+    else:  # runs without provenance keep the recorded versions
         document["versions"] = json.loads((folder / "expected.json").read_text())["versions"]
     (folder / "expected.json").write_text(json.dumps(document | tables, indent=1) + "\n")
     text = render([(leg.task, tables[leg.name]) for leg in legs])
@@ -139,7 +145,7 @@ def report(
 
 
 def publish(folder: Path, text: str) -> None:
-    """Write and print the table, and put it in the place of the last one in the README."""
+    """Write and print the table; in the README it replaces the earlier one."""
     table, readme = folder / "table.md", folder / "README.md"
     if table.exists() and readme.exists():
         readme.write_text(readme.read_text().replace(table.read_text(), text))
@@ -148,7 +154,7 @@ def publish(folder: Path, text: str) -> None:
 
 
 def render(tables: Sequence[tuple[str, dict[str, Any]]]) -> str:
-    """A line for each leg, or two where training is beside it."""
+    """Return a row for each leg, or two if the leg also has training returns."""
     has_training = any("training" in table for _, table in tables)
     head = ["env", "steps", "seeds", *(["return of"] if has_training else [])]
     head += ["rlox IQM [95% CI]", "SB3 IQM [95% CI]", "difference [95% CI]"]
@@ -162,25 +168,25 @@ def render(tables: Sequence[tuple[str, dict[str, Any]]]) -> str:
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """A table, its head first."""
+    """Return a table; the first row is its head."""
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]]) + "\n"
 
 
 def cells(table: dict[str, Any]) -> list[str]:
-    """Estimates with their intervals, more digits of scores that are small."""
+    """Return estimates with their intervals; small scores get more digits."""
     largest = max(abs(score) for system in SYSTEMS for score in table[system]["scores"])
     return [cell(table[k], 1 if largest >= 10 else 3) for k in (*SYSTEMS, "difference")]
 
 
 def cell(estimate_entry: dict[str, Any], digits: int = 1) -> str:
-    """An estimate with its interval."""
+    """Return an estimate with its interval."""
     low, high = (f"{end:.{digits}f}" for end in estimate_entry["ci95"])
     return f"{estimate_entry['iqm']:.{digits}f} [{low}, {high}]"
 
 
 def draw(path: Path, legs: Sequence[CompleteLeg], columns: int = MAX_PANEL_COLUMNS) -> None:
-    """Learning curves: mean over seeds with the 95% bootstrap band, one panel a leg."""
+    """Draw learning curves: the mean over seeds with the 95% bootstrap band, one panel for each leg."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -191,7 +197,7 @@ def draw(path: Path, legs: Sequence[CompleteLeg], columns: int = MAX_PANEL_COLUM
     size = (13 / 3 * columns, 4 * rows)
     figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
     rng = np.random.default_rng(0)
-    legend_systems: list[str] = []  # by the last legend
+    legend_systems: list[str] = []  # in the last legend
     for axis, leg in zip(axes.flat, legs, strict=False):
         draw_panel(axis, leg, rng)
         if legend_systems != list(leg.runs):
@@ -205,7 +211,7 @@ def draw(path: Path, legs: Sequence[CompleteLeg], columns: int = MAX_PANEL_COLUM
 
 
 def draw_panel(axis: Any, leg: CompleteLeg, rng: np.random.Generator) -> None:
-    """The curves of one leg, and the return that solves it."""
+    """Draw the curves of one leg, and the return that solves it."""
     for (system, system_runs), color in zip(leg.runs.items(), COLORS, strict=False):
         draw_band(axis, leg.steps, system_runs, rng, color=color, label=system)
     if leg.solved is not None:
@@ -223,7 +229,7 @@ def draw_band(
     rng: np.random.Generator,
     **style: Any,
 ) -> None:
-    """The mean curve of runs of so many steps, with its interval."""
+    """Draw the mean curve of runs of `steps` steps, with its interval."""
     steps_grid = np.linspace(steps / CURVE_POINTS, steps, CURVE_POINTS)
     runs = np.array([r["curve"] for r in system_runs], np.float64)
     has_value = ~np.isnan(runs).any(axis=0)

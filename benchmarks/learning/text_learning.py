@@ -1,11 +1,12 @@
-"""A small language model learns sums, then gets better at them: experiments/language_models.
+"""A small language model learns sums and then improves: the runs and table of experiments/language_models.
 
-SFT until three in ten held-out sums are right; from there each algorithm, beside them GRPO held to where it
-began, and GRPO whose rewards have the wrong sign. Missing runs are made, then the report.
+SFT trains until 30% of the held-out sums are right. Each algorithm starts from there. Two controls are GRPO
+with a KL penalty towards the start and GRPO whose rewards have the wrong sign. The script makes the missing
+runs, then the report.
 
     pip install . && python benchmarks/learning/text_learning.py --data FOLDER
 
-TRL's GRPO stands beside them with `--trl-python PYTHON`, an interpreter that has trl 1.16.
+`--trl-python PYTHON` adds TRL's GRPO; PYTHON is an interpreter that has trl 1.16.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ LEG, TASK, SEEDS = "arithmetic", "arithmetic", 5
 N_EVAL_PROMPTS, HELD_OUT_SEED = (
     1_000,
     100_000,
-)  # prompts of an evaluation, and the seed of the first
+)  # prompts of an evaluation, the seed of the first one
 BEST_OF = 8
 SFT_SYSTEM = "SFT"
 SFT_OVERRIDES = ("eval.every=6400", "stop.score=0.3", "total_steps=512000")
-# By name what is trained from where SFT stopped; the presets of conf/tuned/*/text.yaml.
+# Overrides by name of the system; each starts from the SFT run, with the presets of conf/tuned/*/text.yaml.
 SYSTEMS: dict[str, tuple[str, ...]] = {
     "GRPO": ("algo=grpo",),
     "GRPO held": ("algo=grpo", "algo.kl_coef=0.1"),
@@ -46,7 +47,7 @@ SYSTEMS: dict[str, tuple[str, ...]] = {
 }
 BEST_OF_SYSTEM = f"best of {BEST_OF}"
 TRL_SYSTEM = "GRPO of TRL"
-N_SAMPLES = 19_200  # prompts of GRPO's preset
+N_SAMPLES = 19_200  # prompts in GRPO's preset
 HEAD = (
     "system", "prompts", "right of held-out sums, IQM [95% CI]", "mean above SFT [95% CI]",
     "right when drawn", "KL to SFT, nats a completion", "pairs the right way round",
@@ -54,13 +55,13 @@ HEAD = (
 
 
 def result_path(system: str, seed: int) -> Path:
-    """Where one result is."""
+    """Return the path of a result."""
     name = system.replace(" ", "-")
     return FOLDER / "results" / f"{LEG}_{name}_s{seed}.json"
 
 
 def evaluate_run(run: Path, is_sampled: bool) -> list[float]:
-    """Rewards of held-out prompts: of the best completions, or of drawn ones."""
+    """Return the rewards of held-out prompts, for the best completions or for sampled ones."""
     deterministic_text = str(not is_sampled).lower()
     run_python(
         *RLOX,
@@ -71,12 +72,14 @@ def evaluate_run(run: Path, is_sampled: bool) -> list[float]:
         f"deterministic={deterministic_text}",
     )
     episodes = json.loads((run / "eval" / "last.json").read_text())["episodes"]
-    return [abs(reward) for reward in episodes]  # which have another sign in one of the runs
+    return [abs(reward) for reward in episodes]  # one of the runs has rewards of the opposite sign
 
 
 @torch.no_grad()
 def distance_to_start(run: Any, start_algorithm: Any, seed: int) -> dict[str, float]:
-    """KL to where it began, over drawn completions, and the part of held-out pairs that it has right."""
+    """Return the KL to the start over sampled completions, and the fraction of held-out pairs ranked
+    correctly.
+    """
     text = run.learner.text
     prompts = text.prompts.held_out(HELD_OUT_SEED, 0, N_EVAL_PROMPTS)
     ids = [prompt.ids for prompt in prompts]
@@ -100,7 +103,7 @@ def distance_to_start(run: Any, start_algorithm: Any, seed: int) -> dict[str, fl
 
 
 def best_of_rewards(start_algorithm: Any, seed: int) -> list[float]:
-    """Rewards of the best of several completions of each held-out prompt."""
+    """Return the reward of the best of several completions of each held-out prompt."""
     text = start_algorithm.learner.text
     prompts = text.prompts.held_out(HELD_OUT_SEED, 0, N_EVAL_PROMPTS)
     answers = {tuple(p.ids.tolist()): p.answer for p in prompts}
@@ -118,19 +121,19 @@ def best_of_rewards(start_algorithm: Any, seed: int) -> list[float]:
 
 
 def train_system(name: str, seed: int, data: Path, *overrides: str) -> Path:
-    """The run folder, which is made where it is not."""
+    """Return the run folder; train if it does not exist."""
     root = data / f"{name.replace(' ', '_')}_s{seed}"
     common_overrides = f"env=text task={TASK} seed={seed} eval.episodes=200 run_root={root}".split()
     return train_once(root, *common_overrides, *overrides)
 
 
 def train_sft(seed: int, data: Path) -> Path:
-    """Where all of a seed go on from."""
+    """Return the SFT run that all systems of a seed start from."""
     return train_system("sft", seed, data, "algo=sft", *SFT_OVERRIDES)
 
 
 def train_result(system: str, seed: int, data: Path) -> dict[str, Any]:
-    """One result."""
+    """Train and evaluate a system; return its result."""
     sft_run = train_sft(seed, data)
     start_algorithm = ALGORITHMS["sft"].from_checkpoint(sft_run)
     if system == BEST_OF_SYSTEM:
@@ -150,7 +153,7 @@ def train_result(system: str, seed: int, data: Path) -> dict[str, Any]:
 
 
 def train_peer(interpreter: Path, seed: int, data: Path) -> dict[str, Any]:
-    """TRL's, from the same weights, by the same prompts in their order and the same settings."""
+    """Train TRL's GRPO with the same weights, prompts, order of prompts and settings."""
     sft_run = train_sft(seed, data)
     start_algorithm, folder = ALGORITHMS["sft"].from_checkpoint(sft_run), data / f"trl_s{seed}"
     text = start_algorithm.learner.text
@@ -184,7 +187,7 @@ def train_peer(interpreter: Path, seed: int, data: Path) -> dict[str, Any]:
 
 
 def report() -> None:
-    """expected.json and the table, of all systems whose seeds are all there."""
+    """Write expected.json and the table of all systems whose seeds are complete."""
     runs = {}
     for system in (SFT_SYSTEM, *SYSTEMS, BEST_OF_SYSTEM, TRL_SYSTEM):
         paths = [result_path(system, seed) for seed in range(SEEDS)]
@@ -223,12 +226,12 @@ def report() -> None:
 
 
 def main() -> None:
-    """Run what is missing, then write the report."""
+    """Make the missing runs, then write the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="where runs are kept")
+    parser.add_argument("--data", type=Path, required=True, help="folder for the runs")
     parser.add_argument("--systems", nargs="+", choices=[SFT_SYSTEM, *SYSTEMS, BEST_OF_SYSTEM])
     parser.add_argument("--seeds", nargs="+", type=int)
-    parser.add_argument("--trl-python", type=Path, help="run TRL's GRPO too, by this interpreter")
+    parser.add_argument("--trl-python", type=Path, help="also run TRL's GRPO, with this interpreter")
     args = parser.parse_args()
     torch.set_num_threads(1)
     (FOLDER / "results").mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
-"""TRL's GRPO from a folder with a model and prompts, run by an interpreter that has TRL: `text_learning.py`.
+"""Train TRL's GRPO from a folder with a model and prompts, in an interpreter that has TRL:
+`text_learning.py`.
 
-FOLDER has config.json and model.safetensors, prompts.json `[[prompt ids, answer ids], ...]`; what was
-learned is left in FOLDER/learned.
+FOLDER has config.json, model.safetensors and prompts.json `[[prompt ids, answer ids], ...]`. The trained
+model is written to FOLDER/learned.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ PACKAGES = ("trl", "transformers", "torch")
 
 
 def exact_match_reward(completion_ids: list[list[int]], answer: list[list[int]], **_: Any) -> list[float]:
-    """1 of the answer with its end, whatever is behind it."""
+    """Return 1 if the completion begins with the answer and its end token, else 0."""
     pairs = zip(completion_ids, answer, strict=True)
     return [float(ids[: len(answer_ids)] == answer_ids) for ids, answer_ids in pairs]
 
 
 def main() -> None:
-    """Learn, and write what was learned."""
+    """Train, and write the trained model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--batch", type=int, required=True, help="prompts")
+    parser.add_argument("--batch", type=int, required=True, help="prompts of a batch")
     parser.add_argument("--group", type=int, required=True)
     parser.add_argument("--longest", type=int, required=True)
     parser.add_argument("--learning-rate", type=float, required=True)
     args = parser.parse_args()
     torch.set_num_threads(1)
     model = AutoModelForCausalLM.from_pretrained(args.folder)
-    # in brackets: the end and padding are looked for inside of words, and `t1` is in `t12`
+    # The brackets are needed: the end and padding tokens are searched inside words, and `t1` is in `t12`.
     vocabulary = {f"<{number}>": number for number in range(model.config.vocab_size)}
     tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="<0>"))
     tokenizer.pre_tokenizer = WhitespaceSplit()

@@ -1,9 +1,9 @@
-"""What an outage of the loggers' servers costs a run: step rate, exit, rows.
+"""The cost of an outage of the loggers' servers for a run: step rate, exit, rows.
 
-Of each kind of outage, runs of `rlox train` with and without the loggers, by turns and in pairs, for some
-minutes; then servers that work, and `rlox sync` of each run. The step rate is that of the clock, which says
-whether loggers keep a run waiting but not much more on a machine that others use, and that of CPU shares:
-how much of one core the training would have if its loggers had to be served by the same one.
+For each kind of outage, pairs of runs of `rlox train` with and without the loggers alternate for some
+minutes. Then the servers work again, and `rlox sync` runs for each run. The step rate is measured by two
+clocks. The wall-clock rate shows whether loggers make a run wait, but little more on a shared machine. The
+rate by CPU shares is that of a training whose loggers use the same core.
 
     python benchmarks/reliability/logger_outage.py --core 0
 """
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))  # whose servers are the ones that break
+sys.path.insert(0, str(ROOT / "tests"))  # the tests have the broken servers
 
 from faults.dead_server import MODES  # noqa: E402
 from faults.outage import LOGGERS, Pair, SyncedRows, campaign, healthy, sync_and_count  # noqa: E402
@@ -32,12 +32,12 @@ from faults.report import REPORT, add, dated  # noqa: E402
 from rlox.statistics import bootstrap_ci  # noqa: E402
 
 STEPS = 40_960
-N_PARALLEL_SYNCS = 2  # at once
-MIN_RATIO, MAX_EXIT_SECONDS = 0.98, 5.0  # that the interval reaches at least; seconds at most
+N_PARALLEL_SYNCS = 2  # parallel syncs
+MIN_RATIO, MAX_EXIT_SECONDS = 0.98, 5.0  # lower limit for the interval's upper end; upper limit
 
 
 def figures(pairs: Sequence[Pair], sent: Sequence[SyncedRows]) -> dict[str, Any]:
-    """The counts of one kind of outage."""
+    """Return the counts of one kind of outage."""
     return {
         "pairs": len(pairs),
         "by clock": ratio([pair.by_clock for pair in pairs]),
@@ -53,7 +53,7 @@ def figures(pairs: Sequence[Pair], sent: Sequence[SyncedRows]) -> dict[str, Any]
 
 
 def ratio(ratios: Sequence[float]) -> dict[str, Any]:
-    """The geometric mean of ratios of pairs, with its interval."""
+    """Return the geometric mean of the ratios of pairs, with its interval."""
     logs = np.log(np.array(ratios))
     low, high = (round(math.exp(end), 4) for end in bootstrap_ci(logs))
     mean = round(math.exp(float(logs.mean())), 4)
@@ -61,7 +61,7 @@ def ratio(ratios: Sequence[float]) -> dict[str, Any]:
 
 
 def broken_promises(counts: Mapping[str, Any]) -> list[str]:
-    """The promises that these counts do not keep."""
+    """Return the promises that these counts break."""
     ends = {clock_name: counts[clock_name]["ci95"][1] for clock_name in ("by clock", "by cpu")}
     checks = {
         **{f"the ratio {clock_name} is at most {end}": end < MIN_RATIO for clock_name, end in ends.items()},
@@ -74,7 +74,7 @@ def broken_promises(counts: Mapping[str, Any]) -> list[str]:
 
 
 def table(counts_by_mode: Mapping[str, Mapping[str, Any]]) -> str:
-    """A line of Markdown for each kind of outage."""
+    """Return a Markdown row for each kind of outage."""
     lines = [
         "| servers | pairs | step rate with / without loggers by CPU | by the clock | longest exit (without) "
         "| rows | missing | twice |",
@@ -96,7 +96,7 @@ def table(counts_by_mode: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def measure(mode: str, args: argparse.Namespace) -> dict[str, Any]:
-    """The counts of one kind of outage."""
+    """Measure one kind of outage; return its counts."""
     with tempfile.TemporaryDirectory() as folder_name:
         folder = Path(folder_name)
         pairs = campaign(mode, args.minutes, args.loggers, args.steps, folder, args.core)
@@ -109,16 +109,16 @@ def measure(mode: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The options."""
+    """Parse the options."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=3.0, help="of each outage")
-    parser.add_argument("--modes", default=",".join(MODES), help="comma-separated")
-    parser.add_argument("--loggers", default=",".join(LOGGERS), help="comma-separated")
-    parser.add_argument("--steps", type=int, default=STEPS, help="of each run")
-    parser.add_argument("--core", type=int, help="the one that each run has, with its loggers")
-    parser.add_argument("--out", type=Path, default=REPORT, help="the report that gets the counts")
+    parser.add_argument("--minutes", type=float, default=3.0, help="minutes of each outage")
+    parser.add_argument("--modes", default=",".join(MODES), help="kinds of outage, comma-separated")
+    parser.add_argument("--loggers", default=",".join(LOGGERS), help="loggers, comma-separated")
+    parser.add_argument("--steps", type=int, default=STEPS, help="environment steps of each run")
+    parser.add_argument("--core", type=int, help="core for each run and its loggers")
+    parser.add_argument("--out", type=Path, default=REPORT, help="report file for the counts")
     args = parser.parse_args(argv)
     for name, known in (("modes", MODES), ("loggers", LOGGERS)):
         selected = getattr(args, name).split(",")
@@ -129,7 +129,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, write the report and print the table; 1 where a promise is not kept."""
+    """Measure, write the report and print the table; return 1 if a promise is broken."""
     args = parse(argv)
     counts_by_mode = {}
     for mode in args.modes:

@@ -1,4 +1,4 @@
-"""VPG: the vanilla policy gradient with a value function for a baseline (Sutton et al. 2000)."""
+"""VPG: vanilla policy gradient with a value function as baseline (Sutton et al. 2000)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from rlox.plugins import AlgorithmPlugin
 
 @dataclass(frozen=True)
 class VPGConfig(OnPolicyConfig):
-    """One step of Adam on each rollout."""
+    """VPG takes one step of Adam on each rollout."""
 
-    # what is inherited and not used
+    # inherited fields that VPG does not use
     drops: ClassVar[Mapping[str, str]] = {
         "ent_coef": "has no entropy bonus",
         "normalize_advantages": "always standardises advantages",

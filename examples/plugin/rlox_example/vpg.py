@@ -15,7 +15,7 @@ METRIC_NAMES = ("loss/policy", "loss/value", "train/grad_norm")
 
 
 class VPGLearner(PolicyLearner):
-    """What one rollout does to the weights."""
+    """Update the weights once for each rollout."""
 
     def __init__(self, policy, config):
         super().__init__(policy, Adam(policy, config.initial("learning_rate")))
@@ -40,7 +40,7 @@ class VPGLearner(PolicyLearner):
 
 
 def make(config, tools):
-    """What the algorithm is made of."""
+    """Make the components of a run."""
     return on_policy_parts(config, tools, lambda policy: VPGLearner(policy, config.algo))
 
 
