@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlox import plugins
-from rlox.extras import install_command
+from rlox.extras import DISTRIBUTION, install_command
 from rlox.runs.preflight import available_memory, memory_limit
 from rlox_cli import requirements
 from rlox_cli.options import user_conf_folders
@@ -28,7 +28,7 @@ N_ENVS = 20_000  # enough to split the step among several threads
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One line of output; `is_broken` means that rlox does not work without it."""
+    """One line of output; `is_broken`: rlox cannot work until this is repaired."""
 
     subject: str
     message: str
@@ -77,7 +77,7 @@ def _machine(run_root: str) -> Iterator[Diagnostic]:
     yield Diagnostic("cores", f"{cores()} for this process, of {os.cpu_count()}{_quota()}")
     available, limit = available_memory(), memory_limit()
     if available is not None and limit is not None:
-        yield Diagnostic("memory", f"{_size(available)} free of the {_size(limit)} it may have")
+        yield Diagnostic("memory", f"{_size(available)} free of the {_size(limit)} that this process may use")
     yield _disk(Path(run_root).expanduser())
 
 
@@ -85,7 +85,8 @@ def _quota(root: Path = Path("/")) -> str:
     """Return the CPU time that the control group allows (cgroup v2), as text; empty if unlimited."""
     try:
         quota, period = (root / "sys/fs/cgroup/cpu.max").read_text().split()
-        return f"; its control group limits it to the time of {int(quota) / int(period):g}"
+        limit = int(quota) / int(period)
+        return f"; its control group allows it the CPU time of {limit:g} core{'s' * (limit != 1)}"
     except (OSError, ValueError):  # no control group, or `max`
         return ""
 
@@ -93,13 +94,11 @@ def _quota(root: Path = Path("/")) -> str:
 def _disk(run_root: Path) -> Diagnostic:
     existing_parent = next(p for p in (run_root.absolute(), *run_root.absolute().parents) if p.exists())
     if not existing_parent.is_dir():
-        return Diagnostic(
-            "disk", f"{existing_parent} is a file, runs are made in folders: run_root=FOLDER", True
-        )
+        return Diagnostic("disk", f"{existing_parent} is a file; choose a folder with run_root=FOLDER", True)
     free_text = _size(shutil.disk_usage(existing_parent).free)
     if not os.access(existing_parent, os.W_OK | os.X_OK):
         return Diagnostic(
-            "disk", f"{existing_parent} cannot be written, choose another: run_root=FOLDER", True
+            "disk", f"{existing_parent} cannot be written; choose another with run_root=FOLDER", True
         )
     return Diagnostic("disk", f"{free_text} free for {run_root}")
 
@@ -107,7 +106,9 @@ def _disk(run_root: Path) -> Diagnostic:
 def _packages() -> Iterator[Diagnostic]:
     """Check the required packages: installed, in a version that fits, and importable?"""
     if (other := requirements.version("rlox")) is not None:
-        message = f"the package rlox {other} is another project; pip uninstall rlox"
+        message = (
+            f"the installed package rlox {other} is another project, not {DISTRIBUTION}: pip uninstall rlox"
+        )
         yield Diagnostic("rlox", message, True)
     required = requirements.required_packages()
     if required is None:
@@ -119,7 +120,7 @@ def _packages() -> Iterator[Diagnostic]:
             yield Diagnostic(need.name, f"{need.problem}; pip install '{need.specification}'", True)
         elif module and (error := _import_error(module)):
             command = f"pip install --force-reinstall '{need.specification}'"
-            yield Diagnostic(need.name, f"{need.version}, does not import: {error}; {command}", True)
+            yield Diagnostic(need.name, f"{need.version} cannot be imported: {error}; {command}", True)
         else:
             yield Diagnostic(need.name, str(need.version))
 
@@ -134,7 +135,8 @@ def _import_error(module: str) -> str | None:
 
 def _native() -> Iterator[Diagnostic]:
     if error := _import_error("rlox._core"):
-        message = f"does not import: {error}; install rlox again: pip install --force-reinstall rlox"
+        command = f"pip install --force-reinstall {DISTRIBUTION}"
+        message = f"cannot be imported: {error}; install rlox again: {command}"
         yield Diagnostic("rlox._core", message, True)
         return
     import rlox
@@ -186,9 +188,10 @@ def _gpu() -> Iterator[Diagnostic]:
         yield Diagnostic("mps", "Apple's GPU: device=mps")
     elif not count and Path("/proc/driver/nvidia/version").exists():
         message = f"a driver is here, but torch {torch.__version__} does not use it"
-        yield Diagnostic("none", f"{message}; which torch does: https://pytorch.org/get-started")
+        address = "https://pytorch.org/get-started"
+        yield Diagnostic("none", f"{message}; to choose a build of torch that does: {address}")
     elif not count:
-        yield Diagnostic("none", "that torch can use: runs are on the CPU")
+        yield Diagnostic("none", "torch finds no GPU; runs use the CPU")
 
 
 def _extras() -> Iterator[Diagnostic]:
@@ -205,8 +208,8 @@ def _extras() -> Iterator[Diagnostic]:
     if undeclared := requirements.undeclared_extras():
         yield Diagnostic(
             "not listed",
-            f"{', '.join(undeclared)}: rlox was installed from this checkout before they were extras of it; "
-            "in the checkout: pip install -e .",
+            f"{', '.join(undeclared)}: these extras were added after rlox was installed from this checkout; "
+            "run in the checkout: pip install -e .",
         )
 
 
@@ -224,7 +227,7 @@ def _plugins() -> Iterator[Diagnostic]:
 def _conf_folders() -> Iterator[Diagnostic]:
     """List the user's configuration folders; they may set keys that nobody typed."""
     for path in user_conf_folders():
-        yield Diagnostic("yours", f"{path}, of RLOX_CONF_PATH")
+        yield Diagnostic("yours", f"{path}, from RLOX_CONF_PATH")
 
 
 def _size(n: int) -> str:

@@ -29,7 +29,7 @@ MULTIRUN = ("-m", "--multirun")
 
 
 def train_one(call: Call) -> int:
-    """Train as the command line says, several times if it asks for that; return the exit code."""
+    """Train once, or with `--multirun` once per combination of values; return the exit code."""
     if set(MULTIRUN) & set(call.args):
         return train_many(call)
     task = TrainTask(call)
@@ -71,6 +71,7 @@ class TrainTask:
             total = f"/{self.total}" if self.total else ""
             title = job_title(job.overrides, self.common_overrides, job.trial)
             self.call.reporter.message("job", f"[{job.number + 1}{total}] {title}".rstrip())
+        # `_train` sets the status; if it raises, `FAILED` stays and `_report_failure` sets the code
         outcome: dict[str, Any] = {"status": FAILED, "code": OK, "message": ""}
         try:
             outcome |= self._train(config, job)
@@ -83,7 +84,8 @@ class TrainTask:
         outcome |= {"job": job.name, "identity": job.identity}
         outcome["folder"] = str(job.folder) if job.folder else None
         self.outcomes.append(outcome)
-        signum = self.call.signals.received_signal  # perhaps too late for this job, but not for the next
+        # the signal may have come after this job's last check for signals; it still ends the sweep
+        signum = self.call.signals.received_signal
         is_last = job.sweep is not None and signum is not None
         self.call.reporter.report_outcome(outcome, is_last)
         if is_last:
@@ -135,7 +137,7 @@ class TrainTask:
             validate.try_environment(config)
         validate.require_init_from(config)
         print_warnings(config, self.call.name)
-        # late: they import torch; wrong use is reported before that
+        # imported here because these modules import torch: wrong use is reported before that
         from rlox.build import build
         from rlox.training.evaluate import Evaluator
 
@@ -174,6 +176,7 @@ class TrainTask:
     def _report_failure(self, error: Exception, job: Job) -> dict[str, Any]:
         if job.folder is not None and not job.folder.exists():
             job.folder = None
+        # no message about the run's folder if a reopened run failed before it went on
         has_started = job.run is None or job.run.has_started
         code, text = report_failure(error, job.folder if has_started else None, self.call)
         return {"code": code, "message": text}

@@ -97,7 +97,10 @@ class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
         return -first_q.out.mean()
 
     def _target_q(self, batch: Transitions, i: int, update: int) -> Tensor:
-        """R + gamma^m min_i Qbar_i(s', clip(mubar(s') + clip(noise))), eq. 14 and algorithm 1; `[B]`."""
+        """Return the TD targets R + gamma^m min_i Qbar_i(s', clip(mubar(s') + clip(noise))), `[B]`.
+
+        Fujimoto et al. 2018, eq. 14 and algorithm 1. A bar marks a target network.
+        """
         config, like = self.config, self.critic.vector
         next_obs = cast_obs(batch.next_obs[i], like)
         action = self.target_actor.module(next_obs).tanh()
@@ -130,7 +133,7 @@ def build_torch(
 def build_encoded_policy(
     algo: TD3LikeConfig, seed: int, encoder_spec: EncoderSpec, size: int
 ) -> DeterministicPolicy:
-    """Build the initial policy of a run, with encoders in front for images."""
+    """Build the initial policy of a run; for images, encoders come before its networks."""
     policy = init_weights(build_policy(algo, encoder_spec.features, size), seed)
     policy.actor = encoder_spec.wrap_network(policy.actor)
     policy.critic = encoder_spec.wrap_ensemble(policy.critic)

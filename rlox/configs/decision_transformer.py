@@ -60,11 +60,11 @@ class DecisionTransformerConfig(OfflineAlgorithmConfig):
     standardize_obs: bool = param(
         True,
         "standardise observations by the dataset's mean and std, also when the policy acts",
-        source="Chen et al. 2021, authors' code, with 1e-6 added to the std; 1e-3: Fujimoto & Gu 2021",
+        source="Chen et al. 2021, authors' code (which adds 1e-6 to std; rlox: 1e-3, Fujimoto & Gu 2021)",
     )
 
     def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
-        """Return widths that estimate the parameters: about 12 h^2 per block, and the embeddings."""
+        """Return layers with about as many parameters as the network: 12 h^2 per block, and embeddings."""
         h = self.hidden
         block = [(h, 4 * h), (4 * h, h), (h, 4 * h)]
         embeddings = [(obs_dim, h), (actions, h), (self.max_timesteps, h), (h, actions)]

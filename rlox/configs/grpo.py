@@ -32,10 +32,12 @@ class GRPOConfig(GroupConfig):
         True, "multiply the KL estimate by the ratio, so that its gradient is that of KL", source="TRL"
     )
     clip_eps_high: float | None = param(
-        None, "upper clipping range of ratios, above 1; null: as algo.clip_eps", within="[0, inf)"
+        None, "ratios are clipped at 1 + clip_eps_high; null: at 1 + algo.clip_eps", within="[0, inf)"
     )
     delta: float | None = param(
-        None, "upper limit of ratios for completions that are worse than their group", within="[1, inf)"
+        None,
+        "two-sided clipping: upper limit of ratios of completions with a negative advantage; null: no limit",
+        within="[1, inf)",
     )
     scale_rewards: str = param(
         "group",
@@ -49,7 +51,7 @@ class GRPOConfig(GroupConfig):
     )
     correction: str | None = param(
         None,
-        "importance weights for completions that another program generated",
+        "importance weights for completions that another program or older weights generated",
         choices=("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
         source="Yao et al. 2025",
     )
@@ -60,13 +62,14 @@ class GRPOConfig(GroupConfig):
         super().check(env, buffer)
         if self.kl_coef and self.kl_estimator == "k1" and not self.kl_correction:
             raise ConfigError(
-                "algo.kl_estimator=k1 without algo.kl_correction: its gradient is 0 in the mean; set "
+                "algo.kl_estimator=k1 without algo.kl_correction: the gradient of k1 is 0 on average; set "
                 "algo.kl_correction=true, or algo.kl_estimator=k3"
             )
         if self.staleness and self.correction is None:
             raise ConfigError(
                 f"algo.staleness={self.staleness} without algo.correction: completions of older weights "
-                "would count as the model's; set algo.correction=token_truncate"
+                "would be treated as if the present weights had generated them; "
+                "set algo.correction=token_truncate"
             )
         if self.delta is not None and self.loss_type == "cispo":
             raise ConfigError(
@@ -74,9 +77,10 @@ class GRPOConfig(GroupConfig):
             )
         max_ratio = _max_ratio(self.clip_eps, self.clip_eps_high)
         if self.delta is not None and self.delta < max_ratio:
+            range_key = "algo.clip_eps" if self.clip_eps_high is None else "algo.clip_eps_high"
             raise ConfigError(
-                f"algo.delta={self.delta:g} is below 1 + algo.clip_eps_high = {max_ratio:g}, up to which "
-                f"ratios count anyway; expected at least {max_ratio:g}, or null"
+                f"algo.delta={self.delta:g} is below 1 + {range_key} = {max_ratio:g}, and has the same "
+                f"effect as {max_ratio:g}; expected at least {max_ratio:g}, or null"
             )
 
 
@@ -84,16 +88,19 @@ MAX_MAGNITUDE = 1e300  # larger numbers could overflow in sums of floats
 
 
 def _max_ratio(clip_eps: float, clip_eps_high: float | None) -> float:
-    """Return the upper end of the range of ratios."""
+    """Return the ratio above which ratios are clipped."""
     return 1.0 + (clip_eps if clip_eps_high is None else clip_eps_high)
 
 
 def upgrade_delta(algo: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a saved `algo` with `delta` raised to the end of the ratio range; the effect is the same."""
+    """Return a saved `algo` with `delta` raised to the upper end of the clipping range if it is lower.
+
+    rlox now rejects lower values, which earlier versions accepted; the effect is the same.
+    """
     delta: Any = algo.get("delta")
     high: Any = algo.get("clip_eps_high")
     high = algo.get("clip_eps", GRPOConfig.clip_eps) if high is None else high
     are_numbers = all(type(value) in (int, float) and abs(value) < MAX_MAGNITUDE for value in (delta, high))
     if algo.get("name") != "grpo" or not are_numbers:
-        return dict(algo)  # `make_run` refuses it later
+        return dict(algo)  # nothing to raise, or not numbers, which `make_run` rejects
     return {**algo, "delta": max(delta, 1.0 + high)}

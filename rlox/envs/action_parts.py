@@ -1,4 +1,4 @@
-"""The parts of an action space: conversion between columns of a policy's row and environment actions."""
+"""Parts of an action space, which convert columns of a policy's rows to environment actions and back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ActionPart(ABC):
     columns: slice
 
     def to_env(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Convert rows `[N, columns]` to the environment's, `[N, *shape]` in the dtype of the space.
+        """Convert this part's columns of N rows to environment actions `[N, *shape]`, in the space's dtype.
 
         The result is a copy: an environment may write into its action, while learning uses the rows.
         """
@@ -44,7 +44,7 @@ class ActionPart(ABC):
 
     @abstractmethod
     def values(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Convert rows `[N, columns]` to numbers of the space `[N, columns]`, in its dtype; a new array."""
+        """Convert this part's columns of N rows to a new array of numbers of the space, in its dtype."""
 
     @abstractmethod
     def from_env(self, actions: NDArray[Any]) -> NDArray[Any]:
@@ -76,7 +76,7 @@ class DiscretePart(ActionPart):
 
 @dataclass(frozen=True, eq=False)
 class BoxPart(ActionPart):
-    """Numbers of a Box, clipped to the bounds `[columns]`; for an integer Box rounded, half to even."""
+    """A Box: numbers are clipped to the bounds `[columns]` and, for integers, rounded (half to even)."""
 
     low: NDArray[Any]
     high: NDArray[Any]
@@ -95,7 +95,7 @@ class BoxPart(ActionPart):
             clipped: NDArray[Any] = np.clip(rows, self.low, self.high).astype(self.low.dtype, copy=False)
             return clipped
         rounded = np.rint(rows, dtype=np.float64)
-        with np.errstate(invalid="ignore"):  # from numbers outside, which are replaced by the bounds
+        with np.errstate(invalid="ignore"):  # casting a number outside warns; a bound replaces it
             integers = rounded.astype(self.low.dtype)
         return np.where(rounded <= self.low, self.low, np.where(rounded >= self.high, self.high, integers))
 
@@ -125,7 +125,7 @@ def leaf_spaces(space: Space, name: str = "") -> Iterator[tuple[str, Space]]:
 
 
 def to_nested(space: Space, values: Iterator[Any]) -> Any:
-    """Build a value in the form of the space (dicts, tuples or a single value) from one per leaf space."""
+    """Build a value in the form of the space (dicts, tuples or one leaf); `values` has one for each leaf."""
     if isinstance(space, spaces.Dict):
         return {key: to_nested(part, values) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -153,7 +153,7 @@ def _leaf_values(space: Space, nested_value: Any, label: str, name: str) -> Iter
                 if isinstance(nested_value, Mapping)
                 else type(nested_value).__name__
             )
-            raise ShapeError(f"{part_label}: {actual}, expected a dict with {list(space.spaces)}")
+            raise ShapeError(f"{part_label}: {actual}, expected a dict with the keys {list(space.spaces)}")
         values = [nested_value.get(key) for key in space.spaces]
     elif isinstance(space, spaces.Tuple):
         if not isinstance(nested_value, tuple | list) or len(nested_value) != len(space.spaces):

@@ -22,13 +22,14 @@ __all__ = ["Delivery", "Follower", "Position", "finish"]
 
 log = logging.getLogger("rlox.loggers")
 
-MAX_BATCH = 256  # rows at most in one write
-PAUSE_SECONDS = 1.0  # between checks of the file; a backlog takes at most half of a thread's time
+MAX_BATCH = 256  # most rows in one write
+PAUSE_SECONDS = 1.0  # between checks of the file
 RETRY_SECONDS = 0.2  # after a failure, doubled with each further one
 MAX_RETRY_SECONDS = 30.0
-START_SECONDS = 30.0  # minimum wait at the end for a sink that starts slowly
+START_SECONDS = 30.0  # lowest time limit at the end for a sink that starts slowly
 
-# By position file: an abandoned thread may still be in a write.
+# The last thread of each position file. A new thread waits for it, because an abandoned thread may still be
+# in a write.
 _threads: WeakValueDictionary[Path, threading.Thread] = WeakValueDictionary()
 
 
@@ -42,7 +43,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Delivery:
-    """The result of a logger: rows sent, rows missing, and the error, if any."""
+    """What a logger received by the end of a run: rows sent, rows missing, and the error, if any."""
 
     n_sent: int
     n_missing: int
@@ -54,7 +55,8 @@ class Delivery:
         return not self.n_missing and self.error is None
 
     def __str__(self) -> str:
-        if not self.n_missing and self.error is not None:  # the destination may still have no rows
+        # every row was sent, but the destination may not have stored them
+        if not self.n_missing and self.error is not None:
             return f"is not known to have every row: {self.error}"
         lacks = f"lacks {self.n_missing} rows" if self.n_missing else "has every row"
         return f"{lacks}: {self.error or 'it did not take them in time'}"
@@ -65,9 +67,9 @@ class Follower:
 
     The position after the last row that the sink has is stored in `loggers/<name>.json`. After a failure it
     retries, with growing pauses, and catches up; neither failures nor a slow sink delay the writer of the
-    rows. If a kill comes between a write and the stored position, `Sink.open` repairs the difference.
-    `starts_slowly` means that the sink takes seconds to start but depends only on this machine, so that
-    waiting for it is worthwhile.
+    rows. If the process is killed after a write and before the position is stored, `Sink.open` repairs the
+    difference. `starts_slowly`: the sink takes seconds to start, but needs no other machine, so it is worth
+    waiting for it.
     """
 
     def __init__(self, name: str, sink: Sink, run_dir: Path, starts_slowly: bool = False) -> None:
@@ -85,7 +87,10 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name=f"rlox-{name}", daemon=True)
 
     def rewind(self, offset: int) -> None:
-        """Move the position back to `offset`, where rows will be cut off; `open` then removes them."""
+        """Move the position back to `offset`, at which `metrics.jsonl` will be cut.
+
+        `Sink.open` then removes later rows from the sink.
+        """
         if self._position.offset > offset:
             self._position = _position_at(self._metrics_path, offset=offset)
             self._store()
@@ -98,11 +103,14 @@ class Follower:
         self._thread.start()
 
     def end(self) -> None:
-        """Mark the end of the rows: the remaining ones are sent now."""
+        """Say that no more rows will come, so that the thread sends the remaining ones now."""
         self._end_event.set()
 
     def wait(self, timeout: float) -> Delivery:
-        """Wait at most `timeout` seconds for the end; return the result. Unsent rows are left for later."""
+        """Wait at most `timeout` seconds for the thread to end; return what the logger received.
+
+        Rows that were not sent by then are missing until `rlox sync` sends them.
+        """
         self._thread.join(max(timeout, 0.0))
         self._is_abandoned = self._thread.is_alive()
         n_missing = sum(1 for _ in iter_rows(self._metrics_path, self._position.offset))
@@ -110,7 +118,7 @@ class Follower:
         if self._is_abandoned:
             self._sink.abandon()
             if not n_missing and error is None:
-                error = TimeoutError("the end of it was not confirmed in time")
+                error = TimeoutError("it did not confirm its end in time")
         return Delivery(self._n_sent, n_missing, error)
 
     def _run(self) -> None:
@@ -136,6 +144,7 @@ class Follower:
                 self._error, retry = None, RETRY_SECONDS
                 if is_ended and not sent:
                     break
+                # after a full batch, wait as long as it took: a backlog takes at most half of a thread's time
                 self._end_event.wait(time.monotonic() - start_time if sent == MAX_BATCH else PAUSE_SECONDS)
         self._close()
 
@@ -172,8 +181,9 @@ class Follower:
         self._stored_position = self._position
 
     def _on_failure(self, error: Exception) -> None:
-        if self._error is None and not self._is_abandoned:  # an abandoned call has not failed
-            log.warning("logger %s: %s; it is retried and will catch up", self.name, error)
+        # after `abandon` the sink raises because it was abandoned; that is no failure
+        if self._error is None and not self._is_abandoned:
+            log.warning("logger %s: %s; rlox tries again and sends the missing rows", self.name, error)
         self._error = error
 
     def _close(self) -> None:
@@ -184,9 +194,9 @@ class Follower:
 
 
 def finish(followers: Sequence[Follower], timeout: float) -> dict[str, Delivery]:
-    """Let all followers catch up within `timeout` seconds (30 for sinks that start slowly).
+    """Let all followers catch up within `timeout` seconds (at least 30 for sinks that start slowly).
 
-    Warns of loggers that could not.
+    Warns of loggers that did not catch up.
     """
     for follower in followers:
         follower.end()
@@ -198,8 +208,8 @@ def finish(followers: Sequence[Follower], timeout: float) -> dict[str, Delivery]
     for name, delivery in deliveries.items():
         if not delivery.complete:
             warnings.warn(
-                f"logger {name} {delivery}; metrics.jsonl has every row, "
-                "rlox sync, or rlox.loggers.catch_up(folder, config), sends what is missing",
+                f"logger {name} {delivery}; metrics.jsonl has every row. "
+                "To send what is missing: rlox sync, or rlox.loggers.catch_up(folder, config)",
                 stacklevel=2,
             )
     return deliveries

@@ -71,7 +71,7 @@ def parse_widths(name: str, value: Sequence[int]) -> tuple[int, ...]:
     """Return the hidden widths given as argument `name`; raise `ConfigError` if they are invalid."""
     is_list = isinstance(value, Iterable) and not isinstance(value, str)
     if not is_list or not all(map(_is_width, widths := tuple(value))):
-        raise ConfigError(f"{name}={value!r}: expected hidden widths, whole numbers, as in [64, 64]")
+        raise ConfigError(f"{name}={value!r}: expected hidden widths, whole numbers from 1, as in [64, 64]")
     return widths
 
 
@@ -84,7 +84,8 @@ def inference_function(net: nn.Module) -> Callable[[Tensor], Tensor]:
 
     It skips module dispatch, which costs as much as the arithmetic at the batch sizes of collection,
     and applies activations in place. It uses the same kernels and weights, so results are bit-identical.
-    A net with other layers than `mlp` makes, or with hooks, is returned as it is.
+    A net is returned as it is if its layers are not those of `mlp`, if its activation is not in `FUSED`, or
+    if it has hooks.
     """
     layers = _plain_layers(net)
     if layers is None:
@@ -101,7 +102,11 @@ def inference_function(net: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 def trace(net: nn.Module, x: Tensor) -> Traced:
-    """Return `net(x)` for `x` `[B, in]` with its gradients, hand-written if `mlp` made `net`."""
+    """Return `net(x)` for `x` `[B, in]`, with its backward passes.
+
+    The gradients are hand-derived if `mlp` made `net`, its activation is in `FUSED` and it has no hooks;
+    otherwise autograd computes them.
+    """
     layers = _plain_layers(net)
     return Graph(net, x, net.parameters()) if layers is None else Layers(x, *layers)
 
@@ -123,7 +128,7 @@ def _plain_layers(net: nn.Module) -> tuple[list[Tensor], list[Tensor], type[nn.M
     # `_parameters`, because attribute access on a module searches four places
     parameters: list[dict[str, Any]] = [layer._parameters for layer in layers[::2]]
     weights, biases = ([p[name] for p in parameters] for name in ("weight", "bias"))
-    # a bias is missing, or a layer occurs twice and would learn from both
+    # too few distinct parameters: a bias is missing, or a layer occurs twice
     if len({id(p) for p in (*weights, *biases) if p is not None}) < len(layers) + 1:
         return None
     return weights, biases, kinds[1]

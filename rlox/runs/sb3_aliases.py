@@ -16,13 +16,13 @@ LEARN_ARGUMENTS = {
     "callback": "callbacks=... where the algorithm is made",
     "log_interval": "a command-line setting: rlox train log.every=STEPS",
     "tb_log_name": "a command-line setting: rlox train logger=tensorboard run.name=TEXT",
-    "reset_num_timesteps": "nothing: totals count from the start; a new object begins anew",
+    "reset_num_timesteps": "not needed: totals count from the start; a new object starts at step 0",
 }
 # Attributes and methods of a model.
 MODEL_ATTRIBUTES = {
     "num_timesteps": "clock.env_steps",
-    "env": "env_id, its name; training and evaluate() step separate copies",
-    "get_env": "env_id, its name; training and evaluate() step separate copies",
+    "env": "env_id, the name of the environment; training and evaluate() step separate copies",
+    "get_env": "env_id, the name of the environment; training and evaluate() step separate copies",
     "set_env": "from_checkpoint(path, env=...), after save(path)",
     "logger": "logger=... where the algorithm is made; summary() has the last metrics",
     "set_logger": "logger=... where the algorithm is made",
@@ -38,16 +38,17 @@ MODEL_ATTRIBUTES = {
 class SB3Aliases(ABC):
     """Adds `learn`, and hints for names of Stable-Baselines3 that rlox does not have."""
 
-    _owner_hint: ClassVar[str] = ""  # names the attribute to use, if it is not the object itself
+    # End of a hint: the attribute that has the names, such as `.algo`; empty if the object has them itself.
+    _owner_hint: ClassVar[str] = ""
 
     @abstractmethod
     def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
-        """Train until `total_timesteps` steps in all."""
+        """Train until the run has made `total_timesteps` steps."""
 
     def learn(self, total_timesteps: int, progress: bool = False, **unknown: Any) -> dict[str, float]:
-        """Call `train`, under its Stable-Baselines3 name; the total counts from the start of the run.
+        """Call `train`; `learn` is its name in Stable-Baselines3. The total counts from the start of the run.
 
-        `UnknownNameError` for any other argument, with its rlox name if it has one.
+        Raises `UnknownNameError` for any other argument. The message names what rlox has instead, if it can.
         """
         for name in unknown:
             hint = f"; here that is {LEARN_ARGUMENTS[name]}" if name in LEARN_ARGUMENTS else ""
@@ -57,7 +58,7 @@ class SB3Aliases(ABC):
     if not TYPE_CHECKING:  # a type checker should see only the names that exist
 
         def __getattr__(self, name: str) -> Any:
-            """Raise `AttributeError`, with the rlox name for a name of Stable-Baselines3."""
+            """Raise `AttributeError`; for a name of Stable-Baselines3 it says what rlox has instead."""
             if name not in MODEL_ATTRIBUTES:
                 return object.__getattribute__(self, name)  # raises the usual error
             raise AttributeError(
@@ -75,7 +76,7 @@ class SB3Aliases(ABC):
                     class_name = type(self).__name__
                     raise AttributeError(
                         f"{class_name}.{name} cannot be set: learning uses the arguments that {class_name} "
-                        f"was made with; give it there, {class_name}(..., {name}={value!r:.40}), or give a "
-                        "schedule for a value that changes"
+                        f"was made with; give the value there, {class_name}(..., {name}={value!r:.40}), or "
+                        "give a schedule for a value that changes"
                     )
             object.__setattr__(self, name, value)

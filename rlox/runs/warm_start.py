@@ -29,22 +29,23 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 __all__ = ["warm_start"]
 
 POLICY_REMEDY = (
-    "a policy is taken over whole: give the run the same algorithm, algo.net_arch and policy, and an "
+    "init_from loads a whole policy: give the run the same algorithm, algo.net_arch and policy, and an "
     "environment with the same spaces"
 )
 MODEL_REMEDY = (
-    "a model is taken over whole: give the run the same model, task or tokenizer, and adapters; rlox export "
-    "RUN writes one as a folder, which model=FOLDER takes into any run"
+    "init_from loads a whole model: give the run the same model, task or tokenizer, and adapters; rlox "
+    "export RUN writes the model as a folder, and model=FOLDER loads it in any run"
 )
 
 
 def warm_start(path: str, config: RunConfig, components: RunComponents) -> dict[str, Any]:
     """Load the weights in a run or checkpoint folder into a learner that has not learned yet.
 
-    The moments of observations (of the environment or dataset) come along. Optimizer, counters, random
-    streams and replay are the new run's own; the loaded policy fills the replay. Returns the origin of the
-    weights for the provenance; `ConfigError` if something does not fit. The folder is data: no code that it
-    names is imported.
+    The moments that standardised the policy's observations are loaded too. The new run has its own optimizer,
+    counters, random streams and replay buffer. The loaded policy, instead of random actions, fills the replay
+    buffer. The folder is data: no code that it names is imported.
+
+    Returns the origin of the weights, for the provenance. Raises `ConfigError` if something does not fit.
     """
     try:
         checkpoint = resolve_checkpoint(Path(path))
@@ -112,25 +113,25 @@ def _require_bounds(saved_checkpoint: Checkpoint, actions: Any) -> None:
 def _require_rewards(
     saved_config: RunConfig, config: RunConfig, saved_checkpoint: Checkpoint, components: RunComponents
 ) -> None:
-    """Check that critics from or for offline learning get rewards of the same scale as before."""
+    """Check that critics get rewards of the same scale as before, if either run learns offline."""
     offline = [isinstance(run.algo, OfflineCriticsConfig) for run in (saved_config, config)]
     if not any(offline):
         return
     if other_setting := _other_reward_setting(config.env):
         raise ConfigError(
-            f"its critics learned from rewards that only a factor changes, but this run has {other_setting}; "
+            f"its critics learned from rewards that were at most scaled, but this run has {other_setting}; "
             "leave it out"
         )
     if other_setting := _other_reward_setting(saved_config.env):
         raise ConfigError(
             f"its critics learned with {other_setting}, which does not apply to the rewards of a dataset; "
-            "train it without"
+            "train the loaded run without it"
         )
     saved_factor, factor = _reward_factor(saved_config), _reward_factor(config)
     if saved_factor is None and not offline[1]:
         raise ConfigError(
             "its critics learned with algo.scale_rewards=returns, which does not apply to an environment; "
-            "train with a number"
+            "train the loaded run with a number as algo.scale_rewards"
         )
     if (
         saved_factor is None
@@ -139,14 +140,14 @@ def _require_rewards(
     ):
         raise ConfigError(
             "its critics learned with algo.scale_rewards=returns, which gives other rewards for this dataset"
-            "; train both runs with a number"
+            "; train both runs with a number as algo.scale_rewards"
         )
     if saved_factor != factor:
         key = "algo.scale_rewards" if offline[1] else "env.reward_scale"
         factor_text, value = (
-            ("the scale of returns", "returns") if saved_factor is None else (f"{saved_factor:g}",) * 2
+            ("a factor from the returns", "returns") if saved_factor is None else (f"{saved_factor:g}",) * 2
         )
-        raise ConfigError(f"its critics learned from {factor_text} times the rewards; set {key}={value}")
+        raise ConfigError(f"its critics learned from rewards times {factor_text}; set {key}={value}")
 
 
 def _other_reward_setting(env: EnvConfig) -> str:
@@ -191,7 +192,7 @@ def _adopt_moments(saved_checkpoint: Checkpoint, config: RunConfig, components: 
     if moments is not None and isinstance(normalizer, ObservationNormalizer):
         normalizer.restore(moments)
         saved_rule, current_rule = normalizer.moments.rule, config.env.normalize_rule
-        if saved_rule != current_rule:  # else rewards and observations would follow different rules
+        if saved_rule != current_rule:  # rewards would follow another rule than observations
             raise ConfigError(
                 f"its policy was trained with env.normalize_rule={saved_rule}, this run has "
                 f"env.normalize_rule={current_rule}; set env.normalize_rule={saved_rule}"
@@ -201,7 +202,7 @@ def _adopt_moments(saved_checkpoint: Checkpoint, config: RunConfig, components: 
 def _running_moments(fixed_normalizer: FixedNormalizer, n_rows: int) -> dict[str, Any]:
     """Turn the moments of a dataset into the state of a running normaliser.
 
-    Their count is the number of sampled rows, so they hardly change. Nothing is clipped.
+    Their count becomes `n_rows`, so new observations hardly change them. Normalised values are not clipped.
     """
     assert fixed_normalizer.moments is not None
     mean, _ = fixed_normalizer.moments

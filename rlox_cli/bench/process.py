@@ -27,7 +27,8 @@ SINGLE_THREAD_ENV = {
     )
 }
 MAX_ERROR_LENGTH = 300  # characters
-# At each call of this function callgrind writes its counts. In the C library it has no effect.
+# Callgrind writes its counts whenever this C function is called. `measure_suite.py` calls it only for that;
+# the call itself changes nothing.
 DUMP_FUNCTION = "getppid"
 
 
@@ -37,9 +38,9 @@ def find_valgrind() -> str | None:
 
 
 def run_request(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the events of a new process that serves the request; raise `RloxError` if it dies or gives up.
+    """Start a process for the request and yield the events that it reports.
 
-    With `mode=count` it runs under callgrind.
+    With `mode=count` the process runs under callgrind. Raises `RloxError` if it dies or reports a failure.
     """
     with tempfile.TemporaryDirectory(prefix="rlox-bench-") as folder:
         counts = Path(folder) / "counts"
@@ -60,7 +61,7 @@ def _run_process(
         stdout=subprocess.PIPE,
         stderr=stderr_file,
         text=True,
-        env={**os.environ, **SINGLE_THREAD_ENV, "PYTHONHASHSEED": "0"},  # makes counts repeatable
+        env={**os.environ, **SINGLE_THREAD_ENV, "PYTHONHASHSEED": "0"},  # a fixed seed: repeatable counts
     )
     assert process.stdin is not None and process.stdout is not None
     try:
@@ -68,7 +69,7 @@ def _run_process(
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.close()
         except BrokenPipeError:
-            pass  # its stderr says why
+            pass  # the process has ended; its stderr says why
         for line in process.stdout:
             event = _parse_event(line)
             if event.get("event") == "failed":

@@ -63,12 +63,12 @@ def _read_all(config: ReportConfig) -> list[Run]:
 
 
 def _run_key(run: Run) -> tuple[object, ...]:
-    """Return the key of a run, which removes duplicates if a path is named twice."""
+    """Return a key that stays the same if a run is read twice."""
     return Path(run.path).resolve(), run.name, run.algo, run.env, run.seed
 
 
 def _read(source: LogSource) -> Iterator[Run]:
-    """Yield the runs at and below a path: those of rlox, or else those of other programs."""
+    """Yield the runs of rlox in a path, with the unstarted jobs of a sweep; else those of other programs."""
     if not source.path.exists():
         raise ConfigError(f"{source.path}: no such folder or file{nearest_runs_hint(source.path)}")
     folders = [] if source.path.is_file() else list(run_folders(source.path))
@@ -80,17 +80,17 @@ def _read(source: LogSource) -> Iterator[Run]:
         return
     runs = [read_run(folder, source.label) for folder in folders]
     yield from runs
-    # older summaries omit the identity in the name of a job without a folder: 1_seed-1 of 1_seed-1_ba7826
+    # in older summaries the name of an unstarted job lacks the identity: 1_seed-1 for 1_seed-1_ba7826
     names = {run.name for run in runs}
     yield from unstarted_jobs(source.path, names | {name.rpartition("_")[0] for name in names})
 
 
 def _read_unstarted(sweep_dir: Path, kind: str) -> Iterator[Run]:
-    """Yield the jobs of a sweep without any run; such a folder has no logs of other programs."""
+    """Yield the unstarted jobs of a sweep that has no runs yet; logs of other programs are not looked for."""
     jobs = list(unstarted_jobs(sweep_dir, set()))
     if not jobs:
         raise ConfigError(
-            f"{sweep_dir}: no run of this {kind} has started; go on with the same rlox sweep command and "
+            f"{sweep_dir}: no run of this {kind} has started; repeat its rlox sweep command with "
             f"hydra.sweep.dir={sweep_dir}"
         )
     yield from jobs
@@ -115,7 +115,7 @@ def _title(config: ReportConfig) -> str:
 
 
 def _require_output_dir(out: Path) -> None:
-    """Raise `StorageError` for an impossible output folder before minutes of work."""
+    """Raise `StorageError` if `out` cannot be a folder, before the long work begins."""
     for path in (out, *out.parents):
         if path.is_dir():
             return
