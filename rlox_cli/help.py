@@ -126,7 +126,13 @@ def _key_line(key: Key) -> str:
     choices = key.field.metadata.get("choices")
     expectation_text = "" if choices and len(choices) == 1 else expected_text(key.field)
     meaning = key.doc + (f"; {expectation_text}" if expectation_text else "")
-    wrapped = textwrap.wrap(meaning, _width(), initial_indent=f"{head:<36}  ", subsequent_indent=" " * INDENT)
+    wrapped = textwrap.wrap(
+        meaning,
+        _width(),
+        initial_indent=f"{head:<36}  ",
+        subsequent_indent=" " * INDENT,
+        break_on_hyphens=False,
+    )
     return "\n".join(wrapped or [head])
 
 

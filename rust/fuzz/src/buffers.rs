@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rlox_core::buffer::{
-    EnvIndex, FrameStack, InMemory, MmapReplayBuffer, ObsField, OfflineDataset, Prioritized,
-    PrioritizedReplayBuffer, ReplayBuffer, Schema, SequenceReplayBuffer, Sequences, StackAxis,
-    State, Tiers, Transitions, named,
+    BufferState, EnvIndex, FrameStack, InMemoryBuffer, MmapReplayBuffer, ObsField, OfflineDataset,
+    Prioritized, PrioritizedReplayBuffer, ReplayBuffer, Schema, SequenceReplayBuffer, Sequences,
+    StackAxis, TierConfig, Transitions, sampler_by_name,
 };
 use rlox_core::store::{ColumnPlan, Manifest, Segment, SegmentRef, write_segment};
 use rlox_core::{Dtype, Field, Result};
@@ -63,7 +63,7 @@ pub(crate) fn push(t: u8, n: usize, store: impl FnOnce(EnvIndex<'_>, Transitions
 }
 
 pub(crate) fn uniform() -> ReplayBuffer {
-    let rule = named("uniform").expect("a rule");
+    let rule = sampler_by_name("uniform").expect("a rule");
     ReplayBuffer::new(schema(), CAPACITY, ENVS, 7, rule).expect("a buffer")
 }
 
@@ -78,8 +78,9 @@ pub(crate) fn windows() -> SequenceReplayBuffer {
 }
 
 pub(crate) fn tiered(fs: &MemoryFs) -> Result<MmapReplayBuffer> {
-    let tiers = Tiers { hot_capacity: 12, total_capacity: CAPACITY, path: folder(), reopen: true };
-    MmapReplayBuffer::on(Arc::new(fs.clone()), schema(), &tiers, ENVS, 7)
+    let tiers =
+        TierConfig { hot_capacity: 12, total_capacity: CAPACITY, path: folder(), reopen: true };
+    MmapReplayBuffer::with_fs(Arc::new(fs.clone()), schema(), &tiers, ENVS, 7)
 }
 
 pub(crate) fn dataset() -> OfflineDataset {
@@ -94,7 +95,7 @@ pub(crate) struct ValidSave {
     manifest: Vec<(String, usize)>,
     segment: Vec<(String, usize)>,
     meta: [Vec<u8>; 2],
-    pub(crate) state: State,
+    pub(crate) state: BufferState,
 }
 
 pub(crate) fn valid_save(kind: u8) -> &'static ValidSave {
@@ -135,7 +136,7 @@ fn make_valid_save(kind: u8) -> ValidSave {
                 push(t, ENVS, |to, rows| buffer.push(to, rows).expect("room"));
             }
             buffer.save(NAME).expect("a save");
-            State::default()
+            BufferState::default()
         }
         _ => {
             let mut data = dataset();
@@ -147,7 +148,7 @@ fn make_valid_save(kind: u8) -> ValidSave {
     read_valid_save(&fs, kind, state)
 }
 
-fn read_valid_save(fs: &MemoryFs, kind: u8, state: State) -> ValidSave {
+fn read_valid_save(fs: &MemoryFs, kind: u8, state: BufferState) -> ValidSave {
     let path = folder().join(format!("{NAME}.manifest"));
     let manifest = Manifest::read(fs, &path).expect("a manifest");
     let names = manifest.columns.iter().map(|(name, width, _)| (name.clone(), *width));
@@ -159,7 +160,12 @@ fn read_valid_save(fs: &MemoryFs, kind: u8, state: State) -> ValidSave {
         state,
     };
     for (name, (_, _, bytes)) in manifest.columns.iter().enumerate() {
-        save.draft.columns.push(DraftColumn { file: 0, name_index: name, first: 0, bytes: bytes.clone() });
+        save.draft.columns.push(DraftColumn {
+            file: 0,
+            name_index: name,
+            first: 0,
+            bytes: bytes.clone(),
+        });
     }
     for (index, listed) in manifest.segments.iter().take(MAX_SEGMENTS).enumerate() {
         let path = folder().join(format!("{:012}.seg", listed.number));
@@ -248,7 +254,8 @@ pub(crate) fn write(draft: &Draft, save: &ValidSave) -> Option<MemoryFs> {
     for (plan, rows) in plans.into_iter().zip(rows) {
         if plan.name == SEGMENT_LIST {
             let missing = SegmentRef { number: 99, checksum: 0, bytes: 0 };
-            let find_segment = |&n: &u8| segment_refs.get(usize::from(n)).copied().unwrap_or(missing);
+            let find_segment =
+                |&n: &u8| segment_refs.get(usize::from(n)).copied().unwrap_or(missing);
             segments = rows.iter().map(find_segment).collect();
         } else {
             columns.push((plan.name, plan.row_bytes, rows));

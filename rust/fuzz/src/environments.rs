@@ -25,7 +25,8 @@ pub(crate) fn restore(content: &[u8]) {
     let Ok(snapshot) = Snapshot::from_bytes(&bytes) else { return };
     assert!(snapshot.to_bytes() == bytes, "a snapshot that is written otherwise");
     let (n, precision) = (snapshot.seeds.len().clamp(1, MAX_ENVS), snapshot.precision);
-    let result = VecEnv::tiled(&snapshot.env_id, n, Seeding::Run(0), precision, Tiling::default());
+    let result =
+        VecEnv::with_tiling(&snapshot.env_id, n, Seeding::Run(0), precision, Tiling::default());
     let Ok(mut envs) = result else { return };
     if envs.restore(&snapshot).is_ok() {
         step(&mut envs, n);

@@ -4,20 +4,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rlox_core::buffer::{
-    Arrays, InMemory, Kind, MmapReplayBuffer, NStep, OfflineDataset, PrioritizedReplayBuffer,
-    ReplayBuffer, Request, SequenceReplayBuffer, State,
+    BatchKind, BufferState, InMemoryBuffer, MmapReplayBuffer, NStep, OfflineDataset, OwnedBatch,
+    PrioritizedReplayBuffer, ReplayBuffer, SampleRequest, SequenceReplayBuffer,
 };
 use rlox_core::store::{Manifest, Segment};
 
 use crate::buffers::{
-    CAPACITY, ENVS, ValidSave, N_KINDS, NAME, TIERED, dataset, folder, valid_save, valid_drafts,
-    prioritized, push, schema, tiered, uniform, windows, write,
+    CAPACITY, ENVS, N_KINDS, NAME, TIERED, ValidSave, dataset, folder, prioritized, push, schema,
+    tiered, uniform, valid_drafts, valid_save, windows, write,
 };
 use crate::disk::MemoryFs;
 use crate::draft::{Draft, UNKNOWN_COLUMN};
 
-fn request(len: usize) -> Request {
-    Request { batch_size: 5, n_batches: 2, len, seed: Some(1) }
+fn request(len: usize) -> SampleRequest {
+    SampleRequest { batch_size: 5, n_batches: 2, len, seed: Some(1) }
 }
 
 /// Uses an accepted buffer. Its calls may return errors, nothing worse.
@@ -38,9 +38,9 @@ macro_rules! use_in_memory {
 fn gather_rows(buffer: &ReplayBuffer) {
     let Ok(sampled_batch) = buffer.sample(request(1)) else { return };
     let n_step = NStep::new(3, 0.9).expect("three steps");
-    let mut rows = Arrays::new(&schema(), Kind::Transitions, 10);
+    let mut rows = OwnedBatch::new(&schema(), BatchKind::Transitions, 10);
     drop(rows.fill(|batch| buffer.gather(&sampled_batch.rows, None, batch)));
-    let mut rows = Arrays::new(&schema(), Kind::NStep, 10);
+    let mut rows = OwnedBatch::new(&schema(), BatchKind::NStep, 10);
     drop(rows.fill(|batch| buffer.gather(&sampled_batch.rows, Some(n_step), batch)));
 }
 
@@ -53,7 +53,7 @@ fn use_uniform(buffer: &mut ReplayBuffer) {
 fn use_prioritized(buffer: &mut PrioritizedReplayBuffer) {
     let gather = |buffer: &PrioritizedReplayBuffer| {
         if let Ok(sampled_batch) = buffer.sample(request(1)) {
-            let mut rows = Arrays::new(&schema(), Kind::Transitions, 10);
+            let mut rows = OwnedBatch::new(&schema(), BatchKind::Transitions, 10);
             drop(rows.fill(|batch| buffer.gather(&sampled_batch.rows, None, batch)));
         }
     };
@@ -67,7 +67,7 @@ fn use_prioritized(buffer: &mut PrioritizedReplayBuffer) {
 fn use_windows(buffer: &mut SequenceReplayBuffer) {
     let gather = |buffer: &SequenceReplayBuffer| {
         if let Ok(sampled_batch) = buffer.sample(request(3)) {
-            let mut rows = Arrays::new(&schema(), Kind::Sequences, 30);
+            let mut rows = OwnedBatch::new(&schema(), BatchKind::Sequences, 30);
             drop(rows.fill(|batch| buffer.rows().gather_windows(&sampled_batch, 3, batch)));
         }
     };
@@ -81,7 +81,7 @@ fn use_windows(buffer: &mut SequenceReplayBuffer) {
 fn use_tiered(buffer: &mut MmapReplayBuffer) {
     let gather = |buffer: &MmapReplayBuffer| {
         if let Ok(sampled_batch) = buffer.sample(request(1)) {
-            let mut rows = Arrays::new(&schema(), Kind::Transitions, 10);
+            let mut rows = OwnedBatch::new(&schema(), BatchKind::Transitions, 10);
             drop(rows.fill(|batch| buffer.gather(&sampled_batch.rows, None, batch)));
         }
     };
@@ -121,7 +121,7 @@ pub(crate) fn restore(draft: &Draft) {
         kind => kind,
     };
     let ValidSave { state, .. } = valid_save(kind);
-    let mut drafted = State { layout: state.layout.clone(), ..State::default() };
+    let mut drafted = BufferState { layout: state.layout.clone(), ..BufferState::default() };
     for column in &draft.columns {
         let (names, destination) = match column.file {
             0 => (&state.columns, &mut drafted.columns),
@@ -150,7 +150,7 @@ pub(crate) fn restore(draft: &Draft) {
 fn use_dataset(data: &mut OfflineDataset) {
     assert!(data.stats().n_episodes <= CAPACITY, "more episodes than rows");
     if let Ok(sampled_batch) = data.sample_trajectories(request(3)) {
-        let mut rows = Arrays::new(&schema(), Kind::Trajectories, 30);
+        let mut rows = OwnedBatch::new(&schema(), BatchKind::Trajectories, 30);
         drop(rows.fill(|batch| data.gather_trajectories(&sampled_batch, 3, batch)));
     }
     let before = data.state();

@@ -1,14 +1,14 @@
 //! A policy and a value function that share no parameters.
 
 use rlox_core::error::{Error, check_len};
-use rlox_core::policy::{ActionsMut, Noise, Seen};
+use rlox_core::policy::{ActionsMut, Noise, PolicyInput};
 use rlox_core::{Layout, Result};
-use rlox_nn::cpu::losses::{Ppo, PpoTerms};
-use rlox_nn::cpu::{self, Architecture, Done, Kind, Outputs, draw};
+use rlox_nn::cpu::losses::{PpoLoss, PpoTerms};
+use rlox_nn::cpu::{self, ActionKind, ActionsTaken, Architecture, Outputs, draw};
 use rlox_nn::traits::{ActorCritic, Minibatch, StochasticPolicy};
 
 use crate::loss::{self, NetOutputs};
-use crate::net::{Leaves, Net, ArraySpec, copy_numbers, to_numbers};
+use crate::net::{ArraySpec, Leaves, Net, copy_numbers, to_numbers};
 
 /// An actor and a critic with one flat vector of parameters, computed by Burn.
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ pub struct BurnActorCritic {
     critic: Net,
     /// Only for continuous actions.
     log_std: Option<ArraySpec>,
-    kind: Kind,
+    kind: ActionKind,
     len: usize,
 }
 
@@ -29,9 +29,9 @@ impl BurnActorCritic {
     pub fn new(layout: &Layout, architecture: &Architecture) -> Result<Self> {
         cpu::ActorCritic::new(layout, architecture)?;
         let (outputs, log_std) = match architecture.kind {
-            Kind::Choices(n) => (n, None),
-            Kind::Numbers(n) => (n, Some(ArraySpec::from_layout(layout, "log_std", &[n])?)),
-            Kind::Sde(_) => {
+            ActionKind::Choices(n) => (n, None),
+            ActionKind::Gaussian(n) => (n, Some(ArraySpec::from_layout(layout, "log_std", &[n])?)),
+            ActionKind::Sde(_) => {
                 let expected = "choices or numbers; gSDE is the engine cpu's";
                 return Err(Error::config("kind of action", "gSDE", expected));
             }
@@ -40,7 +40,8 @@ impl BurnActorCritic {
             let sizes = [&[architecture.obs_dim], hidden, &[outputs]].concat();
             Net::new(layout, prefix, &sizes, architecture.activation)
         };
-        let (actor, critic) = (net("actor", &architecture.actor, outputs)?, net("critic", &architecture.critic, 1)?);
+        let (actor, critic) =
+            (net("actor", &architecture.actor, outputs)?, net("critic", &architecture.critic, 1)?);
         Ok(Self { actor, critic, log_std, kind: architecture.kind, len: layout.len() })
     }
 
@@ -52,15 +53,15 @@ impl BurnActorCritic {
     /// Checks that there is an action for each observation, of the kind that the policy gives.
     fn check(&self, batch: Minibatch<'_>) -> Result<()> {
         let (n, k) = (self.actor.n_rows(batch.obs)?, self.actor.outputs());
-        match (batch.done, &self.log_std) {
-            (Done::Choices(actions, None), None) => {
+        match (batch.actions, &self.log_std) {
+            (ActionsTaken::Choices(actions, None), None) => {
                 check_len("actions", actions.len(), n, "one for each observation")?;
                 check_choices(actions, k)
             }
-            (Done::Vectors(actions), Some(_)) => {
+            (ActionsTaken::Vectors(actions), Some(_)) => {
                 check_len("actions", actions.len(), n * k, "one for each observation")
             }
-            (Done::Choices(_, Some(_)), None) => {
+            (ActionsTaken::Choices(_, Some(_)), None) => {
                 let expected = "none; masks are the engine cpu's";
                 Err(Error::config("mask", "given", expected))
             }
@@ -71,12 +72,16 @@ impl BurnActorCritic {
     fn compute_outputs(&self, leaves: &Leaves, batch: Minibatch<'_>) -> Result<NetOutputs> {
         self.check(batch)?;
         let outputs = self.actor.forward(leaves, batch.obs)?;
-        let (log_probs, entropy) = match (batch.done, &self.log_std) {
-            (Done::Vectors(actions), Some(log_std)) => {
+        let (log_probs, entropy) = match (batch.actions, &self.log_std) {
+            (ActionsTaken::Vectors(actions), Some(log_std)) => {
                 loss::gaussian(outputs, leaves.get(log_std)?, actions, &leaves.device)
             }
-            (Done::Choices(actions, _), _) => loss::categorical(outputs, actions, &leaves.device),
-            (Done::Vectors(_), None) => return Err(Error::internal("actions of two kinds")),
+            (ActionsTaken::Choices(actions, _), _) => {
+                loss::categorical(outputs, actions, &leaves.device)
+            }
+            (ActionsTaken::Vectors(_), None) => {
+                return Err(Error::internal("actions of two kinds"));
+            }
         };
         let values = self.critic.forward(leaves, batch.obs)?.squeeze_dim(1);
         Ok(NetOutputs { log_probs, entropy, values })
@@ -101,15 +106,15 @@ pub(crate) fn check_choices(actions: &[i64], choices: usize) -> Result<()> {
 impl StochasticPolicy for BurnActorCritic {
     fn noise(&self) -> Noise {
         match self.kind {
-            Kind::Choices(_) => Noise::Uniform(1),
-            Kind::Numbers(n) | Kind::Sde(n) => Noise::Normal(n),
+            ActionKind::Choices(_) => Noise::Uniform(1),
+            ActionKind::Gaussian(n) | ActionKind::Sde(n) => Noise::Normal(n),
         }
     }
 
     fn act(
         &self,
         parameters: &[f32],
-        input: Seen<'_>,
+        input: PolicyInput<'_>,
         actions: ActionsMut<'_>,
         log_probs: &mut [f32],
     ) -> Result<()> {
@@ -137,12 +142,12 @@ impl ActorCritic for BurnActorCritic {
         &self,
         parameters: &[f32],
         batch: Minibatch<'_>,
-        loss: &Ppo,
+        loss: &PpoLoss,
         gradient: &mut [f32],
     ) -> Result<PpoTerms> {
         let leaves = Leaves::new((parameters, self.len), self.arrays(), true)?;
         let outputs = self.compute_outputs(&leaves, batch)?;
-        let (total, terms) = loss::ppo(loss, outputs, batch.collected, &leaves.device)?;
+        let (total, terms) = loss::ppo(loss, outputs, batch.rollout, &leaves.device)?;
         leaves.gradient(total.backward(), gradient)?;
         Ok(terms)
     }

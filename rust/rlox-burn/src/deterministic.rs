@@ -6,9 +6,10 @@ use rlox_core::{Layout, Result};
 use rlox_nn::cpu::{Activation, Mlp};
 use rlox_nn::traits::DeterministicPolicy;
 
-use crate::net::{Leaves, Net, to_tensor, copy_numbers};
+use crate::net::{Leaves, Net, copy_numbers, to_tensor};
 
-/// The tanh of a network with one flat vector of parameters, computed by Burn.
+/// A policy whose action is the tanh of a network's output, computed by Burn. The network's
+/// parameters are one flat vector.
 #[derive(Debug, Clone)]
 pub struct BurnDeterministic {
     net: Net,
@@ -16,8 +17,8 @@ pub struct BurnDeterministic {
 }
 
 impl BurnDeterministic {
-    /// Makes the network of these `sizes`, which include inputs and outputs. `layout` has its
-    /// parameters under `prefix`.
+    /// Makes the network. `sizes` are the widths of its layers, from the input to the output.
+    /// `layout` has its parameters under `prefix`.
     ///
     /// # Errors
     /// Same as [`Mlp::new`].
@@ -27,14 +28,19 @@ impl BurnDeterministic {
         sizes: &[usize],
         activation: Activation,
     ) -> Result<Self> {
-        Mlp::new(layout, prefix, sizes, activation)?;
+        Mlp::new(layout, prefix, sizes, activation)?; // checks the arguments
         Ok(Self { net: Net::new(layout, prefix, sizes, activation)?, len: layout.len() })
     }
 
-    fn compute_actions(&self, parameters: &[f32], obs: &[f32], needs_gradient: bool) -> Result<(Leaves, Tensor<2>)> {
+    fn compute_actions(
+        &self,
+        parameters: &[f32],
+        obs: &[f32],
+        needs_gradient: bool,
+    ) -> Result<(Leaves, Tensor<2>)> {
         let arrays = self.net.layers.iter().flatten();
         let leaves = Leaves::new((parameters, self.len), arrays, needs_gradient)?;
-        self.net.n_rows(obs)?;
+        self.net.n_rows(obs)?; // checks the length
         let actions = self.net.forward(&leaves, obs)?.tanh();
         Ok((leaves, actions))
     }

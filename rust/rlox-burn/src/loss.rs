@@ -3,9 +3,9 @@
 use burn_tensor::{Device, Tensor, activation};
 use rlox_core::Result;
 use rlox_core::error::check_len;
-use rlox_nn::cpu::losses::{Collected, Ppo, PpoTerms, Terms};
+use rlox_nn::cpu::losses::{PpoLoss, PpoTerms, RolloutColumns, Terms};
 
-use crate::net::{choice_tensor, to_tensor, to_number};
+use crate::net::{choice_tensor, to_number, to_tensor};
 
 /// ln sqrt(2 pi).
 const LOG_ROOT_TAU: f64 = 0.918_938_533_204_672_7;
@@ -51,9 +51,9 @@ pub(crate) fn gaussian(
 
 /// Computes the loss and its terms.
 pub(crate) fn ppo(
-    loss: &Ppo,
+    loss: &PpoLoss,
     outputs: NetOutputs,
-    collected: Collected<'_, f32>,
+    collected: RolloutColumns<'_, f32>,
     device: &Device,
 ) -> Result<(Tensor<1>, PpoTerms)> {
     let [n] = outputs.log_probs.dims();
@@ -71,10 +71,11 @@ pub(crate) fn ppo(
     let clipped = ratio.clone().clamp(1.0 - loss.clip_eps, 1.0 + loss.clip_eps);
     let surrogate = (ratio.clone() * advantages.clone()).min_pair(clipped * advantages);
     let policy = surrogate.mean().neg();
-    let (old_values, returns) = (to_tensor(collected.values, device), to_tensor(collected.returns, device));
+    let (old_values, returns) =
+        (to_tensor(collected.values, device), to_tensor(collected.returns, device));
     let value = value_loss(loss, outputs.values, old_values, returns);
     let entropy = outputs.entropy.mean();
-    let weights = loss.weights;
+    let weights = loss.coefficients;
     let total =
         policy.clone() + value.clone() * weights.vf_coef - entropy.clone() * weights.ent_coef;
     let ratio_change = ratio - 1.0;
@@ -94,7 +95,12 @@ pub(crate) fn ppo(
 
 /// Computes E\[(V - R)^2\]. With `clip_vloss`, the larger error counts of V and of V clipped to
 /// within `clip_eps` of its old value.
-fn value_loss(loss: &Ppo, values: Tensor<1>, old_values: Tensor<1>, returns: Tensor<1>) -> Tensor<1> {
+fn value_loss(
+    loss: &PpoLoss,
+    values: Tensor<1>,
+    old_values: Tensor<1>,
+    returns: Tensor<1>,
+) -> Tensor<1> {
     let squared_error = (values.clone() - returns.clone()).square();
     if !loss.clip_vloss {
         return squared_error.mean();

@@ -5,7 +5,7 @@ use std::ops::Range;
 use burn_tensor::{Device, Gradients, Int, Tensor, TensorData, activation};
 use rlox_core::error::{Error, check_len};
 use rlox_core::{Layout, Result};
-use rlox_nn::cpu::{Activation, named};
+use rlox_nn::cpu::{Activation, parameter_shapes};
 
 use crate::error::to_internal_error;
 
@@ -45,9 +45,12 @@ impl Net {
         activation: Activation,
     ) -> Result<Self> {
         let mut layers = Vec::new();
-        for pair in named(prefix, sizes).as_chunks::<2>().0 {
+        for pair in parameter_shapes(prefix, sizes).as_chunks::<2>().0 {
             let [(weight, shape), (bias, outputs)] = pair;
-            layers.push([ArraySpec::from_layout(layout, weight, shape)?, ArraySpec::from_layout(layout, bias, outputs)?]);
+            layers.push([
+                ArraySpec::from_layout(layout, weight, shape)?,
+                ArraySpec::from_layout(layout, bias, outputs)?,
+            ]);
         }
         let (inputs, outputs) = (sizes.first().copied(), sizes.last().copied());
         let (inputs, outputs) = (inputs.unwrap_or(0).max(1), outputs.unwrap_or(0));
@@ -126,8 +129,10 @@ impl Leaves {
         gradient.fill(0.0);
         for (range, tensor) in &self.tensors {
             let array_gradient = tensor.grad_remove(&mut store);
-            if let (Some(slopes), Some(target)) = (array_gradient, gradient.get_mut(range.clone())) {
-                target.copy_from_slice(&to_numbers(slopes)?);
+            if let (Some(array_gradient), Some(target)) =
+                (array_gradient, gradient.get_mut(range.clone()))
+            {
+                target.copy_from_slice(&to_numbers(array_gradient)?);
             }
         }
         Ok(())

@@ -5,10 +5,10 @@ use rlox_core::error::{Error, check_len};
 use rlox_core::{Layout, Result};
 use rlox_nn::cpu::losses::TdLoss;
 use rlox_nn::cpu::{QArchitecture, QNetwork};
-use rlox_nn::traits::{QFunction, Valued};
+use rlox_nn::traits::{QFunction, TdBatch};
 
 use crate::actor_critic::check_choices;
-use crate::net::{Leaves, Net, choice_tensor, to_tensor, copy_numbers, to_number};
+use crate::net::{Leaves, Net, choice_tensor, copy_numbers, to_number, to_tensor};
 
 /// Q(o, a) of a network with one flat vector of parameters, computed by Burn.
 #[derive(Debug, Clone)]
@@ -28,7 +28,9 @@ impl BurnQNetwork {
             let expected = "false; dueling streams are the engine cpu's";
             return Err(Error::config("dueling", true, expected));
         }
-        let sizes = [&[architecture.obs_dim], architecture.hidden.as_slice(), &[architecture.choices]].concat();
+        let sizes =
+            [&[architecture.obs_dim], architecture.hidden.as_slice(), &[architecture.choices]]
+                .concat();
         Ok(Self { net: Net::new(layout, "q", &sizes, architecture.activation)?, len: layout.len() })
     }
 
@@ -51,18 +53,18 @@ impl QFunction for BurnQNetwork {
     fn td_gradient(
         &self,
         parameters: &[f32],
-        batch: Valued<'_>,
+        batch: TdBatch<'_>,
         loss: TdLoss,
         gradient: &mut [f32],
     ) -> Result<f64> {
         let leaves = self.leaves(parameters, true)?;
         let n = self.net.n_rows(batch.obs)?;
         check_len("actions", batch.actions.len(), n, "one for each observation")?;
-        check_len("goals", batch.goals.len(), n, "one for each observation")?;
+        check_len("goals", batch.td_targets.len(), n, "one for each observation")?;
         check_choices(batch.actions, self.choices())?;
         let action_indices = choice_tensor(batch.actions, &leaves.device);
         let q = self.net.forward(&leaves, batch.obs)?.gather(1, action_indices).squeeze_dim::<1>(1);
-        let total = elementwise_loss(loss, q - to_tensor(batch.goals, &leaves.device)).mean();
+        let total = elementwise_loss(loss, q - to_tensor(batch.td_targets, &leaves.device)).mean();
         leaves.gradient(total.backward(), gradient)?;
         to_number(&total)
     }

@@ -1,16 +1,16 @@
 //! A policy and a value function that share no parameters.
 
-use candle_core::Result as Candle;
+use candle_core::Result as CandleResult;
 use rlox_core::error::{Error, check_len};
-use rlox_core::policy::{ActionsMut, Noise, Seen};
+use rlox_core::policy::{ActionsMut, Noise, PolicyInput};
 use rlox_core::{Layout, Result};
-use rlox_nn::cpu::losses::{Ppo, PpoTerms};
-use rlox_nn::cpu::{self, Architecture, Done, Kind, Outputs, draw};
+use rlox_nn::cpu::losses::{PpoLoss, PpoTerms};
+use rlox_nn::cpu::{self, ActionKind, ActionsTaken, Architecture, Outputs, draw};
 use rlox_nn::traits::{ActorCritic, Minibatch, StochasticPolicy};
 
 use crate::error::to_internal_error;
 use crate::loss::{self, NetOutputs};
-use crate::net::{Leaves, Net, ArraySpec, copy_numbers, to_numbers};
+use crate::net::{ArraySpec, Leaves, Net, copy_numbers, to_numbers};
 
 /// An actor and a critic with one flat vector of parameters, computed by Candle.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub struct CandleActorCritic {
     critic: Net,
     /// Only for continuous actions.
     log_std: Option<ArraySpec>,
-    kind: Kind,
+    kind: ActionKind,
     len: usize,
 }
 
@@ -31,9 +31,9 @@ impl CandleActorCritic {
     pub fn new(layout: &Layout, architecture: &Architecture) -> Result<Self> {
         cpu::ActorCritic::new(layout, architecture)?;
         let (outputs, log_std) = match architecture.kind {
-            Kind::Choices(n) => (n, None),
-            Kind::Numbers(n) => (n, Some(ArraySpec::from_layout(layout, "log_std", &[n])?)),
-            Kind::Sde(_) => {
+            ActionKind::Choices(n) => (n, None),
+            ActionKind::Gaussian(n) => (n, Some(ArraySpec::from_layout(layout, "log_std", &[n])?)),
+            ActionKind::Sde(_) => {
                 let expected = "choices or numbers; gSDE is the engine cpu's";
                 return Err(Error::config("kind of action", "gSDE", expected));
             }
@@ -42,7 +42,8 @@ impl CandleActorCritic {
             let sizes = [&[architecture.obs_dim], hidden, &[outputs]].concat();
             Net::new(layout, prefix, &sizes, architecture.activation)
         };
-        let (actor, critic) = (net("actor", &architecture.actor, outputs)?, net("critic", &architecture.critic, 1)?);
+        let (actor, critic) =
+            (net("actor", &architecture.actor, outputs)?, net("critic", &architecture.critic, 1)?);
         Ok(Self { actor, critic, log_std, kind: architecture.kind, len: layout.len() })
     }
 
@@ -54,15 +55,15 @@ impl CandleActorCritic {
     fn compute_outputs(&self, leaves: &Leaves, batch: Minibatch<'_>) -> Result<NetOutputs> {
         let (obs, k) = (self.actor.obs_tensor(batch.obs)?, self.actor.outputs());
         let n = obs.dims().first().copied().unwrap_or(0);
-        match (batch.done, &self.log_std) {
-            (Done::Choices(actions, None), None) => {
+        match (batch.actions, &self.log_std) {
+            (ActionsTaken::Choices(actions, None), None) => {
                 check_len("actions", actions.len(), n, "one for each observation")?;
                 check_choices(actions, k)?;
             }
-            (Done::Vectors(actions), Some(_)) => {
+            (ActionsTaken::Vectors(actions), Some(_)) => {
                 check_len("actions", actions.len(), n * k, "one for each observation")?;
             }
-            (Done::Choices(_, Some(_)), None) => {
+            (ActionsTaken::Choices(_, Some(_)), None) => {
                 let expected = "none; masks are the engine cpu's";
                 return Err(Error::config("mask", "given", expected));
             }
@@ -70,15 +71,15 @@ impl CandleActorCritic {
         }
         let compute = || {
             let outputs = self.actor.forward(leaves, &obs)?;
-            let (log_probs, entropy) = match (batch.done, &self.log_std) {
-                (Done::Vectors(actions), Some(log_std)) => {
+            let (log_probs, entropy) = match (batch.actions, &self.log_std) {
+                (ActionsTaken::Vectors(actions), Some(log_std)) => {
                     loss::gaussian(&outputs, leaves.get(log_std)?, actions)?
                 }
-                (Done::Choices(actions, _), _) => loss::categorical(&outputs, actions)?,
-                (Done::Vectors(_), None) => loss::categorical(&outputs, &[])?,
+                (ActionsTaken::Choices(actions, _), _) => loss::categorical(&outputs, actions)?,
+                (ActionsTaken::Vectors(_), None) => loss::categorical(&outputs, &[])?,
             };
             let values = self.critic.forward(leaves, &obs)?.squeeze(1)?;
-            Candle::Ok(NetOutputs { log_probs, entropy, values })
+            CandleResult::Ok(NetOutputs { log_probs, entropy, values })
         };
         compute().map_err(to_internal_error)
     }
@@ -102,21 +103,24 @@ pub(crate) fn check_choices(actions: &[i64], choices: usize) -> Result<()> {
 impl StochasticPolicy for CandleActorCritic {
     fn noise(&self) -> Noise {
         match self.kind {
-            Kind::Choices(_) => Noise::Uniform(1),
-            Kind::Numbers(n) | Kind::Sde(n) => Noise::Normal(n),
+            ActionKind::Choices(_) => Noise::Uniform(1),
+            ActionKind::Gaussian(n) | ActionKind::Sde(n) => Noise::Normal(n),
         }
     }
 
     fn act(
         &self,
         parameters: &[f32],
-        input: Seen<'_>,
+        input: PolicyInput<'_>,
         actions: ActionsMut<'_>,
         log_probs: &mut [f32],
     ) -> Result<()> {
         let arrays = self.actor.layers.iter().flatten();
         let leaves = Leaves::new((parameters, self.len), arrays, false)?;
-        let outputs = self.actor.forward(&leaves, &self.actor.obs_tensor(input.obs)?).map_err(to_internal_error)?;
+        let outputs = self
+            .actor
+            .forward(&leaves, &self.actor.obs_tensor(input.obs)?)
+            .map_err(to_internal_error)?;
         let outputs = to_numbers(&outputs)?;
         let distribution = match &self.log_std {
             None => Outputs::Logits(&outputs, self.actor.outputs()),
@@ -130,7 +134,10 @@ impl ActorCritic for CandleActorCritic {
     fn values(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()> {
         let arrays = self.critic.layers.iter().flatten();
         let leaves = Leaves::new((parameters, self.len), arrays, false)?;
-        let values = self.critic.forward(&leaves, &self.critic.obs_tensor(obs)?).map_err(to_internal_error)?;
+        let values = self
+            .critic
+            .forward(&leaves, &self.critic.obs_tensor(obs)?)
+            .map_err(to_internal_error)?;
         copy_numbers("values", &values, out)
     }
 
@@ -138,12 +145,12 @@ impl ActorCritic for CandleActorCritic {
         &self,
         parameters: &[f32],
         batch: Minibatch<'_>,
-        loss: &Ppo,
+        loss: &PpoLoss,
         gradient: &mut [f32],
     ) -> Result<PpoTerms> {
         let leaves = Leaves::new((parameters, self.len), self.arrays(), true)?;
         let outputs = self.compute_outputs(&leaves, batch)?;
-        let (total, terms) = loss::ppo(loss, &outputs, batch.collected)?;
+        let (total, terms) = loss::ppo(loss, &outputs, batch.rollout)?;
         leaves.gradient(&total.backward().map_err(to_internal_error)?, gradient)?;
         Ok(terms)
     }

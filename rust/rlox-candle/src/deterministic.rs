@@ -32,7 +32,12 @@ impl CandleDeterministic {
         Ok(Self { net: Net::new(layout, prefix, sizes, activation)?, len: layout.len() })
     }
 
-    fn compute_actions(&self, parameters: &[f32], obs: &[f32], needs_gradient: bool) -> Result<(Leaves, Tensor)> {
+    fn compute_actions(
+        &self,
+        parameters: &[f32],
+        obs: &[f32],
+        needs_gradient: bool,
+    ) -> Result<(Leaves, Tensor)> {
         let arrays = self.net.layers.iter().flatten();
         let leaves = Leaves::new((parameters, self.len), arrays, needs_gradient)?;
         let outputs = self.net.forward(&leaves, &self.net.obs_tensor(obs)?);

@@ -1,9 +1,9 @@
 //! PPO's loss as tensors.
 
-use candle_core::{D, Device, Result as Candle, Tensor};
+use candle_core::{D, Device, Result as CandleResult, Tensor};
 use rlox_core::Result;
 use rlox_core::error::check_len;
-use rlox_nn::cpu::losses::{Collected, Ppo, PpoTerms, Terms};
+use rlox_nn::cpu::losses::{PpoLoss, PpoTerms, RolloutColumns, Terms};
 
 use crate::error::to_internal_error;
 
@@ -19,7 +19,7 @@ pub(crate) struct NetOutputs {
 
 /// Computes log-probabilities of `actions` `[n]` under the softmax of `logits` `[n, k]`, and
 /// entropies.
-pub(crate) fn categorical(logits: &Tensor, actions: &[i64]) -> Candle<(Tensor, Tensor)> {
+pub(crate) fn categorical(logits: &Tensor, actions: &[i64]) -> CandleResult<(Tensor, Tensor)> {
     // The maximum only keeps e^x in range, so no gradient goes through it.
     let max_logits = logits.max_keepdim(D::Minus1)?.detach();
     let logits = logits.broadcast_sub(&max_logits)?;
@@ -36,7 +36,7 @@ pub(crate) fn gaussian(
     means: &Tensor,
     log_std: &Tensor,
     actions: &[f32],
-) -> Candle<(Tensor, Tensor)> {
+) -> CandleResult<(Tensor, Tensor)> {
     let (n, k) = means.dims2()?;
     let actions = Tensor::from_slice(actions, (n, k), &Device::Cpu)?;
     let standardized = (actions - means)?.broadcast_mul(&log_std.neg()?.exp()?)?;
@@ -50,9 +50,9 @@ pub(crate) fn gaussian(
 
 /// Computes the loss and its terms.
 pub(crate) fn ppo(
-    loss: &Ppo,
+    loss: &PpoLoss,
     outputs: &NetOutputs,
-    collected: Collected<'_, f32>,
+    collected: RolloutColumns<'_, f32>,
 ) -> Result<(Tensor, PpoTerms)> {
     let n = outputs.log_probs.elem_count();
     for (name, len) in [
@@ -67,11 +67,11 @@ pub(crate) fn ppo(
 }
 
 fn compute_terms(
-    loss: &Ppo,
+    loss: &PpoLoss,
     outputs: &NetOutputs,
-    collected: Collected<'_, f32>,
+    collected: RolloutColumns<'_, f32>,
     n: usize,
-) -> Candle<(Tensor, PpoTerms)> {
+) -> CandleResult<(Tensor, PpoTerms)> {
     let to_tensor = |numbers: &[f32]| Tensor::from_slice(numbers, n, &Device::Cpu);
     let log_ratio = (&outputs.log_probs - to_tensor(collected.log_probs)?)?;
     let ratio = log_ratio.exp()?;
@@ -79,12 +79,13 @@ fn compute_terms(
     let clipped = ratio.clamp(1.0 - loss.clip_eps, 1.0 + loss.clip_eps)?;
     let surrogate = (&ratio * &advantages)?.minimum(&(clipped * &advantages)?)?;
     let policy = surrogate.mean_all()?.neg()?;
-    let value = value_loss(loss, outputs, to_tensor(collected.values)?, to_tensor(collected.returns)?)?;
+    let value =
+        value_loss(loss, outputs, to_tensor(collected.values)?, to_tensor(collected.returns)?)?;
     let entropy = outputs.entropy.mean_all()?;
-    let weights = loss.weights;
+    let weights = loss.coefficients;
     let total = ((&policy + (&value * weights.vf_coef)?)? - (&entropy * weights.ent_coef)?)?;
     let ratio_change = (&ratio - 1.0)?;
-    let number = |tensor: &Tensor| Candle::Ok(f64::from(tensor.to_scalar::<f32>()?));
+    let number = |tensor: &Tensor| CandleResult::Ok(f64::from(tensor.to_scalar::<f32>()?));
     let is_clipped = ratio_change.abs()?.gt(loss.clip_eps)?.to_dtype(candle_core::DType::F32)?;
     let terms = PpoTerms {
         terms: Terms {
@@ -101,7 +102,12 @@ fn compute_terms(
 
 /// Computes E\[(V - R)^2\]. With `clip_vloss`, the larger error counts of V and of V clipped to
 /// within `clip_eps` of its old value.
-fn value_loss(loss: &Ppo, outputs: &NetOutputs, old_values: Tensor, returns: Tensor) -> Candle<Tensor> {
+fn value_loss(
+    loss: &PpoLoss,
+    outputs: &NetOutputs,
+    old_values: Tensor,
+    returns: Tensor,
+) -> CandleResult<Tensor> {
     let squared_error = (&outputs.values - &returns)?.sqr()?;
     if !loss.clip_vloss {
         return squared_error.mean_all();

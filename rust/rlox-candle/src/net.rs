@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use candle_core::backprop::GradStore;
-use candle_core::{Device, Result as Candle, Tensor, Var};
+use candle_core::{Device, Result as CandleResult, Tensor, Var};
 use rlox_core::error::check_len;
 use rlox_core::{Layout, Result};
-use rlox_nn::cpu::{Activation, named};
+use rlox_nn::cpu::{Activation, parameter_shapes};
 
 use crate::error::to_internal_error;
 
@@ -46,9 +46,12 @@ impl Net {
         activation: Activation,
     ) -> Result<Self> {
         let mut layers = Vec::new();
-        for pair in named(prefix, sizes).as_chunks::<2>().0 {
+        for pair in parameter_shapes(prefix, sizes).as_chunks::<2>().0 {
             let [(weight, shape), (bias, outputs)] = pair;
-            layers.push([ArraySpec::from_layout(layout, weight, shape)?, ArraySpec::from_layout(layout, bias, outputs)?]);
+            layers.push([
+                ArraySpec::from_layout(layout, weight, shape)?,
+                ArraySpec::from_layout(layout, bias, outputs)?,
+            ]);
         }
         let (inputs, outputs) = (sizes.first().copied(), sizes.last().copied());
         let (inputs, outputs) = (inputs.unwrap_or(0).max(1), outputs.unwrap_or(0));
@@ -67,7 +70,7 @@ impl Net {
     }
 
     /// Computes `[n, outputs]` from `x` `[n, inputs]`.
-    pub(crate) fn forward(&self, leaves: &Leaves, x: &Tensor) -> Candle<Tensor> {
+    pub(crate) fn forward(&self, leaves: &Leaves, x: &Tensor) -> CandleResult<Tensor> {
         let mut x = x.clone();
         for (i, [weight, bias]) in self.layers.iter().enumerate() {
             if i > 0 {
@@ -79,7 +82,7 @@ impl Net {
         Ok(x)
     }
 
-    fn activate(&self, x: &Tensor) -> Candle<Tensor> {
+    fn activate(&self, x: &Tensor) -> CandleResult<Tensor> {
         match self.activation {
             Activation::Tanh => x.tanh(),
             Activation::Relu => x.relu(),
@@ -110,11 +113,11 @@ impl Leaves {
             }
             Tensor::from_slice(numbers, shape, &Device::Cpu)
         };
-        let all = arrays.map(|place| Ok((place.range.clone(), tensor(place)?)));
-        Ok(Self { tensors: all.collect::<Candle<_>>().map_err(to_internal_error)?, len })
+        let all = arrays.map(|array| Ok((array.range.clone(), tensor(array)?)));
+        Ok(Self { tensors: all.collect::<CandleResult<_>>().map_err(to_internal_error)?, len })
     }
 
-    pub(crate) fn get(&self, spec: &ArraySpec) -> Candle<&Tensor> {
+    pub(crate) fn get(&self, spec: &ArraySpec) -> CandleResult<&Tensor> {
         let entry = self.tensors.iter().find(|(range, _)| *range == spec.range);
         let tensor = entry.map(|(_, tensor)| tensor);
         tensor.ok_or_else(|| candle_core::Error::Msg("an array without a tensor".to_owned()))
@@ -125,7 +128,8 @@ impl Leaves {
         check_len("gradient", gradient.len(), self.len, "as the parameters")?;
         gradient.fill(0.0);
         for (range, tensor) in &self.tensors {
-            let (Some(array_gradient), Some(target)) = (store.get(tensor), gradient.get_mut(range.clone()))
+            let (Some(array_gradient), Some(target)) =
+                (store.get(tensor), gradient.get_mut(range.clone()))
             else {
                 continue;
             };

@@ -1,11 +1,11 @@
 //! A Q-network over choices.
 
-use candle_core::{Device, Result as Candle, Tensor};
+use candle_core::{Device, Result as CandleResult, Tensor};
 use rlox_core::error::{Error, check_len};
 use rlox_core::{Layout, Result};
 use rlox_nn::cpu::losses::TdLoss;
 use rlox_nn::cpu::{QArchitecture, QNetwork};
-use rlox_nn::traits::{QFunction, Valued};
+use rlox_nn::traits::{QFunction, TdBatch};
 
 use crate::actor_critic::check_choices;
 use crate::error::to_internal_error;
@@ -29,7 +29,9 @@ impl CandleQNetwork {
             let expected = "false; dueling streams are the engine cpu's";
             return Err(Error::config("dueling", true, expected));
         }
-        let sizes = [&[architecture.obs_dim], architecture.hidden.as_slice(), &[architecture.choices]].concat();
+        let sizes =
+            [&[architecture.obs_dim], architecture.hidden.as_slice(), &[architecture.choices]]
+                .concat();
         Ok(Self { net: Net::new(layout, "q", &sizes, architecture.activation)?, len: layout.len() })
     }
 
@@ -52,7 +54,7 @@ impl QFunction for CandleQNetwork {
     fn td_gradient(
         &self,
         parameters: &[f32],
-        batch: Valued<'_>,
+        batch: TdBatch<'_>,
         loss: TdLoss,
         gradient: &mut [f32],
     ) -> Result<f64> {
@@ -60,12 +62,12 @@ impl QFunction for CandleQNetwork {
         let obs = self.net.obs_tensor(batch.obs)?;
         let n = obs.dims().first().copied().unwrap_or(0);
         check_len("actions", batch.actions.len(), n, "one for each observation")?;
-        check_len("goals", batch.goals.len(), n, "one for each observation")?;
+        check_len("goals", batch.td_targets.len(), n, "one for each observation")?;
         check_choices(batch.actions, self.choices())?;
         let compute_loss = || {
             let action_indices = Tensor::from_slice(batch.actions, (n, 1), &Device::Cpu)?;
             let q = self.net.forward(&leaves, &obs)?.gather(&action_indices, 1)?.squeeze(1)?;
-            let errors = (q - Tensor::from_slice(batch.goals, n, &Device::Cpu)?)?;
+            let errors = (q - Tensor::from_slice(batch.td_targets, n, &Device::Cpu)?)?;
             elementwise_loss(loss, &errors)?.mean_all()
         };
         let total = compute_loss().map_err(to_internal_error)?;
@@ -76,7 +78,7 @@ impl QFunction for CandleQNetwork {
 
 /// Computes the loss of each error. Huber's loss is e^2 / 2 up to 1 and |e| - 1/2 beyond, which is
 /// s |e| - s^2 / 2 with s = min(|e|, 1).
-fn elementwise_loss(loss: TdLoss, errors: &Tensor) -> Candle<Tensor> {
+fn elementwise_loss(loss: TdLoss, errors: &Tensor) -> CandleResult<Tensor> {
     match loss {
         TdLoss::Squared => errors.sqr(),
         TdLoss::Huber => {

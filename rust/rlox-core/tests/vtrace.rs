@@ -1,4 +1,5 @@
-//! V-trace against equation 1 of Espeholt et al. 2018, its limits, and numbers worked out by hand.
+//! Compares V-trace with equation 1 of Espeholt et al. 2018, with special cases, and with numbers
+//! worked out by hand.
 #![allow(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::unwrap_used)]
 #![allow(clippy::float_cmp, missing_docs)]
 
@@ -44,7 +45,8 @@ fn draw_case(seed: u64, len: usize) -> Case {
     Case { log_rhos, rewards, values, next_values, terminated, truncated, gamma, lam, clip }
 }
 
-/// Computes (vs, pg) as the sum of equation 1, trajectory by trajectory.
+/// Computes the targets v_s and the policy-gradient advantages, with the sum of equation 1, one
+/// trajectory after another.
 fn reference_vtrace(case: &Case) -> (Vec<f64>, Vec<f64>) {
     let len = case.rewards.len();
     let rho = |t: usize| case.log_rhos[t].exp().min(case.clip.0);
@@ -170,7 +172,7 @@ fn on_policy_targets_are_lambda_returns() {
 
 #[test]
 fn a_trajectory_worked_out_by_hand() {
-    // gamma = 0.5, rho = (2, 0.5) cut to (1, 0.5): delta_1 = 0.5 (2 + 0.5 x 4 - 1) = 1.5,
+    // gamma = 0.5, rho = (2, 0.5) clipped to (1, 0.5): delta_1 = 0.5 (2 + 0.5 x 4 - 1) = 1.5,
     // vs_1 = 2.5; delta_0 = 1 + 0.5 x 1 - 1 = 0.5, vs_0 = 1 + 0.5 + 0.5 x 1.5 = 2.25;
     // pg_1 = delta_1, pg_0 = 1 + 0.5 x 2.5 - 1 = 1.25.
     let (mut vs, mut pg) = ([0.0; 2], [0.0; 2]);

@@ -7,9 +7,9 @@ use rlox_core::advantage::Discount;
 use rlox_core::env::{Seeding, VecEnv};
 use rlox_core::rollout::Arena;
 use rlox_core::{EnvSpec, Layout, Parameters, Result, VectorEnv};
-use rlox_nn::cpu::losses::{ActorCriticLoss, Collected, Ppo};
+use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss, RolloutColumns};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
-use rlox_nn::cpu::{Activation, Architecture, Kind, PpoSettings, Rows, init};
+use rlox_nn::cpu::{ActionKind, Activation, Architecture, PpoSettings, Rows, init};
 use rlox_nn::traits::{ActorCritic, Bound, Minibatch};
 
 const STEPS: usize = 100_000;
@@ -19,7 +19,7 @@ const EPOCHS: usize = 20;
 const LEARNING_RATE: f64 = 1e-3;
 const CLIP_EPS: f64 = 0.2;
 /// The number of episodes over which the trained policy is scored.
-const SCORED: usize = 100;
+const SCORED_EPISODES: usize = 100;
 
 /// A network, its parameters, and Adam's state.
 struct Learner<N> {
@@ -37,17 +37,17 @@ impl<N: ActorCritic> Learner<N> {
         seed: u64,
         make: impl Fn(&Layout, &Architecture) -> Result<N>,
     ) -> Result<Self> {
-        let of = Architecture {
+        let architecture = Architecture {
             obs_dim: spec.observation.dim(),
-            kind: Kind::Choices(spec.action.size()),
+            kind: ActionKind::Choices(spec.action.size()),
             actor: vec![64, 64],
             critic: vec![64, 64],
             activation: Activation::Tanh,
         };
-        let layout = Layout::aligned(16, of.named())?;
-        let (net, zeros) = (make(&layout, &of)?, vec![0.0; layout.len()]);
-        let mut parameters = Parameters::of(layout);
-        init::orthogonal(&of, &mut parameters, seed, 0.0)?;
+        let layout = Layout::aligned(16, architecture.parameter_shapes())?;
+        let (net, zeros) = (make(&layout, &architecture)?, vec![0.0; layout.len()]);
+        let mut parameters = Parameters::from_layout(layout);
+        init::orthogonal(&architecture, &mut parameters, seed, 0.0)?;
         let moments = [zeros.clone(), zeros];
         Ok(Self { net, parameters, moments, steps: 0, settings: settings(), seed })
     }
@@ -59,18 +59,18 @@ impl<N: ActorCritic> Learner<N> {
 
     /// Learns from a rollout, with one minibatch of all rows. The learning rate and the clip range
     /// shrink with the fraction of the training that remains.
-    fn learn(&mut self, arena: &Arena, left: f64) -> Result<()> {
+    fn learn(&mut self, arena: &Arena, remaining: f64) -> Result<()> {
         let [exp_avg, exp_avg_sq] = &mut self.moments;
         let (rule, steps) = (Adam::new(1e-5), &mut self.steps);
         let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps };
-        self.settings.learning_rate = LEARNING_RATE * left;
-        self.settings.loss.clip_eps = CLIP_EPS * left;
+        self.settings.learning_rate = LEARNING_RATE * remaining;
+        self.settings.loss.clip_eps = CLIP_EPS * remaining;
         let rows = Rows::from(arena);
-        let Rows { done, log_probs, values, advantages, returns, .. } = rows;
-        let collected = Collected { log_probs, values, advantages, returns };
+        let Rows { actions: actions_taken, log_probs, values, advantages, returns, .. } = rows;
+        let rollout = RolloutColumns { log_probs, values, advantages, returns };
         let obs = rows.obs.get(..rows.len() * rows.obs_dim).unwrap_or_default();
         for _ in 0..EPOCHS {
-            let batch = Minibatch { obs, done, collected };
+            let batch = Minibatch { obs, actions: actions_taken, rollout };
             self.net.ppo_step(self.parameters.values_mut(), &mut adam, batch, &self.settings)?;
         }
         Ok(())
@@ -80,7 +80,7 @@ impl<N: ActorCritic> Learner<N> {
 fn settings() -> PpoSettings {
     let weights = ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.0 };
     PpoSettings {
-        loss: Ppo { weights, clip_eps: CLIP_EPS, clip_vloss: false },
+        loss: PpoLoss { coefficients: weights, clip_eps: CLIP_EPS, clip_vloss: false },
         learning_rate: LEARNING_RATE,
         n_epochs: EPOCHS,
         batch_size: ENVS * LENGTH,
@@ -95,8 +95,8 @@ fn returns(arena: &Arena) -> impl Iterator<Item = f64> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "some hundred episodes")]
-fn mean(of: &[f64]) -> f64 {
-    of.iter().sum::<f64>() / of.len() as f64
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// Trains with the seed of the command line (default 0), prints the progress, and scores the final
@@ -123,10 +123,10 @@ pub(crate) fn train_cartpole<N: ActorCritic>(
     }
     println!("trained in {:.2?}", start.elapsed());
     // Every environment scores its first episode, so short episodes do not count more often.
-    let mut envs = VecEnv::new("CartPole-v1", SCORED, Seeding::Run(seed + 1))?;
-    let mut arena = Arena::new(&spec, 500, SCORED)?;
+    let mut envs = VecEnv::new("CartPole-v1", SCORED_EPISODES, Seeding::Run(seed + 1))?;
+    let mut arena = Arena::new(&spec, 500, SCORED_EPISODES)?;
     learner.collect(&mut arena, &mut envs)?;
-    let mut first = vec![None; SCORED];
+    let mut first = vec![None; SCORED_EPISODES];
     for episode in arena.episodes() {
         if let Some(score) = first.get_mut(episode.env) {
             score.get_or_insert(episode.total);

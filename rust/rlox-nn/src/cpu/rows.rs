@@ -8,15 +8,15 @@ use super::heads::ActionsTaken;
 /// The columns of a rollout, `[rows, ...]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Rows<'a, F> {
-    /// o, `[rows, obs_dim]`; the slice may be longer.
+    /// The observations o, `[rows, obs_dim]`; the slice may be longer.
     pub obs: &'a [F],
     /// The length of an observation.
     pub obs_dim: usize,
-    /// a.
+    /// The actions a.
     pub actions: ActionsTaken<'a, F>,
-    /// log pi(a | o) of the policy that acted.
+    /// The log-probabilities log pi(a | o) under the policy that acted.
     pub log_probs: &'a [F],
-    /// V(o) when it acted.
+    /// The values V(o) at the time of the actions.
     pub values: &'a [F],
     /// The estimated advantages.
     pub advantages: &'a [F],
@@ -67,6 +67,7 @@ impl<F> Rows<'_, F> {
         match self.actions {
             ActionsTaken::Choices(choices, action_mask) => {
                 check_len("actions", choices.len(), n, "as log_probs")?;
+                // The length, and below the length rounded down to whole rows.
                 let mask = action_mask.map_or(0, <[bool]>::len);
                 check_len("mask", mask, mask / n * n, "whole rows")?;
             }
@@ -97,7 +98,7 @@ pub(super) struct Minibatch<F> {
     pub(super) returns: Vec<F>,
 }
 
-/// The column that holds the actions of the present rows.
+/// How the actions of the copied rows are stored.
 #[derive(Debug, Clone, Copy, Default)]
 enum Kind {
     #[default]
@@ -107,10 +108,10 @@ enum Kind {
 }
 
 impl<F: Copy> Minibatch<F> {
-    /// Copies the rows at these indices, in their order.
+    /// Copies the rows at these indices, in their order. Call [`Rows::check`] first.
     ///
     /// # Errors
-    /// [`Error::Config`] for an index out of range. The caller has called [`Rows::check`].
+    /// [`Error::Config`] for an index out of range.
     pub(super) fn gather(&mut self, rows: Rows<'_, F>, indices: &[usize]) -> Result<()> {
         let n = rows.len();
         if let Some(index) = indices.iter().find(|&&place| place >= n) {

@@ -100,11 +100,12 @@ impl PyIqlEngine {
         Ok(Self { sizes, value_len, engine })
     }
 
-    /// Takes one step of V, the actor, the critics and their target for each of k batches
-    /// (algorithm 1): of V along the gradient of E[|expectile - 1(u < 0)| u^2] with u = min_i
-    /// Q'_i(s, a) - V(s); of the actor along that of -E[w log pi(a | s)] with w =
-    /// min(e^(temperature u), max_weight); of the critics along that of sum_i E[(Q_i(s, a) - R -
-    /// gamma^m V(s'))^2].
+    /// Takes one step of V, then of the actor, the critics and their target, for each of k batches
+    /// (algorithm 1).
+    ///
+    /// With u = min_i Q'_i(s, a) - V(s), w = min(e^(temperature u), max_weight) and y = R + gamma^m
+    /// V(s'), the losses are E[|expectile - 1(u < 0)| u^2] of V, -E[w log pi(a | s)] of the actor,
+    /// and sum_i E[(Q_i(s, a) - y)^2] of the critics. w and y use V after its step.
     ///
     /// Args:
     ///     actor: four arrays, changed in place: the actor's vector, Adam's first and second
@@ -118,12 +119,12 @@ impl PyIqlEngine {
     ///     rewards: R, `[k, rows]`.
     ///     next_obs: `[k, rows, obs_dim]`.
     ///     discounts: gamma^m, 0 after a termination, `[k, rows]`.
-    ///     errors: output, E_i |Q_i(s, a) - y|, `[k, rows]`.
+    ///     errors: output, mean over the critics of |Q_i(s, a) - y|, `[k, rows]`.
     ///     learning_rate: Adam's step size for the critics and the value network.
     ///     actor_learning_rate: Adam's step size for the actor.
     ///     tau: step size of the target towards the critics.
     ///     expectile: the expectile that V estimates.
-    ///     temperature: beta.
+    ///     temperature: factor of u in w.
     ///     max_weight: upper limit of w.
     ///     max_grad_norm: largest norm of the gradient; None: no clipping.
     ///     adam_eps: Adam's epsilon.

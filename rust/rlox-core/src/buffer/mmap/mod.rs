@@ -40,8 +40,8 @@ impl MmapReplayBuffer {
         flush(&mut Direct(self))
     }
 
-    /// Saves the exact state as `name` in the folder of the rows. The rows are sealed and kept for
-    /// it.
+    /// Saves the exact state as `name` in the folder of the rows. The rows are sealed, and kept for
+    /// this save.
     ///
     /// # Errors
     /// Same as [`MmapReplayBuffer::flush`].
@@ -74,8 +74,8 @@ impl MmapReplayBuffer {
     }
 }
 
-/// The same methods for a buffer that several threads use. Other threads wait for reads from the
-/// disk, but not for writes to it.
+/// The same methods for a buffer that several threads use. While one thread reads from the disk,
+/// the others wait. While one thread writes to the disk, they do not wait.
 impl Shared<MmapReplayBuffer> {
     /// Same as [`MmapReplayBuffer::push`].
     ///

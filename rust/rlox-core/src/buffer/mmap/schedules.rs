@@ -1,7 +1,8 @@
-//! Tests with random operations of other threads between the steps of a seal, a save or a restore.
+//! Tests of the orders of threads: operations of other threads run between the steps of a seal, a
+//! save, a restore or a close.
 //!
-//! Other threads reach the buffer only between two steps, so an order of steps stands for an order
-//! of threads.
+//! Real threads reach the buffer only between two steps. So these tests need no threads: they run
+//! the operations of other threads between the steps, in one thread and in random order.
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -45,7 +46,7 @@ fn open(path: &Path) -> MmapReplayBuffer {
     MmapReplayBuffer::new(schema(), &tiers, ENVS, 3).unwrap()
 }
 
-/// Stands for the other threads, and remembers the reward of every row.
+/// Does the operations of other threads, and remembers the reward of every row.
 struct OtherThreads {
     rng: Stream,
     /// Reward of each row ever pushed, by index.
@@ -58,7 +59,8 @@ impl OtherThreads {
         Self { rng: Stream::new(seed, "schedules", 0), rewards: HashMap::new(), steps: 0 }
     }
 
-    /// Does a random number of operations that wait for no other thread.
+    /// Does a random number of pushes, updates and samples. None of them waits for another thread:
+    /// there is only one thread, so it would wait for ever.
     fn run_some(&mut self, buffer: &mut MmapReplayBuffer) {
         for _ in 0..self.rng.next_u64() % 4 {
             match self.rng.next_u64() % 3 {
@@ -99,6 +101,7 @@ impl OtherThreads {
         let index = pushed.saturating_sub(1 + self.rng.next_u64() % 24);
         let reward = f32::from(self.rng.next_u64() as u16);
         match buffer.update(REWARDS, &[index], &reward.to_ne_bytes()) {
+            // No row was skipped, so this one was changed.
             Ok(0) => drop(self.rewards.insert(index, reward)),
             Ok(_) => {}
             Err(error) => assert!(matches!(error, Error::Config { .. }), "{error}"),
@@ -142,7 +145,7 @@ impl Access<MmapReplayBuffer> for InterleavedAccess<'_> {
         // Stands for a collector that pushes all the time.
         self.others.push(self.buffer);
         self.others.steps += 1;
-        assert!(self.others.steps < 10_000, "it never ends while others push");
+        assert!(self.others.steps < 10_000, "the operation never ends while other threads push");
         Ok(change(self.buffer))
     }
 }
@@ -183,7 +186,8 @@ fn a_save_is_of_one_moment_whatever_others_do_meanwhile() {
         save(&mut InterleavedAccess { buffer: &mut buffer, others: &mut others }, "one").unwrap();
         let after = buffer.rows.memory.rings().n_pushed();
         (0..6).for_each(|_| others.push(&mut buffer));
-        // Rows that are pushed during the restore are dropped with those since the save.
+        // The restore drops the rows that were pushed since the save, also those that are pushed
+        // while it runs.
         restore(&mut InterleavedAccess { buffer: &mut buffer, others: &mut others }, "one")
             .unwrap();
         others.check_rows(&buffer, 64);

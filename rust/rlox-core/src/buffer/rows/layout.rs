@@ -1,4 +1,5 @@
-//! The byte layout of a record, which has everything of a row except its observations.
+//! The byte layout of a record, which has everything of a row except its observations. Each
+//! observation is stored elsewhere under a number; the record has the lower half of this number.
 
 use crate::buffer::schema::Schema;
 
@@ -10,7 +11,7 @@ pub(in crate::buffer) const TRUNCATED: u8 = 2;
 /// The offsets of the parts of a record.
 #[derive(Debug, Clone)]
 pub(in crate::buffer) struct Layout {
-    /// Size of a record in bytes: numbers of the observations (u32 each), flags, columns.
+    /// Size of a record in bytes: lower half (u32) of each observation's number, flags, columns.
     pub stride: usize,
     /// Offset of the flags.
     pub flags_offset: usize,
@@ -84,7 +85,7 @@ pub(in crate::buffer) fn number_at(records: &[u8], offset: usize) -> u32 {
 /// Reads `N` bytes from an offset on.
 ///
 /// # Panics
-/// Panics if there are fewer bytes, so that they never become zeros.
+/// Panics if there are fewer bytes. So missing bytes are never read as zeros.
 #[inline]
 pub(super) fn read_array<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     let mut array = [0; N];
