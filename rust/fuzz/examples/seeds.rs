@@ -4,8 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use rlox_fuzz::{
-    Draft, check_valid_drafts, valid_descriptions, valid_drafts, valid_files, valid_snapshots,
-    valid_states,
+    Draft, check_valid_drafts, valid_descriptions, valid_drafts, valid_files, valid_snapshots, valid_states,
 };
 
 fn main() -> std::io::Result<()> {

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use rlox_core::buffer::{
     BufferState, EnvIndex, FrameStack, InMemoryBuffer, MmapReplayBuffer, ObsField, OfflineDataset,
-    Prioritized, PrioritizedReplayBuffer, ReplayBuffer, Schema, SequenceReplayBuffer, Sequences,
-    StackAxis, TierConfig, Transitions, sampler_by_name,
+    Prioritized, PrioritizedReplayBuffer, ReplayBuffer, Schema, SequenceReplayBuffer, Sequences, StackAxis,
+    TierConfig, Transitions, sampler_by_name,
 };
 use rlox_core::store::{ColumnPlan, Manifest, Segment, SegmentRef, write_segment};
 use rlox_core::{Dtype, Field, Result};
@@ -78,8 +78,7 @@ pub(crate) fn windows() -> SequenceReplayBuffer {
 }
 
 pub(crate) fn tiered(fs: &MemoryFs) -> Result<MmapReplayBuffer> {
-    let tiers =
-        TierConfig { hot_capacity: 12, total_capacity: CAPACITY, path: folder(), reopen: true };
+    let tiers = TierConfig { hot_capacity: 12, total_capacity: CAPACITY, path: folder(), reopen: true };
     MmapReplayBuffer::with_fs(Arc::new(fs.clone()), schema(), &tiers, ENVS, 7)
 }
 
@@ -121,15 +120,13 @@ fn make_valid_save(kind: u8) -> ValidSave {
         }};
     }
     let state = match kind {
-        0 => saved!(uniform(), |b: &mut ReplayBuffer, to, rows| b
-            .push(to, rows, None)
-            .expect("room")),
+        0 => saved!(uniform(), |b: &mut ReplayBuffer, to, rows| b.push(to, rows, None).expect("room")),
         1 => saved!(prioritized(), |b: &mut PrioritizedReplayBuffer, to, rows| {
             b.push(to, rows, Some(&[1.0, 2.0])).expect("room");
         }),
-        2 => saved!(windows(), |b: &mut SequenceReplayBuffer, to, rows| b
-            .push(to, rows, None)
-            .expect("room")),
+        2 => {
+            saved!(windows(), |b: &mut SequenceReplayBuffer, to, rows| b.push(to, rows, None).expect("room"))
+        }
         TIERED => {
             let mut buffer = tiered(&fs).expect("a buffer");
             for t in 0..15 {
@@ -160,12 +157,7 @@ fn read_valid_save(fs: &MemoryFs, kind: u8, state: BufferState) -> ValidSave {
         state,
     };
     for (name, (_, _, bytes)) in manifest.columns.iter().enumerate() {
-        save.draft.columns.push(DraftColumn {
-            file: 0,
-            name_index: name,
-            first: 0,
-            bytes: bytes.clone(),
-        });
+        save.draft.columns.push(DraftColumn { file: 0, name_index: name, first: 0, bytes: bytes.clone() });
     }
     for (index, listed) in manifest.segments.iter().take(MAX_SEGMENTS).enumerate() {
         let path = folder().join(format!("{:012}.seg", listed.number));
@@ -213,11 +205,7 @@ pub fn valid_states() -> Vec<Draft> {
 }
 
 /// Returns the columns of one file of a draft, as [`write_segment`] takes them and with whole rows.
-fn columns_of_file(
-    draft: &Draft,
-    file: usize,
-    names: &[(String, usize)],
-) -> (Vec<ColumnPlan>, Vec<Vec<u8>>) {
+fn columns_of_file(draft: &Draft, file: usize, names: &[(String, usize)]) -> (Vec<ColumnPlan>, Vec<Vec<u8>>) {
     let file_columns = draft.columns.iter().filter(|column| column.file == file).map(|column| {
         let (name, row_bytes) = match names.get(column.name_index) {
             Some((name, width)) => (name.clone(), *width),
@@ -241,8 +229,7 @@ pub(crate) fn write(draft: &Draft, save: &ValidSave) -> Option<MemoryFs> {
         }
         let path = folder().join(format!("{number:012}.seg"));
         let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
-        let checksum =
-            write_segment(Arc::new(fs.clone()), &path, plans, &save.meta[1], &rows).ok()?;
+        let checksum = write_segment(Arc::new(fs.clone()), &path, plans, &save.meta[1], &rows).ok()?;
         let bytes = fs.get(&path)?.len() as u64;
         segment_refs.push(SegmentRef { number: number as u64, checksum, bytes });
     }
@@ -254,8 +241,7 @@ pub(crate) fn write(draft: &Draft, save: &ValidSave) -> Option<MemoryFs> {
     for (plan, rows) in plans.into_iter().zip(rows) {
         if plan.name == SEGMENT_LIST {
             let missing = SegmentRef { number: 99, checksum: 0, bytes: 0 };
-            let find_segment =
-                |&n: &u8| segment_refs.get(usize::from(n)).copied().unwrap_or(missing);
+            let find_segment = |&n: &u8| segment_refs.get(usize::from(n)).copied().unwrap_or(missing);
             segments = rows.iter().map(find_segment).collect();
         } else {
             columns.push((plan.name, plan.row_bytes, rows));

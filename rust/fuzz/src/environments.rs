@@ -25,8 +25,7 @@ pub(crate) fn restore(content: &[u8]) {
     let Ok(snapshot) = Snapshot::from_bytes(&bytes) else { return };
     assert!(snapshot.to_bytes() == bytes, "a snapshot that is written otherwise");
     let (n, precision) = (snapshot.seeds.len().clamp(1, MAX_ENVS), snapshot.precision);
-    let result =
-        VecEnv::with_tiling(&snapshot.env_id, n, Seeding::Run(0), precision, Tiling::default());
+    let result = VecEnv::with_tiling(&snapshot.env_id, n, Seeding::Run(0), precision, Tiling::default());
     let Ok(mut envs) = result else { return };
     if envs.restore(&snapshot).is_ok() {
         step(&mut envs, n);
@@ -35,8 +34,7 @@ pub(crate) fn restore(content: &[u8]) {
 
 fn step(envs: &mut VecEnv, n: usize) {
     let mut obs = vec![0.0; n * envs.obs_dim()];
-    let (mut rewards, mut terminated, mut truncated) =
-        (vec![0.0; n], vec![false; n], vec![false; n]);
+    let (mut rewards, mut terminated, mut truncated) = (vec![0.0; n], vec![false; n], vec![false; n]);
     let (choices, vectors) = (vec![0; n], vec![0.5; n * envs.spec().action.dim()]);
     let discrete = matches!(envs.spec().action, ActionSpace::Discrete { .. });
     for _ in 0..3 {

@@ -10,8 +10,8 @@ use rlox_core::buffer::{
 use rlox_core::store::{Manifest, Segment};
 
 use crate::buffers::{
-    CAPACITY, ENVS, N_KINDS, NAME, TIERED, ValidSave, dataset, folder, prioritized, push, schema,
-    tiered, uniform, valid_drafts, valid_save, windows, write,
+    CAPACITY, ENVS, N_KINDS, NAME, TIERED, ValidSave, dataset, folder, prioritized, push, schema, tiered,
+    uniform, valid_drafts, valid_save, windows, write,
 };
 use crate::disk::MemoryFs;
 use crate::draft::{Draft, UNKNOWN_COLUMN};
@@ -72,9 +72,7 @@ fn use_windows(buffer: &mut SequenceReplayBuffer) {
         }
     };
     gather(buffer);
-    use_in_memory!(windows(), buffer, |b: &mut SequenceReplayBuffer, to, rows| {
-        b.push(to, rows, None)
-    });
+    use_in_memory!(windows(), buffer, |b: &mut SequenceReplayBuffer, to, rows| { b.push(to, rows, None) });
     gather(buffer);
 }
 

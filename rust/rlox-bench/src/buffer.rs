@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use rlox_core::buffer::{
-    BatchKind, EnvIndex, InMemoryBuffer, ObsField, OwnedBatch, Prioritized,
-    PrioritizedReplayBuffer, ReplayBuffer, SampleRequest, Schema, Transitions, sampler_by_name,
+    BatchKind, EnvIndex, InMemoryBuffer, ObsField, OwnedBatch, Prioritized, PrioritizedReplayBuffer,
+    ReplayBuffer, SampleRequest, Schema, Transitions, sampler_by_name,
 };
 use rlox_core::{Dtype, Field, Result};
 
@@ -13,8 +13,7 @@ use crate::{Kernel, Work};
 
 const CAPACITY: usize = 100_000;
 const BATCH: usize = 256;
-const REQUEST: SampleRequest =
-    SampleRequest { batch_size: BATCH, n_batches: 1, len: 1, seed: None };
+const REQUEST: SampleRequest = SampleRequest { batch_size: BATCH, n_batches: 1, len: 1, seed: None };
 /// Numbers per observation, as in CartPole and HalfCheetah.
 const OBS_DIMS: [usize; 2] = [4, 17];
 /// Number of transitions, which are pushed in turn.

@@ -54,11 +54,7 @@ impl Pool {
 }
 
 /// Maps a uniform number in [0, 1) to one of `choices` actions.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    reason = "a handful of actions"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a handful of actions")]
 fn choose(u: f64, choices: usize) -> i64 {
     (u * choices as f64) as i64
 }
@@ -68,8 +64,7 @@ fn step(id: &str, precision: Precision, n: usize) -> Result<Work> {
     let space = &envs.spec().action;
     let (pool, len, mut turn) = (Pool::draw(space, n), n * space.dim(), 0);
     let mut obs = vec![0.0; n * envs.obs_dim()];
-    let (mut rewards, mut terminated, mut truncated) =
-        (vec![0.0; n], vec![false; n], vec![false; n]);
+    let (mut rewards, mut terminated, mut truncated) = (vec![0.0; n], vec![false; n], vec![false; n]);
     Ok(Box::new(move || {
         turn += 1;
         let out = StepOut {

@@ -24,11 +24,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    fn new(
-        name: impl Into<String>,
-        elements: usize,
-        prepare: impl Fn() -> Result<Work> + 'static,
-    ) -> Self {
+    fn new(name: impl Into<String>, elements: usize, prepare: impl Fn() -> Result<Work> + 'static) -> Self {
         Self { name: name.into(), elements, prepare: Box::new(prepare) }
     }
 

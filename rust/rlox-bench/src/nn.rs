@@ -19,9 +19,7 @@ pub(crate) fn kernels() -> Vec<Kernel> {
     for (width, rows) in [(64, 256), (64, 64), (256, 256)] {
         let size = format!("f32/{width}x{width}/{rows}");
         all.push(Kernel::new(format!("nn/ppo/{size}"), rows, move || ppo(width, rows)));
-        all.push(Kernel::new(format!("nn/products/{size}"), rows, move || {
-            Ok(products(width, rows))
-        }));
+        all.push(Kernel::new(format!("nn/products/{size}"), rows, move || Ok(products(width, rows))));
     }
     all.push(Kernel::new("nn/a2c/f32/64x64/40", 40, || a2c(64, 40)));
     all
@@ -59,12 +57,7 @@ impl Case {
             moments: [zeros.clone(), zeros],
             obs: draw("obs", rows * OBS_DIM, 1.0),
             actions: (0..rows).map(|row| i64::from(row % 3 == 0)).collect(),
-            numbers: [
-                column("log probs"),
-                column("values"),
-                column("advantages"),
-                column("returns"),
-            ],
+            numbers: [column("log probs"), column("values"), column("advantages"), column("returns")],
             engine: OnPolicyEngine::new(net, layout)?,
         })
     }
@@ -91,8 +84,7 @@ fn ppo(width: usize, n: usize) -> Result<Work> {
     };
     let mut steps = 0;
     Ok(Box::new(move || {
-        let Case { engine, parameters, moments: [exp_avg, exp_avg_sq], obs, actions, numbers } =
-            &mut case;
+        let Case { engine, parameters, moments: [exp_avg, exp_avg_sq], obs, actions, numbers } = &mut case;
         let rule = Adam::new(1e-5);
         let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut steps };
         let columns = rows(obs, actions, numbers);
@@ -113,8 +105,7 @@ fn a2c(width: usize, n: usize) -> Result<Work> {
         normalize_advantages: false,
     };
     Ok(Box::new(move || {
-        let Case { engine, parameters, moments: [square_avg, _], obs, actions, numbers } =
-            &mut case;
+        let Case { engine, parameters, moments: [square_avg, _], obs, actions, numbers } = &mut case;
         let rule = RmsProp { alpha: 0.99, eps: 1e-5, tf_like: false };
         let mut optimizer = Optimizer::RmsProp { rule, square_avg, steps: &mut 0 };
         engine.a2c(parameters, &mut optimizer, rows(obs, actions, numbers), &settings).map(|_| ())

@@ -76,9 +76,7 @@ impl BurnActorCritic {
             (ActionsTaken::Vectors(actions), Some(log_std)) => {
                 loss::gaussian(outputs, leaves.get(log_std)?, actions, &leaves.device)
             }
-            (ActionsTaken::Choices(actions, _), _) => {
-                loss::categorical(outputs, actions, &leaves.device)
-            }
+            (ActionsTaken::Choices(actions, _), _) => loss::categorical(outputs, actions, &leaves.device),
             (ActionsTaken::Vectors(_), None) => {
                 return Err(Error::internal("actions of two kinds"));
             }

@@ -19,11 +19,7 @@ pub(crate) struct NetOutputs {
 
 /// Computes log-probabilities of `actions` `[n]` under the softmax of `logits` `[n, k]`, and
 /// entropies.
-pub(crate) fn categorical(
-    logits: Tensor<2>,
-    actions: &[i64],
-    device: &Device,
-) -> (Tensor<1>, Tensor<1>) {
+pub(crate) fn categorical(logits: Tensor<2>, actions: &[i64], device: &Device) -> (Tensor<1>, Tensor<1>) {
     let log_p = activation::log_softmax(logits, 1);
     let log_probs = log_p.clone().gather(1, choice_tensor(actions, device)).squeeze_dim(1);
     let entropy = (log_p.clone().exp() * log_p).sum_dim(1).squeeze_dim(1).neg();
@@ -71,13 +67,11 @@ pub(crate) fn ppo(
     let clipped = ratio.clone().clamp(1.0 - loss.clip_eps, 1.0 + loss.clip_eps);
     let surrogate = (ratio.clone() * advantages.clone()).min_pair(clipped * advantages);
     let policy = surrogate.mean().neg();
-    let (old_values, returns) =
-        (to_tensor(collected.values, device), to_tensor(collected.returns, device));
+    let (old_values, returns) = (to_tensor(collected.values, device), to_tensor(collected.returns, device));
     let value = value_loss(loss, outputs.values, old_values, returns);
     let entropy = outputs.entropy.mean();
     let weights = loss.coefficients;
-    let total =
-        policy.clone() + value.clone() * weights.vf_coef - entropy.clone() * weights.ent_coef;
+    let total = policy.clone() + value.clone() * weights.vf_coef - entropy.clone() * weights.ent_coef;
     let ratio_change = ratio - 1.0;
     let is_clipped = ratio_change.clone().abs().greater_scalar(loss.clip_eps).float();
     let terms = PpoTerms {
@@ -95,12 +89,7 @@ pub(crate) fn ppo(
 
 /// Computes E\[(V - R)^2\]. With `clip_vloss`, the larger error counts of V and of V clipped to
 /// within `clip_eps` of its old value.
-fn value_loss(
-    loss: &PpoLoss,
-    values: Tensor<1>,
-    old_values: Tensor<1>,
-    returns: Tensor<1>,
-) -> Tensor<1> {
+fn value_loss(loss: &PpoLoss, values: Tensor<1>, old_values: Tensor<1>, returns: Tensor<1>) -> Tensor<1> {
     let squared_error = (values.clone() - returns.clone()).square();
     if !loss.clip_vloss {
         return squared_error.mean();

@@ -129,9 +129,7 @@ impl Leaves {
         gradient.fill(0.0);
         for (range, tensor) in &self.tensors {
             let array_gradient = tensor.grad_remove(&mut store);
-            if let (Some(array_gradient), Some(target)) =
-                (array_gradient, gradient.get_mut(range.clone()))
-            {
+            if let (Some(array_gradient), Some(target)) = (array_gradient, gradient.get_mut(range.clone())) {
                 target.copy_from_slice(&to_numbers(array_gradient)?);
             }
         }

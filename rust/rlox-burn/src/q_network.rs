@@ -29,8 +29,7 @@ impl BurnQNetwork {
             return Err(Error::config("dueling", true, expected));
         }
         let sizes =
-            [&[architecture.obs_dim], architecture.hidden.as_slice(), &[architecture.choices]]
-                .concat();
+            [&[architecture.obs_dim], architecture.hidden.as_slice(), &[architecture.choices]].concat();
         Ok(Self { net: Net::new(layout, "q", &sizes, architecture.activation)?, len: layout.len() })
     }
 

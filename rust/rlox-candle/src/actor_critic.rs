@@ -117,10 +117,8 @@ impl StochasticPolicy for CandleActorCritic {
     ) -> Result<()> {
         let arrays = self.actor.layers.iter().flatten();
         let leaves = Leaves::new((parameters, self.len), arrays, false)?;
-        let outputs = self
-            .actor
-            .forward(&leaves, &self.actor.obs_tensor(input.obs)?)
-            .map_err(to_internal_error)?;
+        let outputs =
+            self.actor.forward(&leaves, &self.actor.obs_tensor(input.obs)?).map_err(to_internal_error)?;
         let outputs = to_numbers(&outputs)?;
         let distribution = match &self.log_std {
             None => Outputs::Logits(&outputs, self.actor.outputs()),
@@ -134,10 +132,8 @@ impl ActorCritic for CandleActorCritic {
     fn values(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()> {
         let arrays = self.critic.layers.iter().flatten();
         let leaves = Leaves::new((parameters, self.len), arrays, false)?;
-        let values = self
-            .critic
-            .forward(&leaves, &self.critic.obs_tensor(obs)?)
-            .map_err(to_internal_error)?;
+        let values =
+            self.critic.forward(&leaves, &self.critic.obs_tensor(obs)?).map_err(to_internal_error)?;
         copy_numbers("values", &values, out)
     }
 

@@ -22,12 +22,7 @@ impl CandleDeterministic {
     ///
     /// # Errors
     /// Same as [`Mlp::new`].
-    pub fn new(
-        layout: &Layout,
-        prefix: &str,
-        sizes: &[usize],
-        activation: Activation,
-    ) -> Result<Self> {
+    pub fn new(layout: &Layout, prefix: &str, sizes: &[usize], activation: Activation) -> Result<Self> {
         Mlp::new(layout, prefix, sizes, activation)?;
         Ok(Self { net: Net::new(layout, prefix, sizes, activation)?, len: layout.len() })
     }

@@ -32,11 +32,7 @@ pub(crate) fn categorical(logits: &Tensor, actions: &[i64]) -> CandleResult<(Ten
 
 /// Computes log-densities of `actions` `[n, k]` under normal distributions with `means` `[n, k]`
 /// and standard deviations e^`log_std` `[k]`, and entropies.
-pub(crate) fn gaussian(
-    means: &Tensor,
-    log_std: &Tensor,
-    actions: &[f32],
-) -> CandleResult<(Tensor, Tensor)> {
+pub(crate) fn gaussian(means: &Tensor, log_std: &Tensor, actions: &[f32]) -> CandleResult<(Tensor, Tensor)> {
     let (n, k) = means.dims2()?;
     let actions = Tensor::from_slice(actions, (n, k), &Device::Cpu)?;
     let standardized = (actions - means)?.broadcast_mul(&log_std.neg()?.exp()?)?;
@@ -79,8 +75,7 @@ fn compute_terms(
     let clipped = ratio.clamp(1.0 - loss.clip_eps, 1.0 + loss.clip_eps)?;
     let surrogate = (&ratio * &advantages)?.minimum(&(clipped * &advantages)?)?;
     let policy = surrogate.mean_all()?.neg()?;
-    let value =
-        value_loss(loss, outputs, to_tensor(collected.values)?, to_tensor(collected.returns)?)?;
+    let value = value_loss(loss, outputs, to_tensor(collected.values)?, to_tensor(collected.returns)?)?;
     let entropy = outputs.entropy.mean_all()?;
     let weights = loss.coefficients;
     let total = ((&policy + (&value * weights.vf_coef)?)? - (&entropy * weights.ent_coef)?)?;

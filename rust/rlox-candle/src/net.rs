@@ -128,8 +128,7 @@ impl Leaves {
         check_len("gradient", gradient.len(), self.len, "as the parameters")?;
         gradient.fill(0.0);
         for (range, tensor) in &self.tensors {
-            let (Some(array_gradient), Some(target)) =
-                (store.get(tensor), gradient.get_mut(range.clone()))
+            let (Some(array_gradient), Some(target)) = (store.get(tensor), gradient.get_mut(range.clone()))
             else {
                 continue;
             };

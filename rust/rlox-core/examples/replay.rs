@@ -36,8 +36,7 @@ fn main() -> Result<()> {
         batch.fill(|batch| buffer.gather(&drawn.rows, Some(n_step), batch))?;
         let td_errors: Vec<f64> =
             batch.f32(BatchPart::Column(Schema::REWARDS)).into_iter().map(f64::from).collect();
-        let indices: Vec<u64> =
-            drawn.rows.iter().map(|&row| buffer.rows().rings().index(row)).collect();
+        let indices: Vec<u64> = drawn.rows.iter().map(|&row| buffer.rows().rings().index(row)).collect();
         buffer.update_priorities(&indices, &td_errors)?;
         let mean = td_errors.iter().sum::<f64>() / 64.0;
         let least = drawn.weights.iter().copied().fold(1.0, f64::min);
@@ -111,8 +110,7 @@ fn push(
     rewards: &[f64],
     (terminated, truncated): (&[bool], &[bool]),
 ) -> Result<()> {
-    let bytes =
-        |numbers: &[f32]| -> Vec<u8> { numbers.iter().flat_map(|x| x.to_ne_bytes()).collect() };
+    let bytes = |numbers: &[f32]| -> Vec<u8> { numbers.iter().flat_map(|x| x.to_ne_bytes()).collect() };
     let flags = |flags: &[bool]| -> Vec<u8> { flags.iter().map(|&flag| u8::from(flag)).collect() };
     let actions: Vec<u8> = actions.iter().flat_map(|action| action.to_ne_bytes()).collect();
     #[expect(clippy::cast_possible_truncation, reason = "rewards are stored as float32")]

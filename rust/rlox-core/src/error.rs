@@ -148,11 +148,7 @@ impl Error {
         path: &std::path::Path,
         cause: impl std::fmt::Display,
     ) -> Self {
-        Self::Storage {
-            action: action.into(),
-            path: path.display().to_string(),
-            cause: cause.to_string(),
-        }
+        Self::Storage { action: action.into(), path: path.display().to_string(), cause: cause.to_string() }
     }
 
     /// Returns an [`Error::Damaged`].
@@ -168,11 +164,7 @@ impl Error {
     /// Returns an [`Error::UnknownName`]. It proposes the known names that begin like `name` or are
     /// at most two edits away. If there are none, it lists all known names.
     #[must_use]
-    pub fn unknown_name(
-        kind: impl Into<Cow<'static, str>>,
-        name: &str,
-        known_names: &[&str],
-    ) -> Self {
+    pub fn unknown_name(kind: impl Into<Cow<'static, str>>, name: &str, known_names: &[&str]) -> Self {
         let lowercase_name = name.to_lowercase();
         let similar_names: Vec<&str> = known_names
             .iter()

@@ -43,8 +43,7 @@ impl Field {
 
     /// Checks that a row has 1 byte to 4 GiB.
     pub(crate) fn check(&self) -> Result<()> {
-        let bytes =
-            self.shape.iter().try_fold(self.dtype.size(), |product, &dim| product.checked_mul(dim));
+        let bytes = self.shape.iter().try_fold(self.dtype.size(), |product, &dim| product.checked_mul(dim));
         if bytes.is_some_and(|bytes| (1..=MAX_ROW_BYTES).contains(&bytes)) {
             return Ok(());
         }

@@ -71,9 +71,7 @@ impl Drop for Restore {
 /// Returns the token of the work that this thread runs.
 #[must_use]
 pub fn current() -> Token {
-    CURRENT_WORK
-        .with_borrow(|running| running.as_ref().map(|(_, token)| token.clone()))
-        .unwrap_or_default()
+    CURRENT_WORK.with_borrow(|running| running.as_ref().map(|(_, token)| token.clone())).unwrap_or_default()
 }
 
 /// Checks whether the work that this thread runs may continue.
@@ -215,8 +213,7 @@ mod tests {
         interruptible(
             || false,
             || {
-                let start_time =
-                    LAST_ASKED.get().expect("the clock runs from the beginning of the work");
+                let start_time = LAST_ASKED.get().expect("the clock runs from the beginning of the work");
                 while Instant::now() < start_time + PERIOD {
                     check().unwrap();
                 }

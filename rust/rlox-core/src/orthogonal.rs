@@ -36,24 +36,20 @@ pub fn orthogonal(stream: &mut Stream, rows: usize, columns: usize) -> Result<Ve
             stream.fill_normal(vector);
         }
         // Two passes are enough to be orthogonal in every digit (Giraud et al. 2005).
-        for others in earlier_panels
-            .chunks(PANEL * vector_len)
-            .chain(earlier_panels.chunks(PANEL * vector_len))
+        for others in
+            earlier_panels.chunks(PANEL * vector_len).chain(earlier_panels.chunks(PANEL * vector_len))
         {
             interrupt::check()?;
             threads::for_each_chunk(panel, VECTORS_PER_TASK * vector_len, |_, vectors| {
-                vectors
-                    .chunks_exact_mut(vector_len)
-                    .for_each(|vector| orthogonalize(vector, others));
+                vectors.chunks_exact_mut(vector_len).for_each(|vector| orthogonalize(vector, others));
             });
         }
         for i in 0..panel.len() / vector_len {
             interrupt::check()?;
             let (earlier_vectors, rest) = panel.split_at_mut(i * vector_len);
             let vector = rest.get_mut(..vector_len).unwrap_or_default();
-            for other in earlier_vectors
-                .chunks_exact(vector_len)
-                .chain(earlier_vectors.chunks_exact(vector_len))
+            for other in
+                earlier_vectors.chunks_exact(vector_len).chain(earlier_vectors.chunks_exact(vector_len))
             {
                 let projection = dot(vector, other);
                 vector.iter_mut().zip(other).for_each(|(x, y)| *x -= projection * y);
@@ -98,9 +94,7 @@ fn orthogonalize_tile(vector: &mut [f64], others: &[f64]) {
             }
         }
     }
-    let rest = |y: &[f64]| -> f64 {
-        x_rest.iter().zip(y.as_chunks::<LANES>().1).map(|(x, y)| x * y).sum()
-    };
+    let rest = |y: &[f64]| -> f64 { x_rest.iter().zip(y.as_chunks::<LANES>().1).map(|(x, y)| x * y).sum() };
     let [along_a, along_b, along_c, along_d] = [
         total(&sums[0]) + rest(a),
         total(&sums[1]) + rest(b),
@@ -152,9 +146,7 @@ mod tests {
 
     #[test]
     fn rows_or_columns_are_orthonormal_in_every_digit() {
-        for (rows, columns) in
-            [(3, 7), (7, 3), (5, 5), (1, 4), (64, 64), (2, 100), (97, 33), (150, 131)]
-        {
+        for (rows, columns) in [(3, 7), (7, 3), (5, 5), (1, 4), (64, 64), (2, 100), (97, 33), (150, 131)] {
             let matrix = orthogonal(&mut Stream::new(1, "init", 0), rows, columns).unwrap();
             assert_eq!(matrix.len(), rows * columns);
             let n_vectors = rows.min(columns);

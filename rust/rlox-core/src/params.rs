@@ -92,10 +92,7 @@ impl Parameters {
     /// # Errors
     /// [`Error::UnknownName`] with the nearest names; [`Error::Shape`] for another shape and for a
     /// missing or duplicate name; [`Error::Config`] for another dtype. Nothing changes then.
-    pub fn assign<'a>(
-        &mut self,
-        tensors: impl IntoIterator<Item = (&'a str, TensorView<'a>)>,
-    ) -> Result<()> {
+    pub fn assign<'a>(&mut self, tensors: impl IntoIterator<Item = (&'a str, TensorView<'a>)>) -> Result<()> {
         let mut values = self.values.clone();
         let mut missing: Vec<&str> = self.layout.arrays().map(|(name, ..)| name).collect();
         for (name, tensor) in tensors {

@@ -174,10 +174,7 @@ mod tests {
             let mut stream = Stream::new(seed, name, index);
             [stream.next_u64(), stream.next_u64(), stream.next_u64()]
         };
-        assert_eq!(
-            first(0, "env", 0),
-            [0x918e_d39b_6915_4c94, 0x15f5_e0c0_536c_5b73, 0x6510_742e_b7e6_bcf2]
-        );
+        assert_eq!(first(0, "env", 0), [0x918e_d39b_6915_4c94, 0x15f5_e0c0_536c_5b73, 0x6510_742e_b7e6_bcf2]);
         assert_eq!(
             first(42, "env", 7),
             [0xd3d6_7643_e959_3380, 0xc904_0efe_f542_0b84, 0xc6df_859a_1272_7ec0]

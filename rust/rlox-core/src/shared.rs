@@ -46,11 +46,8 @@ struct MultiStepLock {
 impl<B> Shared<B> {
     /// Returns a shared object.
     pub fn new(object: B) -> Self {
-        let multi_step_lock = MultiStepLock {
-            holder: Arc::default(),
-            mutex: Mutex::new(()),
-            released: Condvar::new(),
-        };
+        let multi_step_lock =
+            MultiStepLock { holder: Arc::default(), mutex: Mutex::new(()), released: Condvar::new() };
         Self { object: RwLock::new(object), multi_step_lock, poisoned: AtomicBool::new(false) }
     }
 
@@ -125,14 +122,8 @@ impl<B> Shared<B> {
         let mark = Mark::new(Resource::MultiStepLock(Arc::clone(&lock.holder)))?;
         loop {
             let (process_id, holder) = (process::id(), lock.holder.load(Ordering::Acquire));
-            let try_take = || {
-                lock.holder.compare_exchange(
-                    holder,
-                    process_id,
-                    Ordering::AcqRel,
-                    Ordering::Relaxed,
-                )
-            };
+            let try_take =
+                || lock.holder.compare_exchange(holder, process_id, Ordering::AcqRel, Ordering::Relaxed);
             if holder != process_id && try_take().is_ok() {
                 return Ok(MultiStepGuard { lock, _mark: mark });
             }
@@ -163,9 +154,7 @@ impl Drop for PoisonOnPanic<'_> {
 fn check_while_waiting(n_marked_locks: usize) -> Result<()> {
     let is_lock = |resource: &&Resource| matches!(resource, Resource::Lock(_));
     // A thread that holds another lock must not leave that lock to the child of a fork.
-    if MARKED_RESOURCES
-        .with_borrow(|resources| resources.iter().filter(is_lock).count() == n_marked_locks)
-    {
+    if MARKED_RESOURCES.with_borrow(|resources| resources.iter().filter(is_lock).count() == n_marked_locks) {
         interrupt::run_wait_callback();
     }
     interrupt::check()
@@ -210,9 +199,7 @@ impl Mark {
     fn new(resource: Resource) -> Result<Self> {
         let is_same = |entry: &Resource| match (entry, &resource) {
             (Resource::Lock(one), Resource::Lock(other)) => one == other,
-            (Resource::MultiStepLock(one), Resource::MultiStepLock(other)) => {
-                Arc::ptr_eq(one, other)
-            }
+            (Resource::MultiStepLock(one), Resource::MultiStepLock(other)) => Arc::ptr_eq(one, other),
             _ => false,
         };
         if MARKED_RESOURCES.with_borrow(|resources| resources.iter().any(is_same)) {

@@ -70,10 +70,7 @@ pub fn set(count: Option<usize>) -> Result<()> {
 }
 
 /// Runs both closures, possibly at the same time.
-pub fn join<L: Send, R: Send>(
-    left: impl FnOnce() -> L + Send,
-    right: impl FnOnce() -> R + Send,
-) -> (L, R) {
+pub fn join<L: Send, R: Send>(left: impl FnOnce() -> L + Send, right: impl FnOnce() -> R + Send) -> (L, R) {
     if IS_POOL_THREAD.get() {
         return rayon::join(left, right);
     }
@@ -85,11 +82,7 @@ pub fn join<L: Send, R: Send>(
 
 /// Calls `work(i, part)` for every part i of `size` elements of `all`; the last part may be
 /// shorter.
-pub fn for_each_chunk<T: Send>(
-    items: &mut [T],
-    size: usize,
-    work: impl Fn(usize, &mut [T]) + Send + Sync,
-) {
+pub fn for_each_chunk<T: Send>(items: &mut [T], size: usize, work: impl Fn(usize, &mut [T]) + Send + Sync) {
     for_each_chunk_from(items, size.max(1), 0, &work);
 }
 

@@ -6,8 +6,8 @@ mod common;
 use common::{Step, buffer, episodes, push, read};
 use rlox_core::Error;
 use rlox_core::buffer::{
-    BatchKind, BatchPart, EnvIndex, InMemoryBuffer, NStep, OwnedBatch, PADDING, ReplayBuffer,
-    SampleRequest, Transitions,
+    BatchKind, BatchPart, EnvIndex, InMemoryBuffer, NStep, OwnedBatch, PADDING, ReplayBuffer, SampleRequest,
+    Transitions,
 };
 
 /// Checks that each of the `n` streams holds exactly its newest `capacity / n` steps.
@@ -138,9 +138,7 @@ fn clearing_forgets_the_rows_and_keeps_counting() {
     push(&mut buffer, EnvIndex::One(0), &steps, true);
     buffer.clear();
     assert!(buffer.rows().rings().is_empty());
-    assert!(
-        buffer.sample(SampleRequest { batch_size: 1, n_batches: 1, len: 1, seed: None }).is_err()
-    );
+    assert!(buffer.sample(SampleRequest { batch_size: 1, n_batches: 1, len: 1, seed: None }).is_err());
     assert!(buffer.rows().rings().find(8).is_err());
     push(&mut buffer, EnvIndex::One(0), &steps, true);
     assert!(buffer.rows().rings().find(12).is_err());
@@ -156,13 +154,9 @@ fn a_write_to_an_overwritten_row_is_passed_over_and_counted_and_one_ahead_refuse
     push(&mut buffer, EnvIndex::One(0), &steps, true);
     let values: Vec<u8> = [-1_i64, -2, -3, -4].iter().flat_map(|v| v.to_ne_bytes()).collect();
     let tag = buffer.rows().schema().column("tag").unwrap();
-    assert!(matches!(
-        buffer.update(tag, &[8, 4, 5, 9], &values),
-        Err(Error::StaleIndex { index: 9, .. })
-    ));
+    assert!(matches!(buffer.update(tag, &[8, 4, 5, 9], &values), Err(Error::StaleIndex { index: 9, .. })));
     assert_eq!(buffer.update(tag, &[8, 4, 5, PADDING], &values), Ok(2));
-    let tags: Vec<i64> =
-        (5..9).map(|i| read(&buffer, buffer.rows().rings().find(i).unwrap()).tag).collect();
+    let tags: Vec<i64> = (5..9).map(|i| read(&buffer, buffer.rows().rings().find(i).unwrap()).tag).collect();
     assert_eq!(tags, [-3, 6, 7, -1]);
     assert!(buffer.update(tag, &[8, 4], &values).is_err());
 }
@@ -217,16 +211,14 @@ fn n_step_windows_equal_the_definition_and_never_cross_an_end_or_a_cut() {
             }
             #[allow(clippy::cast_possible_truncation)]
             let expected = (total as f32, if steps[end].terminated { 0.0 } else { factor as f32 });
-            let (rewards, discounts) =
-                (arrays.f32(BatchPart::Column(1)), arrays.f32(BatchPart::Discounts));
+            let (rewards, discounts) = (arrays.f32(BatchPart::Column(1)), arrays.f32(BatchPart::Discounts));
             assert_eq!((rewards[0], discounts[0]), expected, "{t} of {capacity}");
             let last = read(&buffer, buffer.rows().rings().find(end as u64).unwrap());
             assert_eq!(
                 (arrays.f32(BatchPart::Obs(0)), arrays.f32(BatchPart::NextObs(0))),
                 (steps[t].obs.clone(), last.next_obs)
             );
-            let flags =
-                [BatchPart::Terminated, BatchPart::Truncated].map(|part| arrays.bytes(part) == [1]);
+            let flags = [BatchPart::Terminated, BatchPart::Truncated].map(|part| arrays.bytes(part) == [1]);
             assert_eq!(flags, [last.terminated, last.truncated]);
             assert_eq!(arrays.bytes(BatchPart::Indices), (t as u64).to_ne_bytes());
         }

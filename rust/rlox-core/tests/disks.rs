@@ -8,9 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use rlox_core::store::{
-    ColumnPlan, Folder, Fs, Manifest, NewFile, RandomRead, RealFs, Segment, SegmentRef,
-};
+use rlox_core::store::{ColumnPlan, Folder, Fs, Manifest, NewFile, RandomRead, RealFs, Segment, SegmentRef};
 use rlox_core::{Error, Result};
 
 mod scratch;
@@ -134,8 +132,7 @@ fn save_through_link(name: &str) -> (String, String) {
     let target = dir.join("theirs");
     fs::write(&target, "precious").unwrap();
     symlink(&target, dir.join("buffer").join(name)).unwrap();
-    let result =
-        save(&dir.join("buffer"), RealFs).and_then(|store| store.set_required_manifest("last"));
+    let result = save(&dir.join("buffer"), RealFs).and_then(|store| store.set_required_manifest("last"));
     (result.unwrap_err().to_string(), fs::read_to_string(&target).unwrap())
 }
 
@@ -259,10 +256,7 @@ fn a_file_with_holes_that_no_memory_could_hold_is_refused() {
 #[test]
 fn blocks_larger_than_any_writer_makes_them_are_damage() {
     let checksum = |bytes| crc32fast::hash(&vec![0; bytes]);
-    assert_eq!(
-        read_zeros(&make_zero_segment(4, 2_048, 1_024, checksum(4_096))).unwrap(),
-        [0; 8_192]
-    );
+    assert_eq!(read_zeros(&make_zero_segment(4, 2_048, 1_024, checksum(4_096))).unwrap(), [0; 8_192]);
     assert_eq!(read_zeros(&make_zero_segment(5_000, 2, 1, checksum(5_000))).unwrap(), [0; 10_000]);
     for (row_bytes, rows) in [(4, 1_025), (1, 1 << 30), (5_000, 2)] {
         let error = read_zeros(&make_zero_segment(row_bytes, rows.into(), rows, 0)).unwrap_err();

@@ -2,8 +2,8 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
 use rlox_core::buffer::{
-    EnvIndex, FrameStack, InMemoryBuffer, ObsField, ObsKind, ReplayBuffer, Schema, StackAxis,
-    Transitions, sampler_by_name,
+    EnvIndex, FrameStack, InMemoryBuffer, ObsField, ObsKind, ReplayBuffer, Schema, StackAxis, Transitions,
+    sampler_by_name,
 };
 use rlox_core::seed::Stream;
 use rlox_core::{Dtype, Field};
@@ -29,9 +29,7 @@ fn lay_out_stack(frames: &[Vec<u8>], axis: StackAxis, n_channels: usize) -> Vec<
         StackAxis::First => frames.concat(),
         StackAxis::Last => {
             let pixels = frames[0].len() / n_channels;
-            let pixel = |p: usize| {
-                frames.iter().flat_map(move |f| &f[p * n_channels..(p + 1) * n_channels])
-            };
+            let pixel = |p: usize| frames.iter().flat_map(move |f| &f[p * n_channels..(p + 1) * n_channels]);
             (0..pixels).flat_map(pixel).copied().collect()
         }
     }
@@ -72,11 +70,7 @@ fn steps(
         frames.remove(0);
         frames.push(frame(&mut rng, len, levels));
         starts_episode = (t + 1) % episode == 0;
-        out.push(Step {
-            obs,
-            next_obs: lay_out_stack(&frames, axis, n_channels),
-            is_end: starts_episode,
-        });
+        out.push(Step { obs, next_obs: lay_out_stack(&frames, axis, n_channels), is_end: starts_episode });
     }
     out
 }
@@ -129,15 +123,10 @@ fn every_stack_comes_back_exactly_whatever_a_reset_shows() {
                             push(&mut buffer, std::slice::from_ref(step), true);
                             let oldest = (t + 1).saturating_sub(capacity);
                             for index in [oldest, usize::midpoint(oldest, t), t] {
-                                let context =
-                                    (axis, n_channels, reset, episode, levels, capacity, t);
+                                let context = (axis, n_channels, reset, episode, levels, capacity, t);
                                 let read = |obs_kind| read(&buffer, index, obs_kind);
                                 assert_eq!(read(ObsKind::Obs), steps[index].obs, "{context:?}");
-                                assert_eq!(
-                                    read(ObsKind::NextObs),
-                                    steps[index].next_obs,
-                                    "{context:?}"
-                                );
+                                assert_eq!(read(ObsKind::NextObs), steps[index].next_obs, "{context:?}");
                             }
                         }
                     }
@@ -176,10 +165,7 @@ fn a_step_adds_one_frame_and_a_frame_that_never_changes_does_not_keep_the_others
     }
     push(&mut buffer, &still_steps, true);
     let still_bytes = buffer.rows().nbytes() - records;
-    assert!(
-        still_bytes < rows * (2 * frame_bytes + frame_index_bytes) * 107 / 100,
-        "{still_bytes}"
-    );
+    assert!(still_bytes < rows * (2 * frame_bytes + frame_index_bytes) * 107 / 100, "{still_bytes}");
     assert_eq!(read(&buffer, 23 * rows - 1, ObsKind::NextObs), still_steps[20 * rows - 1].next_obs);
 }
 

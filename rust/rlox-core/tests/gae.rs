@@ -204,8 +204,7 @@ fn compute_both_layouts<F: Float>(case: &Case, n: usize, bootstrap: bool) -> [Ve
     let mut results: [Vec<F>; 4] = std::array::from_fn(|_| vec![F::ZERO; n * steps]);
     let [flat_advantages, flat_returns, advantages, returns] = &mut results;
     let ends = Ends { terminated: &case.terminated[..], truncated: &case.truncated[..] };
-    let env_major_next =
-        if bootstrap { Next::Bootstrap(&last[..]) } else { Next::Values(&next[..]) };
+    let env_major_next = if bootstrap { Next::Bootstrap(&last[..]) } else { Next::Values(&next[..]) };
     let out = Out { advantages: flat_advantages, returns: flat_returns };
     gae::env_major(&rewards, &values, env_major_next, ends, steps, discount, out).unwrap();
     let next_transposed = transpose(&next, n);
@@ -213,10 +212,7 @@ fn compute_both_layouts<F: Float>(case: &Case, n: usize, bootstrap: bool) -> [Ve
         rewards: &transpose(&rewards, n),
         values: &transpose(&values, n),
         next: if bootstrap { Next::Bootstrap(&last) } else { Next::Values(&next_transposed) },
-        ends: Ends {
-            terminated: &transpose(&case.terminated, n),
-            truncated: &transpose(&case.truncated, n),
-        },
+        ends: Ends { terminated: &transpose(&case.terminated, n), truncated: &transpose(&case.truncated, n) },
         n_envs: n,
     };
     gae::time_major(input, discount, Out { advantages, returns }).unwrap();
@@ -271,11 +267,7 @@ fn random_trajectories_of_every_length_equal_the_quadratic_definition() {
 #[test]
 fn a_trajectory_that_is_computed_in_pieces_is_that_of_the_definition() {
     let mut long_case = draw_case(9, 3 * 65_536 + 7);
-    assert_close(
-        &trajectory(&long_case, 0.99, 0.95).0,
-        &reference_advantages(&long_case, 0.99, 0.95),
-        1e-9,
-    );
+    assert_close(&trajectory(&long_case, 0.99, 0.95).0, &reference_advantages(&long_case, 0.99, 0.95), 1e-9);
     long_case.truncated.fill(false);
     long_case.next_values = long_case.values[1..].iter().copied().chain([0.3]).collect();
     let expected = trajectory(&long_case, 0.99, 0.95).0;

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use common::{bytes, schema};
 use rlox_core::buffer::{
-    BatchShape, Buffer, BufferState, Draws, EnvIndex, FrameStack, InMemoryBuffer, ObsField,
-    Prioritized, Rings, RowRef, SampleRequest, SampleRng, Sampler, Schema, StackAxis, Transitions,
-    Uniform,
+    BatchShape, Buffer, BufferState, Draws, EnvIndex, FrameStack, InMemoryBuffer, ObsField, Prioritized,
+    Rings, RowRef, SampleRequest, SampleRng, Sampler, Schema, StackAxis, Transitions, Uniform,
 };
 use rlox_core::interrupt::interruptible;
 use rlox_core::{Dtype, Error, Field, Result};
@@ -32,15 +31,9 @@ fn run_interrupted<T>(work: impl FnOnce() -> Result<T>) -> Option<Error> {
 }
 
 /// Pushes `n` rows whose observations count up. Every seventh row ends an episode.
-fn push<S: Sampler>(
-    buffer: &mut Buffer<S>,
-    to: EnvIndex<'_>,
-    n: usize,
-    first_obs: u16,
-) -> Result<()> {
+fn push<S: Sampler>(buffer: &mut Buffer<S>, to: EnvIndex<'_>, n: usize, first_obs: u16) -> Result<()> {
     let width = buffer.rows().schema().obs()[0].field.row_bytes();
-    let row =
-        |at: usize| (at + usize::from(first_obs)).to_le_bytes().into_iter().cycle().take(width);
+    let row = |at: usize| (at + usize::from(first_obs)).to_le_bytes().into_iter().cycle().take(width);
     let obs: Vec<u8> = (0..n).flat_map(row).collect();
     let number = vec![1; 4 * n];
     let tag: Vec<u8> = (0..n).flat_map(usize::to_ne_bytes).collect();
@@ -96,10 +89,7 @@ fn prioritized(capacity: usize) -> Buffer<Prioritized> {
 #[test]
 fn a_long_push_stops_when_it_is_told_to() {
     for capacity in [30, 300_000] {
-        check(
-            || Buffer::<Uniform>::new(schema(3), capacity, N_ENVS, 1, Uniform).unwrap(),
-            interrupt,
-        );
+        check(|| Buffer::<Uniform>::new(schema(3), capacity, N_ENVS, 1, Uniform).unwrap(), interrupt);
         check(|| prioritized(capacity), interrupt);
     }
 }
@@ -121,13 +111,7 @@ fn a_long_push_of_frame_stacks_stops_when_it_is_told_to() {
 struct LateInterrupt;
 
 impl Sampler for LateInterrupt {
-    fn draw(
-        &self,
-        rings: &Rings,
-        request: BatchShape,
-        rng: &mut SampleRng,
-        out: &mut Draws,
-    ) -> Result<()> {
+    fn draw(&self, rings: &Rings, request: BatchShape, rng: &mut SampleRng, out: &mut Draws) -> Result<()> {
         Uniform.draw(rings, request, rng, out)
     }
 
@@ -151,10 +135,7 @@ fn a_push_that_is_interrupted_when_its_rows_are_there_takes_them_back() {
             interrupt_late,
         );
         check(
-            || {
-                Buffer::<LateInterrupt>::new(stack_schema(), capacity, N_ENVS, 1, LateInterrupt)
-                    .unwrap()
-            },
+            || Buffer::<LateInterrupt>::new(stack_schema(), capacity, N_ENVS, 1, LateInterrupt).unwrap(),
             interrupt_late,
         );
     }
@@ -169,10 +150,7 @@ fn interrupted_updates_change_nothing() {
         let rows = (0..LONG_ROWS as u64).map(|position| position * N_ENVS as u64 + 2);
         let indices: Vec<u64> = rows.clone().rev().chain(rows.clone()).chain(rows).collect();
         let values = bytes(&vec![0.25; indices.len()]);
-        assert_eq!(
-            run_interrupted(|| buffer.update(1, &indices, &values)),
-            Some(Error::Interrupted)
-        );
+        assert_eq!(run_interrupted(|| buffer.update(1, &indices, &values)), Some(Error::Interrupted));
         assert!(state(&buffer) == before);
         let priorities = vec![9.0; indices.len()];
         let work = || buffer.update_priorities(&indices, &priorities);

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use rlox_core::Error;
 use rlox_core::env::registry::{self, Entry};
-use rlox_core::env::{
-    Actions, Env, Precision, Seeding, Spec, StepOut, Tiling, VecEnv, columns_mut,
-};
+use rlox_core::env::{Actions, Env, Precision, Seeding, Spec, StepOut, Tiling, VecEnv, columns_mut};
 use rlox_core::interrupt::interruptible;
 use rlox_core::seed::Stream;
 use rlox_core::space::{ActionSpace, BoxSpace};
@@ -55,13 +53,7 @@ impl Env for Drunk {
         state[1] = stream.uniform();
     }
 
-    fn step(
-        &self,
-        state: &mut [f64],
-        actions: Actions<'_>,
-        rewards: &mut [f64],
-        terminated: &mut [bool],
-    ) {
+    fn step(&self, state: &mut [f64], actions: Actions<'_>, rewards: &mut [f64], terminated: &mut [bool]) {
         sleep_if_slow(&BLOCKS, 1);
         let [position, speed] = columns_mut(state, rewards.len());
         for (row, &action) in actions.discrete().iter().enumerate() {

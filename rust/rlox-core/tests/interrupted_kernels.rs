@@ -39,10 +39,7 @@ fn advantages_and_returns_stop() {
         let next = Next::Values(numbers);
         let input = TimeMajor { rewards: numbers, values: numbers, next, ends, n_envs };
         let out = gae::Out { advantages: &mut first_out, returns: &mut second_out };
-        assert_eq!(
-            run_interrupted(|| gae::time_major(input, discount, out)),
-            Some(Error::Interrupted)
-        );
+        assert_eq!(run_interrupted(|| gae::time_major(input, discount, out)), Some(Error::Interrupted));
         let out = gae::Out { advantages: &mut first_out, returns: &mut second_out };
         let work = || gae::env_major(numbers, numbers, next, ends, n_envs, discount, out);
         assert_eq!(run_interrupted(work), Some(Error::Interrupted));
@@ -55,10 +52,7 @@ fn advantages_and_returns_stop() {
             n_envs,
         };
         let out = vtrace::Out { vs: &mut first_out, pg_advantages: &mut second_out };
-        assert_eq!(
-            run_interrupted(|| vtrace::vtrace(input, discount, clip, out)),
-            Some(Error::Interrupted)
-        );
+        assert_eq!(run_interrupted(|| vtrace::vtrace(input, discount, clip, out)), Some(Error::Interrupted));
         let input = returns::Input { rewards: numbers, next_values: numbers, ends, n_envs };
         let work = || returns::lambda_returns(input, discount, &mut first_out);
         assert_eq!(run_interrupted(work), Some(Error::Interrupted));
@@ -77,8 +71,7 @@ fn primitives_of_language_models_stop() {
     let (numbers, mut out) = (vec![-0.5_f64; 4 * N], vec![0.0; 4 * N]);
     let tokens = Tokens::<f64, u8> { log_p: &numbers, log_q: &numbers, mask: None };
     let sum = Reduction::Sum;
-    let work =
-        || batch_token_kl(tokens, 64, Estimator::K3, sum, out.get_mut(..4 * N / 64).unwrap());
+    let work = || batch_token_kl(tokens, 64, Estimator::K3, sum, out.get_mut(..4 * N / 64).unwrap());
     assert_eq!(run_interrupted(work), Some(Error::Interrupted));
     let scaling = Scaling::new(Scale::Group, 0, 0.0).unwrap();
     let work = || group_advantages(&numbers, 16, scaling, &mut out);

@@ -41,12 +41,7 @@ fn noise_is_kept_for_as_many_steps_as_the_policy_asks_from_the_start_of_each_rol
         let mut arena = Arena::new(VectorEnv::spec(&envs), steps, n).unwrap();
         for rollout in 0..2 {
             arena
-                .collect(
-                    &mut envs,
-                    &ConstantPolicy(noise_steps),
-                    7,
-                    Discount::new(0.9, 0.9).unwrap(),
-                )
+                .collect(&mut envs, &ConstantPolicy(noise_steps), 7, Discount::new(0.9, 0.9).unwrap())
                 .unwrap();
             let mut stream = Stream::new(7, "action", rollout);
             let mut noise = [0.0; 2];

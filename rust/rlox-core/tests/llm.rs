@@ -93,8 +93,7 @@ fn a_reward_that_is_not_finite_is_named_by_its_index() {
         rewards[37] = bad;
         let scaling = Scaling::new(scale, 0, 0.0).unwrap();
         let error = group_advantages(&rewards, 2, scaling, &mut [0.0; 40]).unwrap_err();
-        let is_named =
-            matches!(&error, Error::NonFinite { name, index: 37, .. } if name == "rewards");
+        let is_named = matches!(&error, Error::NonFinite { name, index: 37, .. } if name == "rewards");
         assert!(is_named, "{error}");
     }
     let scaling = Scaling::new(Scale::Batch, 0, 0.0).unwrap();

@@ -38,13 +38,7 @@ impl Env for Counter {
         state.fill(0.0);
     }
 
-    fn step(
-        &self,
-        state: &mut [f64],
-        actions: Actions<'_>,
-        rewards: &mut [f64],
-        terminated: &mut [bool],
-    ) {
+    fn step(&self, state: &mut [f64], actions: Actions<'_>, rewards: &mut [f64], terminated: &mut [bool]) {
         let rows = state.iter_mut().zip(actions.discrete()).zip(rewards.iter_mut().zip(terminated));
         for ((count, &action), (reward, terminated)) in rows {
             *count += if action == 1 { 1.0 } else { 0.0 };
@@ -68,10 +62,7 @@ impl Env for Counter {
 
 #[test]
 fn an_environment_is_registered_once_and_stepped_like_the_others() {
-    assert!(matches!(
-        VecEnv::new("Counter-v0", 1, Seeding::Run(0)),
-        Err(Error::UnknownName { .. })
-    ));
+    assert!(matches!(VecEnv::new("Counter-v0", 1, Seeding::Run(0)), Err(Error::UnknownName { .. })));
     registry::register(Entry::new(&COUNTER)).unwrap();
     assert!(registry::ids().contains(&"Counter-v0"));
 
@@ -93,12 +84,8 @@ fn an_environment_is_registered_once_and_stepped_like_the_others() {
     assert_eq!(outputs[4], ([false, false], [false, true], vec![0.0]));
 
     let duplicate_error = registry::register(Entry::new(&TWIN)).unwrap_err().to_string();
-    assert!(
-        duplicate_error.starts_with("environment id is Counter-v0, expected an id"),
-        "{duplicate_error}"
-    );
-    let single =
-        VecEnv::with_tiling("Counter-v0", 1, Seeding::Run(0), Precision::F32, Tiling::default());
+    assert!(duplicate_error.starts_with("environment id is Counter-v0, expected an id"), "{duplicate_error}");
+    let single = VecEnv::with_tiling("Counter-v0", 1, Seeding::Run(0), Precision::F32, Tiling::default());
     let message = single.err().unwrap().to_string();
     assert_eq!(message, "precision is f32, expected f64: Counter-v0 has no f32 kernel");
 }

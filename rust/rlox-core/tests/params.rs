@@ -4,12 +4,8 @@
 use rlox_core::{Dtype, Layout, Parameters, TensorView};
 
 fn model() -> Parameters {
-    let shapes: [(&str, &[usize]); 4] = [
-        ("critic.weight", &[1, 4]),
-        ("actor.weight", &[2, 4]),
-        ("log_std", &[]),
-        ("actor.bias", &[2]),
-    ];
+    let shapes: [(&str, &[usize]); 4] =
+        [("critic.weight", &[1, 4]), ("actor.weight", &[2, 4]), ("log_std", &[]), ("actor.bias", &[2])];
     Parameters::zeros(shapes).unwrap()
 }
 
@@ -22,10 +18,7 @@ fn parameters_lie_one_after_the_other_in_the_order_of_their_names() {
         *slot = f32::from(value);
     }
     assert_eq!(model.values().len(), 2 + 8 + 4 + 1);
-    assert_eq!(
-        model.array("actor.weight", &[2, 4]).unwrap(),
-        [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
-    );
+    assert_eq!(model.array("actor.weight", &[2, 4]).unwrap(), [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
     assert_eq!(model.range("critic.weight").unwrap(), 10..14);
     model.array_mut("log_std", &[]).unwrap()[0] = -0.5;
     assert_eq!(model.values()[14], -0.5);
@@ -91,10 +84,7 @@ fn tensors_that_do_not_fit_change_nothing() {
             [&valid_tensors[..], &valid_tensors[..1]].concat(),
             "parameter actor.bias has two tensors, expected one",
         ),
-        (
-            replace_first("actor.bia", valid_tensors[0].1),
-            "unknown parameter \"actor.bia\"; did you mean",
-        ),
+        (replace_first("actor.bia", valid_tensors[0].1), "unknown parameter \"actor.bia\"; did you mean"),
         (
             replace_first("actor.bias", valid_tensors[1].1),
             "parameter actor.bias has shape [2], expected [2, 4]",

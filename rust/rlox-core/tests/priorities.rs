@@ -69,9 +69,8 @@ fn a_stratified_batch_has_one_point_in_each_equal_part() {
 #[test]
 fn weights_at_beta_1_undo_the_preference() {
     let priorities = draw_priorities(200);
-    let value: Vec<f64> = (0..200)
-        .map(|i| f64::from(i % 17) - 3.0 * priorities[usize::try_from(i).unwrap()])
-        .collect();
+    let value: Vec<f64> =
+        (0..200).map(|i| f64::from(i % 17) - 3.0 * priorities[usize::try_from(i).unwrap()]).collect();
     let uniform = value.iter().sum::<f64>() / 200.0;
     let all = make_priorities(&priorities, 0.7, 1.0);
     let (mut weighted, mut unweighted, mut weight_sum) = (0.0, 0.0, 0.0);

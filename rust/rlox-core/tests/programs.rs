@@ -34,8 +34,7 @@ enum Call {
 
 fn any_step() -> impl Strategy<Value = Step> {
     // On average, one row in four ends an episode, and `next` follows `obs` in every second row.
-    let end =
-        prop_oneof![6 => Just((false, false)), 1 => Just((true, false)), 1 => Just((false, true))];
+    let end = prop_oneof![6 => Just((false, false)), 1 => Just((true, false)), 1 => Just((false, true))];
     (0..8_u8, any::<bool>(), 0..8_u8, -9..9_i16, end, 0..3_usize).prop_map(
         |(obs, is_chained, other_obs, number, (terminated, truncated), env)| Step {
             env,
@@ -53,14 +52,12 @@ fn any_call() -> impl Strategy<Value = Call> {
     let strategy = prop_oneof![Just("future"), Just("final"), Just("episode")];
     prop_oneof![
         (vec(any_step(), 3), any::<bool>()).prop_map(|(rows, next)| Call::PushEach(rows, next)),
-        (0..3_usize, steps(), any::<bool>())
-            .prop_map(|(env, rows, next)| Call::PushOne(env, rows, next)),
+        (0..3_usize, steps(), any::<bool>()).prop_map(|(env, rows, next)| Call::PushOne(env, rows, next)),
         (steps(), any::<bool>()).prop_map(|(rows, next)| Call::PushMixed(rows, next)),
         (0..3_usize).prop_map(Call::Cut),
         Just(Call::Clear),
         vec((any::<u64>(), -9..9_i16), 1..5).prop_map(Call::Update),
-        (1..9_usize, proptest::option::of(any::<u64>()))
-            .prop_map(|(n, seed)| Call::Sample(n, seed)),
+        (1..9_usize, proptest::option::of(any::<u64>())).prop_map(|(n, seed)| Call::Sample(n, seed)),
         (1..9_usize, 1..5_usize, prop_oneof![Just(0.0), Just(0.5), Just(1.0)])
             .prop_map(|(size, n, gamma)| Call::Windows(size, n, gamma)),
         (strategy, prop_oneof![Just(0.0), Just(0.5), Just(1.0)])
@@ -71,13 +68,7 @@ fn any_call() -> impl Strategy<Value = Call> {
 }
 
 /// Makes one call on the buffer and on the model.
-fn make_call(
-    call: &Call,
-    buffer: &mut Buffer,
-    model: &mut Model,
-    n_envs: usize,
-    folder: &std::path::Path,
-) {
+fn make_call(call: &Call, buffer: &mut Buffer, model: &mut Model, n_envs: usize, folder: &std::path::Path) {
     let with_valid_env = |step: &Step| Step { env: step.env % n_envs, ..step.clone() };
     let mut push = |steps: Vec<Step>, row_envs: RowEnvs, next: bool| {
         buffer.push(&steps, row_envs, next);
@@ -105,8 +96,7 @@ fn make_call(
             model.clear();
         }
         Call::Update(pairs) => {
-            let indices: Vec<u64> =
-                pairs.iter().map(|(index, _)| index % model.index_bound()).collect();
+            let indices: Vec<u64> = pairs.iter().map(|(index, _)| index % model.index_bound()).collect();
             let rewards: Vec<f64> = pairs.iter().map(|&(_, reward)| f64::from(reward)).collect();
             let Some(n_stale) = buffer.update(&indices, &rewards) else {
                 assert!(indices.iter().any(|&index| model.is_ahead(index)));
@@ -179,8 +169,7 @@ fn random_programs_of_calls_equal_a_list_of_rows() {
     let cases = if is_full { 50_000 } else { 300 };
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let mut runner =
-        if is_full { TestRunner::new(config) } else { TestRunner::new_with_rng(config, rng) };
+    let mut runner = if is_full { TestRunner::new(config) } else { TestRunner::new_with_rng(config, rng) };
     let folder = scratch::folder("programs");
     let sizes = (1..4_usize, 1..5_usize, 0..3_usize);
     let program = (vec(Obs::any(), 1..4), sizes, vec(any_call(), 1..40));

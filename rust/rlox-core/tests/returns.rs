@@ -98,8 +98,7 @@ fn random_trajectories_equal_the_definitions_in_both_precisions() {
     for seed in 0..2_000 {
         let case = draw_case(seed, seed as usize % 64 + 1);
         let len = case.rewards.len();
-        let steps: Vec<f64> =
-            (0..len).map(|t| case.n_step_return(t, case.n.min(len - t))).collect();
+        let steps: Vec<f64> = (0..len).map(|t| case.n_step_return(t, case.n.min(len - t))).collect();
         let lambda: Vec<f64> = (0..len).map(|t| case.lambda_return(t)).collect();
         let double = case.run::<f64>(1);
         assert_close(&double.0, &steps, 1e-11);
@@ -116,10 +115,8 @@ fn the_columns_of_a_rollout_are_its_trajectories() {
         let grid = draw_case(seed, n * steps);
         let (n_step, lambda) = grid.run::<f64>(n);
         for env in 0..n {
-            let column =
-                |all: &[f64]| all.iter().copied().skip(env).step_by(n).collect::<Vec<f64>>();
-            let flag_column =
-                |all: &[bool]| all.iter().copied().skip(env).step_by(n).collect::<Vec<bool>>();
+            let column = |all: &[f64]| all.iter().copied().skip(env).step_by(n).collect::<Vec<f64>>();
+            let flag_column = |all: &[bool]| all.iter().copied().skip(env).step_by(n).collect::<Vec<bool>>();
             let env_case = Case {
                 rewards: column(&grid.rewards),
                 next_values: column(&grid.next_values),

@@ -150,10 +150,7 @@ fn reference_advantage(records: &[StepRecord], env: usize, t: usize, last: f32) 
     let (mut total, mut weight) = (0.0, 1.0);
     let obs_before = |s: usize| {
         let before = s.checked_sub(1).map(|s| &records[s]);
-        before.map_or(
-            0.0,
-            |(_, end, cut, reached)| if end[env] || cut[env] { 0.0 } else { reached[env] },
-        )
+        before.map_or(0.0, |(_, end, cut, reached)| if end[env] || cut[env] { 0.0 } else { reached[env] })
     };
     for s in t..records.len() {
         let (rewards, terminated, truncated, reached) = &records[s];
@@ -187,13 +184,9 @@ fn advantages_equal_the_quadratic_definition_over_random_ends() {
                     let value = f64::from(arena.values()[flat_index]);
                     assert!((value - linear_value(arena.obs()[flat_index])).abs() < 1e-4);
                     if rollout == 0 {
-                        let expected =
-                            reference_advantage(records, env, t, arena.obs()[steps * n + env]);
+                        let expected = reference_advantage(records, env, t, arena.obs()[steps * n + env]);
                         let got = f64::from(arena.advantages()[flat_index]);
-                        assert!(
-                            (got - expected).abs() < 1e-3,
-                            "step {t} of env {env}: {got}, {expected}"
-                        );
+                        assert!((got - expected).abs() < 1e-3, "step {t} of env {env}: {got}, {expected}");
                         let target = f64::from(arena.returns()[flat_index]);
                         assert!((target - got - value).abs() < 1e-4);
                     }
@@ -217,8 +210,7 @@ fn every_end_of_an_episode_is_listed_with_what_it_reached_and_counted_again() {
             envs.records[rollout * steps..].iter().enumerate()
         {
             for env in 0..n {
-                running_episodes[env] =
-                    (running_episodes[env].0 + rewards[env], running_episodes[env].1 + 1);
+                running_episodes[env] = (running_episodes[env].0 + rewards[env], running_episodes[env].1 + 1);
                 let flat_index = t * n + env;
                 assert_eq!(arena.terminated()[flat_index], terminated[env]);
                 assert_eq!(arena.truncated()[flat_index], truncated[env]);
@@ -235,14 +227,10 @@ fn every_end_of_an_episode_is_listed_with_what_it_reached_and_counted_again() {
                 }
             }
         }
-        let got: Vec<_> =
-            arena.episode_ends().map(|(end, obs)| (end.step, end.env, obs[0])).collect();
+        let got: Vec<_> = arena.episode_ends().map(|(end, obs)| (end.step, end.env, obs[0])).collect();
         assert_eq!(got, expected_finals);
-        let got: Vec<_> = arena
-            .episodes()
-            .iter()
-            .map(|episode| (episode.env, episode.total, episode.steps))
-            .collect();
+        let got: Vec<_> =
+            arena.episodes().iter().map(|episode| (episode.env, episode.total, episode.steps)).collect();
         assert_eq!(got, episodes);
     }
 }
@@ -264,8 +252,7 @@ fn the_noise_of_a_rollout_is_its_own_stream() {
 fn rollout_bits(env_id: &str, count: usize) -> Vec<u32> {
     threads::set(Some(count)).unwrap();
     let tiling = Tiling { shard: 5, parallel_from: 1 };
-    let mut envs =
-        VecEnv::with_tiling(env_id, 64, Seeding::Run(3), Precision::F64, tiling).unwrap();
+    let mut envs = VecEnv::with_tiling(env_id, 64, Seeding::Run(3), Precision::F64, tiling).unwrap();
     let policy = linear::by_hand(VectorEnv::spec(&envs)).unwrap();
     let mut arena = Arena::new(VectorEnv::spec(&envs), 150, 64).unwrap();
     for _ in 0..4 {
@@ -274,8 +261,7 @@ fn rollout_bits(env_id: &str, count: usize) -> Vec<u32> {
     threads::set(None).unwrap();
     assert!(!arena.episodes().is_empty());
     let mut bits: Vec<u32> = Vec::new();
-    let columns =
-        [arena.obs(), arena.rewards(), arena.log_probs(), arena.values(), arena.returns()];
+    let columns = [arena.obs(), arena.rewards(), arena.log_probs(), arena.values(), arena.returns()];
     for column in columns.into_iter().chain(arena.episode_ends().map(|(_, obs)| obs)) {
         bits.extend(column.iter().map(|value| value.to_bits()));
     }
@@ -293,10 +279,7 @@ fn a_rollout_is_the_same_bytes_on_1_2_and_7_threads() {
     for env_id in ["CartPole-v1", "Pendulum-v1"] {
         let single_thread_bits = rollout_bits(env_id, 1);
         for count in [2, 7] {
-            assert!(
-                rollout_bits(env_id, count) == single_thread_bits,
-                "{env_id} on {count} threads"
-            );
+            assert!(rollout_bits(env_id, count) == single_thread_bits, "{env_id} on {count} threads");
         }
     }
 }
@@ -311,8 +294,7 @@ fn a_resumed_arena_goes_on_as_one_that_never_stopped() {
         arena.collect(&mut envs, &policy, 11, discount()).unwrap();
     }
     let (saved, progress) = (VectorEnv::snapshot(&envs).unwrap(), arena.progress().clone());
-    let (mut resumed_envs, mut resumed_arena) =
-        (make(), Arena::new(VectorEnv::spec(&envs), 33, 6).unwrap());
+    let (mut resumed_envs, mut resumed_arena) = (make(), Arena::new(VectorEnv::spec(&envs), 33, 6).unwrap());
     VectorEnv::restore(&mut resumed_envs, &saved).unwrap();
     resumed_arena.resume(&resumed_envs, progress).unwrap();
     for _ in 0..3 {
@@ -323,10 +305,7 @@ fn a_resumed_arena_goes_on_as_one_that_never_stopped() {
         assert_eq!(arena.episodes(), resumed_arena.episodes());
     }
     let small_progress = Arena::new(VectorEnv::spec(&envs), 1, 2).unwrap().progress().clone();
-    assert!(matches!(
-        resumed_arena.resume(&resumed_envs, small_progress),
-        Err(Error::Shape { .. })
-    ));
+    assert!(matches!(resumed_arena.resume(&resumed_envs, small_progress), Err(Error::Shape { .. })));
 }
 
 #[test]
@@ -351,8 +330,7 @@ fn a_rollout_that_is_broken_off_leaves_arena_and_environments_in_step() {
     let mut envs = ScriptedEnv::new(2, 8);
     let mut arena = Arena::new(&envs.spec, 20, 2).unwrap();
     envs.fail_after = 7;
-    let message =
-        arena.collect(&mut envs, &LinearValuePolicy, 1, discount()).unwrap_err().to_string();
+    let message = arena.collect(&mut envs, &LinearValuePolicy, 1, discount()).unwrap_err().to_string();
     assert_eq!(message, "this environment is tired, expected another day");
     envs.fail_after = usize::MAX;
     let obs_at_error = envs.current_obs.clone();
@@ -362,10 +340,7 @@ fn a_rollout_that_is_broken_off_leaves_arena_and_environments_in_step() {
 
     let result = interruptible(
         || N_CHECKS.fetch_add(1, Ordering::Relaxed) > 0,
-        || {
-            (0..100_000)
-                .try_for_each(|_| arena.collect(&mut envs, &LinearValuePolicy, 1, discount()))
-        },
+        || (0..100_000).try_for_each(|_| arena.collect(&mut envs, &LinearValuePolicy, 1, discount())),
     );
     assert_eq!(result, Err(Error::Interrupted));
     let obs_at_interrupt = envs.current_obs.clone();
@@ -403,14 +378,12 @@ fn what_does_not_fit_or_is_not_finite_is_named() {
         assert!(matches!(Arena::new(&envs.spec, steps, n), Err(Error::Config { .. })));
     }
     let mut arena = Arena::new(&envs.spec, 20, 2).unwrap();
-    let message =
-        arena.collect(&mut ScriptedEnv::new(3, 8), &LinearValuePolicy, 1, discount()).unwrap_err();
+    let message = arena.collect(&mut ScriptedEnv::new(3, 8), &LinearValuePolicy, 1, discount()).unwrap_err();
     assert_eq!(
         message.to_string(),
         "(n_envs, obs_dim, action_dim) is (3, 1, 1) for Scripted, expected (2, 1, 1) as in the arena"
     );
     let mut arena = Arena::new(&envs.spec, 1, 2).unwrap();
-    let message =
-        arena.collect(&mut ScriptedEnv::new(2, 8), &NanValuePolicy, 1, discount()).unwrap_err();
+    let message = arena.collect(&mut ScriptedEnv::new(2, 8), &NanValuePolicy, 1, discount()).unwrap_err();
     assert!(message.to_string().starts_with("values is NaN at flat index"), "{message}");
 }

@@ -1,10 +1,6 @@
 //! Restored buffers continue exactly like the saved ones, and saves share segments.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    clippy::many_single_char_names
-)]
+#![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::many_single_char_names)]
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +8,8 @@ use std::sync::Arc;
 
 use rlox_core::Error;
 use rlox_core::buffer::{
-    BatchKind, InMemoryBuffer, MemoryRows, Prioritized, PrioritizedReplayBuffer, ReplayBuffer,
-    RowRef, Rows, SampleRequest, SequenceReplayBuffer, Sequences, sampler_by_name,
+    BatchKind, InMemoryBuffer, MemoryRows, Prioritized, PrioritizedReplayBuffer, ReplayBuffer, RowRef, Rows,
+    SampleRequest, SequenceReplayBuffer, Sequences, sampler_by_name,
 };
 use rlox_core::seed::Stream;
 use rlox_core::store::FaultyFs;
@@ -30,10 +26,8 @@ fn read(source: &MemoryRows, rows: &[RowRef]) -> Outputs {
 
 fn assert_same_samples(left: &ReplayBuffer, right: &ReplayBuffer) {
     for seed in [Some(1), Some(2), None] {
-        let (a, b) = (
-            left.sample(request(200, seed)).unwrap().rows,
-            right.sample(request(200, seed)).unwrap().rows,
-        );
+        let (a, b) =
+            (left.sample(request(200, seed)).unwrap().rows, right.sample(request(200, seed)).unwrap().rows);
         assert!(read(left.rows(), &a) == read(right.rows(), &b));
     }
 }
@@ -185,10 +179,7 @@ fn another_layout_and_damage_are_refused_and_change_nothing() {
             }
             fs::write(dir.join(file), &bad).unwrap();
             let error = right.load(&dir, "last").unwrap_err();
-            assert!(
-                matches!(&error, Error::Damaged { path, .. } if path.ends_with(file)),
-                "{error}"
-            );
+            assert!(matches!(&error, Error::Damaged { path, .. } if path.ends_with(file)), "{error}");
         }
         fs::write(dir.join(file), &good).unwrap();
     }
@@ -214,11 +205,7 @@ fn whichever_disk_operation_fails_an_earlier_save_is_whole() {
             let mut right = buffer(40, 1);
             right.load(&dir, "last").unwrap();
             assert_same_samples(
-                if saved.is_ok() || right.rows().rings().n_pushed() == 75 {
-                    &left
-                } else {
-                    &early_copy
-                },
+                if saved.is_ok() || right.rows().rings().n_pushed() == 75 { &left } else { &early_copy },
                 &right,
             );
             if saved.is_err() && !is_permanent {
@@ -238,14 +225,8 @@ fn whichever_disk_operation_fails_an_earlier_save_is_whole() {
 fn restored_priorities_draw_the_same_rows_with_the_same_weights() {
     let dir = folder("saved_buffers-priorities");
     let make = |alpha| {
-        PrioritizedReplayBuffer::new(
-            schema(),
-            64,
-            1,
-            7,
-            Prioritized::new(64, alpha, 0.4, true).unwrap(),
-        )
-        .unwrap()
+        PrioritizedReplayBuffer::new(schema(), 64, 1, 7, Prioritized::new(64, alpha, 0.4, true).unwrap())
+            .unwrap()
     };
     let mut left = make(0.6);
     for t in 0..100 {
@@ -300,14 +281,9 @@ fn restored_sequences_draw_the_same_windows_and_go_on_alike() {
 
 #[test]
 fn a_row_that_is_overwritten_leaves_with_its_priority() {
-    let mut prioritized = PrioritizedReplayBuffer::new(
-        schema(),
-        10,
-        1,
-        7,
-        Prioritized::new(10, 1.0, 0.4, true).unwrap(),
-    )
-    .unwrap();
+    let mut prioritized =
+        PrioritizedReplayBuffer::new(schema(), 10, 1, 7, Prioritized::new(10, 1.0, 0.4, true).unwrap())
+            .unwrap();
     for t in 0..10 {
         push(t, 1, |to, rows| prioritized.push(to, rows, Some(&[1e6])).unwrap());
     }

@@ -6,8 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rlox_core::{Error, Shared};
 
 fn is_broken(object: &Shared<Vec<u8>>) -> bool {
-    let is_internal_error =
-        |result: Result<usize, Error>| matches!(result, Err(Error::Internal { .. }));
+    let is_internal_error = |result: Result<usize, Error>| matches!(result, Err(Error::Internal { .. }));
     object.try_read().is_none()
         && object.try_write().is_none()
         && is_internal_error(object.read(Vec::len))

@@ -36,8 +36,7 @@ fn seal(store: &Folder, columns: &[ColumnInput<'_>], meta: &[u8]) -> Result<Segm
 /// Makes a column whose blocks have one wide row, one whose blocks have many narrow rows, and one
 /// without rows.
 fn columns(wide: &[u8], narrow: &[u8]) -> Vec<ColumnInput<'static>> {
-    let (wide, narrow): (&'static [u8], &'static [u8]) =
-        (wide.to_vec().leak(), narrow.to_vec().leak());
+    let (wide, narrow): (&'static [u8], &'static [u8]) = (wide.to_vec().leak(), narrow.to_vec().leak());
     vec![
         // Parts end in the middle of rows and blocks.
         ColumnInput("wide", 5_000, 7, vec![&wide[..1_234], &wide[1_234..1_234], &wide[1_234..]]),
@@ -70,9 +69,7 @@ fn rows_read_back_alone_and_in_ranges_across_blocks() {
     assert_eq!(read_all(&path).unwrap(), (wide, narrow.clone(), b"a description".to_vec()));
     let (column, first) = (segment.position("narrow").unwrap(), 1_u64 << 40);
     let mut scratch = Vec::new();
-    for (from, to) in
-        [(0, 1), (681, 682), (682, 683), (2_999, 3_000), (600, 1_400), (0, 3_000), (5, 5)]
-    {
+    for (from, to) in [(0, 1), (681, 682), (682, 683), (2_999, 3_000), (600, 1_400), (0, 3_000), (5, 5)] {
         let mut out = vec![0; (to - from) * 6];
         let numbers = first + from as u64..first + to as u64;
         segment.read_rows(column, numbers, &mut out, &mut scratch).unwrap();
@@ -91,14 +88,8 @@ fn a_column_of_no_whole_rows_is_refused() {
     let dir = folder("store-whole");
     let store = Folder::open_real(&dir).unwrap();
     let rows = [0; 4];
-    assert!(matches!(
-        seal(&store, &[ColumnInput("x", 0, 0, vec![&rows])], &[]),
-        Err(Error::Config { .. })
-    ));
-    assert!(matches!(
-        seal(&store, &[ColumnInput("x", 3, 0, vec![&rows])], &[]),
-        Err(Error::Shape { .. })
-    ));
+    assert!(matches!(seal(&store, &[ColumnInput("x", 0, 0, vec![&rows])], &[]), Err(Error::Config { .. })));
+    assert!(matches!(seal(&store, &[ColumnInput("x", 3, 0, vec![&rows])], &[]), Err(Error::Shape { .. })));
     let long_plan = ColumnPlan { name: "x".into(), row_bytes: 2, first: 0, rows: 3 };
     let (_, mut writer) = store.begin_segment(vec![long_plan], &[]).unwrap();
     writer.write(&rows).unwrap();
@@ -216,9 +207,7 @@ fn a_link_a_folder_and_a_missing_file_are_refused() {
     assert!(matches!(Segment::open(&RealFs, &link), Err(Error::Storage { .. })));
     assert!(matches!(Segment::open(&RealFs, &dir), Err(Error::Storage { .. })));
     let error = Segment::open(&RealFs, &dir.join("000000000002.seg")).unwrap_err();
-    assert!(
-        error.to_string().contains("000000000002.seg") && error.to_string().contains("missing")
-    );
+    assert!(error.to_string().contains("000000000002.seg") && error.to_string().contains("missing"));
 }
 
 #[test]

@@ -36,8 +36,7 @@ fn a_file_whose_checksums_fit_is_refused_if_no_writer_makes_it() {
     let manifest = open(&|_| ()).unwrap();
     assert_eq!(manifest.segments.len(), 1);
     assert_eq!(manifest.columns, [("segment_".to_owned(), 24, vec![0; 24])]);
-    let last_byte_of_name =
-        |file: &[u8]| file.windows(8).position(|part| part == b"segment_").unwrap() + 7;
+    let last_byte_of_name = |file: &[u8]| file.windows(8).position(|part| part == b"segment_").unwrap() + 7;
     let duplicate_result = open(&|file| {
         let at = last_byte_of_name(file);
         file[at] = b's';

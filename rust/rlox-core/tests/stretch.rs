@@ -9,8 +9,7 @@
 )]
 
 use rlox_core::buffer::{
-    BatchKind, BatchPart, InMemoryBuffer, ObsField, OwnedBatch, ReplayBuffer, Schema,
-    sampler_by_name,
+    BatchKind, BatchPart, InMemoryBuffer, ObsField, OwnedBatch, ReplayBuffer, Schema, sampler_by_name,
 };
 use rlox_core::env::{Actions, Seeding, StepOut, VecEnv};
 use rlox_core::policy::ActionsMut;
@@ -30,8 +29,7 @@ impl ExplorationPolicy for StepNumberPolicy {
         match actions {
             ActionsMut::Discrete(actions) => {
                 for (env, action) in actions.iter_mut().enumerate() {
-                    *action =
-                        i64::from(obs[env * obs.len() / N] > 0.0) ^ i64::from(t.is_multiple_of(3));
+                    *action = i64::from(obs[env * obs.len() / N] > 0.0) ^ i64::from(t.is_multiple_of(3));
                 }
             }
             ActionsMut::Box(actions) => {
@@ -91,11 +89,7 @@ impl Columns {
         }
     }
 
-    fn collect(
-        &mut self,
-        envs: &mut VecEnv,
-        bounds: Option<ActionBounds<'_>>,
-    ) -> Result<RolloutEnds> {
+    fn collect(&mut self, envs: &mut VecEnv, bounds: Option<ActionBounds<'_>>) -> Result<RolloutEnds> {
         let vectors = VectorEnv::spec(envs).action.bounds().is_some();
         let (mut totals, mut steps) = (self.totals.clone(), self.steps.clone());
         let mut running = RunningEpisodes { totals: &mut totals, steps: &mut steps };
@@ -115,9 +109,7 @@ impl Columns {
             let (discrete_actions, vectors) =
                 (&mut self.choices[rows.clone()], &mut self.vectors[rows.clone()]);
             if is_discrete {
-                StepNumberPolicy
-                    .act(t, current_obs, ActionsMut::Discrete(discrete_actions))
-                    .unwrap();
+                StepNumberPolicy.act(t, current_obs, ActionsMut::Discrete(discrete_actions)).unwrap();
             } else {
                 StepNumberPolicy.act(t, current_obs, ActionsMut::Box(vectors)).unwrap();
             }
@@ -130,11 +122,8 @@ impl Columns {
                 terminated: &mut terminated[rows.clone()],
                 truncated: &mut truncated[rows.clone()],
             };
-            let actions = if is_discrete {
-                Actions::Discrete(discrete_actions)
-            } else {
-                Actions::Box(&scaled_actions)
-            };
+            let actions =
+                if is_discrete { Actions::Discrete(discrete_actions) } else { Actions::Box(&scaled_actions) };
             VectorEnv::step(envs, actions, out).unwrap();
             self.next_obs[t * width..(t + 1) * width].copy_from_slice(&after[..width]);
             for env in 0..N {
@@ -144,8 +133,7 @@ impl Columns {
             let finals = VectorEnv::episode_ends(envs);
             for (k, &env) in finals.indices.iter().enumerate() {
                 let offset = (t * N + env) * dim;
-                self.next_obs[offset..offset + dim]
-                    .copy_from_slice(&finals.obs[k * dim..(k + 1) * dim]);
+                self.next_obs[offset..offset + dim].copy_from_slice(&finals.obs[k * dim..(k + 1) * dim]);
                 let (total, steps) = (self.totals[env], self.steps[env]);
                 ended.push((t, Episode { env, total, steps }));
                 (self.totals[env], self.steps[env]) = (0.0, 0);
@@ -166,8 +154,7 @@ fn start_envs(id: &str) -> (VecEnv, Columns) {
 #[test]
 fn steps_actions_last_observations_and_episodes_are_those_of_stepping_by_hand() {
     for (id, bounds) in [("CartPole-v1", None), ("Pendulum-v1", Some(([-2.0], [2.0])))] {
-        let ((mut envs, mut columns), (mut other_envs, mut by_hand)) =
-            (start_envs(id), start_envs(id));
+        let ((mut envs, mut columns), (mut other_envs, mut by_hand)) = (start_envs(id), start_envs(id));
         let bounds = bounds.as_ref().map(|(low, high)| ActionBounds { low, high });
         let result = columns.collect(&mut envs, bounds).unwrap();
         let ended = by_hand.step(&mut other_envs, (-2.0, 2.0));
@@ -188,8 +175,7 @@ fn a_buffer_holds_what_was_stepped_environment_by_environment() {
     columns.collect(&mut envs, None).unwrap();
     let obs = ObsField { field: Field::new("", Dtype::F32, [4]), stack: None };
     let schema = Schema::new(vec![obs], (Dtype::I64, vec![]), Dtype::F32, Vec::new()).unwrap();
-    let make_buffer =
-        || ReplayBuffer::new(schema.clone(), T * N, N, 0, sampler_by_name("uniform").unwrap());
+    let make_buffer = || ReplayBuffer::new(schema.clone(), T * N, N, 0, sampler_by_name("uniform").unwrap());
     let mut buffer = make_buffer().unwrap();
     columns.view(false).store(N, &mut buffer).unwrap();
     let indices: Vec<u64> = (0..(T * N) as u64).collect(); // time-major, as the columns are

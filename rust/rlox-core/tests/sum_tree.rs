@@ -27,8 +27,7 @@ fn a_point_finds_the_leaf_of_the_cumulative_sum_at_every_size() {
         let mut stream = Stream::new(1, "tree", len as u64);
         let mut tree = SumTree::new(len).unwrap();
         // Small integers add exactly in any order.
-        let weights: Vec<f64> =
-            (0..len).map(|_| [0.0, 1.0, 2.0, 3.0][below(&mut stream, 4)]).collect();
+        let weights: Vec<f64> = (0..len).map(|_| [0.0, 1.0, 2.0, 3.0][below(&mut stream, 4)]).collect();
         let all_leaves: Vec<usize> = (0..len).collect();
         tree.set_many(&all_leaves, &weights).unwrap();
         let total: f64 = weights.iter().sum();
@@ -43,11 +42,7 @@ fn a_point_finds_the_leaf_of_the_cumulative_sum_at_every_size() {
         // Points exactly on the boundaries.
         let mut boundary = 0.0;
         while boundary < total {
-            assert_eq!(
-                tree.find(boundary),
-                linear_find(&weights, boundary),
-                "len {len} at {boundary}"
-            );
+            assert_eq!(tree.find(boundary), linear_find(&weights, boundary), "len {len} at {boundary}");
             boundary += 1.0;
         }
     }

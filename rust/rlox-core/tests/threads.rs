@@ -35,8 +35,7 @@ fn exchange_signals((sender, receiver): (Sender<()>, Receiver<()>)) -> bool {
 fn both_halves_of_a_join_run_at_the_same_time() {
     let ((to_right, from_left), (to_left, from_right)) = (channel(), channel());
     let (left, right) = ((to_right, from_right), (to_left, from_left));
-    let has_met =
-        with_threads(2, || threads::join(|| exchange_signals(left), || exchange_signals(right)));
+    let has_met = with_threads(2, || threads::join(|| exchange_signals(left), || exchange_signals(right)));
     assert_eq!(has_met, (true, true));
 }
 
@@ -67,11 +66,7 @@ fn another_size_takes_effect_at_the_next_call() {
         assert_eq!(distinct_ids.len(), 64);
         distinct_ids.sort_by_key(|id| format!("{id:?}"));
         distinct_ids.dedup();
-        assert!(
-            (2..=count).contains(&distinct_ids.len()),
-            "{} of {count} threads",
-            distinct_ids.len()
-        );
+        assert!((2..=count).contains(&distinct_ids.len()), "{} of {count} threads", distinct_ids.len());
     }
 }
 

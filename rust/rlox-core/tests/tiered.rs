@@ -64,10 +64,7 @@ fn after_a_crash_every_sealed_row_is_there_and_the_ring_goes_on() {
             let mut buffer = make_tiered(hot, total, n, &dir);
             fill(&mut buffer, 0..steps, n);
             let lost_steps = buffer.n_unsealed() / n as u64;
-            assert!(
-                lost_steps <= (total / n).div_ceil(256).max(hot / n / 3) as u64 + 1,
-                "{lost_steps} lost"
-            );
+            assert!(lost_steps <= (total / n).div_ceil(256).max(hot / n / 3) as u64 + 1, "{lost_steps} lost");
             drop(buffer);
             // Odd steps lack their next observation. Such a row is incomplete until the next step.
             let mut reopened = make_tiered(hot, total, n, &dir);
@@ -80,9 +77,7 @@ fn after_a_crash_every_sealed_row_is_there_and_the_ring_goes_on() {
                 "{steps} steps, {lost_steps} lost"
             );
             if kept_steps > 0 {
-                assert!(
-                    sample(&reopened, 200, Some(3)) == sample_in_memory(&expected, 200, Some(3))
-                );
+                assert!(sample(&reopened, 200, Some(3)) == sample_in_memory(&expected, 200, Some(3)));
             }
             for stream in 0..n {
                 expected.cut_episode(stream).unwrap();
@@ -278,12 +273,7 @@ fn a_row_that_was_damaged_under_an_open_buffer_is_an_error_and_others_are_not() 
     fill(&mut buffer, 0..500, 1);
     let first = dir.join("000000000000.seg");
     let bytes = fs::read(&first).unwrap();
-    fs::OpenOptions::new()
-        .write(true)
-        .open(&first)
-        .unwrap()
-        .set_len(bytes.len() as u64 / 2)
-        .unwrap();
+    fs::OpenOptions::new().write(true).open(&first).unwrap().set_len(bytes.len() as u64 / 2).unwrap();
     let outcomes: Vec<bool> = (0..300)
         .map(|seed| {
             let sampled_batch = buffer.sample(request(1, Some(seed))).unwrap();
@@ -307,13 +297,8 @@ fn whichever_disk_operation_fails_no_published_row_is_lost() {
     loop {
         let dir = folder("tiered-faults");
         let disk = FaultyFs::new(fail_at, false);
-        let open_result = MmapReplayBuffer::with_fs(
-            Arc::new(disk.clone()),
-            schema(),
-            &make_tiers(6, 30, &dir),
-            1,
-            7,
-        );
+        let open_result =
+            MmapReplayBuffer::with_fs(Arc::new(disk.clone()), schema(), &make_tiers(6, 30, &dir), 1, 7);
         let mut n_pushed = 0;
         if let Ok(mut buffer) = open_result {
             for t in 0..12 {
@@ -331,10 +316,7 @@ fn whichever_disk_operation_fails_no_published_row_is_lost() {
             let unsealed = buffer.n_unsealed();
             drop(buffer);
             let reopened = make_tiered(6, 30, 1, &dir);
-            assert!(
-                reopened.rows().rings().len() as u64 + unsealed >= n_pushed,
-                "operation {fail_at}"
-            );
+            assert!(reopened.rows().rings().len() as u64 + unsealed >= n_pushed, "operation {fail_at}");
             reopened.verify().unwrap();
         }
         if disk.operations() <= fail_at {

@@ -3,9 +3,7 @@
 #![allow(clippy::cast_possible_truncation)]
 
 use rlox_core::Error;
-use rlox_core::buffer::{
-    BatchKind, EnvIndex, InMemoryBuffer, MmapReplayBuffer, NStep, ReplayBuffer, Rows,
-};
+use rlox_core::buffer::{BatchKind, EnvIndex, InMemoryBuffer, MmapReplayBuffer, NStep, ReplayBuffer, Rows};
 
 mod rows;
 mod scratch;
@@ -23,13 +21,9 @@ fn windows(
 ) -> [Outputs; 2] {
     let n_step = Some(NStep::new(n, 0.9).unwrap());
     let rows = tiered_buffer.sample(request(200, Some(seed))).unwrap().rows;
-    let got =
-        collect_outputs(200, BatchKind::NStep, |batch| tiered_buffer.gather(&rows, n_step, batch));
+    let got = collect_outputs(200, BatchKind::NStep, |batch| tiered_buffer.gather(&rows, n_step, batch));
     let rows = memory_buffer.sample(request(200, Some(seed))).unwrap().rows;
-    [
-        got,
-        collect_outputs(200, BatchKind::NStep, |batch| memory_buffer.gather(&rows, n_step, batch)),
-    ]
+    [got, collect_outputs(200, BatchKind::NStep, |batch| memory_buffer.gather(&rows, n_step, batch))]
 }
 
 #[test]
@@ -99,10 +93,7 @@ fn a_row_that_a_reopening_took_back_gives_way_to_the_one_pushed_in_its_place() {
         buffer.close(true).unwrap();
         let reopened = make_tiered(6, 120, 2, &dir);
         assert_eq!(reopened.rows().rings().len(), expected.rows().rings().len());
-        assert!(
-            sample(&reopened, 200, Some(3)) == sample_in_memory(&expected, 200, Some(3)),
-            "{steps:?}"
-        );
+        assert!(sample(&reopened, 200, Some(3)) == sample_in_memory(&expected, 200, Some(3)), "{steps:?}");
         expected.cut_episode(stream).unwrap();
     }
 }
@@ -132,9 +123,7 @@ fn rows_are_found_by_index_and_written_to_until_they_are_sealed() {
     fill(&mut buffer, 0..200, 2);
     for index in [100, 101, 399] {
         let row_refs = [buffer.rows().rings().find(index).unwrap()];
-        let got = collect_outputs(1, BatchKind::Transitions, |batch| {
-            buffer.gather(&row_refs, None, batch)
-        });
+        let got = collect_outputs(1, BatchKind::Transitions, |batch| buffer.gather(&row_refs, None, batch));
         assert_eq!(got.indices, [index]);
     }
     for index in [0, 99, 400, u64::MAX] {
@@ -149,15 +138,10 @@ fn rows_are_found_by_index_and_written_to_until_they_are_sealed() {
     assert_eq!(buffer.update(column, &[404, 3], &latent).unwrap(), 1);
     // One of the rows is sealed, so nothing is written.
     let result = buffer.update(column, &[405, 300], &latent);
-    assert!(
-        matches!(result, Err(Error::Config { ref name, .. }) if name == "indices"),
-        "{result:?}"
-    );
+    assert!(matches!(result, Err(Error::Config { ref name, .. }) if name == "indices"), "{result:?}");
     fill(&mut buffer, 203..260, 2);
     buffer.flush().unwrap();
     let written_refs = [404, 405].map(|index| buffer.rows().rings().find(index).unwrap());
-    let got = collect_outputs(2, BatchKind::Transitions, |batch| {
-        buffer.gather(&written_refs, None, batch)
-    });
+    let got = collect_outputs(2, BatchKind::Transitions, |batch| buffer.gather(&written_refs, None, batch));
     assert_eq!((&got.columns[2][..8], &got.columns[2][8..]), (&latent[..8], [0; 8].as_slice()));
 }

@@ -2,9 +2,7 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use rlox_core::Error;
-use rlox_core::env::{
-    Actions, PARALLEL_FROM, Precision, Seeding, StepOut, Tiling, VecEnv, registry,
-};
+use rlox_core::env::{Actions, PARALLEL_FROM, Precision, Seeding, StepOut, Tiling, VecEnv, registry};
 use rlox_core::seed::Stream;
 use rlox_core::space::ActionSpace;
 
@@ -89,8 +87,7 @@ fn an_ended_episode_leaves_its_last_observation_and_the_next_one_starts_at_once(
         let steps = 2 * u64::from(envs.spec().max_episode_steps) + 10;
         for t in 0..steps {
             let out = random_step(&mut envs, t).unwrap();
-            let ended: Vec<usize> =
-                (0..5).filter(|&i| out.terminated[i] || out.truncated[i]).collect();
+            let ended: Vec<usize> = (0..5).filter(|&i| out.terminated[i] || out.truncated[i]).collect();
             assert_eq!(envs.episode_ends().indices, ended);
             assert_eq!(envs.episode_ends().obs.len(), ended.len() * dim);
             let mut current = vec![0.0; 5 * dim];
@@ -162,8 +159,7 @@ fn a_task_for_every_environment_gives_what_one_thread_gives() {
         for n in [1, 7, 33] {
             let mut plain = VecEnv::new(id, n, Seeding::Run(3)).unwrap();
             let mut shared =
-                VecEnv::with_tiling(id, n, Seeding::Run(3), Precision::F64, one_env_shards)
-                    .unwrap();
+                VecEnv::with_tiling(id, n, Seeding::Run(3), Precision::F64, one_env_shards).unwrap();
             for t in 0..210 {
                 let expected = random_step(&mut plain, t).unwrap();
                 let got = random_step(&mut shared, t).unwrap();
@@ -175,17 +171,13 @@ fn a_task_for_every_environment_gives_what_one_thread_gives() {
         }
     }
     let empty_shards = Tiling { shard: 0, parallel_from: 1 };
-    assert!(
-        VecEnv::with_tiling("CartPole-v1", 1, Seeding::Run(0), Precision::F64, empty_shards)
-            .is_err()
-    );
+    assert!(VecEnv::with_tiling("CartPole-v1", 1, Seeding::Run(0), Precision::F64, empty_shards).is_err());
 }
 
 #[test]
 fn explicit_seeds_travel_with_the_environment() {
-    let build = |seeds: &[u64]| {
-        VecEnv::new("CartPole-v1", seeds.len(), Seeding::PerEnv(seeds.to_vec())).unwrap()
-    };
+    let build =
+        |seeds: &[u64]| VecEnv::new("CartPole-v1", seeds.len(), Seeding::PerEnv(seeds.to_vec())).unwrap();
     assert_eq!(state(&build(&[7, 9]))[4..], state(&build(&[9]))[..]);
     assert_ne!(state(&build(&[7])), state(&build(&[9])));
 }
@@ -256,12 +248,7 @@ fn bad_actions_are_refused_before_anything_is_stepped() {
 fn outputs_of_the_wrong_length_are_named() {
     let mut envs = make_envs("CartPole-v1", 2);
     let (mut obs, mut rewards, mut flags, mut short) = ([0.0; 8], [0.0; 2], [false; 2], [false; 1]);
-    let out = StepOut {
-        obs: &mut obs,
-        rewards: &mut rewards,
-        terminated: &mut flags,
-        truncated: &mut short,
-    };
+    let out = StepOut { obs: &mut obs, rewards: &mut rewards, terminated: &mut flags, truncated: &mut short };
     let error = envs.step_into(Actions::Discrete(&[0, 0]), out).unwrap_err();
     assert_eq!(error.to_string(), "truncated has 1 elements, expected 2 (n_envs)");
     assert!(envs.observe_into(&mut [0.0; 7]).is_err());
@@ -298,10 +285,7 @@ fn set_state_keeps_step_counts_unless_told_otherwise() {
 fn a_batch_needs_a_known_id_and_a_sensible_size() {
     assert!(matches!(VecEnv::new("CartPole", 1, Seeding::Run(0)), Err(Error::UnknownName { .. })));
     for n in [0, usize::MAX] {
-        assert!(matches!(
-            VecEnv::new("CartPole-v1", n, Seeding::Run(0)),
-            Err(Error::Config { .. })
-        ));
+        assert!(matches!(VecEnv::new("CartPole-v1", n, Seeding::Run(0)), Err(Error::Config { .. })));
     }
     let seeds = Seeding::PerEnv(vec![1, 2]);
     assert!(matches!(VecEnv::new("CartPole-v1", 3, seeds), Err(Error::Shape { .. })));

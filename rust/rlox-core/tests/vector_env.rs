@@ -17,8 +17,7 @@ impl RemoteEnv {
         let (id, high) = description.split_once(' ').unwrap();
         let bounds = BoxSpace { low: vec![0.0], high: vec![high.parse().unwrap()] };
         let action = ActionSpace::Discrete { n: 2 };
-        let spec =
-            EnvSpec { id: id.to_owned(), max_episode_steps: None, observation: bounds, action };
+        let spec = EnvSpec { id: id.to_owned(), max_episode_steps: None, observation: bounds, action };
         Self { spec, count: 0.0, final_obs: Vec::new() }
     }
 }
@@ -55,10 +54,7 @@ impl VectorEnv for RemoteEnv {
     }
 
     fn episode_ends(&self) -> EpisodeEnds<'_> {
-        EpisodeEnds {
-            indices: if self.final_obs.is_empty() { &[] } else { &[0] },
-            obs: &self.final_obs,
-        }
+        EpisodeEnds { indices: if self.final_obs.is_empty() { &[] } else { &[0] }, obs: &self.final_obs }
     }
 
     fn observe(&self, obs: &mut [f32]) -> Result<()> {
@@ -102,9 +98,7 @@ fn play(envs: &mut dyn VectorEnv, steps: usize) -> Vec<(Vec<f32>, Vec<f64>, Vec<
 }
 
 fn make_every_kind() -> Vec<Box<dyn VectorEnv>> {
-    let native = |id: &&str| -> Box<dyn VectorEnv> {
-        Box::new(VecEnv::new(id, 5, Seeding::Run(3)).unwrap())
-    };
+    let native = |id: &&str| -> Box<dyn VectorEnv> { Box::new(VecEnv::new(id, 5, Seeding::Run(3)).unwrap()) };
     let mut all: Vec<_> = registry::ids().iter().map(native).collect();
     all.push(Box::new(RemoteEnv::from_description("counter@10.0.0.1 4")));
     all
@@ -130,8 +124,7 @@ fn environments_of_every_kind_go_on_from_a_snapshot_and_from_a_reset() {
 #[test]
 fn an_error_of_a_client_names_what_only_its_server_knows() {
     let mut remote = RemoteEnv::from_description("counter@10.0.0.1 4");
-    let (mut obs, mut rewards, mut terminated_flags, mut truncated_flags) =
-        ([0.0], [0.0], [false], [false]);
+    let (mut obs, mut rewards, mut terminated_flags, mut truncated_flags) = ([0.0], [0.0], [false], [false]);
     let out = StepOut {
         obs: &mut obs,
         rewards: &mut rewards,
@@ -147,10 +140,7 @@ fn owned_facts_of_a_native_environment_are_its_facts() {
     for id in registry::ids() {
         let envs = VecEnv::new(id, 1, Seeding::Run(0)).unwrap();
         let (native, owned) = (envs.spec(), VectorEnv::spec(&envs));
-        assert_eq!(
-            (native.id, Some(native.max_episode_steps)),
-            (&*owned.id, owned.max_episode_steps)
-        );
+        assert_eq!((native.id, Some(native.max_episode_steps)), (&*owned.id, owned.max_episode_steps));
         assert_eq!(native.observation.low, owned.observation.low);
         assert_eq!(native.observation.high, owned.observation.high);
         assert_eq!(native.action.size(), owned.action.size());

@@ -125,10 +125,8 @@ fn the_columns_of_a_rollout_are_its_trajectories() {
         let grid = draw_case(seed, n * steps);
         let (vs, pg) = run::<f64>(&grid, n);
         for env in 0..n {
-            let column =
-                |all: &[f64]| all.iter().copied().skip(env).step_by(n).collect::<Vec<f64>>();
-            let flag_column =
-                |all: &[bool]| all.iter().copied().skip(env).step_by(n).collect::<Vec<bool>>();
+            let column = |all: &[f64]| all.iter().copied().skip(env).step_by(n).collect::<Vec<f64>>();
+            let flag_column = |all: &[bool]| all.iter().copied().skip(env).step_by(n).collect::<Vec<bool>>();
             let env_case = Case {
                 log_rhos: column(&grid.log_rhos),
                 rewards: column(&grid.rewards),

@@ -64,8 +64,7 @@ fn play(policy: &mut Policy, arguments: &Arguments) -> Result<()> {
     while returns.len() <= arguments.episodes {
         policy.act(&obs, &mut action)?;
         let (rewards_out, ends) = (&mut rewards, (&mut terminated, &mut truncated));
-        let out =
-            StepOut { obs: &mut obs, rewards: rewards_out, terminated: ends.0, truncated: ends.1 };
+        let out = StepOut { obs: &mut obs, rewards: rewards_out, terminated: ends.0, truncated: ends.1 };
         env.step_into(action.view(), out)?;
         if let Some(total) = returns.last_mut() {
             *total += rewards.iter().sum::<f64>();

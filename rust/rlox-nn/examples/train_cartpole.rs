@@ -16,8 +16,8 @@ use rlox_core::{EnvSpec, Layout, Parameters, Result, VectorEnv};
 use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
-    ActionKind, Activation, ActorCritic, ActorCriticPolicy, Architecture, OnPolicyEngine,
-    PpoSettings, PpoUpdate, Rows, init,
+    ActionKind, Activation, ActorCritic, ActorCriticPolicy, Architecture, OnPolicyEngine, PpoSettings,
+    PpoUpdate, Rows, init,
 };
 
 const STEPS: usize = 100_000;
@@ -47,8 +47,7 @@ impl Learner {
             activation: Activation::Tanh,
         };
         let layout = Layout::aligned(16, architecture.parameter_shapes())?;
-        let engine =
-            OnPolicyEngine::new(ActorCritic::new(&layout, &architecture)?, layout.clone())?;
+        let engine = OnPolicyEngine::new(ActorCritic::new(&layout, &architecture)?, layout.clone())?;
         let zeros = vec![0.0; layout.len()];
         let mut parameters = Parameters::from_layout(layout);
         init::orthogonal(&architecture, &mut parameters, seed, 0.0)?;

@@ -5,8 +5,7 @@ use rlox_core::policy::ActionsMut;
 use rlox_core::rollout::ExplorationPolicy;
 use rlox_core::{Error, Layout, Parameters};
 use rlox_nn::cpu::{
-    Activation, BoundExplorer, Exploration, Explorer, Mlp, QArchitecture, QNetwork,
-    parameter_shapes,
+    Activation, BoundExplorer, Exploration, Explorer, Mlp, QArchitecture, QNetwork, parameter_shapes,
 };
 
 /// Returns a linear layer with identity weights, so that the network's outputs equal its inputs.
@@ -29,8 +28,7 @@ fn the_greatest_value_is_chosen_where_no_choice_is_made_already() {
         activation: Activation::Relu,
         dueling: false,
     };
-    let mut explorer =
-        Explorer::new(Exploration::Greedy(QNetwork::new(&layout, &architecture).unwrap()));
+    let mut explorer = Explorer::new(Exploration::Greedy(QNetwork::new(&layout, &architecture).unwrap()));
     let obs = [0.0, 2.0, 1.0, 5.0, 5.0, 5.0, -1.0, -3.0, -0.5, 9.0, 0.0, 0.0];
     let mut actions = [-1, -1, -1, 2];
     explorer.act(parameters.values(), &obs, &[], ActionsMut::Discrete(&mut actions)).unwrap();

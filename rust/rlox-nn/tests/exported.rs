@@ -113,8 +113,7 @@ fn every_kind_of_policy_plays_as_it_did_where_it_was_written() {
             *kinds.entry(policy.algorithm().to_owned()).or_insert(0) += 1;
         }
     }
-    let expected =
-        [("a2c", 1), ("bc", 2), ("ddpg", 1), ("dqn", 4), ("ppo", 6), ("sac", 4), ("td3", 2)];
+    let expected = [("a2c", 1), ("bc", 2), ("ddpg", 1), ("dqn", 4), ("ppo", 6), ("sac", 4), ("td3", 2)];
     assert_eq!(kinds, expected.map(|(name, n)| (name.to_owned(), n)).into());
 }
 
@@ -197,8 +196,7 @@ fn what_is_no_observation_and_room_for_another_action_are_refused() {
 fn a_file_whose_vectors_give_something_else_here_is_refused_by_the_first_of_them() {
     let mut draft = Draft::from_file("td3.safetensors");
     let (_, shape, bytes) = draft.tensors["golden.outputs"].clone();
-    let mut outputs: Vec<f32> =
-        bytes.as_chunks().0.iter().copied().map(f32::from_le_bytes).collect();
+    let mut outputs: Vec<f32> = bytes.as_chunks().0.iter().copied().map(f32::from_le_bytes).collect();
     let size = outputs.iter().map(|x| x * x).sum::<f32>() / 32.0;
     outputs[7] += 3e-5 * size.sqrt();
     draft.put("golden.outputs", &shape, &outputs);
@@ -244,59 +242,29 @@ fn hostile_files_are_errors_that_name_what_is_wrong() {
         (refusal(&original.bytes_with(&"[".repeat(100_000))), "description is no JSON"),
         (refusal(&original.bytes_with(&" ".repeat(1 << 21))), "bytes long"),
         (refusal(&original.bytes_with("[]")), "format is null, expected 1"),
-        (
-            refusal_with("format", json!(2)),
-            "format is 2, expected 1; read it with the version of rlox",
-        ),
+        (refusal_with("format", json!(2)), "format is 2, expected 1; read it with the version of rlox"),
         (refusal_with("network", json!([])), "network is [], expected an object"),
         (refusal_with("network.activation", json!("gelu")), "\"gelu\", expected one of tanh, relu"),
         (refusal_with("network.head", json!("beta")), "\"beta\", expected one of categorical, q"),
         (refusal_with("network.sizes", json!(wide)), "expected a whole number from 1 to 65536"),
         (refusal_with("network.sizes", json!([3, 0, 1])), "network.sizes is 0, expected"),
         (refusal_with("network.sizes", json!(vec![2; 80])), "expected a list of 2 to 65 numbers"),
-        (
-            refusal_with("network.sizes", json!([3, 65_536, 65_536, 1])),
-            "actor.0.weight is F32 [64, 3]",
-        ),
+        (refusal_with("network.sizes", json!([3, 65_536, 65_536, 1])), "actor.0.weight is F32 [64, 3]"),
         (refusal_with("network.dueling", json!(true)), "network.dueling is true"),
-        (
-            refusal_with("network.mean_limit", json!(-1)),
-            "network.mean_limit is -1, expected a number",
-        ),
-        (
-            refusal_with("normalizer.clip", json!("x")),
-            "normalizer.clip is \"x\", expected a number",
-        ),
+        (refusal_with("network.mean_limit", json!(-1)), "network.mean_limit is -1, expected a number"),
+        (refusal_with("normalizer.clip", json!("x")), "normalizer.clip is \"x\", expected a number"),
         (refusal_with("golden", json!(0)), "golden is 0, expected a whole number from 1"),
-        (
-            refusal_with("golden", json!(60_000)),
-            "golden.actions is F32 [32, 1], expected F32 [60000, 1]",
-        ),
+        (refusal_with("golden", json!(60_000)), "golden.actions is F32 [32, 1], expected F32 [60000, 1]"),
         (refusal_with("env", json!(7)), "env is 7, expected text"),
-        (
-            refusal_without("actor.2.weight"),
-            "tensor actor.2.weight is missing, expected F32 [16, 64]",
-        ),
+        (refusal_without("actor.2.weight"), "tensor actor.2.weight is missing, expected F32 [16, 64]"),
         (refusal_without("normalizer.mean"), "tensor normalizer.mean is missing"),
         (refusal_without("action.high"), "tensor action.high is missing"),
         (refusal_without("golden.obs"), "tensor golden.obs is missing"),
-        (
-            refusal_after(&|d| d.put("actor.4.bias", &[1], &[f32::NAN])),
-            "not finite at flat index 0",
-        ),
+        (refusal_after(&|d| d.put("actor.4.bias", &[1], &[f32::NAN])), "not finite at flat index 0"),
         (refusal_after(&|d| d.put("actor.4.bias", &[2], &[0.0; 2])), "actor.4.bias is F32 [2]"),
-        (
-            refusal_after(&|d| d.put("normalizer.mean", &[3], &[0.0; 3])),
-            "is F32 [3], expected F64 [3]",
-        ),
-        (
-            refusal_after(&|d| d.put_f64("normalizer.deviation", &[1.0, 0.0, 1.0])),
-            "numbers above 0",
-        ),
-        (
-            refusal_after(&|d| d.put("action.low", &[1], &[9.0])),
-            "no more than action.high at place 0",
-        ),
+        (refusal_after(&|d| d.put("normalizer.mean", &[3], &[0.0; 3])), "is F32 [3], expected F64 [3]"),
+        (refusal_after(&|d| d.put_f64("normalizer.deviation", &[1.0, 0.0, 1.0])), "numbers above 0"),
+        (refusal_after(&|d| d.put("action.low", &[1], &[9.0])), "no more than action.high at place 0"),
     ];
     for (message, expected) in &cases {
         assert!(message.starts_with("policy"), "{message}");
@@ -324,8 +292,7 @@ fn golden_vectors_that_would_take_minutes_are_refused() {
         draft.put(name, &[1], &[0.0]);
     }
     let message = refusal(&draft.bytes());
-    let expected =
-        "golden is 1100 vectors of 4004000 weights, expected 4294967296 products at most";
+    let expected = "golden is 1100 vectors of 4004000 weights, expected 4294967296 products at most";
     assert!(message.contains(expected), "{message}");
 }
 

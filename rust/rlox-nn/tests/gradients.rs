@@ -5,8 +5,8 @@ use rlox_core::seed::Stream;
 use rlox_core::{Layout, Result};
 use rlox_nn::cpu::losses::{ActorCriticLoss, Evaluation, PpoLoss, RolloutColumns, Slopes};
 use rlox_nn::cpu::{
-    ActionKind, ActionsTaken, Activation, ActorCritic, ActorCriticMemory, Architecture,
-    GradientBuffers, Memory, Mlp, parameter_shapes,
+    ActionKind, ActionsTaken, Activation, ActorCritic, ActorCriticMemory, Architecture, GradientBuffers,
+    Memory, Mlp, parameter_shapes,
 };
 
 /// Half of the distance between the two points of a finite difference.
@@ -63,8 +63,7 @@ impl Minibatch {
             ActionKind::Choices(k) => (k, 0),
             ActionKind::Gaussian(k) | ActionKind::Sde(k) => (1, k),
         };
-        let chosen: Vec<i64> =
-            (0..n).map(|_| (stream.next_u64() % choices as u64) as i64).collect();
+        let chosen: Vec<i64> = (0..n).map(|_| (stream.next_u64() % choices as u64) as i64).collect();
         let mut action_mask: Vec<bool> = (0..n * choices).map(|_| stream.uniform() < 0.6).collect();
         for (row, &action) in chosen.iter().enumerate() {
             action_mask[row * choices + usize::try_from(action).unwrap()] = true;
@@ -108,9 +107,7 @@ impl Minibatch {
     }
 }
 
-type Loss = Box<
-    dyn Fn(Evaluation<'_, f64>, RolloutColumns<'_, f64>, Slopes<'_, f64>) -> Result<(f64, f64)>,
->;
+type Loss = Box<dyn Fn(Evaluation<'_, f64>, RolloutColumns<'_, f64>, Slopes<'_, f64>) -> Result<(f64, f64)>>;
 
 fn losses() -> Vec<(&'static str, Loss)> {
     let weights = ActorCriticLoss { vf_coef: 0.7, ent_coef: 0.05 };
@@ -146,13 +143,8 @@ fn kinds() -> [(&'static str, ActionKind, bool); 4] {
 fn differentiable_indices(layout: &Layout, architecture: &Architecture) -> Vec<usize> {
     let last = format!("actor.{}.", 2 * architecture.actor.len());
     let is_hidden = |name: &str| name.starts_with("actor.") && !name.starts_with(&last);
-    let is_differentiable =
-        |name: &str| !matches!(architecture.kind, ActionKind::Sde(_)) || !is_hidden(name);
-    layout
-        .arrays()
-        .filter(|(name, ..)| is_differentiable(name))
-        .flat_map(|(.., range)| range)
-        .collect()
+    let is_differentiable = |name: &str| !matches!(architecture.kind, ActionKind::Sde(_)) || !is_hidden(name);
+    layout.arrays().filter(|(name, ..)| is_differentiable(name)).flat_map(|(.., range)| range).collect()
 }
 
 #[test]
@@ -174,31 +166,19 @@ fn gradients_are_those_of_finite_differences_for_every_loss_head_and_activation(
                     let loss_at = |parameters: &[f64], gradient: &mut [f64]| {
                         let mut memory = ActorCriticMemory::default();
                         let obs_and_actions = (&batch.obs[..], batch.actions());
-                        let compute_loss =
-                            |evaluation: Evaluation<'_, f64>, slopes: Slopes<'_, f64>| {
-                                let (total, to_entropy) =
-                                    loss(evaluation, batch.rollout(), slopes)?;
-                                Ok((total, Some(to_entropy)))
-                            };
-                        net.gradient(
-                            parameters,
-                            obs_and_actions,
-                            &mut memory,
-                            compute_loss,
-                            gradient,
-                        )
-                        .unwrap()
+                        let compute_loss = |evaluation: Evaluation<'_, f64>, slopes: Slopes<'_, f64>| {
+                            let (total, to_entropy) = loss(evaluation, batch.rollout(), slopes)?;
+                            Ok((total, Some(to_entropy)))
+                        };
+                        net.gradient(parameters, obs_and_actions, &mut memory, compute_loss, gradient)
+                            .unwrap()
                     };
                     let mut gradient = vec![f64::NAN; layout.len()];
                     loss_at(&parameters, &mut gradient);
                     let loss = |p: &[f64]| loss_at(p, &mut vec![0.0; layout.len()]);
                     let indices = differentiable_indices(&layout, &architecture);
                     let error = difference_at(indices, &parameters, &gradient, loss);
-                    assert!(
-                        error < 1e-6,
-                        "{loss_name}, {kind_name}, {}: {error}",
-                        activation.name()
-                    );
+                    assert!(error < 1e-6, "{loss_name}, {kind_name}, {}: {error}", activation.name());
                 }
             }
         }
@@ -250,11 +230,7 @@ fn a_row_says_the_same_alone_and_among_others() {
                 let width = one.len();
                 let row_of_all = &all[i * width..(i + 1) * width];
                 let is_same = one.iter().zip(row_of_all).all(|(a, b)| a.to_bits() == b.to_bits());
-                assert!(
-                    is_same,
-                    "{sizes:?} {}: row {i}: {one:?} {row_of_all:?}",
-                    activation.name()
-                );
+                assert!(is_same, "{sizes:?} {}: row {i}: {one:?} {row_of_all:?}", activation.name());
             }
         }
     }

@@ -119,11 +119,7 @@ impl RolloutMemory {
     }
 
     /// Runs an iteration of PPO. Returns the episodes that ended and the update.
-    fn ppo(
-        &mut self,
-        run: &mut Run,
-        discrete: bool,
-    ) -> Result<(Vec<Episode>, IterationResult<f64>)> {
+    fn ppo(&mut self, run: &mut Run, discrete: bool) -> Result<(Vec<Episode>, IterationResult<f64>)> {
         let [terminated, truncated] = &mut self.flags;
         let [rewards, log_probs, next_values, advantages, returns] = &mut self.numbers;
         let actions = if discrete {
@@ -133,16 +129,7 @@ impl RolloutMemory {
         };
         let (obs, values) = (&mut self.obs, &mut self.values);
         let mut iteration = Iteration {
-            columns: Columns {
-                obs,
-                actions,
-                rewards,
-                terminated,
-                truncated,
-                log_probs,
-                values,
-                next_values,
-            },
+            columns: Columns { obs, actions, rewards, terminated, truncated, log_probs, values, next_values },
             estimates: Out { advantages, returns },
             key: RolloutKey { seed: SEED, rollout: run.rounds },
             noise_kept: NonZeroUsize::MIN,
@@ -159,10 +146,7 @@ impl RolloutMemory {
         self.obs.copy_within(T * width.., 0);
         let IterationResult { update, explained_variance, learning_time: learning } = result;
         let update = update.terms.terms.total;
-        Ok((
-            episode_ends.episodes,
-            IterationResult { update, explained_variance, learning_time: learning },
-        ))
+        Ok((episode_ends.episodes, IterationResult { update, explained_variance, learning_time: learning }))
     }
 }
 
@@ -209,8 +193,7 @@ fn a2c_learns_once_from_all_rows_of_an_iteration() {
     let [rewards, log_probs, next_values, advantages, returns] = &mut memory.numbers;
     let (obs, actions) = (&mut memory.obs, ActionsMut::Discrete(&mut memory.choices));
     let values = &mut memory.values;
-    let columns =
-        Columns { obs, actions, rewards, terminated, truncated, log_probs, values, next_values };
+    let columns = Columns { obs, actions, rewards, terminated, truncated, log_probs, values, next_values };
     let mut iteration = Iteration {
         columns,
         estimates: Out { advantages, returns },
@@ -224,10 +207,8 @@ fn a2c_learns_once_from_all_rows_of_an_iteration() {
         max_grad_norm: None,
         normalize_advantages: false,
     };
-    let Run { engine, parameters, moments: [exp_avg, exp_avg_sq], steps: step_count, .. } =
-        &mut run;
-    let mut adam =
-        Optimizer::Adam { rule: Adam::new(1e-5), exp_avg, exp_avg_sq, steps: step_count };
+    let Run { engine, parameters, moments: [exp_avg, exp_avg_sq], steps: step_count, .. } = &mut run;
+    let mut adam = Optimizer::Adam { rule: Adam::new(1e-5), exp_avg, exp_avg_sq, steps: step_count };
     let result = iteration.a2c(engine, parameters.values_mut(), &mut adam, &settings).unwrap();
     assert!(result.update.grad_norm > 0.0);
     assert_eq!(run.steps, steps + 1);

@@ -31,10 +31,7 @@ fn parameters_of_other_names_shapes_or_layers_are_refused() {
     let mut transposed = architecture.parameter_shapes();
     transposed[1].1 = vec![4, 8];
     let message = refusal(transposed);
-    assert!(
-        message.starts_with("parameter actor.0.weight has shape [4, 8], expected [8, 4]"),
-        "{message}"
-    );
+    assert!(message.starts_with("parameter actor.0.weight has shape [4, 8], expected [8, 4]"), "{message}");
     let mut extra = architecture.parameter_shapes();
     extra.push(("critic.4.weight".to_owned(), vec![1, 1]));
     assert!(refusal(extra).starts_with("parameter is critic.4.weight, expected one of these"));
@@ -124,8 +121,7 @@ fn actions_are_drawn_with_the_probabilities_and_densities_that_are_said() {
         acting.act(PolicyInput { obs: &repeated_obs, noise: &noise }, output).unwrap();
         if let ActionKind::Choices(n) = kind {
             for choice in 0..n as i64 {
-                let rows_of_choice: Vec<usize> =
-                    (0..rows).filter(|&row| choices[row] == choice).collect();
+                let rows_of_choice: Vec<usize> = (0..rows).filter(|&row| choices[row] == choice).collect();
                 let part = rows_of_choice.len() as f64 / rows as f64;
                 let probability = f64::from(log_probs[rows_of_choice[0]]).exp();
                 assert!((part - probability).abs() < 0.015, "{choice}: {part} {probability}");
@@ -135,8 +131,7 @@ fn actions_are_drawn_with_the_probabilities_and_densities_that_are_said() {
         // E[-log p] is the entropy, ln(std sqrt(2 pi e)) for each number.
         let surprise = -log_probs.iter().map(|&x| f64::from(x)).sum::<f64>() / rows as f64;
         let deviation = |j: usize| {
-            let numbers: Vec<f64> =
-                vectors.chunks_exact(2).map(|action| f64::from(action[j])).collect();
+            let numbers: Vec<f64> = vectors.chunks_exact(2).map(|action| f64::from(action[j])).collect();
             let mean = numbers.iter().sum::<f64>() / rows as f64;
             (numbers.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / rows as f64).sqrt()
         };
@@ -164,8 +159,7 @@ fn rows_are_acted_for_alike_in_any_company_and_on_any_number_of_threads() {
     let mut stream = Stream::new(3, "rows", 0);
     let mut obs = vec![0.0_f32; 5 * rows];
     stream.fill_normal(&mut obs);
-    let noise: Vec<f32> =
-        (0..rows).map(|_| (stream.next_u32() >> 8) as f32 / 16_777_216.0).collect();
+    let noise: Vec<f32> = (0..rows).map(|_| (stream.next_u32() >> 8) as f32 / 16_777_216.0).collect();
     let mask: Vec<bool> = (0..4 * rows).map(|i| i % 4 == 3 || stream.uniform() < 0.5).collect();
     let act = |from: usize, to: usize| {
         let n = to - from;
@@ -183,12 +177,7 @@ fn rows_are_acted_for_alike_in_any_company_and_on_any_number_of_threads() {
         (actions, log_probs, values)
     };
     let all = act(0, rows);
-    assert!(
-        all.0
-            .iter()
-            .enumerate()
-            .all(|(row, &action)| mask[4 * row + usize::try_from(action).unwrap()])
-    );
+    assert!(all.0.iter().enumerate().all(|(row, &action)| mask[4 * row + usize::try_from(action).unwrap()]));
     for threads in [1, 2, 7] {
         threads::set(Some(threads)).unwrap();
         assert_eq!(act(0, rows), all);

@@ -87,8 +87,7 @@ fn gradients_of_cloning_are_those_of_finite_differences() {
                 Ok((loss, first.iter().map(|m| 10.0 * m).collect()))
             };
             let (_, gradient) = loss_and_gradient(&parameters).unwrap();
-            let error =
-                gradient_error(&parameters, &gradient, |at| loss_and_gradient(at).unwrap().0);
+            let error = gradient_error(&parameters, &gradient, |at| loss_and_gradient(at).unwrap().0);
             assert!(error < 1e-6, "{activation:?} {kind:?} {squared}: {error}");
         }
     }
@@ -106,11 +105,9 @@ struct IqlCase {
 
 impl IqlCase {
     fn new(activation: Activation) -> Self {
-        let (sizes, value_sizes) =
-            ([OBS, HIDDEN[0], HIDDEN[1], SIZE], [OBS, HIDDEN[0], HIDDEN[1], 1]);
+        let (sizes, value_sizes) = ([OBS, HIDDEN[0], HIDDEN[1], SIZE], [OBS, HIDDEN[0], HIDDEN[1], 1]);
         let hidden = HIDDEN.to_vec();
-        let critics =
-            CriticsArchitecture { members: 2, obs_dim: OBS, action_dim: SIZE, hidden, activation };
+        let critics = CriticsArchitecture { members: 2, obs_dim: OBS, action_dim: SIZE, hidden, activation };
         let layouts = [
             with_log_std("actor", &sizes),
             Layout::aligned(16, critics.parameter_shapes()).unwrap(),
@@ -122,9 +119,9 @@ impl IqlCase {
             Mlp::new(&layouts[2], "value", &value_sizes, activation).unwrap(),
         );
         let mut stream = Stream::new(4, "iql", 0);
-        let parameters = layouts.each_ref().map(|layout| {
-            normals(&mut stream, layout.len()).iter().map(|x| 0.5 * x).collect::<Vec<_>>()
-        });
+        let parameters = layouts
+            .each_ref()
+            .map(|layout| normals(&mut stream, layout.len()).iter().map(|x| 0.5 * x).collect::<Vec<_>>());
         let target = parameters[1].iter().map(|x| 0.7 * x).collect();
         let columns = [ROWS * OBS, ROWS * SIZE, ROWS, ROWS * OBS].map(|n| normals(&mut stream, n));
         Self { nets, layouts, parameters, target, columns }
@@ -133,11 +130,9 @@ impl IqlCase {
     /// Returns the losses of actor, critics and value at these parameters, and their gradients.
     fn losses(&self, parameters: &[Vec<f64>; 3]) -> Result<([f64; 3], [Vec<f64>; 3])> {
         let [mut a, mut c, mut v] = parameters.clone();
-        let mut moments =
-            [&a, &c, &v].map(|vector| [vec![0.0; vector.len()], vec![0.0; vector.len()]]);
+        let mut moments = [&a, &c, &v].map(|vector| [vec![0.0; vector.len()], vec![0.0; vector.len()]]);
         let (mut steps, mut errors, mut target) = ([0; 3], [0.0; ROWS], self.target.clone());
-        let ([moments_a, moments_c, moments_v], [steps_a, steps_c, steps_v]) =
-            (&mut moments, &mut steps);
+        let ([moments_a, moments_c, moments_v], [steps_a, steps_c, steps_v]) = (&mut moments, &mut steps);
         let mut networks = IqlParameters {
             actor: with_adam(&mut a, moments_a, steps_a),
             critic: with_adam(&mut c, moments_c, steps_c),
@@ -146,8 +141,7 @@ impl IqlCase {
         };
         let [obs, actions, rewards, next_obs] = &self.columns;
         let discounts = &[0.9, 0.0, 0.9, 0.9, 0.0, 0.9, 0.9];
-        let batches =
-            Batches { rows: ROWS, obs, actions, rewards, next_obs, discounts, weights: None };
+        let batches = Batches { rows: ROWS, obs, actions, rewards, next_obs, discounts, weights: None };
         let ((actor, critics, value), [la, lc, lv]) = (self.nets.clone(), self.layouts.clone());
         let mut engine = IqlEngine::new((actor, la), (critics, lc), (value, lv))?;
         let update = engine.learn(&mut networks, batches, &SETTINGS, &mut errors)?;

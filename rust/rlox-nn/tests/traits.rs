@@ -14,8 +14,8 @@ use rlox_core::{Error, Layout, Parameters, VectorEnv};
 use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss, RolloutColumns, TdLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
-    self, ActionKind, ActionsTaken, Activation, Architecture, Mlp, OnPolicyEngine, Outputs,
-    PpoSettings, QArchitecture, QNetwork, Rows, draw, init, parameter_shapes,
+    self, ActionKind, ActionsTaken, Activation, Architecture, Mlp, OnPolicyEngine, Outputs, PpoSettings,
+    QArchitecture, QNetwork, Rows, draw, init, parameter_shapes,
 };
 use rlox_nn::traits::{
     ActorCritic, Bound, DeterministicPolicy, Minibatch, QFunction, StochasticPolicy, TdBatch,
@@ -40,11 +40,7 @@ fn normals(key: u64, n: usize) -> Vec<f32> {
     out
 }
 
-fn collect_rollout(
-    env_id: &str,
-    kind: ActionKind,
-    obs_dim: usize,
-) -> (cpu::ActorCritic, Parameters, Arena) {
+fn collect_rollout(env_id: &str, kind: ActionKind, obs_dim: usize) -> (cpu::ActorCritic, Parameters, Arena) {
     let mut envs = VecEnv::new(env_id, 4, Seeding::Run(3)).unwrap();
     let (net, parameters) = networks(&architecture(kind, obs_dim));
     let mut arena = Arena::new(VectorEnv::spec(&envs), 8, 4).unwrap();
@@ -107,11 +103,8 @@ fn many_rows_are_acted_for_as_by_the_policy_of_a_rollout_without_its_values() {
             if alone == 1 {
                 net.act(parameters.values(), input, actions, log_probs).unwrap();
             } else {
-                let acting =
-                    cpu::ActorCriticPolicy::new(&net, parameters.values(), NonZeroUsize::MIN);
-                acting
-                    .act(input, PolicyOutput { actions, log_probs, values: &mut values })
-                    .unwrap();
+                let acting = cpu::ActorCriticPolicy::new(&net, parameters.values(), NonZeroUsize::MIN);
+                acting.act(input, PolicyOutput { actions, log_probs, values: &mut values }).unwrap();
             }
         }
         assert_eq!(log_probs[0], log_probs[1]);
@@ -127,8 +120,7 @@ fn a_step_of_the_trait_is_one_of_the_engine() {
     {
         let (net, parameters, arena) = collect_rollout(env_id, kind, obs_dim);
         let (layout, rows) = (parameters.layout().clone(), Rows::from(&arena));
-        let (mut actual, mut expected) =
-            (parameters.values().to_vec(), parameters.values().to_vec());
+        let (mut actual, mut expected) = (parameters.values().to_vec(), parameters.values().to_vec());
         let (mut first, mut second) = (Moments::default(), Moments::default());
         let mut adam = first.adam(actual.len());
         let (ppo_terms, norm) =
@@ -152,10 +144,7 @@ fn nothing_is_learned_of_a_policy_that_went_too_far_or_of_a_setting_out_of_range
     let far_batch = batch(Rows { log_probs: &moved, ..rows });
     let mut adam = moments.adam(before.len());
     let small_target_kl = PpoSettings { target_kl: Some(0.01), ..settings() };
-    assert_eq!(
-        net.ppo_step(parameters.values_mut(), &mut adam, far_batch, &small_target_kl).unwrap(),
-        None
-    );
+    assert_eq!(net.ppo_step(parameters.values_mut(), &mut adam, far_batch, &small_target_kl).unwrap(), None);
     let wrong = PpoSettings { learning_rate: -1.0, ..settings() };
     let setting_error = net.ppo_step(parameters.values_mut(), &mut adam, batch(rows), &wrong);
     assert!(matches!(setting_error, Err(Error::Config { .. })));
@@ -175,20 +164,12 @@ fn draws_of_outputs_are_those_of_the_policy() {
     let (obs, noise) = (normals(0, N * 4), vec![0.7_f32; N]);
     let (mut actions, mut log_probs) = (vec![0; N], vec![0.0; N]);
     let input = PolicyInput { obs: &obs, noise: &noise };
-    net.act(parameters.values(), input, ActionsMut::Discrete(&mut actions), &mut log_probs)
-        .unwrap();
-    let logits: Vec<f32> =
-        (0..3).flat_map(|a| action_log_probs(&net, &parameters, &obs, a)).collect();
-    let logits: Vec<f32> =
-        (0..N).flat_map(|row| [0, 1, 2].map(|action| logits[action * N + row])).collect();
+    net.act(parameters.values(), input, ActionsMut::Discrete(&mut actions), &mut log_probs).unwrap();
+    let logits: Vec<f32> = (0..3).flat_map(|a| action_log_probs(&net, &parameters, &obs, a)).collect();
+    let logits: Vec<f32> = (0..N).flat_map(|row| [0, 1, 2].map(|action| logits[action * N + row])).collect();
     let (mut drawn_actions, mut drawn_log_probs) = (vec![0; N], vec![0.0; N]);
-    draw(
-        Outputs::Logits(&logits, 3),
-        &noise,
-        ActionsMut::Discrete(&mut drawn_actions),
-        &mut drawn_log_probs,
-    )
-    .unwrap();
+    draw(Outputs::Logits(&logits, 3), &noise, ActionsMut::Discrete(&mut drawn_actions), &mut drawn_log_probs)
+        .unwrap();
     assert_eq!(drawn_actions, actions);
     assert!(drawn_log_probs.iter().zip(&log_probs).all(|(a, b)| (a - b).abs() < 1e-6));
     let mut numbers = vec![0.0; 2];
@@ -196,18 +177,10 @@ fn draws_of_outputs_are_those_of_the_policy() {
     draw(means, &[0.5, 1.0], ActionsMut::Box(&mut numbers), &mut drawn_log_probs[..1]).unwrap();
     assert_eq!(numbers, [1.5, 1.0]);
     // -(0.25 + 1) / 2 - ln 2 - ln 2 pi
-    assert!(
-        (drawn_log_probs[0] + 0.625 + std::f32::consts::LN_2 + std::f32::consts::TAU.ln()).abs()
-            < 1e-6
-    );
+    assert!((drawn_log_probs[0] + 0.625 + std::f32::consts::LN_2 + std::f32::consts::TAU.ln()).abs() < 1e-6);
 }
 
-fn action_log_probs(
-    net: &cpu::ActorCritic,
-    parameters: &Parameters,
-    obs: &[f32],
-    action: i64,
-) -> Vec<f32> {
+fn action_log_probs(net: &cpu::ActorCritic, parameters: &Parameters, obs: &[f32], action: i64) -> Vec<f32> {
     let (mut memory, actions) = (cpu::ActorCriticMemory::default(), vec![action; N]);
     let actions_taken = ActionsTaken::Choices(&actions, None);
     net.evaluate(parameters.values(), obs, actions_taken, &mut memory).unwrap().log_probs.to_vec()
@@ -254,17 +227,14 @@ fn difference(parameters: &[f32], gradient: &[f32], loss: impl Fn(&[f32]) -> f64
 fn values_of_choices_have_the_gradient_of_their_loss() {
     for dueling in [false, true] {
         let (obs_dim, choices, activation) = (3, 4, Activation::Tanh);
-        let architecture =
-            QArchitecture { obs_dim, choices, hidden: vec![6, 6], activation, dueling };
+        let architecture = QArchitecture { obs_dim, choices, hidden: vec![6, 6], activation, dueling };
         let layout = Layout::sorted(architecture.parameter_shapes()).unwrap();
-        let (net, parameters) =
-            (QNetwork::new(&layout, &architecture).unwrap(), normals(1, layout.len()));
+        let (net, parameters) = (QNetwork::new(&layout, &architecture).unwrap(), normals(1, layout.len()));
         let (obs, td_targets) = (normals(2, N * 3), normals(3, N));
         let mut actions: Vec<i64> = (0..N as i64).map(|i| i % 4).collect();
         let batch = TdBatch { obs: &obs, actions: &actions, td_targets: &td_targets };
         let mut gradient = vec![1.0; parameters.len()];
-        let mean_loss =
-            net.td_gradient(&parameters, batch, TdLoss::Squared, &mut gradient).unwrap();
+        let mean_loss = net.td_gradient(&parameters, batch, TdLoss::Squared, &mut gradient).unwrap();
         let loss = |point: &[f32]| {
             let mut q = vec![0.0; N * 4];
             net.q(point, &obs, &mut q).unwrap();
@@ -275,8 +245,7 @@ fn values_of_choices_have_the_gradient_of_their_loss() {
         assert!(difference(&parameters, &gradient, loss) < 1e-2);
         actions[2] = 4;
         let batch = TdBatch { obs: &obs, actions: &actions, td_targets: &td_targets };
-        let choice_error =
-            net.td_gradient(&parameters, batch, TdLoss::Huber, &mut gradient).unwrap_err();
+        let choice_error = net.td_gradient(&parameters, batch, TdLoss::Huber, &mut gradient).unwrap_err();
         assert!(choice_error.to_string().starts_with("action of row 2 is 4"));
     }
 }
@@ -285,8 +254,7 @@ fn values_of_choices_have_the_gradient_of_their_loss() {
 fn a_deterministic_policy_has_the_gradient_of_what_its_actions_are_worth() {
     let layout = Layout::sorted(parameter_shapes("actor", &[3, 6, 2])).unwrap();
     let net = Mlp::new(&layout, "actor", &[3, 6, 2], Activation::Tanh).unwrap();
-    let (parameters, obs, slopes) =
-        (normals(4, layout.len()), normals(5, N * 3), normals(6, N * 2));
+    let (parameters, obs, slopes) = (normals(4, layout.len()), normals(5, N * 3), normals(6, N * 2));
     let actions_at = |point: &[f32]| {
         let mut actions = vec![0.0; N * 2];
         net.actions(point, &obs, &mut actions).unwrap();
@@ -299,7 +267,6 @@ fn a_deterministic_policy_has_the_gradient_of_what_its_actions_are_worth() {
         actions_at(shifted).iter().zip(&slopes).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
     };
     assert!(difference(&parameters, &gradient, value_of_actions) < 1e-2);
-    let result =
-        DeterministicPolicy::gradient(&net, &parameters, &obs, &slopes[1..], &mut gradient);
+    let result = DeterministicPolicy::gradient(&net, &parameters, &obs, &slopes[1..], &mut gradient);
     assert!(matches!(result, Err(Error::Shape { .. })));
 }

@@ -13,8 +13,8 @@ use rlox_core::{Error, Layout, Parameters, Result, VectorEnv};
 use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp};
 use rlox_nn::cpu::{
-    A2cSettings, ActionKind, Activation, ActorCritic, ActorCriticPolicy, Architecture,
-    OnPolicyEngine, PpoSettings, PpoUpdate, Rows, init,
+    A2cSettings, ActionKind, Activation, ActorCritic, ActorCriticPolicy, Architecture, OnPolicyEngine,
+    PpoSettings, PpoUpdate, Rows, init,
 };
 
 const N: usize = 8;
@@ -31,19 +31,10 @@ struct Learner {
 fn architecture(envs: &VecEnv) -> Architecture {
     let spec = VectorEnv::spec(envs);
     let size = spec.action.size();
-    let kind = if spec.action.bounds().is_none() {
-        ActionKind::Choices(size)
-    } else {
-        ActionKind::Gaussian(size)
-    };
+    let kind =
+        if spec.action.bounds().is_none() { ActionKind::Choices(size) } else { ActionKind::Gaussian(size) };
     let (actor, critic) = (vec![16, 16], vec![12]);
-    Architecture {
-        obs_dim: spec.observation.dim(),
-        kind,
-        actor,
-        critic,
-        activation: Activation::Tanh,
-    }
+    Architecture { obs_dim: spec.observation.dim(), kind, actor, critic, activation: Activation::Tanh }
 }
 
 impl Learner {
@@ -58,18 +49,12 @@ impl Learner {
     }
 
     fn collect(&self, arena: &mut Arena, envs: &mut VecEnv) {
-        let acting =
-            ActorCriticPolicy::new(self.engine.net(), self.parameters.values(), NonZeroUsize::MIN);
+        let acting = ActorCriticPolicy::new(self.engine.net(), self.parameters.values(), NonZeroUsize::MIN);
         let discount = Discount::new(0.98, 0.9).unwrap();
         arena.collect(envs, &acting, 3, discount).unwrap();
     }
 
-    fn learn(
-        &mut self,
-        rows: Rows<'_, f32>,
-        settings: &PpoSettings,
-        index: u64,
-    ) -> Result<PpoUpdate> {
+    fn learn(&mut self, rows: Rows<'_, f32>, settings: &PpoSettings, index: u64) -> Result<PpoUpdate> {
         let [exp_avg, exp_avg_sq] = &mut self.moments;
         let (parameters, rule) = (self.parameters.values_mut(), Adam::new(1e-5));
         let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut self.steps };
@@ -133,10 +118,8 @@ fn where_nothing_has_moved_yet_the_gradient_of_a2c_is_that_of_ppo() {
     for (env_id, normalize_advantages) in [("CartPole-v1", true), ("Pendulum-v1", false)] {
         let (mut learner, arena) = collect_rollout(env_id);
         let rows = Rows::from(&arena);
-        let one_batch =
-            PpoSettings { n_epochs: 1, batch_size: N * T, normalize_advantages, ..settings() };
-        let mut other =
-            Learner { parameters: learner.parameters.clone(), ..collect_rollout(env_id).0 };
+        let one_batch = PpoSettings { n_epochs: 1, batch_size: N * T, normalize_advantages, ..settings() };
+        let mut other = Learner { parameters: learner.parameters.clone(), ..collect_rollout(env_id).0 };
         learner.learn(rows, &one_batch, 0).unwrap();
         let settings = A2cSettings {
             loss: one_batch.loss.coefficients,
@@ -148,8 +131,7 @@ fn where_nothing_has_moved_yet_the_gradient_of_a2c_is_that_of_ppo() {
         let [square_avg, _] = &mut other.moments;
         let mut optimizer = Optimizer::RmsProp { rule, square_avg, steps: &mut 0 };
         let before = other.parameters.values().to_vec();
-        let update =
-            other.engine.a2c(other.parameters.values_mut(), &mut optimizer, rows, &settings);
+        let update = other.engine.a2c(other.parameters.values_mut(), &mut optimizer, rows, &settings);
         assert!(update.unwrap().grad_norm > 0.0);
         let pairs = learner.engine.gradient().iter().zip(other.engine.gradient());
         let squared_difference: f32 = pairs.map(|(a, b)| (a - b) * (a - b)).sum();
@@ -186,12 +168,8 @@ fn numbers_that_are_none_stop_an_update_before_they_are_learned() {
     assert!(learner.parameters.values().iter().all(|value| value.is_finite()));
     learner.parameters = before;
     learner.parameters.array_mut("critic.2.bias", &[1]).unwrap()[0] = f32::INFINITY;
-    let parameter_error =
-        learner.learn(rows, &PpoSettings { n_epochs: 0, ..settings() }, 0).unwrap_err();
-    assert!(
-        parameter_error.to_string().starts_with("parameter critic.2.bias is inf"),
-        "{parameter_error}"
-    );
+    let parameter_error = learner.learn(rows, &PpoSettings { n_epochs: 0, ..settings() }, 0).unwrap_err();
+    assert!(parameter_error.to_string().starts_with("parameter critic.2.bias is inf"), "{parameter_error}");
 }
 
 #[test]
@@ -273,10 +251,8 @@ fn an_action_that_its_mask_bars_is_refused() {
     ] {
         let mask: Vec<bool> = row.into_iter().cycle().take(2 * N * T).collect();
         let actions_taken = rlox_nn::cpu::ActionsTaken::Choices(&actions, Some(&mask));
-        let message = learner
-            .learn(Rows { actions: actions_taken, ..rows }, &settings(), 0)
-            .unwrap_err()
-            .to_string();
+        let message =
+            learner.learn(Rows { actions: actions_taken, ..rows }, &settings(), 0).unwrap_err().to_string();
         assert_eq!(message, says);
     }
 }

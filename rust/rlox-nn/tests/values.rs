@@ -33,9 +33,7 @@ fn actions(stream: &mut Stream, n: usize) -> Vec<i64> {
 fn gradients_are_those_of_finite_differences() {
     let mut cases = 0;
     for (number, (hidden, dueling)) in
-        [(vec![6, 5], false), (vec![], false), (vec![6, 5, 4], true), (vec![5], true)]
-            .into_iter()
-            .enumerate()
+        [(vec![6, 5], false), (vec![], false), (vec![6, 5, 4], true), (vec![5], true)].into_iter().enumerate()
     {
         for activation in Activation::ALL {
             for (loss, weighted) in [
@@ -61,8 +59,7 @@ fn check(architecture: &QArchitecture, loss: TdLoss, weighted: bool, stream: &mu
     let actions = actions(stream, ROWS);
     // The errors lie on both sides of Huber's kinks at 1 and -1, and none is near them.
     let errors_at_parameters = [-3.0, -0.4, 0.2, 0.5, 2.0, -0.7, 4.0];
-    let (mut memory, mut errors, mut slopes) =
-        (QMemory::default(), vec![0.0; ROWS], vec![0.0; ROWS]);
+    let (mut memory, mut errors, mut slopes) = (QMemory::default(), vec![0.0; ROWS], vec![0.0; ROWS]);
     let chosen_q = |q: &[f64]| -> Vec<f64> {
         (0..ROWS).map(|row| q[row * CHOICES + usize::try_from(actions[row]).unwrap()]).collect()
     };
@@ -70,8 +67,7 @@ fn check(architecture: &QArchitecture, loss: TdLoss, weighted: bool, stream: &mu
     let td_targets: Vec<f64> =
         q_values.iter().zip(errors_at_parameters).map(|(q, error)| q - error).collect();
     let weights: Vec<f64> = (0..ROWS).map(|_| 0.2 + stream.uniform()).collect();
-    let targets =
-        TdTargets { values: &td_targets, weights: weighted.then_some(weights.as_slice()) };
+    let targets = TdTargets { values: &td_targets, weights: weighted.then_some(weights.as_slice()) };
     loss.gradient(&q_values, targets, (&mut errors, &mut slopes)).unwrap();
     let mut to_q = vec![0.0; ROWS * CHOICES];
     for row in 0..ROWS {
@@ -144,8 +140,7 @@ fn learn(settings: DqnSettings, actions: &[i64]) -> Result<(DqnUpdate, Vec<f64>,
     let n = online.len();
     let (mut first, mut second, mut steps) = (vec![0.0; n], vec![0.0; n], 0);
     let rule = Adam::new(1e-8);
-    let mut adam =
-        Optimizer::Adam { rule, exp_avg: &mut first, exp_avg_sq: &mut second, steps: &mut steps };
+    let mut adam = Optimizer::Adam { rule, exp_avg: &mut first, exp_avg_sq: &mut second, steps: &mut steps };
     let batches = Batches {
         rows: 2,
         obs: &[0.0; 2 * OBS],
@@ -162,12 +157,8 @@ fn learn(settings: DqnSettings, actions: &[i64]) -> Result<(DqnUpdate, Vec<f64>,
 
 #[test]
 fn goals_are_of_the_target_network_and_of_double_dqn_at_the_choice_of_the_other() {
-    let settings = DqnSettings {
-        loss: TdLoss::Squared,
-        double: false,
-        learning_rate: 0.0,
-        max_grad_norm: None,
-    };
+    let settings =
+        DqnSettings { loss: TdLoss::Squared, double: false, learning_rate: 0.0, max_grad_norm: None };
     let (update, errors, online) = learn(settings, &[0, 2]).unwrap();
     // Q = 1, 2; targets 1 + 0.5 * 4 and, terminated, 2.
     assert_eq!(errors, [-2.0, 0.0]);
@@ -186,12 +177,8 @@ fn goals_are_of_the_target_network_and_of_double_dqn_at_the_choice_of_the_other(
 
 #[test]
 fn choices_that_there_are_not_and_settings_out_of_range_are_refused() {
-    let settings = DqnSettings {
-        loss: TdLoss::Huber,
-        double: false,
-        learning_rate: 0.1,
-        max_grad_norm: Some(10.0),
-    };
+    let settings =
+        DqnSettings { loss: TdLoss::Huber, double: false, learning_rate: 0.1, max_grad_norm: Some(10.0) };
     let message = |error: Error| error.to_string();
     let choice_message = message(learn(settings, &[0, 3]).unwrap_err());
     assert!(

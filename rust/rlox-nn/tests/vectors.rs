@@ -8,8 +8,8 @@ use rlox_core::seed::Stream;
 use rlox_core::{Error, Layout, Result};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
-    Activation, Batches, Critics, CriticsArchitecture, Mlp, SacEngine, SacParameters, SacSettings,
-    Td3Engine, Td3Parameters, Td3Settings, Temperature, TrainState, parameter_shapes,
+    Activation, Batches, Critics, CriticsArchitecture, Mlp, SacEngine, SacParameters, SacSettings, Td3Engine,
+    Td3Parameters, Td3Settings, Temperature, TrainState, parameter_shapes,
 };
 
 const STEP: f64 = 1e-6;
@@ -71,17 +71,10 @@ impl Case {
     }
 
     /// Returns the losses of critics and actor at these parameters, and their gradients.
-    fn losses(
-        &self,
-        nets: &[Vec<f64>; 2],
-        soft: bool,
-        weighted: bool,
-    ) -> Result<LossesAndGradients> {
+    fn losses(&self, nets: &[Vec<f64>; 2], soft: bool, weighted: bool) -> Result<LossesAndGradients> {
         let [mut actor, mut critic] = nets.clone();
-        let [mut target_actor, mut target] =
-            [self.parameters[2].clone(), self.parameters[3].clone()];
-        let mut moments =
-            [&actor, &critic].map(|vector| [vec![0.0; vector.len()], vec![0.0; vector.len()]]);
+        let [mut target_actor, mut target] = [self.parameters[2].clone(), self.parameters[3].clone()];
+        let mut moments = [&actor, &critic].map(|vector| [vec![0.0; vector.len()], vec![0.0; vector.len()]]);
         let (mut steps, mut errors) = ([0, 0], [0.0; ROWS]);
         let [[a1, a2], [c1, c2]] = &mut moments;
         let [a_steps, c_steps] = &mut steps;
@@ -99,26 +92,18 @@ impl Case {
         let batches = self.batches(weighted);
         let (learning_rate, max_grad_norm, tau) = (0.0, None, 0.5);
         let losses = if soft {
-            let mut engine =
-                SacEngine::new((net, actor_layout), (critics, critics_layout)).unwrap();
+            let mut engine = SacEngine::new((net, actor_layout), (critics, critics_layout)).unwrap();
             let temperature = Temperature::Fixed(0.3);
-            let mut sac_networks =
-                SacParameters { actor, critic, target: &mut target, temperature };
-            let settings =
-                SacSettings { learning_rate, max_grad_norm, tau, target_update_interval: 1 };
+            let mut sac_networks = SacParameters { actor, critic, target: &mut target, temperature };
+            let settings = SacSettings { learning_rate, max_grad_norm, tau, target_update_interval: 1 };
             let sac_settings = (&settings, 0);
             let sac_update =
                 engine.learn(&mut sac_networks, batches, &self.noise, sac_settings, &mut errors)?;
             [sac_update.critic, sac_update.actor]
         } else {
-            let mut engine =
-                Td3Engine::new((net, actor_layout), (critics, critics_layout)).unwrap();
-            let mut td3_networks = Td3Parameters {
-                actor,
-                critic,
-                target_actor: &mut target_actor,
-                target_critic: &mut target,
-            };
+            let mut engine = Td3Engine::new((net, actor_layout), (critics, critics_layout)).unwrap();
+            let mut td3_networks =
+                Td3Parameters { actor, critic, target_actor: &mut target_actor, target_critic: &mut target };
             let (policy_delay, target_noise, noise_clip) = (1, 0.2, 0.3);
             let settings = Td3Settings {
                 learning_rate,
@@ -131,8 +116,7 @@ impl Case {
             };
             let noise = &self.noise[..ROWS * SIZE];
             let td3_settings = (&settings, 0);
-            let td3_update =
-                engine.learn(&mut td3_networks, batches, noise, td3_settings, &mut errors)?;
+            let td3_update = engine.learn(&mut td3_networks, batches, noise, td3_settings, &mut errors)?;
             [td3_update.critic, td3_update.actor.unwrap()]
         };
         let [[actor, _], [critic, _]] = moments;
@@ -151,9 +135,7 @@ fn gradients_of_actors_and_critics_are_those_of_finite_differences() {
                 let (_, gradients) = case.losses(&parameters, soft, weighted).unwrap();
                 for (net, gradient) in gradients.iter().enumerate() {
                     // The losses come in the order critics, actor.
-                    let loss = |point: &[Vec<f64>; 2]| {
-                        case.losses(point, soft, weighted).unwrap().0[1 - net]
-                    };
+                    let loss = |point: &[Vec<f64>; 2]| case.losses(point, soft, weighted).unwrap().0[1 - net];
                     let (mut worst, mut norm) = (0.0_f64, 0.0_f64);
                     for i in 0..gradient.len() {
                         let (mut above, mut below) = (parameters.clone(), parameters.clone());

@@ -2,8 +2,8 @@
 //! raised.
 
 use pyo3::exceptions::{
-    PyArithmeticError, PyAttributeError, PyKeyboardInterrupt, PyLookupError, PyRuntimeError,
-    PyTypeError, PyValueError,
+    PyArithmeticError, PyAttributeError, PyKeyboardInterrupt, PyLookupError, PyRuntimeError, PyTypeError,
+    PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyType;

@@ -36,14 +36,14 @@ mod _core {
     };
     #[pymodule_export]
     use crate::env::{
-        PyAcrobot, PyCartPole, PyMountainCar, PyMountainCarContinuous, PyNativeEnv, PyPendulum,
-        PySingleEnv, PyVecEnv, native_env_ids,
+        PyAcrobot, PyCartPole, PyMountainCar, PyMountainCarContinuous, PyNativeEnv, PyPendulum, PySingleEnv,
+        PyVecEnv, native_env_ids,
     };
     #[pymodule_export]
     use crate::llm::{
-        PyDpoPair, compute_batch_group_advantages, compute_batch_token_kl,
-        compute_batch_token_kl_schulman, compute_group_advantages, compute_token_kl,
-        compute_token_kl_schulman, pack_sequences, pack_tokens, unpack_sequences,
+        PyDpoPair, compute_batch_group_advantages, compute_batch_token_kl, compute_batch_token_kl_schulman,
+        compute_group_advantages, compute_token_kl, compute_token_kl_schulman, pack_sequences, pack_tokens,
+        unpack_sequences,
     };
     #[pymodule_export]
     use crate::nn::{

@@ -122,8 +122,7 @@ impl PyStream {
         #[pyo3(from_py_with = arg::integer::columns)] columns: u64,
     ) -> PyResult<Bound<'py, PyAny>> {
         check_draws(py, "rows * columns", rows.saturating_mul(columns))?;
-        let (rows, columns) =
-            (check_draws(py, "rows", rows)?, check_draws(py, "columns", columns)?);
+        let (rows, columns) = (check_draws(py, "rows", rows)?, check_draws(py, "columns", columns)?);
         let mut matrix = ViewMut::<f64>::fresh(py, &[rows, columns])?;
         let out = matrix.slice_mut();
         writing(py, &self.stream, rows * columns * (10 + rows.min(columns)), |stream| {

@@ -39,10 +39,7 @@ fn work(process: &Process) {
 fn fork(process: &Process, own: usize) {
     process.gate.close();
     process.gate.wait(own);
-    assert!(
-        !process.is_half_done.load(Ordering::Relaxed),
-        "a child would have half a work for ever"
-    );
+    assert!(!process.is_half_done.load(Ordering::Relaxed), "a child would have half a work for ever");
     process.gate.open();
 }
 

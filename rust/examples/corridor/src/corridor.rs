@@ -37,13 +37,7 @@ impl<F: Float> Env<F> for Corridor {
         }
     }
 
-    fn step(
-        &self,
-        state: &mut [F],
-        actions: Actions<'_>,
-        rewards: &mut [f64],
-        terminated: &mut [bool],
-    ) {
+    fn step(&self, state: &mut [F], actions: Actions<'_>, rewards: &mut [f64], terminated: &mut [bool]) {
         let [position, open] = columns_mut(state, rewards.len());
         let rows = position.iter_mut().zip(open).zip(actions.discrete());
         for (((position, open), &action), (reward, terminated)) in

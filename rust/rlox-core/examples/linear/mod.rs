@@ -69,18 +69,11 @@ impl Linear {
         Ok(())
     }
 
-    fn act_discrete(
-        &self,
-        seen: PolicyInput<'_>,
-        actions: &mut [i64],
-        log_probs: &mut [f32],
-    ) -> Result<()> {
+    fn act_discrete(&self, seen: PolicyInput<'_>, actions: &mut [i64], log_probs: &mut [f32]) -> Result<()> {
         self.outputs(seen.obs, &mut [0.0; BLOCK], |first, logits| {
             in_place::log_softmax(logits, self.n_outputs)?;
             let chosen = actions.iter_mut().zip(log_probs.iter_mut()).zip(seen.noise).skip(first);
-            for (row, ((action, log_prob), noise)) in
-                logits.chunks_exact(self.n_outputs).zip(chosen)
-            {
+            for (row, ((action, log_prob), noise)) in logits.chunks_exact(self.n_outputs).zip(chosen) {
                 // The first action at which the sum of probabilities passes the noise; rounding may
                 // leave the last one to it.
                 let mut left = *noise;
@@ -109,9 +102,7 @@ impl Linear {
             in_place::tanh(means);
             let noise = seen.noise.chunks_exact(dim).skip(first);
             let acted = actions.chunks_exact_mut(dim).zip(log_probs.iter_mut()).skip(first);
-            for ((means, noise), (action, log_prob)) in
-                means.chunks_exact(dim).zip(noise).zip(acted)
-            {
+            for ((means, noise), (action, log_prob)) in means.chunks_exact(dim).zip(noise).zip(acted) {
                 *log_prob = 0.0;
                 let settings = means.iter().zip(bounds).zip(log_std).zip(noise);
                 for ((((mean, bound), log_std), noise), action) in settings.zip(action) {
@@ -132,12 +123,8 @@ impl Policy for Linear {
     fn act(&self, seen: PolicyInput<'_>, acted: PolicyOutput<'_>) -> Result<()> {
         self.values(seen.obs, acted.values)?;
         match (acted.actions, &self.bounds) {
-            (ActionsMut::Discrete(actions), None) => {
-                self.act_discrete(seen, actions, acted.log_probs)
-            }
-            (ActionsMut::Box(actions), Some(bounds)) => {
-                self.act_box(seen, bounds, actions, acted.log_probs)
-            }
+            (ActionsMut::Discrete(actions), None) => self.act_discrete(seen, actions, acted.log_probs),
+            (ActionsMut::Box(actions), Some(bounds)) => self.act_box(seen, bounds, actions, acted.log_probs),
             _ => Err(Error::config("actions", "of another kind", "those the policy was made for")),
         }
     }
@@ -154,9 +141,10 @@ impl Policy for Linear {
 
 /// `W o + b`, number by number.
 fn outputs(weight: &[f32], bias: &[f32], obs: &[f32]) -> impl Iterator<Item = f32> {
-    weight.chunks_exact(obs.len().max(1)).zip(bias).map(move |(row, bias)| {
-        row.iter().zip(obs).fold(*bias, |sum, (weight, x)| sum + weight * x)
-    })
+    weight
+        .chunks_exact(obs.len().max(1))
+        .zip(bias)
+        .map(move |(row, bias)| row.iter().zip(obs).fold(*bias, |sum, (weight, x)| sum + weight * x))
 }
 
 /// Parameters that balance `CartPole-v1`, or brake `Pendulum-v1`; others stay at 0.

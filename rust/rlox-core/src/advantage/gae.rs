@@ -58,9 +58,7 @@ impl<F, L> Next<'_, F, L> {
             if cut.first_chunk::<FLAG_BLOCK>().is_some_and(|cut| !G::any(cut)) {
                 continue;
             }
-            if let Some(at) =
-                cut.iter().zip(end).position(|(cut, end)| cut.is_set() && !end.is_set())
-            {
+            if let Some(at) = cut.iter().zip(end).position(|(cut, end)| cut.is_set() && !end.is_set()) {
                 let got = format!("set at flat index {}", block * FLAG_BLOCK + at);
                 let expected = "none without the value of each step's next state: behind a truncated step \
                                 that is the value of its final observation";
@@ -146,9 +144,7 @@ pub fn env_major<F: Float, G: Flag>(
     let compute_env = |env: usize, out: Out<'_, F>| {
         let next = match next {
             Next::Values(next) => Next::Values(slice_range(next, step_range(env))),
-            Next::Bootstrap(last) => {
-                Next::Bootstrap(last.get(env).copied().map_or(0.0, Float::to_f64))
-            }
+            Next::Bootstrap(last) => Next::Bootstrap(last.get(env).copied().map_or(0.0, Float::to_f64)),
         };
         let ends = Ends {
             terminated: slice_range(ends.terminated, step_range(env)),
@@ -163,21 +159,14 @@ pub fn env_major<F: Float, G: Flag>(
             out,
         )
     };
-    let envs_per_task =
-        if rewards.len() >= PARALLEL_FROM { STEPS_PER_TASK / n_steps.max(1) } else { n_envs };
+    let envs_per_task = if rewards.len() >= PARALLEL_FROM { STEPS_PER_TASK / n_steps.max(1) } else { n_envs };
     let envs_per_round = (SHARED_PIECE / n_steps.max(1)).max(threads::count());
     let size = envs_per_round.saturating_mul(n_steps).max(1);
     let pieces = out.advantages.chunks_mut(size).zip(out.returns.chunks_mut(size));
     for (first, (advantages, returns)) in (0..).step_by(envs_per_round).zip(pieces) {
         interrupt::check()?;
         let out = Out { advantages, returns };
-        for_each_env(
-            out,
-            first,
-            envs_per_round.min(n_envs - first),
-            envs_per_task.max(1),
-            &compute_env,
-        )?;
+        for_each_env(out, first, envs_per_round.min(n_envs - first), envs_per_task.max(1), &compute_env)?;
     }
     Ok(())
 }
@@ -284,9 +273,7 @@ fn compute_row<F: Float, G: Flag>(
     let inputs = rewards.iter().zip(values.iter().zip(next));
     let ends = terminated.iter().zip(truncated);
     let out = after.iter().zip(advantages.iter_mut().zip(returns));
-    for (((reward, (value, next)), (end, cut)), (after, (advantage, ret))) in
-        inputs.zip(ends).zip(out)
-    {
+    for (((reward, (value, next)), (end, cut)), (after, (advantage, ret))) in inputs.zip(ends).zip(out) {
         // This selects instead of multiplying by 0, as `advance` does. It reads the values first,
         // so that the loop has no branch and becomes vector code.
         let (end, cut, next, after) = (end.is_set(), cut.is_set(), *next, *after);
@@ -307,9 +294,7 @@ fn compute_trajectory<F: Float, G: Flag>(
     out: Out<'_, F>,
 ) -> Result<()> {
     match next {
-        Next::Values(next) => {
-            compute_pieces::<F, G, false>(rewards, values, next, 0.0, ends, discount, out)
-        }
+        Next::Values(next) => compute_pieces::<F, G, false>(rewards, values, next, 0.0, ends, discount, out),
         Next::Bootstrap(last) => {
             compute_pieces::<F, G, true>(rewards, values, values, last, ends, discount, out)
         }
@@ -332,9 +317,7 @@ fn compute_pieces<F: Float, G: Flag, const SHIFTED: bool>(
     let ends = ends.terminated.rchunks(PIECE).zip(ends.truncated.rchunks(PIECE));
     let out = out.advantages.rchunks_mut(PIECE).zip(out.returns.rchunks_mut(PIECE));
     let (mut after, mut pace) = (0.0, CheckPace::default());
-    for ((((rewards, values), next), (end, cut)), (advantages, returns)) in
-        inputs.zip(ends).zip(out)
-    {
+    for ((((rewards, values), next), (end, cut)), (advantages, returns)) in inputs.zip(ends).zip(out) {
         after = backward::<F, G, SHIFTED>(
             rewards, values, next, last, after, end, cut, discount, advantages, returns,
         );

@@ -66,10 +66,7 @@ float_flag! { f32 f64 }
 
 /// Returns the bits that are set in at least one of the flags.
 #[multiversion(targets("x86_64+avx2"))]
-fn or_bits<T: Copy, B: Copy + Default + BitOr<Output = B>>(
-    flags: &[T],
-    bits: impl Fn(T) -> B,
-) -> B {
+fn or_bits<T: Copy, B: Copy + Default + BitOr<Output = B>>(flags: &[T], bits: impl Fn(T) -> B) -> B {
     flags.iter().fold(B::default(), |all, &flag| all | bits(flag))
 }
 
@@ -126,10 +123,7 @@ mod tests {
             let others = [1.0, -0.0, f64::INFINITY, f64::MIN_POSITIVE, -5.0];
             flags.iter_mut().zip(others).for_each(|(flag, other)| *flag = other);
             let to_f32_flags = |flags: &[f64]| flags.iter().map(|&x| x as f32).collect::<Vec<_>>();
-            assert_eq!(
-                (f64::first_nan(&flags), f32::first_nan(&to_f32_flags(&flags))),
-                (None, None)
-            );
+            assert_eq!((f64::first_nan(&flags), f32::first_nan(&to_f32_flags(&flags))), (None, None));
             for index in 0..n {
                 let mut bad = flags.clone();
                 bad.iter_mut().skip(index).for_each(|flag| *flag = -f64::NAN);

@@ -45,14 +45,11 @@ pub fn lambda_returns<F: Float, G: Flag>(
     let (mut after, mut pace) = (None::<Vec<f64>>, CheckPace::default());
     let inputs = input.rewards.chunks_exact(n).zip(input.next_values.chunks_exact(n));
     let ends = input.ends.terminated.chunks_exact(n).zip(input.ends.truncated.chunks_exact(n));
-    for (((rewards, next), (end, cut)), out) in inputs.zip(ends).zip(out.chunks_exact_mut(n)).rev()
-    {
+    for (((rewards, next), (end, cut)), out) in inputs.zip(ends).zip(out.chunks_exact_mut(n)).rev() {
         pace.spend(n)?;
         let after = after.get_or_insert_with(|| next.iter().map(|next| next.to_f64()).collect());
         let row_inputs = rewards.iter().zip(next).zip(end.iter().zip(cut));
-        for (((reward, next), (end, cut)), (after, out)) in
-            row_inputs.zip(after.iter_mut().zip(out))
-        {
+        for (((reward, next), (end, cut)), (after, out)) in row_inputs.zip(after.iter_mut().zip(out)) {
             let (end, cut, next) = (end.is_set(), cut.is_set(), next.to_f64());
             let rest = if cut { next } else { *after };
             let (next, rest) = if end { (0.0, 0.0) } else { (next, rest) };
@@ -169,11 +166,8 @@ fn window_return(steps: &[Step], powers: &[f64], n: usize, t: usize) -> f64 {
     let stop = first.first_end.min(t + (n - 1));
     let Some(last) = steps.get(stop) else { return 0.0 };
     let next_block = (t / n + 1) * n;
-    let rewards = if stop < next_block {
-        first.suffix
-    } else {
-        first.suffix + power(next_block - t) * last.prefix
-    };
+    let rewards =
+        if stop < next_block { first.suffix } else { first.suffix + power(next_block - t) * last.prefix };
     rewards + power(stop + 1 - t) * last.next
 }
 

@@ -33,17 +33,14 @@ pub(super) fn backward<F: Float, G: Flag, const SHIFTED: bool>(
     let (first_returns, returns) = returns.as_rchunks_mut::<BLOCK>();
     let (mut carry, mut last) = (after, last);
     let blocks = rewards.iter().zip(values).zip(next).zip(terminated).zip(truncated);
-    for ((((((reward, value), next), end), cut), advantage), ret) in
-        blocks.zip(advantages).zip(returns).rev()
+    for ((((((reward, value), next), end), cut), advantage), ret) in blocks.zip(advantages).zip(returns).rev()
     {
         let (reward, value, next) = (to_f64_block(reward), to_f64_block(value), to_f64_block(next));
         let next = if SHIFTED { shift(next, last) } else { next };
         let solved = block_advantages((reward, value, next), end, cut, discount, carry);
         [carry, ..] = solved;
         [last, ..] = value;
-        for (((advantage, ret), solved), value) in
-            advantage.iter_mut().zip(ret).zip(solved).zip(value)
-        {
+        for (((advantage, ret), solved), value) in advantage.iter_mut().zip(ret).zip(solved).zip(value) {
             *advantage = F::from_f64(solved);
             *ret = F::from_f64(solved + value);
         }

@@ -126,9 +126,7 @@ pub fn vtrace<F: Float, G: Flag>(
             let last = last.first().copied().unwrap_or(F::ZERO);
             compute_trajectory::<F, G, true>(input, input.values, last, setting, out)
         }
-        Next::Values(next) => {
-            compute_rows(input, next.chunks_exact(input.n_envs).rev(), setting, out)
-        }
+        Next::Values(next) => compute_rows(input, next.chunks_exact(input.n_envs).rev(), setting, out),
         Next::Bootstrap(last) => {
             let next = input.values.chunks_exact(input.n_envs).rev();
             compute_rows(input, std::iter::once(last).chain(next), setting, out)
@@ -151,8 +149,7 @@ fn compute_trajectory<F: Float, G: Flag, const SHIFTED: bool>(
     let out = out.vs.rchunks_mut(CHUNK).zip(out.pg_advantages.rchunks_mut(CHUNK));
     let (mut carry, mut next_values) = (0.0, [F::ZERO; CHUNK]);
     let mut pace = CheckPace::default();
-    for ((((log_rhos, rewards), (values, next)), (end, cut)), (vs, pg)) in inputs.zip(ends).zip(out)
-    {
+    for ((((log_rhos, rewards), (values, next)), (end, cut)), (vs, pg)) in inputs.zip(ends).zip(out) {
         let source = if SHIFTED { next.get(1..).unwrap_or_default() } else { next };
         for (slot, next) in next_values.iter_mut().zip(source) {
             *slot = *next;
@@ -160,18 +157,7 @@ fn compute_trajectory<F: Float, G: Flag, const SHIFTED: bool>(
         if let (true, Some(last_value)) = (SHIFTED, next_values.get_mut(source.len())) {
             *last_value = last;
         }
-        carry = compute_chunk(
-            log_rhos,
-            rewards,
-            values,
-            &next_values,
-            end,
-            cut,
-            setting,
-            carry,
-            vs,
-            pg,
-        );
+        carry = compute_chunk(log_rhos, rewards, values, &next_values, end, cut, setting, carry, vs, pg);
         last = next.first().copied().unwrap_or(last);
         pace.spend(rewards.len())?;
     }
@@ -205,9 +191,7 @@ fn compute_chunk<F: Float, G: Flag>(
     }
     let step_inputs = ratios.iter().zip(rewards).zip(values.iter().zip(next)).zip(terminated);
     let terms = deltas.iter_mut().zip(factors.iter_mut().zip(&mut weights));
-    for ((delta, (factor, weight)), (((ratio, reward), (value, next)), end)) in
-        terms.zip(step_inputs)
-    {
+    for ((delta, (factor, weight)), (((ratio, reward), (value, next)), end)) in terms.zip(step_inputs) {
         let next = next.to_f64();
         let next = if end.is_set() { 0.0 } else { next };
         let term = setting.term(ratio.to_f64(), reward.to_f64(), value.to_f64(), next);
@@ -324,9 +308,7 @@ fn compute_row<F: Float, G: Flag>(
     let inputs = log_rhos.iter().zip(rewards).zip(values.iter().zip(next));
     let ends = terminated.iter().zip(truncated);
     let out = carry.iter_mut().zip(vs.iter_mut().zip(pg_advantages));
-    for ((((log_rho, reward), (value, next)), (end, cut)), (carry, (vs, pg))) in
-        inputs.zip(ends).zip(out)
-    {
+    for ((((log_rho, reward), (value, next)), (end, cut)), (carry, (vs, pg))) in inputs.zip(ends).zip(out) {
         let (end, cut, value, next) = (end.is_set(), cut.is_set(), value.to_f64(), next.to_f64());
         let next = if end { 0.0 } else { next };
         let term = setting.term(log_rho.exp().to_f64(), reward.to_f64(), value, next);

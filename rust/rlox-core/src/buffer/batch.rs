@@ -38,9 +38,7 @@ impl BatchPart {
     #[must_use]
     pub fn row_type(self, schema: &Schema) -> (Dtype, &[usize]) {
         let field = match self {
-            Self::Obs(index) | Self::NextObs(index) => {
-                schema.obs().get(index).map(|column| &column.field)
-            }
+            Self::Obs(index) | Self::NextObs(index) => schema.obs().get(index).map(|column| &column.field),
             Self::Column(column_index) => schema.columns().get(column_index),
             Self::Terminated | Self::Truncated | Self::IsFirst | Self::Mask => {
                 return (Dtype::Bool, &[]);

@@ -45,12 +45,7 @@ impl OfflineDataset {
     ///   standard deviation of an observation overflows float64.
     /// - [`Error::Config`] if `normalize` is set and no observation column is float.
     /// - [`Error::Interrupted`].
-    pub fn new(
-        schema: Schema,
-        transitions: Transitions<'_>,
-        normalize: bool,
-        seed: u64,
-    ) -> Result<Self> {
+    pub fn new(schema: Schema, transitions: Transitions<'_>, normalize: bool, seed: u64) -> Result<Self> {
         if transitions.n == 0 {
             return Err(Error::config("rewards", "empty", "at least one transition"));
         }
@@ -58,8 +53,7 @@ impl OfflineDataset {
         rows.check(EnvIndex::One(0), &transitions)?;
         check_finite(rows.schema(), &transitions)?;
         let columns = rows.schema().obs().iter().zip(transitions.obs);
-        let moments =
-            columns.map(|(c, bytes)| Standardizer::fit(c.field.dtype, bytes, c.field.len()));
+        let moments = columns.map(|(c, bytes)| Standardizer::fit(c.field.dtype, bytes, c.field.len()));
         let standardizers: Vec<_> = moments.collect::<Result<_>>()?;
         if normalize && standardizers.iter().all(Option::is_none) {
             let got = rows.schema().obs().first().map_or("", |column| column.field.dtype.name());
@@ -71,18 +65,9 @@ impl OfflineDataset {
             push_range(&mut rows, &transitions, part, normalize.then_some(&standardizers))?;
         }
         let (episodes, to_go) = read_episodes(&rows)?;
-        let storage = BufferStorage {
-            rows,
-            sampler_state: SamplerState::new(seed),
-            archive: Archive::default(),
-        };
-        Ok(Self {
-            storage,
-            episodes,
-            returns_to_go: to_go,
-            standardizers,
-            is_normalized: normalize,
-        })
+        let storage =
+            BufferStorage { rows, sampler_state: SamplerState::new(seed), archive: Archive::default() };
+        Ok(Self { storage, episodes, returns_to_go: to_go, standardizers, is_normalized: normalize })
     }
 
     /// Returns whether observations are normalised.
@@ -129,8 +114,7 @@ impl OfflineDataset {
     /// # Errors
     /// Same as [`OfflineDataset::sample`].
     pub fn sample_trajectories(&self, request: SampleRequest) -> Result<Draws> {
-        request
-            .draw(&Trajectories, self.rows().rings(), &self.storage.sampler_state, |_, _, _| Ok(()))
+        request.draw(&Trajectories, self.rows().rings(), &self.storage.sampler_state, |_, _, _| Ok(()))
     }
 
     /// Copies windows of `len` rows into `out`.
@@ -140,12 +124,7 @@ impl OfflineDataset {
     ///
     /// # Errors
     /// Same as [`Rows::gather`].
-    pub fn gather_trajectories(
-        &self,
-        draws: &Draws,
-        len: usize,
-        out: &mut Batch<'_, '_>,
-    ) -> Result<()> {
+    pub fn gather_trajectories(&self, draws: &Draws, len: usize, out: &mut Batch<'_, '_>) -> Result<()> {
         let row_index = |row: &RowRef| usize::try_from(row.position).unwrap_or(usize::MAX);
         let sums = draws.rows.iter().map(|row| self.returns_to_go.get(row_index(row)).copied());
         let missing = || Error::internal("a row without a return");
@@ -183,8 +162,7 @@ impl InMemoryBuffer for OfflineDataset {
         }
         let rings = storage.rows.rings();
         if rings.len() != rings.capacity() || rings.n_pushed() != rings.len() as u64 {
-            let got =
-                format!("rows {} to {}", rings.n_pushed() - rings.len() as u64, rings.n_pushed());
+            let got = format!("rows {} to {}", rings.n_pushed() - rings.len() as u64, rings.n_pushed());
             return Err(Error::snapshot("dataset", got, format!("{} rows", rings.capacity())));
         }
         let standardizers = parse_moments(storage.rows.schema(), &columns(MOMENTS)?)?;
@@ -199,8 +177,7 @@ fn parse_moments(schema: &Schema, bytes: &[u8]) -> Result<Vec<Option<Standardize
     let (numbers, leftover) = bytes.as_chunks();
     let numbers: Vec<f64> = numbers.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
     let mut rest = numbers.as_slice();
-    let length_error =
-        || Error::snapshot(MOMENTS, format!("{} numbers", numbers.len()), "the schema's");
+    let length_error = || Error::snapshot(MOMENTS, format!("{} numbers", numbers.len()), "the schema's");
     let mut standardizers = Vec::with_capacity(schema.obs().len());
     for column in schema.obs() {
         let width = column.field.len();
@@ -270,8 +247,7 @@ fn push_range(
             let width = column.field.row_bytes();
             let rows = bytes.get(part.start * width..part.end * width);
             let mut rows = rows.unwrap_or_default().to_vec();
-            let column_standardizer =
-                standardizers.and_then(|all| all.get(index)).and_then(Option::as_ref);
+            let column_standardizer = standardizers.and_then(|all| all.get(index)).and_then(Option::as_ref);
             if let Some(standardizer) = column_standardizer {
                 standardizer.apply(column.field.dtype, &mut rows);
             }
@@ -279,11 +255,9 @@ fn push_range(
         });
         column.collect()
     };
-    let (obs, next_obs) =
-        (normalize_columns(transitions.obs), transitions.next_obs.map(normalize_columns));
+    let (obs, next_obs) = (normalize_columns(transitions.obs), transitions.next_obs.map(normalize_columns));
     let obs: Vec<&[u8]> = obs.iter().map(Vec::as_slice).collect();
-    let next_obs: Option<Vec<&[u8]>> =
-        next_obs.as_ref().map(|all| all.iter().map(Vec::as_slice).collect());
+    let next_obs: Option<Vec<&[u8]>> = next_obs.as_ref().map(|all| all.iter().map(Vec::as_slice).collect());
     let columns = schema.columns().iter().zip(transitions.columns).map(|(field, bytes)| {
         let width = field.row_bytes();
         bytes.get(part.start * width..part.end * width).unwrap_or_default()

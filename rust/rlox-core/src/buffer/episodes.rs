@@ -59,15 +59,12 @@ pub(super) fn split_episodes(rewards: &[f64], episode_ends: &[bool]) -> (Vec<Epi
     let mut sums = vec![0.0; rewards.len()];
     let mut episodes: Vec<Episode> = Vec::new();
     let mut current: Option<Episode> = None;
-    for (start, ((&reward, sum), &end)) in
-        rewards.iter().zip(&mut sums).zip(episode_ends).enumerate().rev()
-    {
+    for (start, ((&reward, sum), &end)) in rewards.iter().zip(&mut sums).zip(episode_ends).enumerate().rev() {
         if end && let Some(whole_episode) = current.take() {
             episodes.push(whole_episode);
         }
-        let (len, total, complete) = current.map_or((0, 0.0, end), |episode| {
-            (episode.len, episode.total_reward, episode.is_complete)
-        });
+        let (len, total, complete) =
+            current.map_or((0, 0.0, end), |episode| (episode.len, episode.total_reward, episode.is_complete));
         *sum = reward + total;
         current = Some(Episode { start, len: len + 1, total_reward: *sum, is_complete: complete });
     }

@@ -18,13 +18,12 @@ pub use mmap::{MmapReplayBuffer, TierConfig};
 pub use persist::{BufferState, BufferStorage, ColumnReader, InMemoryBuffer, SaveReport, prune};
 pub use replay::{Buffer, PrioritizedReplayBuffer, ReplayBuffer, SequenceReplayBuffer};
 pub use rows::{
-    EnvIndex, MAX_CAPACITY, MAX_ENVS, MemoryRows, NStep, ObsKind, PADDING, Rings, RowRef, Rows,
-    Transitions,
+    EnvIndex, MAX_CAPACITY, MAX_ENVS, MemoryRows, NStep, ObsKind, PADDING, Rings, RowRef, Rows, Transitions,
 };
 pub use sampling::{
-    BatchShape, Draws, EpisodeBalanced, GoalStrategy, Hindsight, MAX_BATCH, Priorities,
-    Prioritized, Relabel, STREAM, SampleRequest, SampleRng, Sampler, SamplerState, Sequences,
-    SumTree, Trajectories, Uniform, sampler_by_name,
+    BatchShape, Draws, EpisodeBalanced, GoalStrategy, Hindsight, MAX_BATCH, Priorities, Prioritized, Relabel,
+    STREAM, SampleRequest, SampleRng, Sampler, SamplerState, Sequences, SumTree, Trajectories, Uniform,
+    sampler_by_name,
 };
 pub use schema::{FrameStack, ObsField, Schema, StackAxis};
 pub use standardizer::Standardizer;

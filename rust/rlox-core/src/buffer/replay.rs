@@ -4,8 +4,7 @@ use super::batch::Batch;
 use super::persist::{Archive, BufferStorage, ColumnReader, InMemoryBuffer};
 use super::rows::{EnvIndex, MemoryRows, NStep, RowRef, Rows, Transitions};
 use super::sampling::{
-    Draws, Hindsight, Prioritized, SampleRequest, Sampler, SamplerState, Sequences,
-    check_priorities,
+    Draws, Hindsight, Prioritized, SampleRequest, Sampler, SamplerState, Sequences, check_priorities,
 };
 use super::schema::Schema;
 use crate::error::{Result, check_len};
@@ -42,11 +41,8 @@ impl<S: Sampler + ?Sized> Buffer<S> {
         sampler: impl Into<Box<S>>,
     ) -> Result<Self> {
         let rows = MemoryRows::new(schema, capacity, n_envs)?;
-        let storage = BufferStorage {
-            rows,
-            sampler_state: SamplerState::new(seed),
-            archive: Archive::default(),
-        };
+        let storage =
+            BufferStorage { rows, sampler_state: SamplerState::new(seed), archive: Archive::default() };
         Ok(Self { storage, sampler: sampler.into(), pushed_rows: Vec::new() })
     }
 
@@ -94,9 +90,7 @@ impl<S: Sampler + ?Sized> Buffer<S> {
     /// The errors of [`SampleRequest::rows`] and of the sampler, and
     /// [`Error::Config`](crate::Error::Config) if the buffer is empty.
     pub fn sample(&self, request: SampleRequest) -> Result<Draws> {
-        request.draw(&*self.sampler, self.rows().rings(), &self.storage.sampler_state, |_, _, _| {
-            Ok(())
-        })
+        request.draw(&*self.sampler, self.rows().rings(), &self.storage.sampler_state, |_, _, _| Ok(()))
     }
 
     /// Same as [`Buffer::sample`], and also draws which rows are relabelled.
@@ -105,24 +99,16 @@ impl<S: Sampler + ?Sized> Buffer<S> {
     /// Same as [`Buffer::sample`].
     pub fn sample_hindsight(&self, request: SampleRequest, hindsight: Hindsight) -> Result<Draws> {
         let rings = self.rows().rings();
-        request.draw(
-            &*self.sampler,
-            rings,
-            &self.storage.sampler_state,
-            |rng, batch_start, draws| hindsight.relabel(rings, rng, batch_start, draws),
-        )
+        request.draw(&*self.sampler, rings, &self.storage.sampler_state, |rng, batch_start, draws| {
+            hindsight.relabel(rings, rng, batch_start, draws)
+        })
     }
 
     /// Copies rows into `out`, as they are or as n-step windows.
     ///
     /// # Errors
     /// Same as [`Rows::gather`].
-    pub fn gather(
-        &self,
-        rows: &[RowRef],
-        n_step: Option<NStep>,
-        out: &mut Batch<'_, '_>,
-    ) -> Result<()> {
+    pub fn gather(&self, rows: &[RowRef], n_step: Option<NStep>, out: &mut Batch<'_, '_>) -> Result<()> {
         match n_step {
             Some(n_step) => n_step.gather(self.rows(), rows, out),
             None => Rows::gather(self.rows(), rows, rows, out),

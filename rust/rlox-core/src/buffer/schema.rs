@@ -33,10 +33,8 @@ impl FrameStack {
         if axis.is_some_and(fits) {
             return Ok(());
         }
-        let expected = format!(
-            "1 to 256 frames that divide the {:?} axis of shape {:?}",
-            self.axis, field.shape
-        );
+        let expected =
+            format!("1 to 256 frames that divide the {:?} axis of shape {:?}", self.axis, field.shape);
         Err(Error::config("frame_stack", self.size, expected.to_lowercase()))
     }
 }
@@ -110,17 +108,14 @@ impl Schema {
             }
         }
         for (extra_index, extra) in extras.iter().enumerate() {
-            let is_duplicate =
-                extras.iter().take(extra_index).any(|other| other.name == extra.name);
+            let is_duplicate = extras.iter().take(extra_index).any(|other| other.name == extra.name);
             if is_duplicate || extra.name.is_empty() || RESERVED.contains(&extra.name.as_str()) {
                 let expected = format!("a name of its own, none of {}", RESERVED.join(", "));
                 return Err(Error::config("extra column", format!("{:?}", extra.name), expected));
             }
         }
-        let mut columns = vec![
-            Field::new("actions", action.0, action.1),
-            Field::new("rewards", reward, Vec::new()),
-        ];
+        let mut columns =
+            vec![Field::new("actions", action.0, action.1), Field::new("rewards", reward, Vec::new())];
         columns.extend(extras);
         columns.iter().try_for_each(Field::check)?;
         Ok(Self { obs, columns })

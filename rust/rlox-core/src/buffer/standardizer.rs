@@ -52,11 +52,7 @@ impl Standardizer {
             *sum = (*sum / n).sqrt();
         }
         if let Some((index, &value)) = std.iter().enumerate().find(|(_, std)| !std.is_finite()) {
-            return Err(Error::NonFinite {
-                name: "standard deviation of obs".into(),
-                index,
-                value,
-            });
+            return Err(Error::NonFinite { name: "standard deviation of obs".into(), index, value });
         }
         Ok(Some(Self { mean, std }))
     }

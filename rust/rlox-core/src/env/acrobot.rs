@@ -52,13 +52,7 @@ impl<F: Float> Env<F> for Acrobot {
     }
 
     #[inline(always)]
-    fn step(
-        &self,
-        state: &mut [F],
-        actions: Actions<'_>,
-        rewards: &mut [f64],
-        terminated: &mut [bool],
-    ) {
+    fn step(&self, state: &mut [F], actions: Actions<'_>, rewards: &mut [f64], terminated: &mut [bool]) {
         let torque = |action| match action {
             0 => F::from_f64(-1.0),
             2 => F::from_f64(1.0),
@@ -103,8 +97,7 @@ fn runge_kutta<F: Float>(state: &mut [&mut [F]; 4], torques: &[F; BLOCK]) {
     for (column, ((k1, k2), (k3, k4))) in state.iter_mut().zip(slopes) {
         let slopes = k1.iter().zip(k2).zip(k3.iter().zip(k4));
         for (value, ((&k1, &k2), (&k3, &k4))) in column.iter_mut().zip(slopes) {
-            *value +=
-                F::from_f64(DT / 6.0) * (k1 + F::from_f64(2.0) * k2 + F::from_f64(2.0) * k3 + k4);
+            *value += F::from_f64(DT / 6.0) * (k1 + F::from_f64(2.0) * k2 + F::from_f64(2.0) * k3 + k4);
         }
     }
 }
@@ -153,9 +146,7 @@ fn derivative<F: Float>(state: &Block<F>, torques: &[F; BLOCK]) -> Block<F> {
 fn wrap_and_clip<F: Float>([theta_1, theta_2, speed_1, speed_2]: &mut [&mut [F]; 4]) {
     wrap(theta_1);
     wrap(theta_2);
-    for (column, max_speed) in
-        [(speed_1, F::from_f64(MAX_SPEED_1)), (speed_2, F::from_f64(MAX_SPEED_2))]
-    {
+    for (column, max_speed) in [(speed_1, F::from_f64(MAX_SPEED_1)), (speed_2, F::from_f64(MAX_SPEED_2))] {
         for speed in column.iter_mut() {
             *speed = speed.within(-max_speed, max_speed);
         }
@@ -201,8 +192,7 @@ mod tests {
     fn energy_is_kept_without_torque() {
         // Total energy of two rods with the constants of the derivation above.
         let energy = |[a, b, c, d]: [f64; 4]| {
-            let kinetic =
-                0.5 * (3.5 + b.cos()) * c * c + 0.5 * 1.25 * d * d + (1.25 + 0.5 * b.cos()) * c * d;
+            let kinetic = 0.5 * (3.5 + b.cos()) * c * c + 0.5 * 1.25 * d * d + (1.25 + 0.5 * b.cos()) * c * d;
             kinetic - GRAVITY * (1.5 * a.cos() + 0.5 * (a + b).cos())
         };
         let start = [0.5, -0.3, 0.2, 0.1];

@@ -20,12 +20,7 @@ pub(super) struct ShardEnds {
 pub(super) trait Batch: Send + Sync {
     /// Takes one step with time limit and autoreset. Every slice of `out` and `last` has this
     /// shard's rows.
-    fn step(
-        &mut self,
-        actions: Actions<'_>,
-        out: StepOut<'_>,
-        final_obs: Option<DenseFinalObs<'_>>,
-    );
+    fn step(&mut self, actions: Actions<'_>, out: StepOut<'_>, final_obs: Option<DenseFinalObs<'_>>);
 
     /// Starts a new episode in every environment.
     fn reset(&mut self);

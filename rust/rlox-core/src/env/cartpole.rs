@@ -52,13 +52,7 @@ impl<F: Float> Env<F> for CartPole {
     }
 
     #[inline(always)]
-    fn step(
-        &self,
-        state: &mut [F],
-        actions: Actions<'_>,
-        rewards: &mut [f64],
-        terminated: &mut [bool],
-    ) {
+    fn step(&self, state: &mut [F], actions: Actions<'_>, rewards: &mut [f64], terminated: &mut [bool]) {
         let columns = columns_mut(state, rewards.len());
         rewards.fill(1.0);
         let push = |action| if action == 1 { F::from_f64(FORCE) } else { F::from_f64(-FORCE) };
@@ -88,8 +82,7 @@ fn euler<F: Float>(
     let float = F::from_f64;
     let rows = x.iter_mut().zip(x_dot).zip(theta.iter_mut().zip(theta_dot));
     let inputs = forces.iter().zip(trig.sin.iter().zip(&trig.cos)).zip(terminated);
-    for (((x, x_dot), (theta, theta_dot)), ((&force, (&sin, &cos)), terminated)) in rows.zip(inputs)
-    {
+    for (((x, x_dot), (theta, theta_dot)), ((&force, (&sin, &cos)), terminated)) in rows.zip(inputs) {
         // The grouping of the products keeps the longest chain of a row short. Gymnasium's grouping
         // may differ in the last bit.
         let per_mass = float(POLE_MASS_LENGTH * PER_MASS);

@@ -79,9 +79,7 @@ impl EpisodeClock {
         for (start, &elapsed) in self.start_times.iter_mut().zip(elapsed) {
             *start = self.now - u64::from(elapsed);
         }
-        for (oldest, starts) in
-            self.oldest_starts.iter_mut().zip(self.start_times.chunks(self.block_rows))
-        {
+        for (oldest, starts) in self.oldest_starts.iter_mut().zip(self.start_times.chunks(self.block_rows)) {
             *oldest = starts.iter().copied().min().unwrap_or(self.now);
         }
     }

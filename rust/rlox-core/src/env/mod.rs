@@ -76,13 +76,7 @@ pub trait Env<F: Float = f64>: Send + Sync {
     ///
     /// `state` is `[state_dim, rows]`. `actions` is `[rows]` or `[rows, action_dim]` and valid.
     /// `rewards` and `terminated` are `[rows]`, hold arbitrary values, and must be written.
-    fn step(
-        &self,
-        state: &mut [F],
-        actions: Actions<'_>,
-        rewards: &mut [f64],
-        terminated: &mut [bool],
-    );
+    fn step(&self, state: &mut [F], actions: Actions<'_>, rewards: &mut [f64], terminated: &mut [bool]);
 
     /// Writes the observations of `state`, `[state_dim, rows]`, into `obs`, `[rows, obs_dim]`.
     fn observe(&self, state: &[F], rows: usize, obs: &mut [f32]);

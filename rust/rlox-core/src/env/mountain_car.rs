@@ -44,13 +44,7 @@ impl<F: Float> Env<F> for MountainCar {
     }
 
     #[inline(always)]
-    fn step(
-        &self,
-        state: &mut [F],
-        actions: Actions<'_>,
-        rewards: &mut [f64],
-        terminated: &mut [bool],
-    ) {
+    fn step(&self, state: &mut [F], actions: Actions<'_>, rewards: &mut [f64], terminated: &mut [bool]) {
         let columns = columns_mut(state, rewards.len());
         rewards.fill(-1.0);
         let push = |action| match action {
@@ -82,10 +76,8 @@ fn drive<F: Float>([position, velocity]: [&mut [F]; 2], pushes: &[F], terminated
     }
     let cosines = SinCos::of(&angles).cos;
     let rows = position.iter_mut().zip(velocity).zip(terminated);
-    for (((position, velocity), terminated), (&push, &cos)) in rows.zip(pushes.iter().zip(&cosines))
-    {
-        let speed = (*velocity + (push + cos * float(-GRAVITY)))
-            .within(float(-MAX_SPEED), float(MAX_SPEED));
+    for (((position, velocity), terminated), (&push, &cos)) in rows.zip(pushes.iter().zip(&cosines)) {
+        let speed = (*velocity + (push + cos * float(-GRAVITY))).within(float(-MAX_SPEED), float(MAX_SPEED));
         *position = (*position + speed).within(float(MIN_POSITION), float(MAX_POSITION));
         // The wall on the left stops the car.
         let stopped = (*position == float(MIN_POSITION)) && (speed < zero);

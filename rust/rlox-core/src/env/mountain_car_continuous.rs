@@ -54,13 +54,7 @@ impl<T: Float> Env<f32> for MountainCarContinuous<T> {
     }
 
     #[inline(always)]
-    fn step(
-        &self,
-        state: &mut [f32],
-        actions: Actions<'_>,
-        rewards: &mut [f64],
-        terminated: &mut [bool],
-    ) {
+    fn step(&self, state: &mut [f32], actions: Actions<'_>, rewards: &mut [f64], terminated: &mut [bool]) {
         let columns = columns_mut(state, rewards.len());
         let actions = actions.continuous();
         drive::<T>(columns, actions, terminated);
@@ -82,20 +76,14 @@ impl<T: Float> Env<f32> for MountainCarContinuous<T> {
 
 /// Takes one step of a block.
 #[inline(always)]
-fn drive<T: Float>(
-    [position, velocity]: [&mut [f32]; 2],
-    actions: &[f32],
-    terminated: &mut [bool],
-) {
+fn drive<T: Float>([position, velocity]: [&mut [f32]; 2], actions: &[f32], terminated: &mut [bool]) {
     let mut angles = [T::default(); BLOCK];
     for (angle, &position) in angles.iter_mut().zip(&*position) {
         *angle = T::from_f64(f64::from(3.0 * position));
     }
     let cosines = SinCos::of(&angles).cos;
     let rows = position.iter_mut().zip(velocity).zip(terminated);
-    for (((position, velocity), terminated), (&action, &cos)) in
-        rows.zip(actions.iter().zip(&cosines))
-    {
+    for (((position, velocity), terminated), (&action, &cos)) in rows.zip(actions.iter().zip(&cosines)) {
         let slope = T::from_f64(GRAVITY) * cos;
         let bound = if action > 0.0 { POWER } else { -POWER };
         let inside = action * POWER.to_f32() - slope.to_f32();

@@ -76,13 +76,7 @@ impl<F: TorqueCost> Env<F> for Pendulum {
     }
 
     #[inline(always)]
-    fn step(
-        &self,
-        state: &mut [F],
-        actions: Actions<'_>,
-        rewards: &mut [f64],
-        terminated: &mut [bool],
-    ) {
+    fn step(&self, state: &mut [F], actions: Actions<'_>, rewards: &mut [f64], terminated: &mut [bool]) {
         let columns = columns_mut(state, rewards.len());
         terminated.fill(false);
         let actions = actions.continuous();

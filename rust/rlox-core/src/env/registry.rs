@@ -73,8 +73,7 @@ static ENVS: LazyLock<RwLock<Vec<Entry>>> = LazyLock::new(|| {
         Entry::new::<f64>(&Acrobot).with_f32(&Acrobot),
         Entry::new::<f64>(&CartPole).with_f32(&CartPole),
         Entry::new::<f64>(&MountainCar).with_f32(&MountainCar),
-        Entry::new(&MountainCarContinuous::<f64>::RULES)
-            .with_f32(&MountainCarContinuous::<f32>::RULES),
+        Entry::new(&MountainCarContinuous::<f64>::RULES).with_f32(&MountainCarContinuous::<f32>::RULES),
         Entry::new::<f64>(&Pendulum).with_f32(&Pendulum),
     ])
 });

@@ -68,9 +68,7 @@ impl<F: Float, E: Env<F>> Shard<F, E> {
         let positions = rows.iter().filter_map(|&row| Some(self.streams.get(row)?.position()));
         hint::black_box(positions.fold(0, u64::wrapping_add));
         if let Some(undo) = &mut self.undo {
-            let marks = rows
-                .iter()
-                .filter_map(|&row| Some(SavedPosition::new(row, self.streams.get(row)?)));
+            let marks = rows.iter().filter_map(|&row| Some(SavedPosition::new(row, self.streams.get(row)?)));
             undo.saved_positions.extend(marks);
         }
         for (&row, start) in rows.iter().zip(self.start_states.chunks_exact_mut(state_dim)) {
@@ -90,12 +88,7 @@ impl<F: Float, E: Env<F>> Shard<F, E> {
 }
 
 impl<F: Float, E: Env<F>> Batch for Shard<F, E> {
-    fn step(
-        &mut self,
-        actions: Actions<'_>,
-        mut out: StepOut<'_>,
-        final_obs: Option<DenseFinalObs<'_>>,
-    ) {
+    fn step(&mut self, actions: Actions<'_>, mut out: StepOut<'_>, final_obs: Option<DenseFinalObs<'_>>) {
         self.rewind_streams();
         self.ends.rows.clear();
         self.clock.tick();
@@ -117,9 +110,8 @@ impl<F: Float, E: Env<F>> Batch for Shard<F, E> {
     fn reset(&mut self) {
         self.rewind_streams();
         if let Some(undo) = &mut self.undo {
-            undo.saved_positions.extend(
-                (0..).zip(&self.streams).map(|(row, stream)| SavedPosition::new(row, stream)),
-            );
+            undo.saved_positions
+                .extend((0..).zip(&self.streams).map(|(row, stream)| SavedPosition::new(row, stream)));
         }
         self.clock.restart_all();
         self.start_states.resize(self.env.spec().state_dim, F::default());
@@ -157,19 +149,15 @@ impl<F: Float, E: Env<F>> Batch for Shard<F, E> {
         self.rewind_streams();
         if let Some(undo) = &mut self.undo {
             let old_streams = (0..).zip(self.streams.iter().zip(keys));
-            undo.saved_positions.extend(
-                old_streams.map(|(row, (stream, &key))| SavedPosition::with_key(row, stream, key)),
-            );
+            undo.saved_positions
+                .extend(old_streams.map(|(row, (stream, &key))| SavedPosition::with_key(row, stream, key)));
         }
         self.streams = streams;
     }
 
     fn save_for_undo(&mut self) {
-        self.undo = Some(Undo {
-            state: self.state.clone(),
-            clock: self.clock.clone(),
-            saved_positions: Vec::new(),
-        });
+        self.undo =
+            Some(Undo { state: self.state.clone(), clock: self.clock.clone(), saved_positions: Vec::new() });
     }
 
     fn undo(&mut self) {
@@ -244,17 +232,11 @@ fn step_blocks<F: Float, E: Env<F>>(
 
 /// Appends the rows with a flag; the first row is row `start`. There are almost always few.
 #[inline(always)]
-fn append_ended(
-    start: usize,
-    terminated: &[bool],
-    truncated: &[bool],
-    ended_rows: &mut Vec<usize>,
-) {
+fn append_ended(start: usize, terminated: &[bool], truncated: &[bool], ended_rows: &mut Vec<usize>) {
     let ((terminated_words, terminated_rest), (truncated_words, truncated_rest)) =
         (terminated.as_chunks::<8>(), truncated.as_chunks::<8>());
     for (part, (left, right)) in terminated_words.iter().zip(truncated_words).enumerate() {
-        let mut flags =
-            u64::from_le_bytes(left.map(u8::from)) | u64::from_le_bytes(right.map(u8::from));
+        let mut flags = u64::from_le_bytes(left.map(u8::from)) | u64::from_le_bytes(right.map(u8::from));
         while flags != 0 {
             ended_rows.push(start + part * 8 + flags.trailing_zeros() as usize / 8);
             flags &= flags - 1;

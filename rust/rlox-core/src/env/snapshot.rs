@@ -73,8 +73,7 @@ impl VecEnv {
         ] {
             check_len(name, len, n, "n_envs")?;
         }
-        let keys: Vec<Key> =
-            snapshot.seeds.iter().copied().zip(snapshot.indices.iter().copied()).collect();
+        let keys: Vec<Key> = snapshot.seeds.iter().copied().zip(snapshot.indices.iter().copied()).collect();
         let streams = Some((keys.as_slice(), snapshot.positions.as_slice()));
         self.replace(&snapshot.state, Some(&snapshot.elapsed), streams)?;
         self.keys = keys;
@@ -135,16 +134,12 @@ impl VecEnv {
                 if let Some((keys, positions)) = streams {
                     let shard_keys = keys.get(env_range.clone()).unwrap_or_default();
                     let positions = positions.get(env_range.clone()).unwrap_or_default();
-                    let streams =
-                        shard_keys.iter().zip(positions).map(|(&(seed, index), &position)| {
-                            let mut stream = Stream::new(seed, STREAM, index);
-                            stream.set_position(position);
-                            stream
-                        });
-                    shard.set_streams(
-                        streams.collect(),
-                        old_keys.get(env_range).unwrap_or_default(),
-                    );
+                    let streams = shard_keys.iter().zip(positions).map(|(&(seed, index), &position)| {
+                        let mut stream = Stream::new(seed, STREAM, index);
+                        stream.set_position(position);
+                        stream
+                    });
+                    shard.set_streams(streams.collect(), old_keys.get(env_range).unwrap_or_default());
                 }
             }
         })

@@ -34,10 +34,8 @@ impl Snapshot {
     /// # Errors
     /// [`Error::Snapshot`] for another format or version, or for damaged bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let damage_error =
-            || Error::snapshot("bytes", "damaged", "what a snapshot of environments wrote");
-        let (content, checksum) =
-            bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or_else(damage_error)?;
+        let damage_error = || Error::snapshot("bytes", "damaged", "what a snapshot of environments wrote");
+        let (content, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or_else(damage_error)?;
         let mut rest = content.strip_prefix(&MAGIC).ok_or_else(|| {
             let got = format!("{:?}", bytes.get(..MAGIC.len()).unwrap_or(bytes));
             Error::snapshot("format", got, format!("{MAGIC:?}"))

@@ -120,8 +120,7 @@ impl Divisor {
         }
         Ok(ScaledMoments::of(rewards, 0)?.map_or(Self::ONE, |scaled| Self {
             unit: Some(scaled.unit),
-            value: std_dev(scaled.moments.squares, freedom) * scaled.width
-                + scaling.eps / scaled.unit,
+            value: std_dev(scaled.moments.squares, freedom) * scaled.width + scaling.eps / scaled.unit,
         }))
     }
 }
@@ -191,16 +190,14 @@ fn scale_groups<F: Float>(
     out: &mut [F],
 ) -> Result<()> {
     let (count, freedom) = (as_f64(group_size), degrees_of_freedom(group_size, scaling.ddof));
-    let shared_factor =
-        divisor.filter(|divisor| divisor.unit.is_none()).map(|divisor| 1.0 / divisor.value);
+    let shared_factor = divisor.filter(|divisor| divisor.unit.is_none()).map(|divisor| 1.0 / divisor.value);
     let is_fast = divisor.is_none() == shared_factor.is_none();
     let block_len = group_size.saturating_mul(GROUPS_PER_BLOCK);
     let blocks = rewards.chunks(block_len).zip(out.chunks_mut(block_len));
     let mut pace = CheckPace::default();
     for (block, (rewards, out)) in blocks.enumerate() {
         pace.spend(rewards.len())?;
-        let mut block_moments =
-            [Moments { origin: 0.0, mean: 0.0, squares: 0.0 }; GROUPS_PER_BLOCK];
+        let mut block_moments = [Moments { origin: 0.0, mean: 0.0, squares: 0.0 }; GROUPS_PER_BLOCK];
         for (moments, rewards) in block_moments.iter_mut().zip(rewards.chunks_exact(group_size)) {
             *moments = Moments::centre(rewards);
         }
@@ -236,8 +233,7 @@ fn scale_rare_group<F: Float>(
     out: &mut [F],
 ) -> Result<()> {
     out.fill(F::ZERO);
-    let Some(ScaledMoments { unit, width, moments }) = ScaledMoments::of(rewards, first_index)?
-    else {
+    let Some(ScaledMoments { unit, width, moments }) = ScaledMoments::of(rewards, first_index)? else {
         return Ok(());
     };
     if moments.is_noise::<F>(width, as_f64(rewards.len())) {

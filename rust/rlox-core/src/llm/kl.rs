@@ -96,9 +96,7 @@ pub struct Tokens<'a, F, G> {
 impl<F: Float, G: Flag> Tokens<'_, F, G> {
     fn check(&self) -> Result<()> {
         check_len("log_q", self.log_q.len(), self.log_p.len(), "as many as log_p")?;
-        self.mask.map_or(Ok(()), |mask| {
-            check_len("mask", mask.len(), self.log_p.len(), "as many as log_p")
-        })
+        self.mask.map_or(Ok(()), |mask| check_len("mask", mask.len(), self.log_p.len(), "as many as log_p"))
     }
 
     fn part(&self, range: std::ops::Range<usize>) -> Self {
@@ -176,18 +174,11 @@ fn estimate_all<F: Float, G: Flag>(
     }
     let per_task = (BLOCK * BLOCK / seq_len).max(1);
     let sequences_per_round = (SHARED_PIECE / seq_len).max(threads::count());
-    for (first, out) in (0..).step_by(sequences_per_round).zip(out.chunks_mut(sequences_per_round))
-    {
+    for (first, out) in (0..).step_by(sequences_per_round).zip(out.chunks_mut(sequences_per_round)) {
         interrupt::check()?;
         threads::for_each_chunk(out, per_task, |task, out| {
             let start = (first + task * per_task) * seq_len;
-            estimate_rows(
-                tokens.part(start..start + out.len() * seq_len),
-                seq_len,
-                reduction,
-                term,
-                out,
-            );
+            estimate_rows(tokens.part(start..start + out.len() * seq_len), seq_len, reduction, term, out);
         });
     }
     Ok(())
@@ -208,11 +199,7 @@ fn estimate_rows<F: Float, G: Flag, T: Term>(
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
-fn estimate_one<F: Float, G: Flag, T: Term>(
-    tokens: Tokens<'_, F, G>,
-    reduction: Reduction,
-    _: T,
-) -> f64 {
+fn estimate_one<F: Float, G: Flag, T: Term>(tokens: Tokens<'_, F, G>, reduction: Reduction, _: T) -> f64 {
     estimate_sequence::<F, G, T, { fused!() }>(tokens, reduction)
 }
 
@@ -289,8 +276,7 @@ impl<F: Float> Scratch<F> {
 
     #[inline(always)]
     fn padded_sum<T: Term, const FUSED: bool>(&mut self, padded: usize) -> f64 {
-        let (log_p, log_q) =
-            (slice_range(&self.log_p, &(0..padded)), slice_range(&self.log_q, &(0..padded)));
+        let (log_p, log_q) = (slice_range(&self.log_p, &(0..padded)), slice_range(&self.log_q, &(0..padded)));
         add_terms::<F, T, FUSED>(log_p, log_q, &mut self.terms)
     }
 }
@@ -299,11 +285,7 @@ impl<F: Float> Scratch<F> {
 /// vectorises.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn add_terms<F: Float, T: Term, const FUSED: bool>(
-    log_p: &[F],
-    log_q: &[F],
-    terms: &mut [F; BLOCK],
-) -> f64 {
+fn add_terms<F: Float, T: Term, const FUSED: bool>(log_p: &[F], log_q: &[F], terms: &mut [F; BLOCK]) -> f64 {
     for ((out, &log_p), &log_q) in terms.iter_mut().zip(log_p).zip(log_q) {
         *out = T::compute::<F, FUSED>(log_p, log_q);
     }

@@ -76,11 +76,7 @@ impl Packing {
         // The check includes a packing without sequences, so that an array can always hold a row.
         if n_bins.max(1).checked_mul(max_len).is_none_or(|cells| cells >= MAX_CELLS) {
             let got = format!("{max_len}, for a number of rows of {n_bins}");
-            return Err(Error::config(
-                "max_len",
-                got,
-                "less than 2^31 tokens in all rows together",
-            ));
+            return Err(Error::config("max_len", got, "less than 2^31 tokens in all rows together"));
         }
         Ok(Self { max_len, n_bins, places })
     }

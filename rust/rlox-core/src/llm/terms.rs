@@ -89,13 +89,10 @@ mod tests {
             let log_q = F::from_f64(stream.uniform_in(-scale, 0.0));
             let (p, d) = (log_p.to_f64(), (log_q - log_p).to_f64());
             let exact = p.exp() * (log_p - log_q).to_f64();
-            for got in
-                [Exact::compute::<F, false>(log_p, log_q), Exact::compute::<F, true>(log_p, log_q)]
-            {
+            for got in [Exact::compute::<F, false>(log_p, log_q), Exact::compute::<F, true>(log_p, log_q)] {
                 assert!(error_units(got, exact) <= 16.0, "exact({p}, {d}): {got:?} {exact}");
             }
-            for got in [K3::compute::<F, false>(log_p, log_q), K3::compute::<F, true>(log_p, log_q)]
-            {
+            for got in [K3::compute::<F, false>(log_p, log_q), K3::compute::<F, true>(log_p, log_q)] {
                 assert!(error_units(got, k3(d)) <= 16.0, "k3({p}, {d}): {got:?} {}", k3(d));
             }
         }

@@ -192,8 +192,7 @@ mod tests {
             #[expect(clippy::cast_possible_truncation, reason = "the unit of the nearest number")]
             let near = exact as f32;
             let distance = |got: f32| (f64::from(got) - exact).abs();
-            distance(exp_f32(x)).max(distance(exp_generic::<_, true>(x)))
-                / f64::from(near.next_up() - near)
+            distance(exp_f32(x)).max(distance(exp_generic::<_, true>(x))) / f64::from(near.next_up() - near)
         };
         points.map(error).fold(0.0, f64::max)
     }

@@ -135,9 +135,8 @@ fn quantile(q: f64, distance: f64) -> f64 {
     let tail = NEAR_TAIL.map(|polynomial| horner(polynomial, tail_r));
     // The selection works on bits, since the compiler would make branches of a comparison.
     let central_mask = u64::from(q.abs() <= CENTRAL_RANGE).wrapping_neg();
-    let select = |a: f64, b: f64| {
-        f64::from_bits((a.to_bits() & central_mask) | (b.to_bits() & !central_mask))
-    };
+    let select =
+        |a: f64, b: f64| f64::from_bits((a.to_bits() & central_mask) | (b.to_bits() & !central_mask));
     let ([central, central_denominator], [tail, tail_denominator]) = (central, tail);
     select(central * q, tail.copysign(q)) / select(central_denominator, tail_denominator)
 }

@@ -68,11 +68,9 @@ fn functions_are_within_their_bounds_of_50_digits() {
         let (name, x) = (fields[0], number(1));
         for got in all_variants_of(name, x) {
             let units = units(got, number(2), number(3));
-            let (_, count, worst_units, at) =
-                worst.iter_mut().find(|entry| entry.0 == name).unwrap();
+            let (_, count, worst_units, at) = worst.iter_mut().find(|entry| entry.0 == name).unwrap();
             *count += 1;
-            (*worst_units, *at) =
-                if units > *worst_units { (units, x) } else { (*worst_units, *at) };
+            (*worst_units, *at) = if units > *worst_units { (units, x) } else { (*worst_units, *at) };
         }
     }
     for (name, count, units, at) in worst {
@@ -133,8 +131,7 @@ fn single_units(got: f32, exact: f64) -> f64 {
     }
     let below = near.abs().min(f32::MAX).next_down();
     let unit = f64::from(near.abs().min(f32::MAX)) - f64::from(below);
-    let got =
-        if got.is_infinite() { 2.0_f64.powi(128).copysign(f64::from(got)) } else { f64::from(got) };
+    let got = if got.is_infinite() { 2.0_f64.powi(128).copysign(f64::from(got)) } else { f64::from(got) };
     (got - exact).abs() / unit.max(f64::from(f32::from_bits(1)))
 }
 

@@ -73,14 +73,9 @@ mod tests {
 
     #[test]
     fn the_error_stays_below_what_the_documentation_states() {
-        for (scale, bound) in [
-            (1e-3, 1.2e-7),
-            (0.2, 1.2e-7),
-            (0.785, 1.2e-7),
-            (8.0, 1.2e-7),
-            (628.0, 1.2e-7),
-            (8_191.0, 2e-7),
-        ] {
+        for (scale, bound) in
+            [(1e-3, 1.2e-7), (0.2, 1.2e-7), (0.785, 1.2e-7), (8.0, 1.2e-7), (628.0, 1.2e-7), (8_191.0, 2e-7)]
+        {
             let worst = worst_error(scale);
             assert!(worst <= bound, "scale {scale}: {worst}");
         }

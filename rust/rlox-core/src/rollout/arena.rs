@@ -59,16 +59,9 @@ impl Arena {
         let max_row_bytes = obs_dim.max(action_dim).max(1) * size_of::<i64>();
         let rows = n_steps.checked_add(1).and_then(|steps| steps.checked_mul(n_envs));
         let total_bytes = rows.and_then(|rows| rows.checked_mul(max_row_bytes));
-        if n_steps == 0
-            || n_envs == 0
-            || total_bytes.is_none_or(|bytes| bytes > isize::MAX as usize)
-        {
+        if n_steps == 0 || n_envs == 0 || total_bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
             let got = format!("{n_steps} steps of {n_envs} environments");
-            return Err(Error::config(
-                "a rollout",
-                got,
-                "at least 1 of both, and what memory holds",
-            ));
+            return Err(Error::config("a rollout", got, "at least 1 of both, and what memory holds"));
         }
         let size = n_steps * n_envs;
         Ok(Self {

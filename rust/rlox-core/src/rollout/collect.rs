@@ -45,11 +45,7 @@ impl Arena {
             return Ok(());
         }
         let got = format!("{actual_dims:?} for {}", spec.id);
-        Err(Error::config(
-            "(n_envs, obs_dim, action_dim)",
-            got,
-            format!("{expected_dims:?} as in the arena"),
-        ))
+        Err(Error::config("(n_envs, obs_dim, action_dim)", got, format!("{expected_dims:?} as in the arena")))
     }
 
     /// Writes the present observations of the environments to row 0.

@@ -115,9 +115,7 @@ impl Columns<'_> {
             if t.is_multiple_of(policy.noise_kept().get()) {
                 policy.noise().draw(&mut stream, &mut scratch.noise);
             }
-            if let Err(error) =
-                self.step(envs, policy, (running, rollout_ends, scratch), (t, sizes))
-            {
+            if let Err(error) = self.step(envs, policy, (running, rollout_ends, scratch), (t, sizes)) {
                 let width = sizes.n * sizes.obs_dim;
                 self.obs.copy_within(t * width..(t + 1) * width, sizes.steps * width);
                 return Err(error);
@@ -130,11 +128,7 @@ impl Columns<'_> {
         &mut self,
         envs: &mut dyn VectorEnv,
         policy: &dyn Policy,
-        (running, rollout_ends, scratch): (
-            &mut RunningEpisodes<'_>,
-            &mut RolloutEnds,
-            &mut Scratch,
-        ),
+        (running, rollout_ends, scratch): (&mut RunningEpisodes<'_>, &mut RolloutEnds, &mut Scratch),
         (t, sizes): (usize, Sizes),
     ) -> Result<()> {
         interrupt::check()?;
@@ -156,27 +150,19 @@ impl Columns<'_> {
             truncated: row_mut(self.truncated, t, n),
         };
         envs.step(step_actions(&mut self.actions, t, n * action_dim).view(), out)?;
-        for (column_reward, reward) in row_mut(self.rewards, t, n).iter_mut().zip(&scratch.rewards)
-        {
+        for (column_reward, reward) in row_mut(self.rewards, t, n).iter_mut().zip(&scratch.rewards) {
             *column_reward = to_f32(*reward);
         }
         running.add(&scratch.rewards);
         let episode_ends = envs.episode_ends();
         running.finish(episode_ends.indices, &mut rollout_ends.episodes);
-        rollout_ends
-            .positions
-            .extend(episode_ends.indices.iter().map(|&env| EndPosition { step: t, env }));
+        rollout_ends.positions.extend(episode_ends.indices.iter().map(|&env| EndPosition { step: t, env }));
         rollout_ends.obs.extend_from_slice(episode_ends.obs);
         Ok(())
     }
 
     /// Computes the values of the states after every step.
-    fn compute_next_values(
-        &mut self,
-        policy: &dyn Policy,
-        ends: &RolloutEnds,
-        sizes: Sizes,
-    ) -> Result<()> {
+    fn compute_next_values(&mut self, policy: &dyn Policy, ends: &RolloutEnds, sizes: Sizes) -> Result<()> {
         let Sizes { n, obs_dim, steps, .. } = sizes;
         let last = row(self.obs, steps, n * obs_dim);
         policy.values(last, row_mut(self.values, steps, n))?;
@@ -249,11 +235,7 @@ pub(super) fn row_mut<T>(column: &mut [T], t: usize, width: usize) -> &mut [T] {
 }
 
 /// Returns the actions of step t, which consist of `width` numbers.
-pub(super) fn step_actions<'a>(
-    actions: &'a mut ActionsMut<'_>,
-    t: usize,
-    width: usize,
-) -> ActionsMut<'a> {
+pub(super) fn step_actions<'a>(actions: &'a mut ActionsMut<'_>, t: usize, width: usize) -> ActionsMut<'a> {
     match actions {
         ActionsMut::Discrete(all) => ActionsMut::Discrete(row_mut(all, t, width)),
         ActionsMut::Box(all) => ActionsMut::Box(row_mut(all, t, width)),

@@ -46,9 +46,7 @@ pub struct RunningEpisodes<'a> {
 impl RunningEpisodes<'_> {
     /// Adds one step of every environment.
     pub(super) fn add(&mut self, rewards: &[f64]) {
-        for ((total, steps), reward) in
-            self.totals.iter_mut().zip(self.steps.iter_mut()).zip(rewards)
-        {
+        for ((total, steps), reward) in self.totals.iter_mut().zip(self.steps.iter_mut()).zip(rewards) {
             *total += reward;
             *steps += 1;
         }
@@ -57,8 +55,7 @@ impl RunningEpisodes<'_> {
     /// Appends the episodes that ended with the last step to `is_finished`, and begins new ones.
     pub(super) fn finish(&mut self, envs: &[usize], episodes: &mut Vec<Episode>) {
         for &env in envs {
-            if let (Some(total), Some(steps)) = (self.totals.get_mut(env), self.steps.get_mut(env))
-            {
+            if let (Some(total), Some(steps)) = (self.totals.get_mut(env), self.steps.get_mut(env)) {
                 episodes.push(Episode { env, total: *total, steps: *steps });
                 (*total, *steps) = (0.0, 0);
             }

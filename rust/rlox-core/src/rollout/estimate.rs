@@ -33,12 +33,7 @@ impl Columns<'_> {
     ///
     /// # Errors
     /// [`Error::Shape`] if a column does not fit; [`Error::Interrupted`].
-    pub fn estimate(
-        &self,
-        n_envs: usize,
-        discount: Discount,
-        out: gae::Out<'_, f32>,
-    ) -> Result<()> {
+    pub fn estimate(&self, n_envs: usize, discount: Discount, out: gae::Out<'_, f32>) -> Result<()> {
         let input = gae::TimeMajor {
             rewards: &*self.rewards,
             values: self.values.get(..self.rewards.len()).unwrap_or_default(),

@@ -139,11 +139,7 @@ impl TransitionChunk<'_> {
     ) -> Result<()> {
         let width = sizes.n * sizes.obs_dim;
         let (before, after) = self.obs.split_at_mut((t + 1) * width);
-        explorer.act(
-            t,
-            row(before, t, width),
-            step_actions(&mut self.actions, t, sizes.actions),
-        )?;
+        explorer.act(t, row(before, t, width), step_actions(&mut self.actions, t, sizes.actions))?;
         let mut actions = step_actions(&mut self.actions, t, sizes.actions);
         if let (ActionsMut::Box(chunk_actions), Some(bounds)) = (&mut actions, bounds) {
             bounds.scale(chunk_actions, scaled_actions);
@@ -209,9 +205,8 @@ fn check_column_finite<T: Copy>(name: &str, column: &[T], to_f64: impl Fn(T) -> 
     }
     let mut values = column.iter().map(|&value| to_f64(value)).enumerate();
     let first_invalid = values.find(|(_, value)| !value.is_finite());
-    first_invalid.map_or(Ok(()), |(index, value)| {
-        Err(Error::NonFinite { name: name.to_owned().into(), index, value })
-    })
+    first_invalid
+        .map_or(Ok(()), |(index, value)| Err(Error::NonFinite { name: name.to_owned().into(), index, value }))
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -51,11 +51,7 @@ impl Moments {
         for (field, values, minimum) in [("mean", &mean, f64::MIN), ("m2", &m2, 0.0)] {
             for value in values {
                 if !value.is_finite() || *value < minimum {
-                    return Err(Error::snapshot(
-                        field,
-                        value,
-                        format!("a number from {minimum} on"),
-                    ));
+                    return Err(Error::snapshot(field, value, format!("a number from {minimum} on")));
                 }
                 if count == 0 && *value != 0.0 {
                     return Err(Error::snapshot(field, value, "0, since count is 0"));
@@ -143,13 +139,7 @@ impl Moments {
     /// [`Error::Shape`] if the last row is incomplete or `out` has another size;
     /// [`Error::NonFinite`] for NaN and infinity; [`Error::Config`] unless eps is positive and
     /// clip, if present, is at least 0; [`Error::Interrupted`].
-    pub fn normalize(
-        &self,
-        rows: &[f64],
-        clip: Option<f64>,
-        eps: f64,
-        out: &mut [f64],
-    ) -> Result<()> {
+    pub fn normalize(&self, rows: &[f64], clip: Option<f64>, eps: f64, out: &mut [f64]) -> Result<()> {
         let dim = self.mean.len().max(1);
         check_len("rows", rows.len(), rows.len() / dim * dim, "a multiple of dim")?;
         check_len("out", out.len(), rows.len(), "as many as rows")?;
@@ -165,8 +155,7 @@ impl Moments {
         let mut pace = CheckPace::default();
         for (row, out) in rows.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
             pace.spend(dim)?;
-            for ((x, out), (mean, scale)) in row.iter().zip(out).zip(self.mean.iter().zip(&scales))
-            {
+            for ((x, out), (mean, scale)) in row.iter().zip(out).zip(self.mean.iter().zip(&scales)) {
                 *out = ((x - mean) / scale).clamp(-limit, limit);
             }
         }

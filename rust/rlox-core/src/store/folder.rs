@@ -43,8 +43,7 @@ impl Folder {
     /// [`Error::Storage`] if it cannot be created, or if another buffer or process has it.
     pub fn open(path: &Path, fs: Arc<dyn Fs>) -> Result<Self> {
         // The path is absolute, since the process may change its working folder.
-        let path =
-            &std::path::absolute(path).map_err(|cause| Error::storage("find", path, cause))?;
+        let path = &std::path::absolute(path).map_err(|cause| Error::storage("find", path, cause))?;
         create_folder(&*fs, path).map_err(|cause| Error::storage("create", path, cause))?;
         let lock = FolderLock::take(&*fs, path)?;
         let mut folder = Self { path: path.to_owned(), fs, next_number: AtomicU64::new(0), lock };
@@ -79,11 +78,7 @@ impl Folder {
     ///
     /// # Errors
     /// The errors of [`SegmentWriter::begin`].
-    pub fn begin_segment(
-        &self,
-        columns: Vec<ColumnPlan>,
-        meta: &[u8],
-    ) -> Result<(u64, SegmentWriter)> {
+    pub fn begin_segment(&self, columns: Vec<ColumnPlan>, meta: &[u8]) -> Result<(u64, SegmentWriter)> {
         self.lock.check()?;
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let path = self.path.join(segment_name(number));
@@ -264,8 +259,7 @@ impl Folder {
     }
 
     fn sync(&self) -> Result<()> {
-        sync_folder(&*self.fs, &self.path)
-            .map_err(|cause| Error::storage("sync", &self.path, cause))
+        sync_folder(&*self.fs, &self.path).map_err(|cause| Error::storage("sync", &self.path, cause))
     }
 }
 
@@ -301,8 +295,7 @@ pub(crate) fn read_manifest(fs: &dyn Fs, folder: &Path, name: &str) -> Result<Ma
             Err(cause) if cause.kind() == ErrorKind::NotFound => Vec::new(),
             Err(_) => return error,
         };
-        let mut save_names: Vec<&str> =
-            files.iter().filter_map(|file| manifest_name(file)).collect();
+        let mut save_names: Vec<&str> = files.iter().filter_map(|file| manifest_name(file)).collect();
         if save_names.contains(&name) {
             return error;
         }
@@ -313,8 +306,7 @@ pub(crate) fn read_manifest(fs: &dyn Fs, folder: &Path, name: &str) -> Result<Ma
             String::new()
         };
         save_names.truncate(MAX_NAMES_SHOWN);
-        let there =
-            if save_names.is_empty() { "none".to_owned() } else { save_names.join(", ") + &more };
+        let there = if save_names.is_empty() { "none".to_owned() } else { save_names.join(", ") + &more };
         Error::Missing { name: name.to_owned(), folder: folder.display().to_string(), there }
     })
 }

@@ -94,13 +94,9 @@ pub(super) fn sync_folder(fs: &dyn Fs, path: &Path) -> io::Result<()> {
 /// # Errors
 /// Errors of the system.
 pub(super) fn create_folder(fs: &dyn Fs, path: &Path) -> io::Result<()> {
-    let missing_folders: Vec<&Path> =
-        path.ancestors().take_while(|folder| !folder.exists()).collect();
+    let missing_folders: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
     fs.create_dirs(path)?;
-    missing_folders
-        .iter()
-        .filter_map(|folder| folder.parent())
-        .try_for_each(|parent| sync_folder(fs, parent))
+    missing_folders.iter().filter_map(|folder| folder.parent()).try_for_each(|parent| sync_folder(fs, parent))
 }
 
 /// A file that is being written.

@@ -108,8 +108,7 @@ pub(super) fn head_len(columns: &[ColumnPlan], meta: &[u8]) -> u64 {
     let blocks = |column: &ColumnPlan| column.bytes().div_ceil(column.block_bytes().max(1) as u64);
     let names = columns.iter().map(|column| (column.name.len() as u64).saturating_add(28));
     let checksums = columns.iter().map(|column| blocks(column).saturating_mul(4));
-    let parts =
-        [FIXED_HEAD_BYTES as u64, meta.len() as u64, 4].into_iter().chain(names).chain(checksums);
+    let parts = [FIXED_HEAD_BYTES as u64, meta.len() as u64, 4].into_iter().chain(names).chain(checksums);
     parts.fold(0, u64::saturating_add)
 }
 
@@ -142,8 +141,7 @@ pub(super) fn encode(columns: &[ColumnPlan], meta: &[u8], checksums: &[u32]) -> 
 }
 
 fn to_u32(name: &'static str, value: usize) -> Result<u32> {
-    u32::try_from(value)
-        .map_err(|_| Error::config(name, value, "less than 2^32 bytes; use smaller segments"))
+    u32::try_from(value).map_err(|_| Error::config(name, value, "less than 2^32 bytes; use smaller segments"))
 }
 
 /// Returns the bytes of head and file, from a file's first [`FIXED_HEAD_BYTES`] bytes.
@@ -161,11 +159,7 @@ pub(super) fn lengths(path: &Path, fixed: &[u8; FIXED_HEAD_BYTES]) -> Result<(us
 
 /// Returns the columns, the description and the checksum of a whole head. `file` is the size of the
 /// file.
-pub(super) fn decode(
-    path: &Path,
-    head: &[u8],
-    file_bytes: u64,
-) -> Result<(Vec<Column>, Vec<u8>, u32)> {
+pub(super) fn decode(path: &Path, head: &[u8], file_bytes: u64) -> Result<(Vec<Column>, Vec<u8>, u32)> {
     let Some((body, tail)) = head.split_last_chunk::<4>() else {
         return Err(Error::damaged(path, 0, "no head"));
     };
@@ -220,15 +214,7 @@ fn read_column(cursor: &mut Cursor<'_>) -> Result<Column> {
     let Ok(name) = String::from_utf8(cursor.slice(name)?.to_vec()) else {
         return Err(cursor.damage_error("a column whose name is no UTF-8"));
     };
-    Ok(Column {
-        name,
-        row_bytes,
-        rows_per_block: block,
-        first,
-        rows,
-        offset: 0,
-        checksums: Vec::new(),
-    })
+    Ok(Column { name, row_bytes, rows_per_block: block, first, rows, offset: 0, checksums: Vec::new() })
 }
 
 /// Returns whether a checksum equals the stored one. In a fuzzing build (rust/fuzz) any two are

@@ -52,10 +52,8 @@ impl Manifest {
             first: 0,
             rows: bytes.len().checked_div(row_bytes).unwrap_or(0) as u64,
         };
-        let owner_plans =
-            self.columns.iter().map(|(name, row_bytes, rows)| plan(name, *row_bytes, rows));
-        let columns =
-            std::iter::once(plan(SEGMENTS_COLUMN, REF_BYTES, &list)).chain(owner_plans).collect();
+        let owner_plans = self.columns.iter().map(|(name, row_bytes, rows)| plan(name, *row_bytes, rows));
+        let columns = std::iter::once(plan(SEGMENTS_COLUMN, REF_BYTES, &list)).chain(owner_plans).collect();
         let rows = self.columns.iter().map(|(_, _, rows)| rows.as_slice());
         let rows: Vec<&[u8]> = std::iter::once(list.as_slice()).chain(rows).collect();
         write_segment(fs, path, columns, &self.meta, &rows).map(drop)

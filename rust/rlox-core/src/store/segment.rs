@@ -46,23 +46,12 @@ impl SegmentWriter {
     /// # Errors
     /// [`Error::Storage`] if the disk refuses, [`Error::Config`] for a column without bytes or for
     /// a duplicate name.
-    pub fn begin(
-        fs: Arc<dyn Fs>,
-        path: &Path,
-        columns: Vec<ColumnPlan>,
-        meta: &[u8],
-    ) -> Result<Self> {
+    pub fn begin(fs: Arc<dyn Fs>, path: &Path, columns: Vec<ColumnPlan>, meta: &[u8]) -> Result<Self> {
         if let Some(empty) = columns.iter().find(|column| column.row_bytes == 0) {
             return Err(Error::config("row_bytes", 0, format!("at least 1 for {}", empty.name)));
         }
-        if let Some(name) =
-            header::find_duplicate(columns.iter().map(|column| column.name.as_str()))
-        {
-            return Err(Error::config(
-                "columns",
-                format!("two named {name:?}"),
-                "one of each name",
-            ));
+        if let Some(name) = header::find_duplicate(columns.iter().map(|column| column.name.as_str())) {
+            return Err(Error::config("columns", format!("two named {name:?}"), "one of each name"));
         }
         let (file, offset) = (Replacement::begin(fs, path)?, header::head_len(&columns, meta));
         let (meta, hasher) = (meta.to_vec(), crc32fast::Hasher::new());
@@ -84,8 +73,7 @@ impl SegmentWriter {
             let Some(plan) = self.columns.get(column) else { return Err(self.size_error()) };
             let block = plan.block_bytes() as u64;
             let within = column_written.checked_rem(block).unwrap_or(0);
-            let block_space =
-                block.saturating_sub(within).min(plan.bytes().saturating_sub(column_written));
+            let block_space = block.saturating_sub(within).min(plan.bytes().saturating_sub(column_written));
             let part_len = usize::try_from(block_space).unwrap_or(usize::MAX).min(rest.len());
             let (part, tail) = rest.split_at(part_len);
             self.hasher.update(part);

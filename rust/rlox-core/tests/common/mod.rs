@@ -2,8 +2,8 @@
 #![allow(dead_code, clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
 use rlox_core::buffer::{
-    BatchKind, BatchPart, EnvIndex, InMemoryBuffer, ObsField, OwnedBatch, ReplayBuffer, RowRef,
-    Schema, Transitions, sampler_by_name,
+    BatchKind, BatchPart, EnvIndex, InMemoryBuffer, ObsField, OwnedBatch, ReplayBuffer, RowRef, Schema,
+    Transitions, sampler_by_name,
 };
 use rlox_core::{Dtype, Field};
 
@@ -34,8 +34,7 @@ pub(crate) struct Step {
 }
 
 pub(crate) fn push(buffer: &mut ReplayBuffer, to: EnvIndex<'_>, steps: &[Step], with_next: bool) {
-    let concat =
-        |part: &dyn Fn(&Step) -> Vec<u8>| -> Vec<u8> { steps.iter().flat_map(part).collect() };
+    let concat = |part: &dyn Fn(&Step) -> Vec<u8>| -> Vec<u8> { steps.iter().flat_map(part).collect() };
     let obs = concat(&|step| bytes(&step.obs));
     let next_obs = concat(&|step| bytes(&step.next_obs));
     let action = concat(&|step| bytes(&[step.action]));
@@ -57,8 +56,7 @@ pub(crate) fn push(buffer: &mut ReplayBuffer, to: EnvIndex<'_>, steps: &[Step], 
 
 /// Makes an empty buffer of [`schema`] that samples uniformly.
 pub(crate) fn buffer(dim: usize, capacity: usize, n_envs: usize) -> ReplayBuffer {
-    ReplayBuffer::new(schema(dim), capacity, n_envs, 7, sampler_by_name("uniform").unwrap())
-        .unwrap()
+    ReplayBuffer::new(schema(dim), capacity, n_envs, 7, sampler_by_name("uniform").unwrap()).unwrap()
 }
 
 pub(crate) fn read(buffer: &ReplayBuffer, row: RowRef) -> Step {
@@ -77,15 +75,9 @@ pub(crate) fn read(buffer: &ReplayBuffer, row: RowRef) -> Step {
 
 /// Makes `n` steps of one environment. `flags` maps a step number to `(terminated, truncated)`.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_wrap)]
-pub(crate) fn episodes(
-    n: usize,
-    env: usize,
-    dim: usize,
-    flags: impl Fn(usize) -> (bool, bool),
-) -> Vec<Step> {
+pub(crate) fn episodes(n: usize, env: usize, dim: usize, flags: impl Fn(usize) -> (bool, bool)) -> Vec<Step> {
     let mut clock = 0_f32;
-    let obs_at =
-        |clock: f32| (0..dim).map(|d| clock + 0.001 * d as f32 + 1_000.0 * env as f32).collect();
+    let obs_at = |clock: f32| (0..dim).map(|d| clock + 0.001 * d as f32 + 1_000.0 * env as f32).collect();
     let step = |t: usize| {
         let (terminated, truncated) = flags(t);
         let (obs, next_obs) = (obs_at(clock), obs_at(clock + 1.0));

@@ -4,9 +4,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use rlox_core::buffer::{
-    BatchKind, BatchPart, EnvIndex, FrameStack, GoalStrategy, Hindsight, InMemoryBuffer, NStep,
-    ObsField, OwnedBatch, ReplayBuffer, RowRef, SampleRequest, Schema, StackAxis, Transitions,
-    sampler_by_name,
+    BatchKind, BatchPart, EnvIndex, FrameStack, GoalStrategy, Hindsight, InMemoryBuffer, NStep, ObsField,
+    OwnedBatch, ReplayBuffer, RowRef, SampleRequest, Schema, StackAxis, Transitions, sampler_by_name,
 };
 use rlox_core::{Dtype, Error, Field};
 
@@ -24,8 +23,7 @@ impl Obs {
     /// A strategy that generates any column.
     pub(crate) fn any() -> impl Strategy<Value = Self> {
         let dtype = prop_oneof![Just(Dtype::U8), Just(Dtype::F32), Just(Dtype::F64)];
-        let axis =
-            prop_oneof![Just(None), Just(Some(StackAxis::First)), Just(Some(StackAxis::Last))];
+        let axis = prop_oneof![Just(None), Just(Some(StackAxis::First)), Just(Some(StackAxis::Last))];
         (dtype, 1..4_usize, 2..4_usize, axis).prop_map(|(dtype, len, frames, axis)| Self {
             dtype,
             len,
@@ -107,8 +105,7 @@ impl Buffer {
         let obs = columns.iter().zip(names).map(|(column, name)| column.field(name)).collect();
         let schema = Schema::new(obs, (Dtype::F32, vec![1]), Dtype::F64, Vec::new()).unwrap();
         let inner =
-            ReplayBuffer::new(schema, capacity, n_envs, 3, sampler_by_name("uniform").unwrap())
-                .unwrap();
+            ReplayBuffer::new(schema, capacity, n_envs, 3, sampler_by_name("uniform").unwrap()).unwrap();
         Self { columns: columns.to_vec(), inner, n_envs }
     }
 
@@ -128,8 +125,7 @@ impl Buffer {
         let next_slices: Vec<&[u8]> = next_columns.iter().map(Vec::as_slice).collect();
         let number = |step: &Step| f32::from(step.number);
         let actions: Vec<u8> = steps.iter().flat_map(|s| number(s).to_ne_bytes()).collect();
-        let rewards: Vec<u8> =
-            steps.iter().flat_map(|s| f64::from(s.number).to_ne_bytes()).collect();
+        let rewards: Vec<u8> = steps.iter().flat_map(|s| f64::from(s.number).to_ne_bytes()).collect();
         let terminated: Vec<u8> = steps.iter().map(|s| u8::from(s.terminated)).collect();
         let truncated: Vec<u8> = steps.iter().map(|s| u8::from(s.truncated)).collect();
         let ids: Vec<usize> = steps.iter().map(|step| step.env).collect();
@@ -203,8 +199,7 @@ impl Buffer {
         let request = SampleRequest { batch_size, n_batches: 1, len: 1, seed: Some(1) };
         let sampled_batch = self.inner.sample_hindsight(request, hindsight).unwrap();
         let index = |row| self.inner.rows().rings().index(row);
-        let goals =
-            sampled_batch.relabels.iter().map(|relabel| (relabel.index, index(relabel.goal)));
+        let goals = sampled_batch.relabels.iter().map(|relabel| (relabel.index, index(relabel.goal)));
         (sampled_batch.rows.iter().map(|&row| index(row)).collect(), goals.collect())
     }
 

@@ -43,12 +43,7 @@ impl Model {
         }
         let next = if with_next { Some(step.next) } else { is_end.then_some(step.obs) };
         let reward = f64::from(step.number);
-        rows.push(PushedRow {
-            step: step.clone(),
-            next,
-            reward,
-            is_first: self.starts_episode[env],
-        });
+        rows.push(PushedRow { step: step.clone(), next, reward, is_first: self.starts_episode[env] });
         self.starts_episode[env] = is_end;
     }
 
@@ -124,10 +119,8 @@ impl Model {
     pub(crate) fn episode(&self, index: u64) -> (u64, u64) {
         let (env, t) = self.find(index).unwrap();
         let rows = &self.rows[env];
-        let first = (self.first_stored(env)..=t)
-            .rev()
-            .find(|&k| rows[k].is_first)
-            .unwrap_or(self.first_stored(env));
+        let first =
+            (self.first_stored(env)..=t).rev().find(|&k| rows[k].is_first).unwrap_or(self.first_stored(env));
         let last = (t + 1..rows.len()).find(|&k| rows[k].is_first).unwrap_or(rows.len()) - 1;
         let n = self.rows.len();
         ((first * n + env) as u64, (last * n + env) as u64)

@@ -22,9 +22,7 @@ pub(crate) fn push(t: u64, n: usize, mut store: impl FnMut(EnvIndex<'_>, Transit
     let x: Vec<u8> = (0..n * 2).flat_map(|i| (t as f32 + i as f32 / 100.0).to_ne_bytes()).collect();
     let frame = |t: u64, env: usize| [t as u8, (t >> 8) as u8, env as u8, 0, 1];
     let pixels = |t: u64| -> Vec<u8> {
-        (0..n)
-            .flat_map(|env| [t, t + 1, t + 2].into_iter().flat_map(move |k| frame(k, env)))
-            .collect()
+        (0..n).flat_map(|env| [t, t + 1, t + 2].into_iter().flat_map(move |k| frame(k, env))).collect()
     };
     let (frames, next_frames, next_x) =
         (pixels(t), pixels(t + 1), x.iter().rev().copied().collect::<Vec<u8>>());
@@ -69,8 +67,7 @@ pub(crate) fn collect_outputs(
     let bytes = |part| arrays.bytes(part).to_vec();
     let indices = bytes(BatchPart::Indices);
     Outputs {
-        obs: [BatchPart::Obs(0), BatchPart::Obs(1), BatchPart::NextObs(0), BatchPart::NextObs(1)]
-            .map(bytes),
+        obs: [BatchPart::Obs(0), BatchPart::Obs(1), BatchPart::NextObs(0), BatchPart::NextObs(1)].map(bytes),
         columns: [0, 1, 2].map(|column| bytes(BatchPart::Column(column))),
         flags: [BatchPart::Terminated, BatchPart::Truncated].map(bytes),
         indices: indices.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes)).collect(),

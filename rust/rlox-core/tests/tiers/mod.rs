@@ -32,14 +32,10 @@ pub(crate) fn fill_model(buffer: &mut ReplayBuffer, steps: std::ops::Range<u64>,
 
 pub(crate) fn sample(buffer: &MmapReplayBuffer, rows: usize, seed: Option<u64>) -> Outputs {
     let sampled_batch = buffer.sample(request(rows, seed)).unwrap();
-    collect_outputs(rows, BatchKind::Transitions, |batch| {
-        buffer.gather(&sampled_batch.rows, None, batch)
-    })
+    collect_outputs(rows, BatchKind::Transitions, |batch| buffer.gather(&sampled_batch.rows, None, batch))
 }
 
 pub(crate) fn sample_in_memory(buffer: &ReplayBuffer, rows: usize, seed: Option<u64>) -> Outputs {
     let sampled_batch = buffer.sample(request(rows, seed)).unwrap();
-    collect_outputs(rows, BatchKind::Transitions, |batch| {
-        buffer.gather(&sampled_batch.rows, None, batch)
-    })
+    collect_outputs(rows, BatchKind::Transitions, |batch| buffer.gather(&sampled_batch.rows, None, batch))
 }

@@ -32,11 +32,7 @@ struct Learner<N> {
 }
 
 impl<N: ActorCritic> Learner<N> {
-    fn new(
-        spec: &EnvSpec,
-        seed: u64,
-        make: impl Fn(&Layout, &Architecture) -> Result<N>,
-    ) -> Result<Self> {
+    fn new(spec: &EnvSpec, seed: u64, make: impl Fn(&Layout, &Architecture) -> Result<N>) -> Result<Self> {
         let architecture = Architecture {
             obs_dim: spec.observation.dim(),
             kind: ActionKind::Choices(spec.action.size()),

@@ -202,12 +202,7 @@ struct Target {
 }
 
 impl<Q> TdStep<Q> {
-    fn new(
-        net: Q,
-        loss: TdLoss,
-        n_target_choices: Option<usize>,
-        read: ReadArray<'_>,
-    ) -> Result<Self> {
+    fn new(net: Q, loss: TdLoss, n_target_choices: Option<usize>, read: ReadArray<'_>) -> Result<Self> {
         let (state, actions) = (TrainState::new(read)?, choices(&read("actions")?));
         let target = n_target_choices.map(|choices| {
             let (parameters, next_obs) = (read("target")?, read("next_obs")?);
@@ -228,14 +223,12 @@ impl<Q: QFunction> Work for TdStep<Q> {
             self.net.q(&target.parameters, &target.next_obs, &mut target.q)?;
             let rows = target.q.chunks_exact(target.choices);
             let transitions = target.rewards.iter().zip(&target.discounts);
-            for ((td_target, q), (reward, discount)) in
-                self.td_targets.iter_mut().zip(rows).zip(transitions)
+            for ((td_target, q), (reward, discount)) in self.td_targets.iter_mut().zip(rows).zip(transitions)
             {
                 *td_target = reward + discount * q.iter().copied().fold(f32::MIN, f32::max);
             }
         }
-        let batch =
-            TdBatch { obs: &self.obs, actions: &self.actions, td_targets: &self.td_targets };
+        let batch = TdBatch { obs: &self.obs, actions: &self.actions, td_targets: &self.td_targets };
         let (parameters, mut adam) = self.state.parameters_and_optimizer();
         self.net.td_gradient(parameters, batch, self.loss, &mut self.gradient)?;
         adam.step(parameters, &self.gradient, LEARNING_RATE)
@@ -270,8 +263,7 @@ impl Products {
 impl Work for Products {
     fn run_once(&mut self) -> Result<()> {
         let Sizes { rows, width, .. } = self.sizes;
-        let (x, weight) =
-            (Matrix::new(&self.x, rows, width), Matrix::new(&self.weight, width, width));
+        let (x, weight) = (Matrix::new(&self.x, rows, width), Matrix::new(&self.weight, width, width));
         f32::multiply(x, weight.transposed(), false, &mut self.y)?;
         let y = Matrix::new(&self.y, rows, width);
         f32::multiply(y, weight, false, &mut self.to_x)?;
@@ -298,8 +290,7 @@ pub(crate) fn serve<A: ActorCritic + 'static, Q: QFunction + 'static>(
         let expected = "WORK OBS OUTPUTS WIDTH ROWS FOLDER";
         return Err(Error::config("command line", arguments.join(" "), expected));
     };
-    let [obs, outputs, width, rows] =
-        [number(obs)?, number(outputs)?, number(width)?, number(rows)?];
+    let [obs, outputs, width, rows] = [number(obs)?, number(outputs)?, number(width)?, number(rows)?];
     let (sizes, folder) = (Sizes { obs, outputs, width, rows }, Path::new(folder));
     let read = |name: &'static str| array(&folder.join(format!("{name}.f32")));
     let mut work = prepare_work(work, sizes, &read, actor_critic, q_function)?;
@@ -315,9 +306,7 @@ pub(crate) fn serve<A: ActorCritic + 'static, Q: QFunction + 'static>(
                 work.run_once()?;
             }
         }
-        writeln!(out, "done")
-            .and_then(|()| out.flush())
-            .map_err(|error| io_failure("answer", &error))?;
+        writeln!(out, "done").and_then(|()| out.flush()).map_err(|error| io_failure("answer", &error))?;
     }
     Ok(())
 }

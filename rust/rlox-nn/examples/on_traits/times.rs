@@ -65,12 +65,8 @@ fn measure<N: ActorCritic>(net: &N, parameters: &mut [f32], n: usize) -> Result<
     let (advantages, returns) = (normals(1, n), normals(2, n));
     let zeros = vec![0.0; parameters.len()];
     let (mut exp_avg, mut exp_avg_sq, mut steps) = (zeros.clone(), zeros, 0);
-    let rollout = RolloutColumns {
-        log_probs: &log_probs,
-        values: &values,
-        advantages: &advantages,
-        returns: &returns,
-    };
+    let rollout =
+        RolloutColumns { log_probs: &log_probs, values: &values, advantages: &advantages, returns: &returns };
     let batch = Minibatch { obs: &obs, actions: ActionsTaken::Choices(&actions, None), rollout };
     let step = median(|| {
         let (rule, exp_avg, exp_avg_sq) = (Adam::new(1e-5), &mut exp_avg, &mut exp_avg_sq);

@@ -179,11 +179,7 @@ impl<'a> ActorCriticPolicy<'a> {
 }
 
 /// Splits actions of n rows into those of the first rows and the remaining ones.
-fn split<'a>(
-    actions: &'a mut ActionsMut<'_>,
-    n: usize,
-    first: usize,
-) -> (ActionsMut<'a>, ActionsMut<'a>) {
+fn split<'a>(actions: &'a mut ActionsMut<'_>, n: usize, first: usize) -> (ActionsMut<'a>, ActionsMut<'a>) {
     match actions {
         ActionsMut::Discrete(all) => {
             let (actions, more) = all.split_at_mut(all.len() / n * first);

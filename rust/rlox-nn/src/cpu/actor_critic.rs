@@ -110,9 +110,7 @@ impl ActorCritic {
         }
         let head = match architecture.kind {
             ActionKind::Choices(n) => Head::Categorical { n },
-            ActionKind::Gaussian(dim) => {
-                Head::Gaussian { dim, log_std: layout.range("log_std", &[dim])? }
-            }
+            ActionKind::Gaussian(dim) => Head::Gaussian { dim, log_std: layout.range("log_std", &[dim])? },
             ActionKind::Sde(dim) => {
                 let features = architecture.features();
                 let log_std = layout.range("log_std", &[features, dim])?;
@@ -188,28 +186,15 @@ impl ActorCritic {
         to_log_probs.resize(log_probs.len(), F::ZERO);
         to_values.resize(log_probs.len(), F::ZERO);
         let evaluation = Evaluation { log_probs, entropy, values: critic.last_outputs() };
-        let (result, to_entropy) =
-            loss(evaluation, Slopes { log_probs: to_log_probs, values: to_values })?;
+        let (result, to_entropy) = loss(evaluation, Slopes { log_probs: to_log_probs, values: to_values })?;
         let Some(to_entropy) = to_entropy else { return Ok(result) };
         gradient.fill(F::ZERO);
         to_outputs.resize(actor.last_outputs().len(), F::ZERO);
         let to_scores = ToScores { log_probs: to_log_probs, entropy: to_entropy };
-        self.head.backward(
-            parameters,
-            actions_taken,
-            head,
-            (entropy, to_scores),
-            (to_outputs, gradient),
-        )?;
+        self.head.backward(parameters, actions_taken, head, (entropy, to_scores), (to_outputs, gradient))?;
         let buffers = GradientBuffers::parameters(&mut *gradient);
         self.actor.backward(parameters, obs, actor, to_outputs, buffers)?;
-        self.critic.backward(
-            parameters,
-            obs,
-            critic,
-            to_values,
-            GradientBuffers::parameters(gradient),
-        )?;
+        self.critic.backward(parameters, obs, critic, to_values, GradientBuffers::parameters(gradient))?;
         Ok(result)
     }
 }

@@ -60,9 +60,7 @@ impl<F: Number> CloningEngine<F> {
     pub fn new(net: Mlp, layout: Layout, kind: ActionKind) -> Result<Self> {
         let head = match kind {
             ActionKind::Choices(n) => Head::Categorical { n },
-            ActionKind::Gaussian(dim) => {
-                Head::Gaussian { dim, log_std: layout.range("log_std", &[dim])? }
-            }
+            ActionKind::Gaussian(dim) => Head::Gaussian { dim, log_std: layout.range("log_std", &[dim])? },
             ActionKind::Sde(_) => return Err(Error::config("kind", "sde", "choices or numbers")),
         };
         let mut gradient = Vec::new();
@@ -165,8 +163,7 @@ impl<F: Number> CloningEngine<F> {
         let rows = n as f64;
         self.slopes.clear();
         self.slopes.resize(n, F::from_f64(-1.0 / rows));
-        let to_scores =
-            (self.entropy.as_slice(), ToScores { log_probs: &self.slopes, entropy: F::ZERO });
+        let to_scores = (self.entropy.as_slice(), ToScores { log_probs: &self.slopes, entropy: F::ZERO });
         let out = (self.to_outputs.as_mut_slice(), self.gradient.as_mut_slice());
         self.head.backward(parameters, actions_taken, &mut self.head_memory, to_scores, out)?;
         Ok(-self.log_probs.iter().map(|p| p.to_f64()).sum::<f64>() / rows)
@@ -176,10 +173,9 @@ impl<F: Number> CloningEngine<F> {
 /// Returns the actions of batch i of `count`.
 fn batch_of<F>(actions_taken: ActionsTaken<'_, F>, i: usize, count: usize) -> ActionsTaken<'_, F> {
     match actions_taken {
-        ActionsTaken::Choices(choices, action_mask) => ActionsTaken::Choices(
-            part(choices, i, count),
-            action_mask.map(|flags| part(flags, i, count)),
-        ),
+        ActionsTaken::Choices(choices, action_mask) => {
+            ActionsTaken::Choices(part(choices, i, count), action_mask.map(|flags| part(flags, i, count)))
+        }
         ActionsTaken::Vectors(vectors) => ActionsTaken::Vectors(part(vectors, i, count)),
     }
 }
@@ -211,8 +207,7 @@ fn measure_fit<F: Number>(outputs: &[F], actions_taken: ActionsTaken<'_, F>) -> 
             average(matches.count() as f64, choices.len())
         }
         ActionsTaken::Vectors(vectors) => {
-            let errors =
-                outputs.iter().zip(vectors).map(|(&mean, &taken)| (mean - taken).to_f64().abs());
+            let errors = outputs.iter().zip(vectors).map(|(&mean, &taken)| (mean - taken).to_f64().abs());
             average(errors.sum(), outputs.len())
         }
     }
@@ -232,12 +227,7 @@ impl CloningSettings {
     /// # Errors
     /// [`Error::Config`] for a setting out of its range, and for the squared error of choices.
     fn check(&self, head: &Head) -> Result<()> {
-        require_setting(
-            "learning_rate",
-            self.learning_rate,
-            self.learning_rate >= 0.0,
-            "at least 0",
-        )?;
+        require_setting("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
         let max_norm = self.max_grad_norm.unwrap_or(1.0);
         require_setting("max_grad_norm", max_norm, max_norm > 0.0, "above 0")?;
         if self.squared && matches!(head, Head::Categorical { .. }) {

@@ -35,12 +35,12 @@ impl CriticsArchitecture {
     pub fn parameter_shapes(&self) -> Vec<(String, Vec<usize>)> {
         let sizes = self.sizes();
         let pairs: Vec<_> = sizes.iter().zip(sizes.iter().skip(1)).collect();
-        let weights = pairs.iter().enumerate().map(|(i, &(&inputs, &outputs))| {
-            (format!("weights.{i}"), vec![self.members, outputs, inputs])
-        });
+        let weights = pairs
+            .iter()
+            .enumerate()
+            .map(|(i, &(&inputs, &outputs))| (format!("weights.{i}"), vec![self.members, outputs, inputs]));
         let biases = pairs.iter().enumerate();
-        let biases =
-            biases.map(|(i, &(_, &outputs))| (format!("biases.{i}"), vec![self.members, outputs]));
+        let biases = biases.map(|(i, &(_, &outputs))| (format!("biases.{i}"), vec![self.members, outputs]));
         weights.chain(biases).collect()
     }
 }
@@ -94,9 +94,7 @@ impl Critics {
     /// number of members or the length of an observation or an action is 0.
     pub fn new(layout: &Layout, architecture: &CriticsArchitecture) -> Result<Self> {
         let shapes = architecture.parameter_shapes();
-        if let Some((name, ..)) =
-            layout.arrays().find(|(name, ..)| shapes.iter().all(|o| o.0 != *name))
-        {
+        if let Some((name, ..)) = layout.arrays().find(|(name, ..)| shapes.iter().all(|o| o.0 != *name)) {
             let expected = "one of these critics, whose layers have other names";
             return Err(Error::config("parameter", name, expected));
         }
@@ -109,12 +107,8 @@ impl Critics {
                 return Err(Error::config(name, 0, "at least 1"));
             }
         }
-        let members = Mlp::stacked(
-            layout,
-            architecture.members,
-            &architecture.sizes(),
-            architecture.activation,
-        )?;
+        let members =
+            Mlp::stacked(layout, architecture.members, &architecture.sizes(), architecture.activation)?;
         Ok(Self { members, obs_dim: architecture.obs_dim, action_dim: architecture.action_dim })
     }
 
@@ -140,8 +134,7 @@ impl Critics {
         check_len("actions", pairs.actions.len(), n * self.action_dim, "one for each observation")?;
         let CriticsMemory { nets, inputs, q, .. } = memory;
         inputs.clear();
-        let rows =
-            pairs.obs.chunks_exact(self.obs_dim).zip(pairs.actions.chunks_exact(self.action_dim));
+        let rows = pairs.obs.chunks_exact(self.obs_dim).zip(pairs.actions.chunks_exact(self.action_dim));
         for (obs, action) in rows {
             inputs.extend_from_slice(obs);
             inputs.extend_from_slice(action);
@@ -181,8 +174,7 @@ impl Critics {
         for ((net, memory), q) in self.members.iter().zip(nets).zip(q.chunks_exact(n.max(1))) {
             slopes.clear();
             for (row, (&q, &target)) in q.iter().zip(targets.values).enumerate() {
-                let weight =
-                    targets.weights.and_then(|all| all.get(row)).copied().unwrap_or(F::ONE);
+                let weight = targets.weights.and_then(|all| all.get(row)).copied().unwrap_or(F::ONE);
                 let error = q - target;
                 loss += (weight * error * error).to_f64();
                 total += q.to_f64();
@@ -210,8 +202,7 @@ impl Critics {
         let CriticsMemory { nets, inputs, to_inputs, .. } = memory;
         resize(to_inputs, inputs.len())?;
         to_actions.fill(F::ZERO);
-        for ((net, memory), to_q) in self.members.iter().zip(nets).zip(to_q.chunks_exact(n.max(1)))
-        {
+        for ((net, memory), to_q) in self.members.iter().zip(nets).zip(to_q.chunks_exact(n.max(1))) {
             let buffers = GradientBuffers::inputs(to_inputs.as_mut_slice());
             net.backward(parameters, inputs, memory, to_q, buffers)?;
             let rows = to_inputs.chunks_exact(self.obs_dim + self.action_dim);
@@ -237,12 +228,7 @@ pub struct TrainState<'a, F> {
 impl<F: Number> TrainState<'_, F> {
     /// Clips `gradient`, takes a step along it, and returns the norm before clipping. Takes no step
     /// if that norm is not finite.
-    pub(super) fn step(
-        &mut self,
-        gradient: &mut [F],
-        max_norm: Option<f64>,
-        lr: f64,
-    ) -> Result<f64> {
+    pub(super) fn step(&mut self, gradient: &mut [F], max_norm: Option<f64>, lr: f64) -> Result<f64> {
         let norm = clip(gradient, max_norm);
         if norm.is_finite() {
             self.optimizer.step(self.parameters, gradient, lr)?;
@@ -256,19 +242,13 @@ pub(super) fn polyak_update<F: Number>(target: &mut [F], online: &[F], tau: f64)
     let (rate, complement) = (F::from_f64(tau), F::from_f64(1.0 - tau));
     for (target, &online) in target.iter_mut().zip(online) {
         let difference = online - *target;
-        *target =
-            if tau < 0.5 { *target + rate * difference } else { online - difference * complement };
+        *target = if tau < 0.5 { *target + rate * difference } else { online - difference * complement };
     }
 }
 
 /// Computes for each row the minimum over critics of the Q-values `[members, n]`, and the index of
 /// the critic that has it; `[n]` each.
-pub(super) fn min_over_critics<F: Number>(
-    q: &[F],
-    n: usize,
-    min_q: &mut Vec<F>,
-    argmin: &mut Vec<usize>,
-) {
+pub(super) fn min_over_critics<F: Number>(q: &[F], n: usize, min_q: &mut Vec<F>, argmin: &mut Vec<usize>) {
     min_q.clear();
     argmin.clear();
     let mut members = q.chunks_exact(n.max(1));

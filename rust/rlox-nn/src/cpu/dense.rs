@@ -44,12 +44,7 @@ impl Dense {
     }
 
     /// Adds the gradients of weights and biases to `gradient`, from the gradient of `y`.
-    pub(super) fn add_gradient<F: Number>(
-        &self,
-        gradient: &mut [F],
-        x: &[F],
-        to_y: &[F],
-    ) -> Result<()> {
+    pub(super) fn add_gradient<F: Number>(&self, gradient: &mut [F], x: &[F], to_y: &[F]) -> Result<()> {
         add_rows(gradient.get_mut(self.bias.clone()).unwrap_or_default(), to_y);
         let weight_gradient = gradient.get_mut(self.weight.clone()).unwrap_or_default();
         if self.is_narrow() {
@@ -62,12 +57,7 @@ impl Dense {
     }
 
     /// Computes the gradient of `x` from that of `y`.
-    pub(super) fn backward<F: Number>(
-        &self,
-        parameters: &[F],
-        to_y: &[F],
-        to_x: &mut [F],
-    ) -> Result<()> {
+    pub(super) fn backward<F: Number>(&self, parameters: &[F], to_y: &[F], to_x: &mut [F]) -> Result<()> {
         let weight = part(parameters, &self.weight);
         if self.is_narrow() {
             combine(weight, to_y, to_x, self.inputs, self.outputs);
@@ -106,8 +96,7 @@ fn dots<F: Number>(weight: &[F], bias: &[F], x: &[F], y: &mut [F]) {
                 width /= 2;
             }
             let lane_sum = lanes.first().copied().unwrap_or(F::ZERO);
-            let tail =
-                rest.iter().zip(weight_rest).fold(F::ZERO, |sum, (&x, &weight)| sum + x * weight);
+            let tail = rest.iter().zip(weight_rest).fold(F::ZERO, |sum, (&x, &weight)| sum + x * weight);
             *y = bias + lane_sum + tail;
         }
     }

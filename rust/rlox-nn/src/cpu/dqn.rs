@@ -124,11 +124,9 @@ impl<F: Number> DqnEngine<F> {
     ) -> Result<()> {
         let Self { net, memory, next_memory, td_targets, .. } = self;
         let target_q = net.forward(target, batch.next_obs, next_memory)?;
-        let selecting_q =
-            if double { net.forward(parameters, batch.next_obs, memory)? } else { target_q };
+        let selecting_q = if double { net.forward(parameters, batch.next_obs, memory)? } else { target_q };
         td_targets.clear();
-        let rows =
-            target_q.chunks_exact(net.choices()).zip(selecting_q.chunks_exact(net.choices()));
+        let rows = target_q.chunks_exact(net.choices()).zip(selecting_q.chunks_exact(net.choices()));
         let rewards_and_discounts = batch.rewards.iter().zip(batch.discounts);
         td_targets.extend(rows.zip(rewards_and_discounts).map(
             |((target_row, selecting_row), (&reward, &discount))| {

@@ -93,12 +93,7 @@ impl CommonSettings {
     /// # Errors
     /// [`Error::Config`] for a setting out of its range.
     pub(super) fn check(&self) -> Result<()> {
-        require_setting(
-            "learning_rate",
-            self.learning_rate,
-            self.learning_rate >= 0.0,
-            "at least 0",
-        )?;
+        require_setting("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
         require_setting("vf_coef", self.loss.vf_coef, true, "a number")?;
         require_setting("ent_coef", self.loss.ent_coef, true, "a number")?;
         let max_norm = self.max_grad_norm.unwrap_or(1.0);
@@ -114,9 +109,5 @@ pub(super) fn require_setting(
     is_in_range: bool,
     expected: &'static str,
 ) -> Result<()> {
-    if value.is_finite() && is_in_range {
-        Ok(())
-    } else {
-        Err(Error::config(name, value, expected))
-    }
+    if value.is_finite() && is_in_range { Ok(()) } else { Err(Error::config(name, value, expected)) }
 }

@@ -49,8 +49,7 @@ impl Explorer {
     /// Returns an explorer that chooses actions this way.
     #[must_use]
     pub fn new(exploration: Exploration) -> Self {
-        let (values, memory, sample) =
-            (QMemory::default(), Memory::default(), SquashedSample::default());
+        let (values, memory, sample) = (QMemory::default(), Memory::default(), SquashedSample::default());
         Self { exploration, values, memory, sample }
     }
 
@@ -91,8 +90,7 @@ impl Explorer {
                 }
             }
             (Exploration::Squashed(net), ActionsMut::Box(actions)) => {
-                let (outputs, action_dim) =
-                    (net.infer(parameters, obs, memory)?, net.outputs() / 2);
+                let (outputs, action_dim) = (net.infer(parameters, obs, memory)?, net.outputs() / 2);
                 check_lengths(noise, actions, outputs.len() / 2)?;
                 sample.draw(outputs, noise, action_dim);
                 actions.copy_from_slice(&sample.actions);

@@ -53,8 +53,7 @@ impl<'a, F> Matrix<'a, F> {
     /// Returns the distance from a number to the next row and to the next column; None unless there
     /// are `rows` times `columns` numbers.
     fn strides(&self) -> Option<(isize, isize)> {
-        let (rows, columns) =
-            (isize::try_from(self.rows).ok()?, isize::try_from(self.columns).ok()?);
+        let (rows, columns) = (isize::try_from(self.rows).ok()?, isize::try_from(self.columns).ok()?);
         let fits = self.rows.checked_mul(self.columns) == Some(self.values.len());
         fits.then_some(if self.transposed { (1, rows) } else { (columns, 1) })
     }
@@ -68,12 +67,7 @@ macro_rules! number {
                 self.sqrt()
             }
 
-            fn multiply(
-                a: Matrix<'_, Self>,
-                b: Matrix<'_, Self>,
-                add: bool,
-                c: &mut [Self],
-            ) -> Result<()> {
+            fn multiply(a: Matrix<'_, Self>, b: Matrix<'_, Self>, add: bool, c: &mut [Self]) -> Result<()> {
                 let (m, k, n) = (a.rows, a.columns, b.columns);
                 let out = Matrix::new(&*c, m, n);
                 let strides = (a.strides(), b.strides(), out.strides());
@@ -113,8 +107,7 @@ number!(f32, matrixmultiply::sgemm);
 number!(f64, matrixmultiply::dgemm);
 
 fn unfit<F>(a: &Matrix<'_, F>, b: &Matrix<'_, F>, c: usize) -> Error {
-    let of =
-        |m: &Matrix<'_, F>| format!("{} x {} in {} numbers", m.rows, m.columns, m.values.len());
+    let of = |m: &Matrix<'_, F>| format!("{} x {} in {} numbers", m.rows, m.columns, m.values.len());
     Error::Internal { what: format!("a product of {} and {}, into {c}", of(a), of(b)) }
 }
 
@@ -123,9 +116,7 @@ mod tests {
     use super::*;
 
     fn numbers(n: usize, first: u32) -> Vec<f64> {
-        (0..n)
-            .map(|i| f64::from((u32::try_from(i).unwrap() * 37 + first * 11) % 17) - 8.0)
-            .collect()
+        (0..n).map(|i| f64::from((u32::try_from(i).unwrap() * 37 + first * 11) % 17) - 8.0).collect()
     }
 
     #[test]

@@ -20,16 +20,13 @@ pub fn orthogonal(
     log_std: f32,
 ) -> Result<()> {
     let shapes = architecture.parameter_shapes();
-    let heads =
-        [("actor", architecture.actor.len(), 0.01), ("critic", architecture.critic.len(), 1.0)];
+    let heads = [("actor", architecture.actor.len(), 0.01), ("critic", architecture.critic.len(), 1.0)];
     for (index, (name, shape)) in (0..).zip(&shapes) {
         let values = parameters.array_mut(name, shape)?;
         match (shape.as_slice(), name.as_str()) {
             (_, "log_std") => values.fill(log_std),
             (&[outputs, inputs], _) => {
-                let head = heads
-                    .iter()
-                    .find(|(net, last, _)| *name == format!("{net}.{}.weight", 2 * last));
+                let head = heads.iter().find(|(net, last, _)| *name == format!("{net}.{}.weight", 2 * last));
                 let gain = head.map_or(std::f64::consts::SQRT_2, |&(.., gain)| gain);
                 let mut stream = Stream::new(seed, "init", index);
                 let weights = matrix(&mut stream, outputs, inputs)?;

@@ -7,8 +7,7 @@ use rlox_core::math::in_place;
 use rlox_core::{Layout, interrupt};
 
 use super::critics::{
-    CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics,
-    polyak_update,
+    CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics, polyak_update,
 };
 use super::engine::{check_parameters, require_finite, require_setting};
 use super::gemm::Number;
@@ -214,8 +213,7 @@ impl<F: Number> IqlEngine<F> {
     ) -> Result<(IqlUpdate, [f64; 2])> {
         let pairs = StateActionPairs { obs: batch.obs, actions: batch.actions };
         let critics = &self.critics;
-        let q =
-            critics.forward(networks.target, pairs, critics.members(), &mut self.critics_memory)?;
+        let q = critics.forward(networks.target, pairs, critics.members(), &mut self.critics_memory)?;
         min_over_critics(q, batch.rewards.len(), &mut self.min_q, &mut self.argmin);
         let (value, v_mean, value_norm) = self.improve_value(networks, batch, settings)?;
         let (actor, weight, actor_norm) = self.improve_actor(networks, batch, settings)?;
@@ -223,15 +221,9 @@ impl<F: Number> IqlEngine<F> {
         let Self { critics, critics_memory, td_targets, gradient, .. } = self;
         critics.forward(networks.critic.parameters, pairs, critics.members(), critics_memory)?;
         let targets = CriticTargets { values: td_targets, weights: None, factor: 1.0 };
-        let (critic, q_mean) = critics.gradient(
-            networks.critic.parameters,
-            critics_memory,
-            targets,
-            errors,
-            gradient,
-        )?;
-        let grad_norm =
-            networks.critic.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
+        let (critic, q_mean) =
+            critics.gradient(networks.critic.parameters, critics_memory, targets, errors, gradient)?;
+        let grad_norm = networks.critic.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
         polyak_update(networks.target, networks.critic.parameters, settings.tau);
         let update = IqlUpdate { critic, value, actor, q_mean, v_mean, weight, grad_norm };
         Ok((update, [value_norm, actor_norm]))
@@ -250,8 +242,7 @@ impl<F: Number> IqlEngine<F> {
         #[expect(clippy::cast_precision_loss, reason = "rows of a batch")]
         let n = v.len() as f64;
         let scale = F::from_f64(-2.0 / n);
-        let (above, below) =
-            (F::from_f64(settings.expectile), F::from_f64(1.0 - settings.expectile));
+        let (above, below) = (F::from_f64(settings.expectile), F::from_f64(1.0 - settings.expectile));
         let (mut loss, mut sum) = (0.0, 0.0);
         slopes.clear();
         for (&mut v, &q) in v.iter_mut().zip(&*min_q) {
@@ -307,11 +298,7 @@ impl<F: Number> IqlEngine<F> {
     }
 
     /// Computes the targets R + gamma^m V(s') (equation 6).
-    fn compute_targets(
-        &mut self,
-        networks: &IqlParameters<'_, F>,
-        batch: Batches<'_, F, F>,
-    ) -> Result<()> {
+    fn compute_targets(&mut self, networks: &IqlParameters<'_, F>, batch: Batches<'_, F, F>) -> Result<()> {
         let Self { value, td_targets, .. } = self;
         let v = value.mlp.infer(networks.value.parameters, batch.next_obs, &mut value.memory)?;
         td_targets.clear();
@@ -333,12 +320,7 @@ impl IqlSettings {
     /// [`rlox_core::Error::Config`] for a setting out of its range.
     fn check(&self) -> Result<()> {
         let is_fraction = |x: f64| (0.0..=1.0).contains(&x);
-        require_setting(
-            "learning_rate",
-            self.learning_rate,
-            self.learning_rate >= 0.0,
-            "at least 0",
-        )?;
+        require_setting("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
         let lr = self.actor_learning_rate;
         require_setting("actor_learning_rate", lr, lr >= 0.0, "at least 0")?;
         let max_norm = self.max_grad_norm.unwrap_or(1.0);

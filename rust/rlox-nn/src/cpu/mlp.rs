@@ -74,20 +74,11 @@ impl Mlp {
     /// # Errors
     /// [`Error::UnknownName`] for a missing parameter, [`Error::Shape`] for a parameter of another
     /// shape; [`Error::Config`] for fewer than two sizes.
-    pub fn new(
-        layout: &Layout,
-        prefix: &str,
-        sizes: &[usize],
-        activation: Activation,
-    ) -> Result<Self> {
+    pub fn new(layout: &Layout, prefix: &str, sizes: &[usize], activation: Activation) -> Result<Self> {
         let shapes = parameter_shapes(prefix, sizes);
         if shapes.is_empty() {
             let expected = "the numbers of inputs and of outputs at least";
-            return Err(Error::config(
-                format!("sizes of {prefix}"),
-                format!("{sizes:?}"),
-                expected,
-            ));
+            return Err(Error::config(format!("sizes of {prefix}"), format!("{sizes:?}"), expected));
         }
         let mut layers = Vec::with_capacity(shapes.len() / 2);
         for pair in shapes.as_chunks::<2>().0 {
@@ -114,12 +105,7 @@ impl Mlp {
         sizes: &[usize],
         activation: Activation,
     ) -> Result<Vec<Self>> {
-        let empty = Self {
-            layers: Vec::new(),
-            activation,
-            has_output_activation: false,
-            len: layout.len(),
-        };
+        let empty = Self { layers: Vec::new(), activation, has_output_activation: false, len: layout.len() };
         let mut all = vec![empty; members];
         for (i, (&inputs, &outputs)) in sizes.iter().zip(sizes.iter().skip(1)).enumerate() {
             let weight = layout.range(&format!("weights.{i}"), &[members, outputs, inputs])?.start;
@@ -222,12 +208,7 @@ impl Mlp {
     ) -> Result<()> {
         let rows = self.rows(parameters.len(), x.len())?;
         check_len("rows of the way back", rows, memory.rows, "as in the pass before")?;
-        check_len(
-            "gradient of the outputs",
-            to_outputs.len(),
-            rows * self.outputs(),
-            "as the outputs",
-        )?;
+        check_len("gradient of the outputs", to_outputs.len(), rows * self.outputs(), "as the outputs")?;
         for (name, buffer, len) in [
             ("gradient of the parameters", buffers.parameters.as_deref(), self.len),
             ("gradient of the inputs", buffers.inputs.as_deref(), x.len()),
@@ -240,11 +221,7 @@ impl Mlp {
         if self.has_output_activation {
             let last = self.layers.len().saturating_sub(1);
             let net_outputs = outputs.last().map_or(&[][..], Vec::as_slice);
-            self.activation.backward(
-                above,
-                net_outputs,
-                slopes.get(last).map_or(&[], Vec::as_slice),
-            );
+            self.activation.backward(above, net_outputs, slopes.get(last).map_or(&[], Vec::as_slice));
         }
         for (i, layer) in self.layers.iter().enumerate().rev() {
             let before = i.checked_sub(1);

@@ -83,11 +83,7 @@ impl<F> Optimizer<'_, F> {
             return Err(Error::config("a beta or alpha", "out of its range", "0 to below 1"));
         }
         // With eps 0, a parameter without a gradient would become NaN.
-        if eps.is_finite() && eps > 0.0 {
-            Ok(())
-        } else {
-            Err(Error::config("eps", eps, "above 0"))
-        }
+        if eps.is_finite() && eps > 0.0 { Ok(()) } else { Err(Error::config("eps", eps, "above 0")) }
     }
 }
 
@@ -118,8 +114,7 @@ impl<F: Number> Optimizer<'_, F> {
             Self::RmsProp { rule, square_avg, steps } => {
                 check_len("means of squares", square_avg.len(), n, "as the parameters")?;
                 **steps += 1;
-                let (inside, outside) =
-                    if rule.tf_like { (rule.eps, 0.0) } else { (0.0, rule.eps) };
+                let (inside, outside) = if rule.tf_like { (rule.eps, 0.0) } else { (0.0, rule.eps) };
                 let decay = (float(rule.alpha), float(1.0 - rule.alpha));
                 let scales = (decay.0, decay.1, float(inside), float(outside), float(lr));
                 rms_prop(scales, parameters, gradient, square_avg);
@@ -163,8 +158,8 @@ fn adam<F: Number>(
     for ((parameter, &slope), (first, second)) in parameters.iter_mut().zip(gradient).zip(moments) {
         *first = scales.decay.0 * *first + scales.complement.0 * slope;
         *second = scales.decay.1 * *second + scales.complement.1 * (slope * slope);
-        *parameter = *parameter
-            - scales.step_size * *first / (second.sqrt() / scales.root_correction + scales.eps);
+        *parameter =
+            *parameter - scales.step_size * *first / (second.sqrt() / scales.root_correction + scales.eps);
     }
 }
 

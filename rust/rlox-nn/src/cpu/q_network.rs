@@ -26,10 +26,7 @@ impl QArchitecture {
     /// Returns the names and shapes of the parameters, in the order of torch's modules.
     #[must_use]
     pub fn parameter_shapes(&self) -> Vec<(String, Vec<usize>)> {
-        self.parts()
-            .into_iter()
-            .flat_map(|(prefix, sizes)| parameter_shapes(prefix, &sizes))
-            .collect()
+        self.parts().into_iter().flat_map(|(prefix, sizes)| parameter_shapes(prefix, &sizes)).collect()
     }
 
     /// Returns the networks' parameter prefixes and sizes. For dueling streams the shared network
@@ -92,15 +89,12 @@ impl QNetwork {
     /// architecture does not have.
     pub fn new(layout: &Layout, architecture: &QArchitecture) -> Result<Self> {
         let shapes = architecture.parameter_shapes();
-        if let Some((name, ..)) =
-            layout.arrays().find(|(name, ..)| shapes.iter().all(|o| o.0 != *name))
-        {
+        if let Some((name, ..)) = layout.arrays().find(|(name, ..)| shapes.iter().all(|o| o.0 != *name)) {
             let expected = "one of this network, whose layers have other names";
             return Err(rlox_core::Error::config("parameter", name, expected));
         }
-        let net = |(prefix, sizes): &(&str, Vec<usize>)| {
-            Mlp::new(layout, prefix, sizes, architecture.activation)
-        };
+        let net =
+            |(prefix, sizes): &(&str, Vec<usize>)| Mlp::new(layout, prefix, sizes, architecture.activation);
         let nets = match architecture.parts().as_slice() {
             [shared, value, advantage] => Nets::Dueling {
                 shared: match shared.1.len() {
@@ -169,13 +163,7 @@ impl QNetwork {
         let QMemory { base, value, advantage, to_value, to_advantage, to_shared, .. } = memory;
         let (shared, value_net, advantage_net) = match &self.nets {
             Nets::Plain(net) => {
-                return net.backward(
-                    parameters,
-                    obs,
-                    base,
-                    to_q,
-                    GradientBuffers::parameters(gradient),
-                );
+                return net.backward(parameters, obs, base, to_q, GradientBuffers::parameters(gradient));
             }
             Nets::Dueling { shared, value, advantage } => (shared, value, advantage),
         };
@@ -192,20 +180,13 @@ impl QNetwork {
             let value_gradient = GradientBuffers::parameters(&mut *gradient);
             value_net.backward(parameters, obs, value, to_value, value_gradient)?;
             let advantage_gradient = GradientBuffers::parameters(gradient);
-            return advantage_net.backward(
-                parameters,
-                obs,
-                advantage,
-                to_advantage,
-                advantage_gradient,
-            );
+            return advantage_net.backward(parameters, obs, advantage, to_advantage, advantage_gradient);
         };
         let features = base.last_outputs();
         let [value_part, advantage_part] = to_shared;
         value_part.resize(features.len(), F::ZERO);
         advantage_part.resize(features.len(), F::ZERO);
-        let value_buffers =
-            GradientBuffers { parameters: Some(&mut *gradient), inputs: Some(value_part) };
+        let value_buffers = GradientBuffers { parameters: Some(&mut *gradient), inputs: Some(value_part) };
         value_net.backward(parameters, features, value, to_value, value_buffers)?;
         let advantage_buffers =
             GradientBuffers { parameters: Some(&mut *gradient), inputs: Some(advantage_part) };

@@ -4,8 +4,7 @@ use rlox_core::error::{Error, Result, check_len};
 use rlox_core::{Layout, interrupt};
 
 use super::critics::{
-    CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics,
-    polyak_update,
+    CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics, polyak_update,
 };
 use super::engine::{check_parameters, require_finite, require_setting};
 use super::gemm::Number;
@@ -178,10 +177,7 @@ impl<F: Number> SacEngine<F> {
             let (batch, noise) = (batches.batch(i, count), part(noise, i, count));
             let (mut update, norm) = self.step(networks, batch, noise, settings, errors)?;
             require_finite(i, [("critic loss", update.critic), ("actor loss", update.actor)])?;
-            require_finite(
-                i,
-                [("temperature loss", update.temperature), ("values", update.q_mean)],
-            )?;
+            require_finite(i, [("temperature loss", update.temperature), ("values", update.q_mean)])?;
             require_finite(i, [("entropy", update.entropy), ("gradient norm", update.grad_norm)])?;
             require_finite(i, [("actor's gradient norm", norm)])?;
             if (first_batch + i as u64 + 1).is_multiple_of(settings.target_update_interval) {
@@ -214,30 +210,19 @@ impl<F: Number> SacEngine<F> {
     ) -> Result<(SacUpdate, f64)> {
         let size = self.actor.outputs() / 2;
         let (current_noise, next_noise) = noise.split_at(noise.len() / 2);
-        let outputs =
-            self.actor.forward(networks.actor.parameters, batch.obs, &mut self.actor_memory)?;
+        let outputs = self.actor.forward(networks.actor.parameters, batch.obs, &mut self.actor_memory)?;
         self.sample.draw(outputs, current_noise, size);
         let log_prob = mean(&self.sample.log_probs);
-        let (alpha, temperature) =
-            self.step_temperature(&mut networks.temperature, log_prob, settings)?;
+        let (alpha, temperature) = self.step_temperature(&mut networks.temperature, log_prob, settings)?;
         self.compute_targets(networks, batch, next_noise, alpha)?;
         let Self { critics, critics_memory, td_targets, gradients: [_, gradient], .. } = self;
         let pairs = StateActionPairs { obs: batch.obs, actions: batch.actions };
         critics.forward(networks.critic.parameters, pairs, critics.members(), critics_memory)?;
-        let targets = CriticTargets {
-            values: td_targets,
-            weights: batch.weights,
-            factor: CRITIC_LOSS_FACTOR,
-        };
-        let (critic, q_mean) = critics.gradient(
-            networks.critic.parameters,
-            critics_memory,
-            targets,
-            errors,
-            gradient,
-        )?;
-        let grad_norm =
-            networks.critic.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
+        let targets =
+            CriticTargets { values: td_targets, weights: batch.weights, factor: CRITIC_LOSS_FACTOR };
+        let (critic, q_mean) =
+            critics.gradient(networks.critic.parameters, critics_memory, targets, errors, gradient)?;
+        let grad_norm = networks.critic.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
         let (actor, norm) = self.improve_actor(networks, batch, alpha, settings)?;
         let (alpha, entropy) = (alpha.to_f64(), -log_prob);
         let update = SacUpdate { critic, actor, temperature, q_mean, entropy, alpha, grad_norm };
@@ -279,14 +264,7 @@ impl<F: Number> SacEngine<F> {
         alpha: F,
     ) -> Result<()> {
         let Self {
-            actor,
-            critics,
-            next_actor_memory,
-            next_sample,
-            critics_memory,
-            td_targets,
-            argmin,
-            ..
+            actor, critics, next_actor_memory, next_sample, critics_memory, td_targets, argmin, ..
         } = self;
         let outputs = actor.infer(networks.actor.parameters, batch.next_obs, next_actor_memory)?;
         next_sample.draw(outputs, noise, actor.outputs() / 2);
@@ -322,12 +300,7 @@ impl<F: Number> SacEngine<F> {
         } = self;
         let (to_actions, to_outputs) = (&mut self.to_actions, &mut self.to_outputs);
         let pairs = StateActionPairs { obs: batch.obs, actions: &sample.actions };
-        let q = critics.forward(
-            networks.critic.parameters,
-            pairs,
-            critics.members(),
-            critics_memory,
-        )?;
+        let q = critics.forward(networks.critic.parameters, pairs, critics.members(), critics_memory)?;
         let n = batch.rewards.len();
         min_over_critics(q, n, min_q, argmin);
         let loss = alpha.to_f64() * mean(&sample.log_probs) - mean(min_q);
@@ -375,12 +348,7 @@ impl SacSettings {
     /// # Errors
     /// [`Error::Config`] for a setting out of its range.
     fn check(&self) -> Result<()> {
-        require_setting(
-            "learning_rate",
-            self.learning_rate,
-            self.learning_rate >= 0.0,
-            "at least 0",
-        )?;
+        require_setting("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
         let max_norm = self.max_grad_norm.unwrap_or(1.0);
         require_setting("max_grad_norm", max_norm, max_norm > 0.0, "above 0")?;
         require_setting("tau", self.tau, (0.0..=1.0).contains(&self.tau), "0 to 1")?;

@@ -5,8 +5,7 @@ use rlox_core::math::in_place;
 use rlox_core::{Layout, interrupt};
 
 use super::critics::{
-    CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics,
-    polyak_update,
+    CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics, polyak_update,
 };
 use super::engine::{check_parameters, require_finite, require_setting};
 use super::gemm::Number;
@@ -174,23 +173,16 @@ impl<F: Number> Td3Engine<F> {
         noise: &[F],
         settings: &Td3Settings,
     ) -> Result<()> {
-        let Self {
-            actor, critics, actor_memory, critics_memory, actions, td_targets, argmin, ..
-        } = self;
+        let Self { actor, critics, actor_memory, critics_memory, actions, td_targets, argmin, .. } = self;
         actions.clear();
-        actions.extend_from_slice(actor.infer(
-            networks.target_actor,
-            batch.next_obs,
-            actor_memory,
-        )?);
+        actions.extend_from_slice(actor.infer(networks.target_actor, batch.next_obs, actor_memory)?);
         in_place::tanh(actions);
         let (scale, limit) = (F::from_f64(settings.target_noise), F::from_f64(settings.noise_clip));
         for (action, &noise) in actions.iter_mut().zip(noise) {
             *action = clamp(*action + clamp(scale * noise, limit), F::ONE);
         }
         let pairs = StateActionPairs { obs: batch.next_obs, actions };
-        let q =
-            critics.forward(networks.target_critic, pairs, critics.members(), critics_memory)?;
+        let q = critics.forward(networks.target_critic, pairs, critics.members(), critics_memory)?;
         min_over_critics(q, batch.rewards.len(), td_targets, argmin);
         let transitions = batch.rewards.iter().zip(batch.discounts);
         for (target, (&reward, &discount)) in td_targets.iter_mut().zip(transitions) {
@@ -210,15 +202,9 @@ impl<F: Number> Td3Engine<F> {
         let pairs = StateActionPairs { obs: batch.obs, actions: batch.actions };
         critics.forward(networks.critic.parameters, pairs, critics.members(), critics_memory)?;
         let targets = CriticTargets { values: td_targets, weights: batch.weights, factor: 1.0 };
-        let (loss, q) = critics.gradient(
-            networks.critic.parameters,
-            critics_memory,
-            targets,
-            errors,
-            gradient,
-        )?;
-        let norm =
-            networks.critic.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
+        let (loss, q) =
+            critics.gradient(networks.critic.parameters, critics_memory, targets, errors, gradient)?;
+        let norm = networks.critic.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
         Ok((loss, q, norm))
     }
 
@@ -232,15 +218,9 @@ impl<F: Number> Td3Engine<F> {
         batch: Batches<'_, F, F>,
         settings: &Td3Settings,
     ) -> Result<(f64, f64)> {
-        let Self {
-            actor, critics, actor_memory, critics_memory, actions, to_actions, to_q, ..
-        } = self;
+        let Self { actor, critics, actor_memory, critics_memory, actions, to_actions, to_q, .. } = self;
         actions.clear();
-        actions.extend_from_slice(actor.forward(
-            networks.actor.parameters,
-            batch.obs,
-            actor_memory,
-        )?);
+        actions.extend_from_slice(actor.forward(networks.actor.parameters, batch.obs, actor_memory)?);
         in_place::tanh(actions);
         let pairs = StateActionPairs { obs: batch.obs, actions };
         let q = critics.forward(networks.critic.parameters, pairs, 1, critics_memory)?;
@@ -269,11 +249,7 @@ impl<F: Number> Td3Engine<F> {
 }
 
 /// Returns the mean squared error of `actions` with respect to the batch's, and adds its gradient.
-fn add_cloning_gradient<F: Number>(
-    actions: &[F],
-    batch_actions: &[F],
-    to_actions: &mut [F],
-) -> f64 {
+fn add_cloning_gradient<F: Number>(actions: &[F], batch_actions: &[F], to_actions: &mut [F]) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "numbers of a batch")]
     let n = actions.len() as f64;
     let (mut sum, scale) = (0.0, F::from_f64(2.0 / n));
@@ -300,12 +276,7 @@ impl Td3Settings {
     /// # Errors
     /// [`Error::Config`] for a setting out of its range.
     fn check(&self) -> Result<()> {
-        require_setting(
-            "learning_rate",
-            self.learning_rate,
-            self.learning_rate >= 0.0,
-            "at least 0",
-        )?;
+        require_setting("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
         let max_norm = self.max_grad_norm.unwrap_or(1.0);
         require_setting("max_grad_norm", max_norm, max_norm > 0.0, "above 0")?;
         require_setting("tau", self.tau, (0.0..=1.0).contains(&self.tau), "0 to 1")?;

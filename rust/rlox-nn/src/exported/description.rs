@@ -93,18 +93,10 @@ impl Description {
         let text = file.text(KEY)?;
         if text.len() > MAX_DESCRIPTION_BYTES {
             let got = format!("{} bytes long", text.len());
-            return Err(file.config_error(
-                "description",
-                got,
-                format!("{MAX_DESCRIPTION_BYTES} at most"),
-            ));
+            return Err(file.config_error("description", got, format!("{MAX_DESCRIPTION_BYTES} at most")));
         }
         let json: Value = serde_json::from_str(text).map_err(|cause| {
-            file.config_error(
-                "description",
-                format!("no JSON ({cause})"),
-                "what `rlox export` writes",
-            )
+            file.config_error("description", format!("no JSON ({cause})"), "what `rlox export` writes")
         })?;
         let root = Section { file, value: &json, prefix: "" };
         root.require_format()?;
@@ -145,11 +137,7 @@ impl Description {
             return Ok(());
         }
         let got = format!("{} vectors of {weights} weights", self.n_golden);
-        Err(file.config_error(
-            "description, golden",
-            got,
-            format!("{MAX_PRODUCTS} products at most"),
-        ))
+        Err(file.config_error("description, golden", got, format!("{MAX_PRODUCTS} products at most")))
     }
 
     /// Returns the length of an observation.

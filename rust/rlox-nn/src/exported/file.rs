@@ -91,10 +91,7 @@ impl<'a> File<'a> {
     pub(super) fn tensor<T: Stored>(&self, tensor: &str, shape: &[usize]) -> Result<Vec<T>> {
         let part = format_args!("tensor {tensor}");
         let expected = || format!("{:?} {shape:?}", T::DTYPE);
-        let info = self
-            .header
-            .info(tensor)
-            .ok_or_else(|| self.config_error(part, "missing", expected()))?;
+        let info = self.header.info(tensor).ok_or_else(|| self.config_error(part, "missing", expected()))?;
         if info.dtype != T::DTYPE || info.shape != shape {
             let got = format!("{:?} {:?}", info.dtype, info.shape);
             return Err(self.config_error(part, got, expected()));

@@ -64,9 +64,7 @@ impl GoldenSamples {
             let n_close = outputs.iter().filter(|&&one| f64::from(one) >= threshold).count();
             policy.act(obs, &mut action)?;
             let difference = match (&action, expected_action) {
-                (Action::Box(vector), Action::Box(expected_vector)) => {
-                    distance(vector, expected_vector)
-                }
+                (Action::Box(vector), Action::Box(expected_vector)) => distance(vector, expected_vector),
                 (one, other) if one == other || n_close > 1 => 0.0,
                 _ => f64::INFINITY,
             };

@@ -34,9 +34,9 @@ impl Linear {
         let bias = file.tensor(&format!("{name}.bias"), &[outputs])?;
         let n_block_weights = outputs / BLOCK * BLOCK * inputs;
         let (block_weights, rows) = weight.split_at_checked(n_block_weights).unwrap_or_default();
-        let blocks = block_weights.chunks_exact(BLOCK * inputs).flat_map(|block| {
-            (0..inputs).flat_map(move |i| block.iter().skip(i).step_by(inputs).copied())
-        });
+        let blocks = block_weights
+            .chunks_exact(BLOCK * inputs)
+            .flat_map(|block| (0..inputs).flat_map(move |i| block.iter().skip(i).step_by(inputs).copied()));
         let (blocks, rows) = (blocks.collect(), rows.to_vec());
         Ok(Self { blocks, rows, bias, y: vec![0.0; outputs] })
     }

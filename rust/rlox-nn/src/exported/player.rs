@@ -43,11 +43,7 @@ impl Normalizer {
         let mean = file.tensor("normalizer.mean", &[inputs])?;
         let deviation: Vec<f64> = file.tensor("normalizer.deviation", &[inputs])?;
         if let Some(smallest) = deviation.iter().find(|&&one| one <= 0.0) {
-            return Err(file.config_error(
-                "tensor normalizer.deviation",
-                smallest,
-                "numbers above 0",
-            ));
+            return Err(file.config_error("tensor normalizer.deviation", smallest, "numbers above 0"));
         }
         Ok(Self { mean, deviation, clip })
     }
@@ -106,13 +102,7 @@ impl Player {
             head,
             start: description.start,
             mean_limit: description.mean_limit.unwrap_or(f32::INFINITY),
-            network: Network::read(
-                file,
-                prefix,
-                &description.sizes,
-                activation,
-                description.dueling,
-            )?,
+            network: Network::read(file, prefix, &description.sizes, activation, description.dueling)?,
             normalizer,
             low,
             high,
@@ -122,11 +112,7 @@ impl Player {
 
     /// Returns an action of the kind and length that [`Player::act`] writes.
     pub(super) fn action(&self) -> Action {
-        if self.head.is_discrete() {
-            Action::Discrete(self.start)
-        } else {
-            Action::Box(self.low.clone())
-        }
+        if self.head.is_discrete() { Action::Discrete(self.start) } else { Action::Box(self.low.clone()) }
     }
 
     /// Writes the best action for an observation `[obs_dim]`.
@@ -135,8 +121,7 @@ impl Player {
     /// As `Policy::act`.
     pub(super) fn act(&mut self, obs: &[f32], action: &mut Action) -> Result<()> {
         let (low, high, limit) = (&self.low, &self.high, self.mean_limit);
-        let outputs =
-            run_network(&mut self.network, self.normalizer.as_ref(), &mut self.network_input, obs)?;
+        let outputs = run_network(&mut self.network, self.normalizer.as_ref(), &mut self.network_input, obs)?;
         match (self.head, action) {
             (Head::Categorical | Head::Q, Action::Discrete(choice)) => {
                 *choice = self.start.wrapping_add(argmax(outputs));

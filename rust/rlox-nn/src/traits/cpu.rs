@@ -123,13 +123,7 @@ impl DeterministicPolicy for Mlp {
         let slopes = actions.iter().zip(to_actions);
         let to_outputs: Vec<f32> = slopes.map(|(&a, &slope)| slope * (1.0 - a * a)).collect();
         gradient.fill(0.0);
-        self.backward(
-            parameters,
-            obs,
-            &mut memory,
-            &to_outputs,
-            GradientBuffers::parameters(gradient),
-        )
+        self.backward(parameters, obs, &mut memory, &to_outputs, GradientBuffers::parameters(gradient))
     }
 }
 

@@ -8,8 +8,8 @@ use rlox_core::{Layout, Parameters, Result, VectorEnv};
 use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss, RolloutColumns, TdLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
-    self, ActionKind, ActionsTaken, Activation, Architecture, PpoSettings, QArchitecture, Rows,
-    init, parameter_shapes,
+    self, ActionKind, ActionsTaken, Activation, Architecture, PpoSettings, QArchitecture, Rows, init,
+    parameter_shapes,
 };
 use rlox_nn::traits::{ActorCritic, Bound, DeterministicPolicy, Minibatch, QFunction, TdBatch};
 
@@ -21,13 +21,7 @@ const LOSS: PpoLoss = PpoLoss {
 
 fn architecture(obs_dim: usize, kind: ActionKind) -> Architecture {
     let hidden = vec![16, 16];
-    Architecture {
-        obs_dim,
-        kind,
-        actor: hidden.clone(),
-        critic: hidden,
-        activation: Activation::Tanh,
-    }
+    Architecture { obs_dim, kind, actor: hidden.clone(), critic: hidden, activation: Activation::Tanh }
 }
 
 /// Returns the parameters before and after three rollouts with three epochs each.
@@ -59,14 +53,10 @@ fn train<N: ActorCritic>(
         let rows = Rows::from(&arena);
         let Rows { actions: actions_taken, log_probs, values, advantages, returns, .. } = rows;
         let rollout = RolloutColumns { log_probs, values, advantages, returns };
-        let batch = Minibatch {
-            obs: &rows.obs[..rows.len() * rows.obs_dim],
-            actions: actions_taken,
-            rollout,
-        };
+        let batch =
+            Minibatch { obs: &rows.obs[..rows.len() * rows.obs_dim], actions: actions_taken, rollout };
         let (exp_avg, exp_avg_sq) = (exp_avg.as_mut_slice(), exp_avg_sq.as_mut_slice());
-        let mut adam =
-            Optimizer::Adam { rule: Adam::new(1e-5), exp_avg, exp_avg_sq, steps: &mut steps };
+        let mut adam = Optimizer::Adam { rule: Adam::new(1e-5), exp_avg, exp_avg_sq, steps: &mut steps };
         for _ in 0..3 {
             net.ppo_step(parameters.values_mut(), &mut adam, batch, &settings)?.unwrap();
         }
@@ -123,21 +113,12 @@ pub fn check_refusals<N: ActorCritic, Q: QFunction>(
         let batch = Minibatch { obs: &one, actions: actions_taken, rollout };
         net.ppo_gradient(&parameters, batch, &LOSS, &mut gradient)
     };
+    assert!(refusal(compute_gradient(ActionsTaken::Choices(&[0], Some(&mask)))).starts_with("mask is given"));
+    assert!(refusal(compute_gradient(ActionsTaken::Choices(&[2], None))).starts_with("action of row 0 is 2"));
     assert!(
-        refusal(compute_gradient(ActionsTaken::Choices(&[0], Some(&mask))))
-            .starts_with("mask is given")
+        refusal(compute_gradient(ActionsTaken::Choices(&[-1], None))).starts_with("action of row 0 is -1")
     );
-    assert!(
-        refusal(compute_gradient(ActionsTaken::Choices(&[2], None)))
-            .starts_with("action of row 0 is 2")
-    );
-    assert!(
-        refusal(compute_gradient(ActionsTaken::Choices(&[-1], None)))
-            .starts_with("action of row 0 is -1")
-    );
-    assert!(
-        refusal(compute_gradient(ActionsTaken::Choices(&[0, 1], None))).starts_with("actions has")
-    );
+    assert!(refusal(compute_gradient(ActionsTaken::Choices(&[0, 1], None))).starts_with("actions has"));
     assert!(compute_gradient(ActionsTaken::Choices(&[1], None)).is_ok());
 }
 
@@ -148,8 +129,7 @@ pub fn check_layouts<N: ActorCritic, D: DeterministicPolicy>(
     make_deterministic: impl Fn(&Layout, &str, &[usize], Activation) -> Result<D>,
 ) {
     let layout = Layout::sorted(parameter_shapes("actor", &[3, 4, 2])).unwrap();
-    let make_deterministic =
-        |sizes: &[usize]| make_deterministic(&layout, "actor", sizes, Activation::Tanh);
+    let make_deterministic = |sizes: &[usize]| make_deterministic(&layout, "actor", sizes, Activation::Tanh);
     assert!(make_deterministic(&[3, 4, 2]).is_ok());
     assert!(refusal(make_deterministic(&[3, 5, 2])).contains("actor.0.weight"));
     let architecture = architecture(3, ActionKind::Choices(2));
@@ -164,8 +144,7 @@ pub fn check_no_rows<Q: QFunction>(make: impl Fn(&Layout, &QArchitecture) -> Res
     net.q(&parameters, &[], &mut []).unwrap();
     assert!(refusal(net.q(&parameters, &[0.0; 3], &mut [])).starts_with("q has"));
     assert!(refusal(net.q(&parameters, &[0.0; 2], &mut [])).starts_with("obs has"));
-    let (empty, mut gradient) =
-        (TdBatch { obs: &[], actions: &[], td_targets: &[] }, parameters.clone());
+    let (empty, mut gradient) = (TdBatch { obs: &[], actions: &[], td_targets: &[] }, parameters.clone());
     let loss = net.td_gradient(&parameters, empty, TdLoss::Huber, &mut gradient);
     assert!(loss.is_ok_and(f64::is_nan));
 }

@@ -7,12 +7,9 @@ use rlox_core::{Layout, Parameters};
 use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss, PpoTerms, RolloutColumns, TdLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
-    self, ActionKind, ActionsTaken, Activation, Architecture, PpoSettings, QArchitecture,
-    parameter_shapes,
+    self, ActionKind, ActionsTaken, Activation, Architecture, PpoSettings, QArchitecture, parameter_shapes,
 };
-use rlox_nn::traits::{
-    ActorCritic, DeterministicPolicy, Minibatch, QFunction, StochasticPolicy, TdBatch,
-};
+use rlox_nn::traits::{ActorCritic, DeterministicPolicy, Minibatch, QFunction, StochasticPolicy, TdBatch};
 use serde_json::Value;
 
 const ROWS: usize = 12;
@@ -28,10 +25,7 @@ fn golden_cases(list: &str) -> Vec<Value> {
 }
 
 fn numbers(value: &Value) -> Vec<f32> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "they are float32, written with nine digits"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "they are float32, written with nine digits")]
     value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap() as f32).collect()
 }
 
@@ -70,10 +64,7 @@ fn assert_arrays_close(label: &str, layout: &Layout, actual: &[f32], expected: &
     }
     let mut is_in_array = vec![false; layout.len()];
     layout.arrays().for_each(|(_, _, range)| is_in_array[range].fill(true));
-    assert!(
-        actual.iter().zip(is_in_array).all(|(&x, owned)| owned || x == 0.0),
-        "{label} between arrays"
-    );
+    assert!(actual.iter().zip(is_in_array).all(|(&x, owned)| owned || x == 0.0), "{label} between arrays");
 }
 
 fn settings(case: &Value) -> PpoSettings {
@@ -111,12 +102,7 @@ fn assert_terms_close(case: &Value, ppo_terms: &PpoTerms) {
 
 /// Checks that actions with the same noise, and their log-probabilities, equal those of the engine
 /// `cpu`.
-fn check_acting<N: ActorCritic>(
-    net: &N,
-    architecture: &Architecture,
-    layout: &Layout,
-    case: &Value,
-) {
+fn check_acting<N: ActorCritic>(net: &N, architecture: &Architecture, layout: &Layout, case: &Value) {
     let (cpu_net, flat_parameters) =
         (cpu::ActorCritic::new(layout, architecture).unwrap(), vector(layout, &case["parameters"]));
     let obs = numbers(&case["obs"]);
@@ -129,8 +115,7 @@ fn check_acting<N: ActorCritic>(
     let (mut log_probs, mut expected_log_probs) = (vec![0.0; ROWS], vec![0.0; ROWS]);
     if matches!(architecture.kind, ActionKind::Choices(_)) {
         let (mut actions, mut expected_choices) = (vec![0; ROWS], vec![0; ROWS]);
-        net.act(&flat_parameters, input, ActionsMut::Discrete(&mut actions), &mut log_probs)
-            .unwrap();
+        net.act(&flat_parameters, input, ActionsMut::Discrete(&mut actions), &mut log_probs).unwrap();
         cpu_net
             .act(
                 &flat_parameters,
@@ -145,21 +130,13 @@ fn check_acting<N: ActorCritic>(
         let (mut actions, mut expected_vectors) = (vec![0.0; noise.len()], vec![0.0; noise.len()]);
         net.act(&flat_parameters, input, ActionsMut::Box(&mut actions), &mut log_probs).unwrap();
         cpu_net
-            .act(
-                &flat_parameters,
-                input,
-                ActionsMut::Box(&mut expected_vectors),
-                &mut expected_log_probs,
-            )
+            .act(&flat_parameters, input, ActionsMut::Box(&mut expected_vectors), &mut expected_log_probs)
             .unwrap();
         assert_close("actions", &actions, &expected_vectors);
     }
     assert_close("log_probs of actions", &log_probs, &expected_log_probs);
     let short = PolicyInput { obs: &obs, noise: &noise[1..] };
-    assert!(
-        net.act(&flat_parameters, short, ActionsMut::Discrete(&mut [0; ROWS]), &mut log_probs)
-            .is_err()
-    );
+    assert!(net.act(&flat_parameters, short, ActionsMut::Discrete(&mut [0; ROWS]), &mut log_probs).is_err());
 }
 
 /// Checks that values, terms, gradients and steps of PPO equal torch's.
@@ -167,18 +144,12 @@ pub fn check_actor_critic<N: ActorCritic>(make: impl Fn(&Layout, &Architecture) 
     let cases = golden_cases("on_policy");
     assert_eq!(cases.len(), 8);
     for case in cases {
-        let kind = if case["kind"] == "choices" {
-            ActionKind::Choices(3)
-        } else {
-            ActionKind::Gaussian(2)
-        };
+        let kind = if case["kind"] == "choices" { ActionKind::Choices(3) } else { ActionKind::Gaussian(2) };
         let (actor, critic) = (HIDDEN.to_vec(), HIDDEN.to_vec());
-        let architecture =
-            Architecture { obs_dim: OBS, kind, actor, critic, activation: activation(&case) };
+        let architecture = Architecture { obs_dim: OBS, kind, actor, critic, activation: activation(&case) };
         let layout = Layout::aligned(16, architecture.parameter_shapes()).unwrap();
         let net = make(&layout, &architecture);
-        let (mut flat_parameters, obs) =
-            (vector(&layout, &case["parameters"]), numbers(&case["obs"]));
+        let (mut flat_parameters, obs) = (vector(&layout, &case["parameters"]), numbers(&case["obs"]));
         let mut values = vec![0.0; ROWS];
         net.values(&flat_parameters, &obs, &mut values).unwrap();
         assert_close("values", &values, &numbers(&case["new_values"]));
@@ -199,11 +170,9 @@ pub fn check_actor_critic<N: ActorCritic>(make: impl Fn(&Layout, &Architecture) 
             advantages: &advantages,
             returns: &returns,
         };
-        let (batch, settings) =
-            (Minibatch { obs: &obs, actions: actions_taken, rollout }, settings(&case));
+        let (batch, settings) = (Minibatch { obs: &obs, actions: actions_taken, rollout }, settings(&case));
         let mut gradient = vec![1.0; flat_parameters.len()];
-        let ppo_terms =
-            net.ppo_gradient(&flat_parameters, batch, &settings.loss, &mut gradient).unwrap();
+        let ppo_terms = net.ppo_gradient(&flat_parameters, batch, &settings.loss, &mut gradient).unwrap();
         assert_terms_close(&case, &ppo_terms);
         assert_arrays_close("gradient", &layout, &gradient, &vector(&layout, &case["gradient"]));
         let (mut exp_avg, mut exp_avg_sq) =
@@ -211,21 +180,12 @@ pub fn check_actor_critic<N: ActorCritic>(make: impl Fn(&Layout, &Architecture) 
         let (exp_avg, exp_avg_sq) = (exp_avg.as_mut_slice(), exp_avg_sq.as_mut_slice());
         let rule = Adam::new(1e-5);
         let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut 0 };
-        let (_, norm) =
-            net.ppo_step(&mut flat_parameters, &mut adam, batch, &settings).unwrap().unwrap();
+        let (_, norm) = net.ppo_step(&mut flat_parameters, &mut adam, batch, &settings).unwrap().unwrap();
         assert!((norm / case["norm"].as_f64().unwrap() - 1.0).abs() < TOLERANCE);
-        assert_arrays_close(
-            "after a step",
-            &layout,
-            &flat_parameters,
-            &vector(&layout, &case["after"]),
-        );
-        let short =
-            Minibatch { rollout: RolloutColumns { returns: &returns[1..], ..rollout }, ..batch };
+        assert_arrays_close("after a step", &layout, &flat_parameters, &vector(&layout, &case["after"]));
+        let short = Minibatch { rollout: RolloutColumns { returns: &returns[1..], ..rollout }, ..batch };
         assert!(net.ppo_gradient(&flat_parameters, short, &settings.loss, &mut gradient).is_err());
-        assert!(
-            net.ppo_gradient(&flat_parameters[1..], batch, &settings.loss, &mut gradient).is_err()
-        );
+        assert!(net.ppo_gradient(&flat_parameters[1..], batch, &settings.loss, &mut gradient).is_err());
         let other = if chosen.is_empty() {
             ActionsTaken::Choices(&[0; ROWS], None)
         } else {
@@ -240,8 +200,7 @@ pub fn check_actor_critic<N: ActorCritic>(make: impl Fn(&Layout, &Architecture) 
 pub fn check_q_function<N: QFunction>(make: impl Fn(&Layout, &QArchitecture) -> N) {
     for case in golden_cases("values") {
         let (hidden, activation) = (HIDDEN.to_vec(), activation(&case));
-        let architecture =
-            QArchitecture { obs_dim: OBS, choices: 4, hidden, activation, dueling: false };
+        let architecture = QArchitecture { obs_dim: OBS, choices: 4, hidden, activation, dueling: false };
         let layout = Layout::aligned(16, architecture.parameter_shapes()).unwrap();
         let net = make(&layout, &architecture);
         let (flat_parameters, obs) = (vector(&layout, &case["parameters"]), numbers(&case["obs"]));
@@ -254,21 +213,12 @@ pub fn check_q_function<N: QFunction>(make: impl Fn(&Layout, &QArchitecture) -> 
         for (name, loss) in [("huber", TdLoss::Huber), ("squared", TdLoss::Squared)] {
             let mean_loss = net.td_gradient(&flat_parameters, batch, loss, &mut gradient).unwrap();
             let expected = case[name]["loss"].as_f64().unwrap();
-            assert!(
-                (mean_loss / expected - 1.0).abs() <= TOLERANCE,
-                "{name}: {mean_loss}, {expected}"
-            );
-            assert_arrays_close(
-                name,
-                &layout,
-                &gradient,
-                &vector(&layout, &case[name]["gradient"]),
-            );
+            assert!((mean_loss / expected - 1.0).abs() <= TOLERANCE, "{name}: {mean_loss}, {expected}");
+            assert_arrays_close(name, &layout, &gradient, &vector(&layout, &case[name]["gradient"]));
         }
         let invalid_choices = TdBatch { actions: &[4; ROWS], ..batch };
-        let choice_error = net
-            .td_gradient(&flat_parameters, invalid_choices, TdLoss::Huber, &mut gradient)
-            .unwrap_err();
+        let choice_error =
+            net.td_gradient(&flat_parameters, invalid_choices, TdLoss::Huber, &mut gradient).unwrap_err();
         assert!(choice_error.to_string().starts_with("action of row 0 is 4"), "{choice_error}");
         let short = TdBatch { td_targets: &td_targets[1..], ..batch };
         assert!(net.td_gradient(&flat_parameters, short, TdLoss::Huber, &mut gradient).is_err());
@@ -277,9 +227,7 @@ pub fn check_q_function<N: QFunction>(make: impl Fn(&Layout, &QArchitecture) -> 
 }
 
 /// Checks that actions and their value's gradient equal torch's.
-pub fn check_deterministic<N: DeterministicPolicy>(
-    make: impl Fn(&Layout, &str, &[usize], Activation) -> N,
-) {
+pub fn check_deterministic<N: DeterministicPolicy>(make: impl Fn(&Layout, &str, &[usize], Activation) -> N) {
     let sizes = [OBS, HIDDEN[0], HIDDEN[1], 2];
     for case in golden_cases("deterministic") {
         let layout = Layout::aligned(16, parameter_shapes("actor", &sizes)).unwrap();

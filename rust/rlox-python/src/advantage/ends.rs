@@ -65,9 +65,9 @@ impl<'py> EndArrays<'py> {
     ) -> PyResult<Self> {
         let config = |message: &str| Err(errors::new(py, Class::Config, message));
         match (args.dones, args.terminated, args.truncated) {
-            (None, None, None) => config(
-                "no episode ends given: pass dones, or terminated (and truncated); zeros if none",
-            ),
+            (None, None, None) => {
+                config("no episode ends given: pass dones, or terminated (and truncated); zeros if none")
+            }
             (Some(_), Some(_), _) | (Some(_), _, Some(_)) => config(
                 "dones was given together with terminated or truncated; pass dones alone, or \
                  terminated and truncated",
@@ -84,10 +84,7 @@ impl<'py> EndArrays<'py> {
             }
             (None, None, Some(truncated_arg)) => {
                 let no_termination = ViewMut::<bool>::fresh(py, shape)?.into_array();
-                Self::with_truncation(
-                    &no_termination,
-                    &read_shaped(truncated_arg, "truncated", shape)?,
-                )
+                Self::with_truncation(&no_termination, &read_shaped(truncated_arg, "truncated", shape)?)
             }
             (None, Some(flag), Some(truncated_flags)) => Self::with_truncation(
                 &read_shaped(flag, "terminated", shape)?,
@@ -125,10 +122,7 @@ impl<'py> EndArrays<'py> {
 }
 
 /// Reads numbers as flags: 0 is false, other numbers are true, NaN is an error.
-fn flags<'py, T: Plain + Flag>(
-    array: &Bound<'py, PyUntypedArray>,
-    name: &str,
-) -> PyResult<View<'py, T>> {
+fn flags<'py, T: Plain + Flag>(array: &Bound<'py, PyUntypedArray>, name: &str) -> PyResult<View<'py, T>> {
     let flags = coerce::numbers::<T>(array, name)?;
     coerce::refuse_nan(array.py(), flags.slice(), name)?;
     Ok(flags)

@@ -68,9 +68,8 @@ pub(crate) fn compute_gae<'py>(
     let inputs = Inputs::read(rewards, values, &["T"])?;
     let args = EndArgs { dones, terminated, truncated };
     let ends = EndArrays::read(py, &args, inputs.rollout.rewards.shape(), next_values.is_some())?;
-    let next_values = next_values
-        .map(|next| inputs.rollout.read_like_rewards(next, "next_values"))
-        .transpose()?;
+    let next_values =
+        next_values.map(|next| inputs.rollout.read_like_rewards(next, "next_values")).transpose()?;
     let (discount, layout) = (discount(py, gamma, lam)?, Layout::Single { last_value });
     FlatCall { inputs, next_values, ends, discount, layout }.run(py)
 }
@@ -201,9 +200,8 @@ fn parse_batched<'py>(
         _ => return Err(config("n_steps must be given, at least 1, unless last_values is")),
     };
     let ends = EndArrays::read(py, args, inputs.rollout.rewards.shape(), next_values.is_some())?;
-    let next_values = next_values
-        .map(|next| inputs.rollout.read_like_rewards(next, "next_values"))
-        .transpose()?;
+    let next_values =
+        next_values.map(|next| inputs.rollout.read_like_rewards(next, "next_values")).transpose()?;
     let layout = Layout::Batched { last_values, n_steps };
     Ok(FlatCall { inputs, next_values, ends, discount, layout })
 }
@@ -267,9 +265,7 @@ pub(crate) fn compute_gae_time_major<'py>(
     let args = EndArgs { dones, terminated, truncated };
     let ends = EndArrays::read(py, &args, inputs.rollout.rewards.shape(), next_values.is_some())?;
     let next = match (next_values, last_values) {
-        (Some(next), None) => {
-            GridNextValues::Values(inputs.rollout.read_like_rewards(next, "next_values")?)
-        }
+        (Some(next), None) => GridNextValues::Values(inputs.rollout.read_like_rewards(next, "next_values")?),
         (None, Some(last)) => {
             let (last, n) = (coerce::array(last, "last_values")?, inputs.rollout.n_envs);
             coerce::check_shape(&last, "last_values", &[n], "one per env")?;

@@ -75,9 +75,7 @@ impl<'py> FlatCall<'py> {
         match &self.layout {
             Layout::Single { last_value } => {
                 let next = next.map_or(Next::Bootstrap(*last_value), Next::Values);
-                fill(py, rewards.len(), |out| {
-                    gae::trajectory(rewards, values, next, ends, discount, out)
-                })
+                fill(py, rewards.len(), |out| gae::trajectory(rewards, values, next, ends, discount, out))
             }
             Layout::Batched { last_values, n_steps } => {
                 let last = optional_view::<F>(last_values.as_ref(), "last_values")?;

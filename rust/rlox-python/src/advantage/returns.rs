@@ -145,11 +145,7 @@ impl<'py> ReturnsCall<'py> {
         }
     }
 
-    fn run_as<F: Plain + Float>(
-        &self,
-        py: Python<'py>,
-        kind: ReturnsKind,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn run_as<F: Plain + Float>(&self, py: Python<'py>, kind: ReturnsKind) -> PyResult<Bound<'py, PyAny>> {
         with_ends!(&self.ends, pair => self.run_kernel::<F, _>(py, kind, pair.ends()))
     }
 

@@ -109,10 +109,7 @@ enum NextValues<'py> {
 }
 
 /// Reads one number for `[T]`, or one per environment.
-fn read_bootstrap<'py>(
-    rollout: &Rollout<'py>,
-    last: &Bound<'py, PyAny>,
-) -> PyResult<NextValues<'py>> {
+fn read_bootstrap<'py>(rollout: &Rollout<'py>, last: &Bound<'py, PyAny>) -> PyResult<NextValues<'py>> {
     if rollout.rewards.ndim() == 1
         && let Some(number) = coerce::real_if_any(last)?
     {

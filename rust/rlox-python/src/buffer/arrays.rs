@@ -128,11 +128,8 @@ fn caller_array<'a, 'py>(
     let (parent_key, key) = columns.key(py, part);
     let inner = match parent_key {
         Some(outer_key) => {
-            let inner =
-                out_dict.get_item(outer_key)?.and_then(|value| value.cast_into::<PyDict>().ok());
-            inner.ok_or_else(|| {
-                missing_error(&PyString::intern(py, outer_key), "a dict of arrays")
-            })?
+            let inner = out_dict.get_item(outer_key)?.and_then(|value| value.cast_into::<PyDict>().ok());
+            inner.ok_or_else(|| missing_error(&PyString::intern(py, outer_key), "a dict of arrays"))?
         }
         None => out_dict.clone(),
     };
@@ -157,8 +154,7 @@ fn writable_view<'py, T: Written>(
 }
 
 fn missing_error(key: &Bound<'_, PyString>, expected: &str) -> PyErr {
-    let message = format!(
-        "out[{key:?}] is missing or of no use, expected {expected}; pass what sample() returned"
-    );
+    let message =
+        format!("out[{key:?}] is missing or of no use, expected {expected}; pass what sample() returned");
     errors::new(key.py(), Class::Shape, message)
 }

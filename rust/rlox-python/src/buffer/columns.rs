@@ -37,9 +37,10 @@ pub(super) struct Pushed<'a, 'py> {
 impl Columns {
     pub(super) fn new(py: Python<'_>, schema: Schema, n_envs: usize) -> Self {
         let key = |name: &str| PyString::intern(py, name).unbind();
-        let obs_keys = schema.obs().iter().map(|column| {
-            Some(column.field.name.as_str()).filter(|name| !name.is_empty()).map(key)
-        });
+        let obs_keys = schema
+            .obs()
+            .iter()
+            .map(|column| Some(column.field.name.as_str()).filter(|name| !name.is_empty()).map(key));
         let obs: usize = schema.obs().iter().map(|column| column.field.row_bytes()).sum();
         let columns: usize = schema.columns().iter().map(Field::row_bytes).sum();
         Self {
@@ -148,14 +149,12 @@ impl Columns {
             terminated: terminated.slice(),
             truncated: truncated.slice(),
         };
-        if let ([column], [action, reward], None) =
-            (self.schema.obs(), self.schema.columns(), pushed.extra)
+        if let ([column], [action, reward], None) = (self.schema.obs(), self.schema.columns(), pushed.extra)
             && !self.has_dict_obs()
         {
             // The common case needs no list on the heap.
             let obs = incoming::read(pushed.obs, "obs", &column.field, lead)?;
-            let next =
-                pushed.next_obs.map(|next| incoming::read(next, "next_obs", &column.field, lead));
+            let next = pushed.next_obs.map(|next| incoming::read(next, "next_obs", &column.field, lead));
             let next = next.transpose()?;
             let action = incoming::read(pushed.actions, "action", action, lead)?;
             let reward = incoming::read(pushed.rewards, "reward", reward, lead)?;
@@ -207,24 +206,17 @@ impl Columns {
 
     /// Returns the error for a mapping of observations that has an unknown key.
     fn unknown_key_error(&self, value: &Bound<'_, PyAny>, name: &str) -> PyErr {
-        let known: Vec<&str> =
-            self.schema.obs().iter().map(|obs| obs.field.name.as_str()).collect();
+        let known: Vec<&str> = self.schema.obs().iter().map(|obs| obs.field.name.as_str()).collect();
         let keys = value.try_iter().into_iter().flatten().filter_map(Result::ok);
         let mut keys = keys.map(|key| coerce::short_repr(&key));
         let unknown = keys.find(|key| !known.contains(&key.trim_matches('\'')));
-        let message = format!(
-            "{name} has the key {}, expected {known:?} and no other",
-            unknown.unwrap_or_default()
-        );
+        let message =
+            format!("{name} has the key {}, expected {known:?} and no other", unknown.unwrap_or_default());
         errors::new(value.py(), Class::Shape, message)
     }
 
     /// Reads actions, rewards and the extra columns, all of which are required.
-    fn read_other_columns<'py>(
-        &self,
-        pushed: &Pushed<'_, 'py>,
-        lead: &[usize],
-    ) -> PyResult<Vec<Bytes<'py>>> {
+    fn read_other_columns<'py>(&self, pushed: &Pushed<'_, 'py>, lead: &[usize]) -> PyResult<Vec<Bytes<'py>>> {
         let py = pushed.obs.py();
         let n_extra = pushed.extra.map_or(0, PyDictMethods::len);
         let extras = self.schema.extras();

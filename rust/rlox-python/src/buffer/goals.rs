@@ -106,8 +106,7 @@ impl GoalColumns {
         let obs = columns.schema().obs();
         let find = |name| obs.iter().position(|column| column.field.name == name);
         let same = |a: usize, b: usize| {
-            let field =
-                |at: usize| obs.get(at).map(|column| (&column.field.dtype, &column.field.shape));
+            let field = |at: usize| obs.get(at).map(|column| (&column.field.dtype, &column.field.shape));
             field(a) == field(b)
         };
         match (find("achieved_goal"), find("desired_goal")) {
@@ -189,8 +188,7 @@ fn recompute_rewards(
     let index = index.into_array();
     let achieved =
         merge_leading_axes(&batch.as_any().get_item("next_obs")?.get_item("achieved_goal")?, lead)?;
-    let desired =
-        merge_leading_axes(&batch.as_any().get_item("obs")?.get_item("desired_goal")?, lead)?;
+    let desired = merge_leading_axes(&batch.as_any().get_item("obs")?.get_item("desired_goal")?, lead)?;
     let goals = (achieved.get_item(&index)?, desired.get_item(&index)?, PyDict::new(py));
     let rewards = config.compute_reward.bind(py).call1(goals)?;
     let rewards = coerce::array(&rewards, RESULT_NAME)?;
@@ -206,8 +204,7 @@ fn recompute_rewards(
     let is_single = column.cast::<PyArrayDyn<f32>>().is_ok();
     let numbers: View<'_, f64> = coerce::numbers(&rewards, RESULT_NAME)?;
     #[expect(clippy::cast_possible_truncation, reason = "as the column keeps it")]
-    let fits =
-        |reward: f64| if is_single { (reward as f32).is_finite() } else { reward.is_finite() };
+    let fits = |reward: f64| if is_single { (reward as f32).is_finite() } else { reward.is_finite() };
     if let Some(reward) = numbers.slice().iter().find(|&&reward| !fits(reward)) {
         let dtype = if is_single { "float32" } else { "float64" };
         let message = format!(
@@ -220,13 +217,9 @@ fn recompute_rewards(
 }
 
 /// Returns an array of a batch with its leading axes merged, `[rows, ...]`, on the same memory.
-fn merge_leading_axes<'py>(
-    array: &Bound<'py, PyAny>,
-    lead: &[usize],
-) -> PyResult<Bound<'py, PyAny>> {
+fn merge_leading_axes<'py>(array: &Bound<'py, PyAny>, lead: &[usize]) -> PyResult<Bound<'py, PyAny>> {
     let array = coerce::array(array, "batch")?;
     let row = array.shape().get(lead.len()..).unwrap_or_default();
-    let shape: Vec<usize> =
-        std::iter::once(lead.iter().product()).chain(row.iter().copied()).collect();
+    let shape: Vec<usize> = std::iter::once(lead.iter().product()).chain(row.iter().copied()).collect();
     array.call_method1(intern!(array.py(), "reshape"), (shape,))
 }

@@ -37,9 +37,7 @@ impl<'a> ReplayBufferRef<'a> {
     pub(crate) fn store(&self, n: usize, steps: &TransitionChunk<'_>) -> Result<()> {
         match self {
             Self::Uniform(uniform) => uniform.buffer.write(|buffer| steps.store(n, buffer))?,
-            Self::Prioritized(prioritized) => {
-                prioritized.buffer.write(|buffer| steps.store(n, buffer))?
-            }
+            Self::Prioritized(prioritized) => prioritized.buffer.write(|buffer| steps.store(n, buffer))?,
         }
     }
 
@@ -49,8 +47,7 @@ impl<'a> ReplayBufferRef<'a> {
         let rewards = out.get_item("rewards")?.unwrap_or_else(|| py.None().into_bound(py));
         let rewards = coerce::array(&rewards, "rewards")?;
         let &[n_batches, batch_size] = rewards.shape() else {
-            let message =
-                format!("rewards of batch has shape {:?}, expected [k, rows]", rewards.shape());
+            let message = format!("rewards of batch has shape {:?}, expected [k, rows]", rewards.shape());
             return Err(errors::new(py, Class::Shape, message));
         };
         let request = SampleRequest { batch_size, n_batches, len: 1, seed: None };
@@ -63,13 +60,7 @@ impl<'a> ReplayBufferRef<'a> {
             }
             Self::Prioritized(prioritized) => {
                 let prioritized_parts = (&prioritized.columns, &prioritized.buffer);
-                shared::sample(
-                    py,
-                    prioritized_parts,
-                    &args,
-                    (BatchKind::WeightedNStep, step),
-                    out,
-                )?;
+                shared::sample(py, prioritized_parts, &args, (BatchKind::WeightedNStep, step), out)?;
             }
         }
         Ok(())

@@ -53,11 +53,7 @@ pub(super) fn read<'py>(
 }
 
 /// Reads one flag, or flags of shape `lead`.
-pub(super) fn flags<'py>(
-    value: &Bound<'py, PyAny>,
-    name: &str,
-    lead: &[usize],
-) -> PyResult<Bytes<'py>> {
+pub(super) fn flags<'py>(value: &Bound<'py, PyAny>, name: &str, lead: &[usize]) -> PyResult<Bytes<'py>> {
     if lead.is_empty() {
         if let Ok(flag) = value.cast::<PyBool>() {
             return Ok(Bytes::Number([u8::from(flag.is_true()); 8], 1));
@@ -86,11 +82,7 @@ fn from_array<'py>(
 /// An element of a column. It can be read from NumPy and from Python.
 trait Element: Sized {
     /// Returns the array's memory, or a copy in this type.
-    fn view<'py>(
-        array: &Bound<'py, PyUntypedArray>,
-        name: &str,
-        dtype: Dtype,
-    ) -> PyResult<View<'py, u8>>;
+    fn view<'py>(array: &Bound<'py, PyUntypedArray>, name: &str, dtype: Dtype) -> PyResult<View<'py, u8>>;
 
     /// Converts a Python number; None if it does not fit.
     fn number(value: &Bound<'_, PyAny>) -> PyResult<Option<Bytes<'static>>>;
@@ -161,11 +153,7 @@ macro_rules! float {
 float! { f32 f64 }
 
 impl Element for bool {
-    fn view<'py>(
-        array: &Bound<'py, PyUntypedArray>,
-        name: &str,
-        _dtype: Dtype,
-    ) -> PyResult<View<'py, u8>> {
+    fn view<'py>(array: &Bound<'py, PyUntypedArray>, name: &str, _dtype: Dtype) -> PyResult<View<'py, u8>> {
         let view = coerce::bools(array, name)?;
         if view.slice().iter().all(|&byte| byte <= 1) {
             return Ok(view);
@@ -208,12 +196,7 @@ fn beyond(py: Python<'_>, name: &str, number: impl Display, dtype: Dtype) -> PyE
 /// Checks for the shape `lead + field.shape`. A column of flat rows takes rows of any shape with
 /// the same number of elements, and a single row may have a leading axis of 1.
 #[inline]
-fn check_shape(
-    array: &Bound<'_, PyUntypedArray>,
-    name: &str,
-    field: &Field,
-    lead: &[usize],
-) -> PyResult<()> {
+fn check_shape(array: &Bound<'_, PyUntypedArray>, name: &str, field: &Field, lead: &[usize]) -> PyResult<()> {
     let shape = array.shape();
     // A call of memcmp would take longer for so few numbers.
     let are_equal = |expected: &[usize], got: &[usize]| {

@@ -75,8 +75,7 @@ impl PyMmapReplayBuffer {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
         let columns = settings::columns::<Self>(py, obs_dim, act_dim, &n_envs, keywords)?;
-        let missing =
-            || rlox_core::Error::config("cold_path", "missing", "a path for the segments");
+        let missing = || rlox_core::Error::config("cold_path", "missing", "a path for the segments");
         let path = cold_path.ok_or_else(missing).or_raise(py)?.read("cold_path")?;
         let hot_capacity = settings::size(&hot_capacity, "hot_capacity", 0)?;
         let total_capacity = settings::size(&total_capacity, "total_capacity", 0)?;
@@ -219,11 +218,7 @@ impl PyMmapReplayBuffer {
 ///     CheckpointError: a save named in `keep` does not exist or cannot be read; nothing is removed
 ///         then.
 #[pyfunction]
-pub(crate) fn prune_replay(
-    py: Python<'_>,
-    path: PathArg<'_>,
-    keep: Vec<Text<'_>>,
-) -> PyResult<usize> {
+pub(crate) fn prune_replay(py: Python<'_>, path: PathArg<'_>, keep: Vec<Text<'_>>) -> PyResult<usize> {
     let path = path.read("path")?;
     let keep = keep.iter().map(|name| Ok(name.read("keep")?.into_owned()));
     let keep: Vec<String> = keep.collect::<PyResult<_>>()?;

@@ -78,19 +78,14 @@ impl PyOfflineDatasetBuffer {
         let (next_obs, _) = read_rows(next_obs, "next_obs", n)?;
         let (actions, action) = read_rows(actions, "actions", n)?;
         let column = ObsField { field: Field { name: String::new(), ..obs_field }, stack: None };
-        let schema = Schema::new(
-            vec![column.clone()],
-            (action.dtype, action.shape.clone()),
-            reward_dtype,
-            Vec::new(),
-        );
+        let schema =
+            Schema::new(vec![column.clone()], (action.dtype, action.shape.clone()), reward_dtype, Vec::new());
         let schema = schema.or_raise(py)?;
         let reward = Field::new("rewards", reward_dtype, []);
         // Both are read as flat, because the arrays may be flat. Their sizes have been checked.
         let flat_field = |field: &Field| Field::new("", field.dtype, [n * field.len()]);
         let obs = incoming::read(obs.as_any(), "obs", &flat_field(&column.field), &[])?;
-        let next_obs =
-            incoming::read(next_obs.as_any(), "next_obs", &flat_field(&column.field), &[])?;
+        let next_obs = incoming::read(next_obs.as_any(), "next_obs", &flat_field(&column.field), &[])?;
         let actions = incoming::read(actions.as_any(), "actions", &flat_field(&action), &[])?;
         let rewards = incoming::read(rewards.as_any(), "rewards", &reward, &[n])?;
         let terminated = incoming::flags(terminated, "terminated", &[n])?;
@@ -178,8 +173,7 @@ impl PyOfflineDatasetBuffer {
         seq_len: Number<'py>,
         seed: Number<'py>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let args = shared::parse_sample_args(&batch_size, &seed, &Number::OMITTED)?
-            .with_windows(&seq_len)?;
+        let args = shared::parse_sample_args(&batch_size, &seed, &Number::OMITTED)?.with_windows(&seq_len)?;
         self.draw_batch(py, &args, BatchKind::Trajectories, None, |data, draw_args, batch| {
             let draws = data.sample_trajectories(draw_args.request)?;
             data.gather_trajectories(&draws, draw_args.request.len, batch)
@@ -196,8 +190,7 @@ impl PyOfflineDatasetBuffer {
     ///     float64 in the shape of an observation, of the `obs` that was passed.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (schema, dict) = (self.columns.schema(), PyDict::new(py));
-        let (stats, moments) =
-            self.read_dataset(py, |data| (data.stats(), data.standardizer(0).cloned()))?;
+        let (stats, moments) = self.read_dataset(py, |data| (data.stats(), data.standardizer(0).cloned()))?;
         dict.set_item("n_transitions", stats.n_transitions)?;
         dict.set_item("n_episodes", stats.n_episodes)?;
         dict.set_item("n_complete_episodes", stats.n_complete)?;
@@ -300,8 +293,7 @@ impl PyOfflineDatasetBuffer {
         let rows = args.request.rows().or_raise(py)?;
         let mut arrays = Arrays::new(py, &self.columns, &args.lead, kind, out)?;
         let cost = shared::cost(&self.columns, rows);
-        arrays
-            .batch(py, |batch| reading(py, &self.dataset, cost, |data| fill(data, args, batch)))?;
+        arrays.batch(py, |batch| reading(py, &self.dataset, cost, |data| fill(data, args, batch)))?;
         arrays.into_dict(py)
     }
 

@@ -3,9 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Shared;
-use rlox_core::buffer::{
-    BatchKind, InMemoryBuffer, MemoryRows, Prioritized, PrioritizedReplayBuffer,
-};
+use rlox_core::buffer::{BatchKind, InMemoryBuffer, MemoryRows, Prioritized, PrioritizedReplayBuffer};
 
 use super::columns::{Columns, Pushed};
 use super::methods::{held_methods, ring_methods};

@@ -109,8 +109,7 @@ impl PySequenceReplayBuffer {
         n_batches: Number<'py>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let args =
-            shared::parse_sample_args(&batch_size, &seed, &n_batches)?.with_windows(&seq_len)?;
+        let args = shared::parse_sample_args(&batch_size, &seed, &n_batches)?.with_windows(&seq_len)?;
         Sequences::check(args.request.len).or_raise(py)?;
         let parts = (&self.columns, &self.buffer);
         shared::sample(py, parts, &args, (BatchKind::Sequences, None), out)

@@ -89,8 +89,7 @@ impl<'py> Settings<'_, 'py> {
         dim: Number<'py>,
         shape_name: &str,
     ) -> PyResult<Option<Vec<usize>>> {
-        let shape =
-            self.get(shape_name)?.map(|value| parse_shape(&value, shape_name)).transpose()?;
+        let shape = self.get(shape_name)?.map(|value| parse_shape(&value, shape_name)).transpose()?;
         let Some(dim) = dim.optional(dim_name)? else { return Ok(shape) };
         if shape.is_some() {
             let expected = format!("{dim_name} or {shape_name}, not both");
@@ -114,11 +113,7 @@ impl<'py> Settings<'_, 'py> {
         };
         if shape.is_some() {
             let expected = "one of obs_dim, obs_shape and obs_spaces";
-            return self.to_py_result(Err(Error::config(
-                "obs_spaces",
-                "given with a shape",
-                expected,
-            )));
+            return self.to_py_result(Err(Error::config("obs_spaces", "given with a shape", expected)));
         }
         let stacks = stack.map(|stacks| as_mapping(&stacks, "frame_stack")).transpose()?;
         let mut columns = Vec::new();
@@ -140,10 +135,8 @@ fn parse_fields(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<Field>> {
     let mut fields = Vec::new();
     for item in as_mapping(value, name)?.items()?.iter() {
         let spec_error = |_: &PyErr| {
-            let message = format!(
-                "{name} holds {}, expected name: (dtype, shape)",
-                coerce::short_repr(&item)
-            );
+            let message =
+                format!("{name} holds {}, expected name: (dtype, shape)", coerce::short_repr(&item));
             errors::new(value.py(), Class::Config, message)
         };
         let (key, spec): (String, Bound<'_, PyTuple>) =
@@ -224,15 +217,8 @@ pub(super) fn from_spaces<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
     let settings = keywords.map_or_else(|| Ok(PyDict::new(py)), PyDictMethods::copy)?;
-    let derived_keywords = [
-        "obs_dim",
-        "act_dim",
-        "obs_shape",
-        "obs_dtype",
-        "obs_spaces",
-        "action_shape",
-        "action_dtype",
-    ];
+    let derived_keywords =
+        ["obs_dim", "act_dim", "obs_shape", "obs_dtype", "obs_spaces", "action_shape", "action_dtype"];
     for name in derived_keywords {
         if settings.contains(name)? {
             return Err(Error::config(name, "given", "only spaces, which say it")).or_raise(py);
@@ -291,8 +277,7 @@ pub(super) fn env_ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     let ids = coerce::array(value, "env_ids")?;
     coerce::check_ndim(&ids, "env_ids", &["n"])?;
     let ids = coerce::elements::<i64>(&ids, "env_ids", "iu")?;
-    let index = |&id: &i64| {
-        usize::try_from(id).map_err(|_| Error::config("env_ids", id, "environments from 0 on"))
-    };
+    let index =
+        |&id: &i64| usize::try_from(id).map_err(|_| Error::config("env_ids", id, "environments from 0 on"));
     ids.slice().iter().map(index).collect::<Result<_>>().or_raise(value.py())
 }

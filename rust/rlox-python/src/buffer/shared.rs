@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::buffer::{
-    Batch, BatchKind, Buffer, EnvIndex, InMemoryBuffer, MmapReplayBuffer, NStep, SampleRequest,
-    Sampler, Transitions,
+    Batch, BatchKind, Buffer, EnvIndex, InMemoryBuffer, MmapReplayBuffer, NStep, SampleRequest, Sampler,
+    Transitions,
 };
 use rlox_core::{Error, Result};
 
@@ -34,12 +34,7 @@ pub(super) trait Replay: Send + Sync + Sized {
     ) -> PyResult<()>;
 
     /// Draws and copies rows.
-    fn sample(
-        &self,
-        request: SampleRequest,
-        n_step: Option<NStep>,
-        out: &mut Batch<'_, '_>,
-    ) -> Result<()>;
+    fn sample(&self, request: SampleRequest, n_step: Option<NStep>, out: &mut Batch<'_, '_>) -> Result<()>;
 
     /// Copies rows by their indices.
     fn gather(&self, indices: &[u64], out: &mut Batch<'_, '_>) -> Result<()>;
@@ -62,12 +57,7 @@ impl<S: Sampler + ?Sized> Replay for Buffer<S> {
         writing(py, buffer, cost, |buffer| buffer.push(env_index, rows, priorities))
     }
 
-    fn sample(
-        &self,
-        request: SampleRequest,
-        n_step: Option<NStep>,
-        out: &mut Batch<'_, '_>,
-    ) -> Result<()> {
+    fn sample(&self, request: SampleRequest, n_step: Option<NStep>, out: &mut Batch<'_, '_>) -> Result<()> {
         let draws = Self::sample(self, request)?;
         if out.mask.is_empty() {
             Self::gather(self, &draws.rows, n_step, out)?;
@@ -106,12 +96,7 @@ impl Replay for MmapReplayBuffer {
         detached(py, LONG, || buffer.push(env_index, rows))
     }
 
-    fn sample(
-        &self,
-        request: SampleRequest,
-        n_step: Option<NStep>,
-        out: &mut Batch<'_, '_>,
-    ) -> Result<()> {
+    fn sample(&self, request: SampleRequest, n_step: Option<NStep>, out: &mut Batch<'_, '_>) -> Result<()> {
         let draws = Self::sample(self, request)?;
         Self::gather(self, &draws.rows, n_step, out)
     }
@@ -175,12 +160,8 @@ pub(super) fn n_step(
     let result = match (n, gamma) {
         (None, None) => Ok(None),
         (None, Some(gamma)) => Err(Error::config("gamma", gamma, "n_step given with it")),
-        (Some(_), None) => {
-            Err(Error::config("gamma", "missing", "a number in [0, 1], as n_step is given"))
-        }
-        (Some(n), Some(gamma)) => {
-            NStep::new(usize::try_from(n).unwrap_or(usize::MAX), gamma).map(Some)
-        }
+        (Some(_), None) => Err(Error::config("gamma", "missing", "a number in [0, 1], as n_step is given")),
+        (Some(n), Some(gamma)) => NStep::new(usize::try_from(n).unwrap_or(usize::MAX), gamma).map(Some),
     };
     result.or_raise(py)
 }
@@ -197,9 +178,7 @@ pub(super) fn sample<'py, B: Replay>(
     let rows = request.rows().or_raise(py)?;
     let mut arrays = Arrays::new(py, columns, &args.lead, kind, out)?;
     let cost = cost(columns, rows).max(B::DISK_WAIT_NANOSECONDS);
-    arrays.batch(py, |batch| {
-        reading(py, buffer, cost, |buffer| buffer.sample(request, n_step, batch))
-    })?;
+    arrays.batch(py, |batch| reading(py, buffer, cost, |buffer| buffer.sample(request, n_step, batch)))?;
     arrays.into_dict(py)
 }
 
@@ -233,10 +212,11 @@ pub(super) fn push_batch<'py, B: Replay>(
     let ids = env_ids.map(settings::env_ids).transpose()?;
     let env_index = ids.as_deref().map_or(EnvIndex::One(0), EnvIndex::Ids);
     let terminated = coerce::array(pushed.terminated, "terminated")?;
-    let n =
-        terminated.shape().first().copied().ok_or_else(|| {
-            errors::new(py, Class::Shape, "terminated has shape [], expected [n]")
-        })?;
+    let n = terminated
+        .shape()
+        .first()
+        .copied()
+        .ok_or_else(|| errors::new(py, Class::Shape, "terminated has shape [], expected [n]"))?;
     store(py, (columns, buffer), pushed, (Some(n), n, env_index), priorities)
 }
 
@@ -248,16 +228,14 @@ fn store<'py, B: Replay>(
     priorities: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<()> {
     let Some(priorities) = priorities else {
-        return columns.read(pushed, lead, |rows| {
-            B::push(py, buffer, cost(columns, n), env_index, rows, None)
-        });
+        return columns
+            .read(pushed, lead, |rows| B::push(py, buffer, cost(columns, n), env_index, rows, None));
     };
     let array = coerce::array(priorities, "priority")?;
     let numbers = coerce::numbers::<f64>(&array, "priority")?;
     let values = numbers.slice();
     if values.len() != n {
-        let (got, expected) =
-            (format!("{} elements", values.len()), format!("{n}, one per transition"));
+        let (got, expected) = (format!("{} elements", values.len()), format!("{n}, one per transition"));
         return Err(Error::Shape { name: "priority".into(), got, expected }).or_raise(py);
     }
     columns.read(pushed, lead, |rows| {

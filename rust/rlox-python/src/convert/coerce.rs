@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 
 use numpy::{
-    Element, PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods,
-    get_array_module,
+    Element, PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, get_array_module,
 };
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::intern;
@@ -85,8 +84,7 @@ pub(crate) fn optional_real(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyR
 /// spans.
 pub(crate) fn real(value: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
     real_if_any(value)?.ok_or_else(|| {
-        let message =
-            format!("{name} is {}, expected a number in the range of float64", short_repr(value));
+        let message = format!("{name} is {}, expected a number in the range of float64", short_repr(value));
         errors::new(value.py(), Class::Config, message)
     })
 }
@@ -166,8 +164,7 @@ pub(crate) fn size(value: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
 /// Reads an integer in -2**63..2**63.
 pub(crate) fn signed(value: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
     value.extract().replace_refusal(value.py(), |_| {
-        let message =
-            format!("{name} is {}, expected an integer in -2**63..2**63", short_repr(value));
+        let message = format!("{name} is {}, expected an integer in -2**63..2**63", short_repr(value));
         errors::new(value.py(), Class::Config, message)
     })
 }
@@ -185,18 +182,11 @@ pub(crate) fn text<'a>(value: &'a Bound<'_, PyAny>, name: &str) -> PyResult<&'a 
 /// Returns a short `repr` for messages.
 pub(crate) fn short_repr(value: &Bound<'_, PyAny>) -> String {
     let text = value.repr().map_or_else(|_| "an object".to_owned(), |text| text.to_string());
-    if text.chars().count() > 80 {
-        text.chars().take(77).chain("...".chars()).collect()
-    } else {
-        text
-    }
+    if text.chars().count() > 80 { text.chars().take(77).chain("...".chars()).collect() } else { text }
 }
 
 /// Converts any array-like to a NumPy array; an array stays as it is. Masked numbers are refused.
-pub(crate) fn array<'py>(
-    value: &Bound<'py, PyAny>,
-    name: &str,
-) -> PyResult<Bound<'py, PyUntypedArray>> {
+pub(crate) fn array<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
     if let Ok(array) = value.cast::<PyUntypedArray>() {
         masked::refuse(array, name)?;
         return Ok(array.clone());
@@ -241,10 +231,7 @@ pub(crate) fn elements<'py, T: Plain>(
 
 /// Returns a C-contiguous view or copy of `array` as bools, one byte each: 0 is false, other
 /// numbers are true, NaN is an error.
-pub(crate) fn bools<'py>(
-    array: &Bound<'py, PyUntypedArray>,
-    name: &str,
-) -> PyResult<View<'py, u8>> {
+pub(crate) fn bools<'py>(array: &Bound<'py, PyUntypedArray>, name: &str) -> PyResult<View<'py, u8>> {
     match View::of_bools(array) {
         Ok(view) => Ok(view),
         Err(Refusal::InUse) => Err(in_use_error(array, name)),
@@ -266,8 +253,7 @@ pub(crate) fn refuse_nan<T: Flag>(py: Python<'_>, flags: &[T], name: &str) -> Py
 
 #[cold]
 fn in_use_error(array: &Bound<'_, PyUntypedArray>, name: &str) -> PyErr {
-    let message =
-        format!("{name} is being written to by another call; give each thread arrays of its own");
+    let message = format!("{name} is being written to by another call; give each thread arrays of its own");
     errors::new(array.py(), Class::Shape, message)
 }
 
@@ -327,11 +313,7 @@ pub(crate) fn numbers<'py, T: Plain>(
 }
 
 /// Checks the number of dimensions.
-pub(crate) fn check_ndim(
-    array: &Bound<'_, PyUntypedArray>,
-    name: &str,
-    expected: &[&str],
-) -> PyResult<()> {
+pub(crate) fn check_ndim(array: &Bound<'_, PyUntypedArray>, name: &str, expected: &[&str]) -> PyResult<()> {
     if array.ndim() == expected.len() {
         return Ok(());
     }

@@ -32,8 +32,7 @@ impl<'py> StateDict<'_, 'py> {
         let value = self.field(name)?;
         value.extract().map_err(Into::into).replace_refusal(self.dict.py(), |_| {
             let shown = coerce::short_repr(&value);
-            let message =
-                format!("{} field {name} is {shown}, which has the wrong type", self.method);
+            let message = format!("{} field {name} is {shown}, which has the wrong type", self.method);
             errors::new(self.dict.py(), Class::Checkpoint, message)
         })
     }
@@ -41,19 +40,10 @@ impl<'py> StateDict<'_, 'py> {
     /// Checks the version of the fields and their meaning.
     pub(crate) fn check_format(self, expected: u32) -> PyResult<()> {
         let format: u32 = self.scalar("format")?;
-        if format == expected {
-            Ok(())
-        } else {
-            Err(self.mismatch_error("format", format, expected))
-        }
+        if format == expected { Ok(()) } else { Err(self.mismatch_error("format", format, expected)) }
     }
 
-    pub(crate) fn mismatch_error(
-        self,
-        name: &str,
-        got: impl Display,
-        expected: impl Display,
-    ) -> PyErr {
+    pub(crate) fn mismatch_error(self, name: &str, got: impl Display, expected: impl Display) -> PyErr {
         let message = format!("{} field {name} is {got}, expected {expected}", self.method);
         errors::new(self.dict.py(), Class::Checkpoint, message)
     }

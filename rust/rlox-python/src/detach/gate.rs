@@ -19,11 +19,7 @@ impl Gate {
     ///
     /// # Errors
     /// The error of `check`, which is called during the wait. The task has not begun then.
-    pub(crate) fn enter<E>(
-        &self,
-        nested: bool,
-        check: impl Fn() -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub(crate) fn enter<E>(&self, nested: bool, check: impl Fn() -> Result<(), E>) -> Result<(), E> {
         let mut count = self.0.load(Ordering::Acquire);
         loop {
             if count >= FORK && !nested {
@@ -32,8 +28,7 @@ impl Gate {
                 count = self.0.load(Ordering::Acquire);
                 continue;
             }
-            let exchange =
-                self.0.compare_exchange(count, count + 1, Ordering::AcqRel, Ordering::Acquire);
+            let exchange = self.0.compare_exchange(count, count + 1, Ordering::AcqRel, Ordering::Acquire);
             match exchange {
                 Ok(_) => return Ok(()),
                 Err(current) => count = current,

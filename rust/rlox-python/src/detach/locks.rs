@@ -45,9 +45,7 @@ pub(crate) fn writing_both<A: Send + Sync, B: Send + Sync, T: Send>(
             work(first, second)
         });
     }
-    detached(py, LONG, || {
-        envs.write(|envs| actor.write(|locked_actor| work(envs, locked_actor)))??
-    })
+    detached(py, LONG, || envs.write(|envs| actor.write(|locked_actor| work(envs, locked_actor)))??)
 }
 
 /// Runs `work`, which takes about `nanoseconds`, while nobody else uses the object.

@@ -63,8 +63,7 @@ fn to_py_result<T>(py: Python<'_>, outcome: std::thread::Result<Result<T>>) -> P
                 .map(String::as_str)
                 .or_else(|| panic.downcast_ref::<&str>().copied())
                 .unwrap_or("no message");
-            let message =
-                format!("internal error: {text}; please report it and discard the object involved");
+            let message = format!("internal error: {text}; please report it and discard the object involved");
             Err(errors::new(py, Class::Internal, message))
         }
     }

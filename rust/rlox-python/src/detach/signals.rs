@@ -55,8 +55,7 @@ fn poll_signals() -> bool {
     if NEXT_POLL.get().is_some_and(|time| start < time) {
         return false;
     }
-    let raised = Python::try_attach(|py| py.check_signals().and_then(|()| check_expired(py)).err())
-        .flatten();
+    let raised = Python::try_attach(|py| py.check_signals().and_then(|()| check_expired(py)).err()).flatten();
     let end = Instant::now();
     NEXT_POLL.set(Some(end + MAX_POLL_INTERVAL.min(WORK_PER_POLL * (end - start))));
     let should_stop = raised.is_some();

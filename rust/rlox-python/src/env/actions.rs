@@ -42,9 +42,7 @@ impl<'py> ActionArray<'py> {
             return Err(errors::new(value.py(), Class::Shape, message));
         }
         match space {
-            ActionSpace::Discrete { .. } => {
-                coerce::elements(&array, "actions", "iub").map(Self::Discrete)
-            }
+            ActionSpace::Discrete { .. } => coerce::elements(&array, "actions", "iub").map(Self::Discrete),
             ActionSpace::Box(_) => coerce::numbers(&array, "actions").map(Self::Box),
         }
     }

@@ -9,8 +9,6 @@ mod vec_env;
 
 pub use native_env::{PyNativeEnv, register};
 pub use single::PySingleEnv;
-pub(crate) use single::{
-    PyAcrobot, PyCartPole, PyMountainCar, PyMountainCarContinuous, PyPendulum,
-};
+pub(crate) use single::{PyAcrobot, PyCartPole, PyMountainCar, PyMountainCarContinuous, PyPendulum};
 pub use step::native_env_ids;
 pub use vec_env::PyVecEnv;

@@ -104,11 +104,7 @@ impl EnvWithEpisode {
 
 impl PySingleEnv {
     /// Returns an environment before its first episode.
-    pub(crate) fn init(
-        py: Python<'_>,
-        env_id: &str,
-        seed: u64,
-    ) -> PyResult<PyClassInitializer<Self>> {
+    pub(crate) fn init(py: Python<'_>, env_id: &str, seed: u64) -> PyResult<PyClassInitializer<Self>> {
         let envs = detached(py, STEP_NANOSECONDS, || make_env(env_id, seed))?;
         let (base, spec) = (PyNativeEnv::from_envs(&envs), envs.spec());
         let env = Shared::new(EnvWithEpisode { envs, episode: EpisodeStatus::NotStarted });
@@ -183,11 +179,7 @@ impl PySingleEnv {
     ///     EnvError: no episode is running, or an action is out of range.
     ///     ShapeError: an action has the wrong kind or size.
     ///     NonFiniteError: an action is NaN or infinite.
-    fn step<'py>(
-        &self,
-        py: Python<'py>,
-        action: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyDict>> {
+    fn step<'py>(&self, py: Python<'py>, action: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
         let (integers, numbers) = self.action(action)?;
         let actions = match self.spec.action {
             ActionSpace::Discrete { .. } => Actions::Discrete(&integers),
@@ -200,9 +192,8 @@ impl PySingleEnv {
             EpisodeStatus::NotStarted => Ok(Err("no episode has begun")),
             EpisodeStatus::Over => Ok(Err("the episode is over")),
         })?;
-        let finished_step = step_result.map_err(|why| {
-            errors::new(py, Class::Env, format!("{why}; call reset() before step()"))
-        })?;
+        let finished_step = step_result
+            .map_err(|why| errors::new(py, Class::Env, format!("{why}; call reset() before step()")))?;
         let result = PyDict::new(py);
         result.set_item(intern!(py, "obs"), obs.into_array())?;
         result.set_item(intern!(py, "reward"), finished_step.reward)?;
@@ -247,9 +238,8 @@ impl PySingleEnv {
     /// The complete state: the dict of `VecEnv.snapshot()` for one environment, and `episode`,
     /// which is 0 before the first episode, 1 while one is running and 2 after its end.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (env_snapshot, episode) = reading(py, &self.env, STEP_NANOSECONDS, |env| {
-            Ok((env.envs.snapshot()?, env.episode))
-        })?;
+        let (env_snapshot, episode) =
+            reading(py, &self.env, STEP_NANOSECONDS, |env| Ok((env.envs.snapshot()?, env.episode)))?;
         let dict = snapshot::to_dict(py, env_snapshot, self.spec)?;
         dict.set_item("episode", episode as u8)?;
         Ok(dict)

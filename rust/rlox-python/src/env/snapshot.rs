@@ -13,11 +13,7 @@ use crate::errors::{self, Class};
 const FORMAT: u32 = 2;
 
 /// Returns the dict of the snapshot of a batch.
-pub(crate) fn to_dict<'py>(
-    py: Python<'py>,
-    snapshot: Snapshot,
-    spec: &Spec,
-) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn to_dict<'py>(py: Python<'py>, snapshot: Snapshot, spec: &Spec) -> PyResult<Bound<'py, PyDict>> {
     let n = snapshot.seeds.len();
     let shape = [n, spec.state_dim];
     let elapsed: Vec<i64> = snapshot.elapsed.iter().map(|&steps| i64::from(steps)).collect();

@@ -91,15 +91,11 @@ impl PyVecEnv {
         #[pyo3(from_py_with = arg::text::precision)] precision: &str,
     ) -> PyResult<PyClassInitializer<Self>> {
         if seeds.is_some() && seed != 0 {
-            return Err(Error::config("seed", seed, "no seed beside seeds, one or the other"))
-                .or_raise(py);
+            return Err(Error::config("seed", seed, "no seed beside seeds, one or the other")).or_raise(py);
         }
         let seeding = match seeds {
             Some(seeds) => Seeding::PerEnv(
-                seeds
-                    .try_iter()?
-                    .map(|seed| coerce::unsigned(&seed?, "seeds"))
-                    .collect::<PyResult<_>>()?,
+                seeds.try_iter()?.map(|seed| coerce::unsigned(&seed?, "seeds")).collect::<PyResult<_>>()?,
             ),
             None => Seeding::Run(seed),
         };
@@ -148,11 +144,7 @@ impl PyVecEnv {
     ///     ShapeError: the number or dtype of actions is wrong.
     ///     EnvError: an action is out of range.
     ///     NonFiniteError: an action is NaN or infinite.
-    fn step_all<'py>(
-        &self,
-        py: Python<'py>,
-        actions: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyDict>> {
+    fn step_all<'py>(&self, py: Python<'py>, actions: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
         let (n, shape) = (self.n, self.obs_shape());
         let actions = ActionArray::read(actions, &self.spec.action, n)?;
         let (mut obs, mut final_obs) = (ViewMut::fresh(py, &shape)?, ViewMut::fresh(py, &shape)?);

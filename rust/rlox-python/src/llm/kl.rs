@@ -212,17 +212,11 @@ impl<'py> Inputs<'py> {
         }
     }
 
-    fn sequence_kl_as<F: Plain + Float>(
-        &self,
-        py: Python<'py>,
-        settings: KlSettings,
-    ) -> PyResult<f64> {
+    fn sequence_kl_as<F: Plain + Float>(&self, py: Python<'py>, settings: KlSettings) -> PyResult<f64> {
         let log_p = coerce::numbers::<F>(&self.log_p, "log_p")?;
         let log_q = coerce::numbers::<F>(&self.log_q, "log_q")?;
         let tokens = self.tokens(log_p.slice(), log_q.slice());
-        detached(py, tokens.log_p.len() * 2, || {
-            kl::token_kl(tokens, settings.estimator, settings.reduction)
-        })
+        detached(py, tokens.log_p.len() * 2, || kl::token_kl(tokens, settings.estimator, settings.reduction))
     }
 
     fn batch_kl(

@@ -85,11 +85,8 @@ pub(crate) fn pack_tokens<'py>(
     let mut tokens = ViewMut::<i64>::fresh(py, &[packing.n_bins(), packing.max_len()])?;
     let out = tokens.slice_mut();
     detached(py, out.len(), || packing.lay_out(&sequences, pad_token_id, out))?;
-    let order: Vec<i64> = packing
-        .places()
-        .iter()
-        .map(|place| i64::try_from(place.sequence).unwrap_or(i64::MAX))
-        .collect();
+    let order: Vec<i64> =
+        packing.places().iter().map(|place| i64::try_from(place.sequence).unwrap_or(i64::MAX)).collect();
     let result = PyDict::new(py);
     result.set_item("tokens", tokens.into_array())?;
     result.set_item("packed", packed)?;

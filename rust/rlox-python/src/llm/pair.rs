@@ -98,8 +98,7 @@ impl PyDpoPair {
     }
 
     fn __repr__(&self) -> String {
-        let [prompt, chosen, rejected] =
-            [self.prompt_len(), self.chosen_len(), self.rejected_len()];
+        let [prompt, chosen, rejected] = [self.prompt_len(), self.chosen_len(), self.rejected_len()];
         format!("DPOPair(prompt_len={prompt}, chosen_len={chosen}, rejected_len={rejected})")
     }
 }

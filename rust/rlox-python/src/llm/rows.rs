@@ -27,15 +27,13 @@ pub(crate) fn row_len(
         (&[_, len], None) => Ok(len),
         (&[_, len], Some(given)) if len == given => Ok(len),
         (&[_, len], Some(given)) => {
-            let message = format!(
-                "{given_name} is {given}, expected {len}, the second size of {name}; leave it out"
-            );
+            let message =
+                format!("{given_name} is {given}, expected {len}, the second size of {name}; leave it out");
             fail(Class::Config, message)
         }
         (&[_], None) => {
-            let message = format!(
-                "{given_name} is missing; pass it, or {name} of shape ({rows_name}, {given_name})"
-            );
+            let message =
+                format!("{given_name} is missing; pass it, or {name} of shape ({rows_name}, {given_name})");
             fail(Class::Config, message)
         }
         (shape, _) => {

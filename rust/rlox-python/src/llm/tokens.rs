@@ -8,18 +8,14 @@ use crate::errors::{self, Class};
 use crate::memory::views::{View, has_dtype};
 
 /// Reads any integers as int64. An empty array may have any dtype.
-pub(crate) fn integers<'py>(
-    array: &Bound<'py, PyUntypedArray>,
-    name: &str,
-) -> PyResult<View<'py, i64>> {
+pub(crate) fn integers<'py>(array: &Bound<'py, PyUntypedArray>, name: &str) -> PyResult<View<'py, i64>> {
     if array.is_empty() {
         return coerce::elements(array, name, "fiub");
     }
     let view = coerce::elements::<i64>(array, name, "iu")?;
     if has_dtype::<u64>(array) {
         let wide = coerce::elements::<u64>(array, name, "u")?;
-        let out_of_range =
-            wide.slice().iter().enumerate().find(|&(_, &v)| i64::try_from(v).is_err());
+        let out_of_range = wide.slice().iter().enumerate().find(|&(_, &v)| i64::try_from(v).is_err());
         if let Some((index, value)) = out_of_range {
             let message = format!("{name} is {value} at index {index}, expected less than 2**63");
             return Err(errors::new(array.py(), Class::Config, message));
@@ -43,8 +39,7 @@ pub(crate) fn token_ids(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u3
     let mut ids = Vec::with_capacity(tokens.slice().len());
     for (index, &token) in tokens.slice().iter().enumerate() {
         ids.push(u32::try_from(token).map_err(|_| {
-            let message =
-                format!("{name} is {token} at index {index}, expected a token id in 0..2**32");
+            let message = format!("{name} is {token} at index {index}, expected a token id in 0..2**32");
             errors::new(value.py(), Class::Config, message)
         })?);
     }

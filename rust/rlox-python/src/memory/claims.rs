@@ -23,8 +23,7 @@ struct Block {
 const SLOTS: usize = u64::BITS as usize;
 
 impl Block {
-    const EMPTY: Self =
-        Self { slots: [Slot { start: 0, end: 0, thread: 0 }; SLOTS], alive: 0, written: 0 };
+    const EMPTY: Self = Self { slots: [Slot { start: 0, end: 0, thread: 0 }; SLOTS], alive: 0, written: 0 };
 
     /// Whether `span` overlaps a view whose bit is set in the mask.
     fn overlaps(&self, mask: u64, span: &Range<usize>) -> bool {
@@ -97,8 +96,7 @@ impl Claims {
         if index == self.overflow.len() {
             self.overflow.push(Block::EMPTY);
         }
-        let bit =
-            self.overflow.get_mut(index).map_or(0, |block| block.add(span, thread, write_bit));
+        let bit = self.overflow.get_mut(index).map_or(0, |block| block.add(span, thread, write_bit));
         (index + 1) * SLOTS + bit
     }
 
@@ -129,8 +127,7 @@ impl Claims {
     /// Releases the claims of all threads but one. A forked child does not have the others.
     pub(crate) fn keep_only(&mut self, thread: usize) {
         for block in iter::once(&mut self.first).chain(&mut self.overflow) {
-            let other_threads =
-                block.slots.iter().zip(0..).filter(|(slot, _)| slot.thread != thread);
+            let other_threads = block.slots.iter().zip(0..).filter(|(slot, _)| slot.thread != thread);
             block.forget(other_threads.fold(0, |others, (_, bit)| others | 1 << bit));
         }
         self.shrink();
@@ -146,14 +143,11 @@ mod tests {
     /// released.
     #[test]
     fn a_claim_is_given_unless_it_meets_a_written_one_or_is_for_writing_and_meets_any() {
-        let (mut claims, mut expected) =
-            (Claims::new(), Vec::<(usize, Range<usize>, usize, bool)>::new());
+        let (mut claims, mut expected) = (Claims::new(), Vec::<(usize, Range<usize>, usize, bool)>::new());
         let (mut random, mut max_alive, mut n_refused) = (1_usize, 0, 0);
         let steps = if cfg!(miri) { 3_000 } else { 40_000 }; // minutes under miri
         for step in 0..steps {
-            random = random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let bits = random >> 33;
             if bits % 16 < 7 && !expected.is_empty() {
                 let (number, ..) = expected.swap_remove((bits >> 4) % expected.len());
@@ -176,10 +170,7 @@ mod tests {
             expected.extend(number.map(|number| (number, span, thread, written)));
             max_alive = max_alive.max(expected.len());
         }
-        assert!(
-            max_alive > 3 * SLOTS && n_refused > steps / 40,
-            "{max_alive} alive, {n_refused} refused"
-        );
+        assert!(max_alive > 3 * SLOTS && n_refused > steps / 40, "{max_alive} alive, {n_refused} refused");
         for (number, ..) in expected {
             claims.release(number);
         }

@@ -28,12 +28,12 @@ use std::ptr::NonNull;
 use std::slice;
 
 use numpy::npyffi::NPY_TYPES::{
-    self, NPY_BOOL, NPY_BYTE, NPY_DOUBLE, NPY_FLOAT, NPY_INT, NPY_LONG, NPY_LONGLONG, NPY_SHORT,
-    NPY_UBYTE, NPY_UINT, NPY_ULONG, NPY_ULONGLONG, NPY_USHORT,
+    self, NPY_BOOL, NPY_BYTE, NPY_DOUBLE, NPY_FLOAT, NPY_INT, NPY_LONG, NPY_LONGLONG, NPY_SHORT, NPY_UBYTE,
+    NPY_UINT, NPY_ULONG, NPY_ULONGLONG, NPY_USHORT,
 };
 use numpy::npyffi::{
-    self, NPY_ARRAY_ALIGNED, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API,
-    PyArrayAPI, npy_intp,
+    self, NPY_ARRAY_ALIGNED, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, PyArrayAPI,
+    npy_intp,
 };
 use numpy::{Element, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -327,10 +327,7 @@ fn addresses<T>(start: NonNull<T>, len: usize) -> Range<usize> {
 /// Largest number of dimensions of an array.
 const MAX_DIMS: usize = 16;
 
-fn allocate<'py, T: Written>(
-    py: Python<'py>,
-    shape: &[usize],
-) -> PyResult<Bound<'py, PyUntypedArray>> {
+fn allocate<'py, T: Written>(py: Python<'py>, shape: &[usize]) -> PyResult<Bound<'py, PyUntypedArray>> {
     let mut dims = [0; MAX_DIMS];
     let ndim = c_int::try_from(shape.len()).unwrap_or(c_int::MAX);
     if shape.len() > MAX_DIMS {

@@ -5,8 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_nn::cpu::{
-    ActionKind, ActionsTaken, Activation, CloningEngine, CloningSettings, CloningUpdate, Memory,
-    Mlp, Number,
+    ActionKind, ActionsTaken, Activation, CloningEngine, CloningSettings, CloningUpdate, Memory, Mlp, Number,
 };
 
 use super::incoming;
@@ -133,13 +132,7 @@ impl PyCloningEngine {
     ) -> PyResult<Bound<'py, PyDict>> {
         let settings = CloningSettings { learning_rate, max_grad_norm, squared };
         let args = (settings, adam_eps);
-        let update = either!(&self.engine, |engine| self.learn_as(
-            py,
-            engine,
-            policy,
-            (obs, actions),
-            args
-        ))?;
+        let update = either!(&self.engine, |engine| self.learn_as(py, engine, policy, (obs, actions), args))?;
         let dict = PyDict::new(py);
         let CloningUpdate { loss, fit, grad_norm } = update;
         for (name, number) in [("loss", loss), ("fit", fit), ("grad_norm", grad_norm)] {

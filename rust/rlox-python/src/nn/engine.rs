@@ -5,9 +5,7 @@ use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp};
-use rlox_nn::cpu::{
-    A2cSettings, ActorCritic, Architecture, Number, OnPolicyEngine, PpoSettings, PpoUpdate,
-};
+use rlox_nn::cpu::{A2cSettings, ActorCritic, Architecture, Number, OnPolicyEngine, PpoSettings, PpoUpdate};
 
 use super::incoming::{self, Columns, Order};
 use super::precision::{Either, either, engine};
@@ -157,11 +155,7 @@ impl PyOnPolicyEngine {
         mask: OptionalArg<'_, 'py>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let settings = PpoSettings {
-            loss: PpoLoss {
-                coefficients: ActorCriticLoss { vf_coef, ent_coef },
-                clip_eps,
-                clip_vloss,
-            },
+            loss: PpoLoss { coefficients: ActorCriticLoss { vf_coef, ent_coef }, clip_eps, clip_vloss },
             learning_rate,
             n_epochs: 0,
             batch_size,
@@ -173,8 +167,7 @@ impl PyOnPolicyEngine {
         let columns = Columns { obs, actions, old_policy, advantages, returns, mask };
         let state = State { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
         let args = (settings, adam_eps);
-        let update =
-            either!(&self.engine, |engine| self.ppo_as(py, engine, state, &columns, order, args))?;
+        let update = either!(&self.engine, |engine| self.ppo_as(py, engine, state, &columns, order, args))?;
         ppo_update_dict(py, &update)
     }
 
@@ -298,8 +291,7 @@ impl PyOnPolicyEngine {
         (settings, rule): (A2cSettings, RmsProp),
     ) -> PyResult<Bound<'py, PyDict>> {
         let views = columns.read::<F>(&self.architecture)?;
-        let (mut parameters, mut first, mut second) =
-            state.views::<F>(["first", "second"], self.len)?;
+        let (mut parameters, mut first, mut second) = state.views::<F>(["first", "second"], self.len)?;
         let (parameters, first) = (parameters.slice_mut(), first.slice_mut());
         let second = second.as_mut().map(ViewMut::slice_mut);
         let rows = views.rows();

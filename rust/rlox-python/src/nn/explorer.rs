@@ -90,8 +90,7 @@ impl PyExplorer {
         let obs: View<'_, f32> = coerce::numbers(&obs, "obs")?;
         let noise = self.sizes.noise(py, noise, &[n])?;
         let mut actions = Actions::view(actions, self.sizes.size, &[n])?;
-        let (parameters, obs, noise) =
-            (parameters.slice(), obs.slice(), noise_slice(noise.as_ref()));
+        let (parameters, obs, noise) = (parameters.slice(), obs.slice(), noise_slice(noise.as_ref()));
         let actions = actions.slice_mut();
         writing(py, &self.explorer, self.sizes.cost(n), |explorer| {
             explorer.act(parameters, obs, noise, actions)
@@ -162,15 +161,12 @@ impl PyExplorer {
         let n_acted = out.steps().saturating_sub(given);
         let noise = self.sizes.noise(py, noise, &[n_acted, n])?;
         let bounds = bounds.map(|bounds| self.sizes.bounds(bounds)).transpose()?;
-        let bounds = bounds
-            .as_ref()
-            .map(|[low, high]| ActionBounds { low: low.slice(), high: high.slice() });
+        let bounds = bounds.as_ref().map(|[low, high]| ActionBounds { low: low.slice(), high: high.slice() });
         let cost = out.steps().saturating_mul(nanoseconds + self.sizes.cost(n));
         let (mut columns, mut running) = out.parts();
         let (parameters, noise) = (parameters.slice(), noise_slice(noise.as_ref()));
         let ended = writing_both(py, shared, &self.explorer, cost, |envs, explorer| {
-            let mut exploring =
-                BoundExplorer { explorer, parameters, noise, n_preset_steps: given };
+            let mut exploring = BoundExplorer { explorer, parameters, noise, n_preset_steps: given };
             columns.collect(envs, &mut exploring, bounds, &mut running)
         });
         out.write_lengths();
@@ -184,10 +180,7 @@ pub(super) fn noise_slice<'a>(noise: Option<&'a View<'_, f32>>) -> &'a [f32] {
 
 /// Returns how an engine explores, the numbers per observation, and the length of the parameter
 /// vector of its acting network.
-fn find_exploration(
-    engine: &Bound<'_, PyAny>,
-    deviation: f32,
-) -> PyResult<(Exploration, usize, usize)> {
+fn find_exploration(engine: &Bound<'_, PyAny>, deviation: f32) -> PyResult<(Exploration, usize, usize)> {
     let py = engine.py();
     if let Ok(dqn) = engine.cast::<PyDqnEngine>() {
         let dqn = dqn.get();

@@ -51,8 +51,7 @@ pub(super) fn architecture(
 pub(super) fn read_widths(widths: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
     let py = widths.py();
     widths.extract().replace_refusal(py, |_| {
-        let message =
-            format!("{name} is {}, expected widths of hidden layers", coerce::short_repr(widths));
+        let message = format!("{name} is {}, expected widths of hidden layers", coerce::short_repr(widths));
         errors::new(py, Class::Config, message)
     })
 }
@@ -84,10 +83,7 @@ enum Actions<'py, F> {
 
 impl<'py> Columns<'_, 'py> {
     /// Reads the columns for networks of this architecture.
-    pub(super) fn read<F: Number + Plain>(
-        &self,
-        architecture: &Architecture,
-    ) -> PyResult<Views<'py, F>> {
+    pub(super) fn read<F: Number + Plain>(&self, architecture: &Architecture) -> PyResult<Views<'py, F>> {
         let obs_dim = architecture.obs_dim;
         let obs = coerce::array(self.obs, "obs")?;
         coerce::check_ndim(&obs, "obs", &["rows", "obs_dim"])?;
@@ -128,11 +124,7 @@ impl<'py> Columns<'_, 'py> {
 }
 
 /// Reads which choices are allowed in each of n rows.
-pub(super) fn mask(
-    value: &Bound<'_, PyAny>,
-    architecture: &Architecture,
-    n: usize,
-) -> PyResult<Vec<bool>> {
+pub(super) fn mask(value: &Bound<'_, PyAny>, architecture: &Architecture, n: usize) -> PyResult<Vec<bool>> {
     let ActionKind::Choices(size) = architecture.kind else {
         let message = "mask is given, but actions are numbers, which no mask bars";
         return Err(errors::new(value.py(), Class::Config, message));
@@ -157,9 +149,7 @@ where
             obs: self.obs.slice(),
             obs_dim: self.obs_dim,
             actions: match &self.actions {
-                Actions::Choices(actions, mask) => {
-                    ActionsTaken::Choices(actions.slice(), mask.as_deref())
-                }
+                Actions::Choices(actions, mask) => ActionsTaken::Choices(actions.slice(), mask.as_deref()),
                 Actions::Vectors(actions) => ActionsTaken::Vectors(actions.slice()),
             },
             log_probs: log_probs.slice(),

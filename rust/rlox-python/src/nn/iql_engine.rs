@@ -180,8 +180,7 @@ impl PyIqlEngine {
         let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
         let vectors = Vectors { actor, critic, value, target };
         let args = (settings, adam_eps);
-        let update =
-            either!(&self.engine, |engine| self.learn_as(py, engine, &vectors, &columns, args))?;
+        let update = either!(&self.engine, |engine| self.learn_as(py, engine, &vectors, &columns, args))?;
         let dict = PyDict::new(py);
         let IqlUpdate { critic, value, actor, q_mean, v_mean, weight, grad_norm } = update;
         for (name, number) in [
@@ -220,9 +219,8 @@ impl PyIqlEngine {
             value: value.for_engine(eps),
             target: target.slice_mut(),
         };
-        let update = writing(py, engine, LONG, |engine| {
-            engine.learn(&mut parameters, batches, &settings, errors)
-        });
+        let update =
+            writing(py, engine, LONG, |engine| engine.learn(&mut parameters, batches, &settings, errors));
         actor.write_steps();
         critic.write_steps();
         value.write_steps();

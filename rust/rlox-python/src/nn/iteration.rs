@@ -98,18 +98,8 @@ impl PyIteration {
         #[pyo3(from_py_with = arg::number::lam)] lam: f64,
     ) -> PyResult<Self> {
         let discount = Discount::new(gamma, lam).or_raise(py)?;
-        let rollout_arrays = [
-            obs,
-            actions,
-            rewards,
-            terminated,
-            truncated,
-            log_probs,
-            values,
-            next_values,
-            totals,
-            lengths,
-        ];
+        let rollout_arrays =
+            [obs, actions, rewards, terminated, truncated, log_probs, values, next_values, totals, lengths];
         let (estimates, key) = ([advantages, returns], RolloutKey { seed, rollout });
         Ok(Self { policy, envs, rollout_arrays, estimates, key, discount, ended: Mutex::default() })
     }
@@ -172,11 +162,7 @@ impl PyIteration {
     ) -> PyResult<Bound<'py, PyDict>> {
         let order = Order::read(order)?;
         let settings = PpoSettings {
-            loss: PpoLoss {
-                coefficients: ActorCriticLoss { vf_coef, ent_coef },
-                clip_eps,
-                clip_vloss,
-            },
+            loss: PpoLoss { coefficients: ActorCriticLoss { vf_coef, ent_coef }, clip_eps, clip_vloss },
             learning_rate,
             n_epochs: order.passes,
             batch_size,

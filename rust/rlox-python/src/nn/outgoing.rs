@@ -26,11 +26,7 @@ pub(super) enum ActionsOut<'py> {
 
 impl<'py> ActionsOut<'py> {
     /// Views an array for actions of this kind, with the leading axes `rows`.
-    pub(super) fn view(
-        value: &Bound<'py, PyAny>,
-        kind: ActionKind,
-        rows: &[usize],
-    ) -> PyResult<Self> {
+    pub(super) fn view(value: &Bound<'py, PyAny>, kind: ActionKind, rows: &[usize]) -> PyResult<Self> {
         match kind {
             ActionKind::Choices(_) => coerce::output(value, "actions", rows).map(Self::Choices),
             ActionKind::Gaussian(size) | ActionKind::Sde(size) => {

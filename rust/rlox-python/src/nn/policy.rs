@@ -53,14 +53,12 @@ impl PyRolloutPolicy {
     ) -> PyResult<Self> {
         let engine_ref = engine.clone().unbind();
         let engine = engine.get();
-        let steps =
-            noise_kept.map_or(usize::MAX, |steps| usize::try_from(steps).unwrap_or(usize::MAX));
+        let steps = noise_kept.map_or(usize::MAX, |steps| usize::try_from(steps).unwrap_or(usize::MAX));
         let Some(noise_kept) = NonZeroUsize::new(steps) else {
             let message = "noise_kept is 0, expected at least 1, or None";
             return Err(errors::new(py, Class::Config, message));
         };
-        let (architecture, net, len) =
-            (engine.architecture.clone(), engine.net.clone(), engine.len);
+        let (architecture, net, len) = (engine.architecture.clone(), engine.net.clone(), engine.len);
         Ok(Self { architecture, net, noise_kept, len, engine: engine_ref })
     }
 
@@ -221,18 +219,8 @@ impl PyRolloutPolicy {
     ) -> PyResult<Option<Episodes<'py>>> {
         let parameters = self.parameters(parameters)?;
         let (shared, n, nanoseconds) = envs.get().parts();
-        let arrays = [
-            obs,
-            actions,
-            rewards,
-            terminated,
-            truncated,
-            log_probs,
-            values,
-            next_values,
-            totals,
-            lengths,
-        ];
+        let arrays =
+            [obs, actions, rewards, terminated, truncated, log_probs, values, next_values, totals, lengths];
         let mut out = RolloutOut::from_arrays(arrays, &self.architecture, n)?;
         let (acting, key) = (self.acting(&parameters), RolloutKey { seed, rollout });
         let cost = out.steps().saturating_mul(nanoseconds + self.cost(n));
@@ -260,12 +248,7 @@ impl PyRolloutPolicy {
         let obs = coerce::array(obs, "obs")?;
         coerce::check_ndim(&obs, "obs", &["n", "obs_dim"])?;
         let n = obs.shape().first().copied().unwrap_or(0);
-        coerce::check_shape(
-            &obs,
-            "obs",
-            &[n, self.architecture.obs_dim],
-            "as the networks take them",
-        )?;
+        coerce::check_shape(&obs, "obs", &[n, self.architecture.obs_dim], "as the networks take them")?;
         Ok((coerce::numbers(&obs, "obs")?, n))
     }
 

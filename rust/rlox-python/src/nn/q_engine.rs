@@ -5,9 +5,7 @@ use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_nn::cpu::losses::TdLoss;
 use rlox_nn::cpu::optim::{Adam, Optimizer};
-use rlox_nn::cpu::{
-    Activation, DqnEngine, DqnSettings, DqnUpdate, Number, QArchitecture, QNetwork,
-};
+use rlox_nn::cpu::{Activation, DqnEngine, DqnSettings, DqnUpdate, Number, QArchitecture, QNetwork};
 
 use super::incoming;
 use super::precision::{Either, either, engine};
@@ -152,13 +150,8 @@ impl PyDqnEngine {
         let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
         let state = State { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
         let args = (settings, adam_eps);
-        let update = either!(&self.engine, |engine| self.learn_as(
-            py,
-            engine,
-            (state, target),
-            &columns,
-            args
-        ))?;
+        let update =
+            either!(&self.engine, |engine| self.learn_as(py, engine, (state, target), &columns, args))?;
         let dict = PyDict::new(py);
         dict.set_item("loss", update.loss)?;
         dict.set_item("q_mean", update.q_mean)?;

@@ -102,8 +102,7 @@ impl PyReplayIteration {
         #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
     ) -> PyResult<Self> {
         let n_step = NStep::new(n_step, gamma).or_raise(py)?;
-        let column_arrays =
-            [obs, next_obs, actions, rewards, terminated, truncated, totals, lengths];
+        let column_arrays = [obs, next_obs, actions, rewards, terminated, truncated, totals, lengths];
         let status = Mutex::default();
         Ok(Self {
             explorer,
@@ -180,22 +179,18 @@ impl PyReplayIteration {
         let sizes = py_explorer.sizes;
         let parameters = sizes.parameters(self.parameters.bind(py))?;
         let (shared, n, _) = self.envs.get().parts();
-        let mut out =
-            StepsOut::from_arrays(self.column_arrays.each_ref().map(|a| a.bind(py)), sizes, n)?;
+        let mut out = StepsOut::from_arrays(self.column_arrays.each_ref().map(|a| a.bind(py)), sizes, n)?;
         let n_acted = out.steps().saturating_sub(given);
         let noise = self.noise.as_ref().map(|noise| noise.bind(py));
         let noise = sizes.noise(py, noise, &[n_acted, n])?;
         let bounds = self.bounds.as_ref().map(|bounds| sizes.bounds(bounds.bind(py)));
         let bounds = bounds.transpose()?;
-        let bounds = bounds
-            .as_ref()
-            .map(|[low, high]| ActionBounds { low: low.slice(), high: high.slice() });
+        let bounds = bounds.as_ref().map(|[low, high]| ActionBounds { low: low.slice(), high: high.slice() });
         let (mut columns, mut running) = out.parts();
         let (parameters, noise) = (parameters.slice(), noise_slice(noise.as_ref()));
         let ended = writing(py, shared, LONG, |envs| {
             py_explorer.explorer.write(|explorer| {
-                let mut exploring =
-                    BoundExplorer { explorer, parameters, noise, n_preset_steps: given };
+                let mut exploring = BoundExplorer { explorer, parameters, noise, n_preset_steps: given };
                 let ended = columns.collect(envs, &mut exploring, bounds, &mut running)?;
                 columns.check_finite()?;
                 replay.store(n, &columns)?;

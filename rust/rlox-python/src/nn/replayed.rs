@@ -33,10 +33,7 @@ const SHAPE_REASON: &str = "one for each of the rewards";
 
 impl<'py> Columns<'_, 'py> {
     /// Reads the columns with choices as actions.
-    pub(super) fn choices<F: Number + Plain>(
-        &self,
-        obs_dim: usize,
-    ) -> PyResult<Views<'py, F, i64>> {
+    pub(super) fn choices<F: Number + Plain>(&self, obs_dim: usize) -> PyResult<Views<'py, F, i64>> {
         self.read(obs_dim, |shape| {
             let actions = coerce::array(self.actions, "actions")?;
             coerce::check_shape(&actions, "actions", &shape, SHAPE_REASON)?;
@@ -67,10 +64,7 @@ impl<'py> Columns<'_, 'py> {
         let obs_shape = [shape[0], shape[1], obs_dim];
         Ok(Views {
             shape,
-            obs: [
-                numbers(self.obs, "obs", &obs_shape)?,
-                numbers(self.next_obs, "next_obs", &obs_shape)?,
-            ],
+            obs: [numbers(self.obs, "obs", &obs_shape)?, numbers(self.next_obs, "next_obs", &obs_shape)?],
             actions: actions(shape)?,
             rewards_and_discounts: [
                 numbers(self.rewards, "rewards", &shape)?,

@@ -37,18 +37,8 @@ impl<'py> RolloutOut<'py> {
         architecture: &Architecture,
         n: usize,
     ) -> PyResult<Self> {
-        let [
-            obs,
-            actions,
-            rewards,
-            terminated,
-            truncated,
-            log_probs,
-            values,
-            next_values,
-            totals,
-            lengths,
-        ] = arrays;
+        let [obs, actions, rewards, terminated, truncated, log_probs, values, next_values, totals, lengths] =
+            arrays;
         let rows = coerce::array(rewards, "rewards")?;
         coerce::check_ndim(&rows, "rewards", &["T", "n"])?;
         let t = rows.shape().first().copied().unwrap_or(0);
@@ -86,10 +76,7 @@ impl<'py> RolloutOut<'py> {
             values: self.values.slice_mut(),
             next_values: self.next_values.slice_mut(),
         };
-        (
-            columns,
-            RunningEpisodes { totals: self.totals.slice_mut(), steps: &mut self.core_lengths },
-        )
+        (columns, RunningEpisodes { totals: self.totals.slice_mut(), steps: &mut self.core_lengths })
     }
 
     /// Writes the lengths of the running episodes, also after an interrupted rollout.

@@ -175,8 +175,7 @@ impl PySacEngine {
         let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
         let vectors = Vectors { actor, critic, target, temperature, noise };
         let args = LearnArgs { settings, first, eps: adam_eps, alpha_or_entropy: entropy_or_alpha };
-        let update =
-            either!(&self.engine, |engine| self.learn_as(py, engine, &vectors, &columns, args))?;
+        let update = either!(&self.engine, |engine| self.learn_as(py, engine, &vectors, &columns, args))?;
         let dict = PyDict::new(py);
         for (name, value) in [
             ("critic", update.critic),

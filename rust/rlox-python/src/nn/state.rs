@@ -23,11 +23,7 @@ pub(super) type Vectors<'py, F> = (ViewMut<'py, F>, ViewMut<'py, F>, Option<View
 
 impl<'py> State<'_, 'py> {
     /// Views the parameters, the first moments, and the second moments if there are any.
-    pub(super) fn views<F: Plain>(
-        &self,
-        names: [&str; 2],
-        len: usize,
-    ) -> PyResult<Vectors<'py, F>> {
+    pub(super) fn views<F: Plain>(&self, names: [&str; 2], len: usize) -> PyResult<Vectors<'py, F>> {
         let second = self.second.map(|second| coerce::output(second, names[1], &[len]));
         Ok((
             coerce::output(self.parameters, "parameters", &[len])?,
@@ -63,9 +59,8 @@ impl<'py, F: Number + Plain> AdamState<'py, F> {
                 );
                 errors::new(py, Class::Config, message)
             })?;
-        let vector = |array: &Bound<'py, PyAny>, of: &str| {
-            coerce::output(array, &format!("{of} of {name}"), &[len])
-        };
+        let vector =
+            |array: &Bound<'py, PyAny>, of: &str| coerce::output(array, &format!("{of} of {name}"), &[len]);
         let (vectors, second) = (
             [vector(&parameters, "parameters")?, vector(&first, "exp_avg")?],
             vector(&second, "exp_avg_sq")?,
@@ -100,9 +95,7 @@ pub(super) fn optimizer<'a, F>(
     steps: &'a mut u64,
 ) -> Optimizer<'a, F> {
     match second {
-        Some(exp_avg_sq) => {
-            Optimizer::Adam { rule: Adam::new(rule.eps), exp_avg: first, exp_avg_sq, steps }
-        }
+        Some(exp_avg_sq) => Optimizer::Adam { rule: Adam::new(rule.eps), exp_avg: first, exp_avg_sq, steps },
         None => Optimizer::RmsProp { rule, square_avg: first, steps },
     }
 }
@@ -125,10 +118,7 @@ pub(super) fn write_step_counter(counter: &mut ViewMut<'_, i64>, steps: u64) {
     }
 }
 
-pub(super) fn ppo_update_dict<'py>(
-    py: Python<'py>,
-    update: &PpoUpdate,
-) -> PyResult<Bound<'py, PyDict>> {
+pub(super) fn ppo_update_dict<'py>(py: Python<'py>, update: &PpoUpdate) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     set_loss_terms(&dict, &update.terms.terms)?;
     for (name, value) in [
@@ -138,9 +128,7 @@ pub(super) fn ppo_update_dict<'py>(
     ] {
         dict.set_item(name, value)?;
     }
-    for (name, count) in
-        [("epochs", update.epochs), ("steps", update.steps), ("samples", update.samples)]
-    {
+    for (name, count) in [("epochs", update.epochs), ("steps", update.steps), ("samples", update.samples)] {
         dict.set_item(name, count)?;
     }
     Ok(dict)

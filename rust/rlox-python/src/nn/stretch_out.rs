@@ -28,11 +28,7 @@ pub(super) struct StepsOut<'py> {
 impl<'py> StepsOut<'py> {
     /// Views the arrays, in the order of the fields, for `n` environments of these sizes. The
     /// length of the rewards is the number of steps.
-    pub(super) fn from_arrays(
-        arrays: [&Bound<'py, PyAny>; 8],
-        sizes: Sizes,
-        n: usize,
-    ) -> PyResult<Self> {
+    pub(super) fn from_arrays(arrays: [&Bound<'py, PyAny>; 8], sizes: Sizes, n: usize) -> PyResult<Self> {
         let [obs, next_obs, actions, rewards, terminated, truncated, totals, lengths] = arrays;
         let rows = coerce::array(rewards, "rewards")?;
         coerce::check_ndim(&rows, "rewards", &["T", "n"])?;
@@ -67,10 +63,7 @@ impl<'py> StepsOut<'py> {
             terminated: self.terminated.slice_mut(),
             truncated: self.truncated.slice_mut(),
         };
-        (
-            columns,
-            RunningEpisodes { totals: self.totals.slice_mut(), steps: &mut self.core_lengths },
-        )
+        (columns, RunningEpisodes { totals: self.totals.slice_mut(), steps: &mut self.core_lengths })
     }
 
     /// Writes the lengths of the running episodes.
@@ -127,12 +120,7 @@ impl Sizes {
         })?;
         let read = |bound: &Bound<'py, PyAny>| {
             let array: Bound<'py, PyUntypedArray> = coerce::array(bound, "bounds")?;
-            coerce::check_shape(
-                &array,
-                "bounds",
-                &[self.size],
-                "one for each number of an action",
-            )?;
+            coerce::check_shape(&array, "bounds", &[self.size], "one for each number of an action")?;
             coerce::numbers(&array, "bounds")
         };
         let (low, high): (View<'py, f32>, View<'py, f32>) = (read(&low)?, read(&high)?);

@@ -161,20 +161,12 @@ impl PyTd3Engine {
         #[pyo3(from_py_with = arg::number::adam_eps)] adam_eps: f64,
         #[pyo3(from_py_with = arg::optional_number::alpha)] alpha: Option<f64>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let settings = Td3Settings {
-            learning_rate,
-            max_grad_norm,
-            tau,
-            policy_delay,
-            target_noise,
-            noise_clip,
-            alpha,
-        };
+        let settings =
+            Td3Settings { learning_rate, max_grad_norm, tau, policy_delay, target_noise, noise_clip, alpha };
         let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
         let vectors = Vectors { actor, critic, targets: [target_actor, target_critic], noise };
         let args = (settings, first, adam_eps);
-        let update =
-            either!(&self.engine, |engine| self.learn_as(py, engine, &vectors, &columns, args))?;
+        let update = either!(&self.engine, |engine| self.learn_as(py, engine, &vectors, &columns, args))?;
         let dict = PyDict::new(py);
         dict.set_item("critic", update.critic)?;
         dict.set_item("q_mean", update.q_mean)?;
@@ -198,10 +190,8 @@ impl PyTd3Engine {
         let noise: Option<View<'_, F>> = noise.transpose()?;
         let mut errors = coerce::output(columns.errors, "errors", &views.shape)?;
         let [mut actor, mut critic] = self.sizes.adam_states::<F>(vectors.actor, vectors.critic)?;
-        let mut target_actor =
-            coerce::output(vectors.targets[0], "target_actor", &[self.sizes.lens[0]])?;
-        let mut target_critic =
-            coerce::output(vectors.targets[1], "target_critic", &[self.sizes.lens[1]])?;
+        let mut target_actor = coerce::output(vectors.targets[0], "target_actor", &[self.sizes.lens[0]])?;
+        let mut target_critic = coerce::output(vectors.targets[1], "target_critic", &[self.sizes.lens[1]])?;
         let (batches, errors) = (views.batches(), errors.slice_mut());
         let noise = noise.as_ref().map_or(&[][..], View::slice);
         let mut parameters = Td3Parameters {

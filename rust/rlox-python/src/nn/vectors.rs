@@ -59,10 +59,7 @@ impl Sizes {
         critic: &Bound<'py, PyAny>,
     ) -> PyResult<[AdamState<'py, F>; 2]> {
         let [actor_len, critic_len] = self.lens;
-        Ok([
-            AdamState::read(actor, "actor", actor_len)?,
-            AdamState::read(critic, "critic", critic_len)?,
-        ])
+        Ok([AdamState::read(actor, "actor", actor_len)?, AdamState::read(critic, "critic", critic_len)?])
     }
 }
 
@@ -79,9 +76,10 @@ impl NetworkArgs<'_, '_> {
         let sizes = [&[self.obs_dim], hidden.as_slice(), &[actor_outputs]].concat();
         let actor = Mlp::new(&actor_layout, "actor", &sizes, activation).or_raise(py)?;
         let actor_names = parameter_shapes("actor", &sizes);
-        if let Some((name, ..)) = actor_layout.arrays().find(|(name, ..)| {
-            !extra_names.contains(name) && actor_names.iter().all(|o| o.0 != *name)
-        }) {
+        if let Some((name, ..)) = actor_layout
+            .arrays()
+            .find(|(name, ..)| !extra_names.contains(name) && actor_names.iter().all(|o| o.0 != *name))
+        {
             let message = format!("parameter is {name}, which an actor of these widths has not");
             return Err(errors::new(py, Class::Config, message));
         }

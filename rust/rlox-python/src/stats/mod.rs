@@ -25,11 +25,7 @@ const FORMAT: u32 = 1;
 /// Nanoseconds of work on one number.
 const NUMBER_NANOSECONDS: usize = 10;
 
-fn add_rows(
-    py: Python<'_>,
-    moments: &Shared<Moments>,
-    xs: &Bound<'_, PyUntypedArray>,
-) -> PyResult<()> {
+fn add_rows(py: Python<'_>, moments: &Shared<Moments>, xs: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
     let xs = coerce::numbers::<f64>(xs, "xs")?;
     let rows = xs.slice();
     writing(py, moments, rows.len() * 2, |moments| moments.update(rows))

@@ -6,8 +6,8 @@ use rlox_core::Shared;
 use rlox_core::stats::Moments;
 
 use super::{
-    NUMBER_NANOSECONDS, add_rows, as_state_dict, copy_moments, first, merge, normalize_array,
-    reset, restore, to_state_dict,
+    NUMBER_NANOSECONDS, add_rows, as_state_dict, copy_moments, first, merge, normalize_array, reset, restore,
+    to_state_dict,
 };
 use crate::convert::arg;
 use crate::convert::coerce;
@@ -65,9 +65,7 @@ impl PyRunningStats {
     ) -> PyResult<f64> {
         let (x, mut out) = ([number(x)?], [0.0]);
         let target = &mut out;
-        reading(py, &self.moments, NUMBER_NANOSECONDS, |moments| {
-            moments.normalize(&x, clip, eps, target)
-        })?;
+        reading(py, &self.moments, NUMBER_NANOSECONDS, |moments| moments.normalize(&x, clip, eps, target))?;
         let [normal] = out;
         Ok(normal)
     }
@@ -120,9 +118,7 @@ impl PyRunningStats {
     /// Population variance of the numbers (divisor count); 1 before the first.
     #[getter]
     fn var(&self, py: Python<'_>) -> PyResult<f64> {
-        reading(py, &self.moments, NUMBER_NANOSECONDS, |moments| {
-            Ok(moments.var().next().unwrap_or(1.0))
-        })
+        reading(py, &self.moments, NUMBER_NANOSECONDS, |moments| Ok(moments.var().next().unwrap_or(1.0)))
     }
 
     /// Square root of `var`.

@@ -7,8 +7,8 @@ use rlox_core::Shared;
 use rlox_core::stats::Moments;
 
 use super::{
-    NUMBER_NANOSECONDS, add_rows, as_state_dict, copy_moments, merge, new_array, normalize_array,
-    reset, restore, to_state_dict,
+    NUMBER_NANOSECONDS, add_rows, as_state_dict, copy_moments, merge, new_array, normalize_array, reset,
+    restore, to_state_dict,
 };
 use crate::convert::arg;
 use crate::convert::coerce;

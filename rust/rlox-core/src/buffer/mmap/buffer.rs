@@ -7,8 +7,8 @@ use super::reopen::{ReopenedRows, reopen};
 use crate::buffer::batch::Batch;
 use crate::buffer::persist::{Archive, NEWEST, archive_entries};
 use crate::buffer::rows::{
-    DiskRows, EnvIndex, EnvRing, MAX_CAPACITY, MemoryRows, NStep, RowRef, Rows, TieredRows,
-    Transitions, check_frame_numbers,
+    DiskRows, EnvIndex, EnvRing, MAX_CAPACITY, MemoryRows, NStep, RowRef, Rows, TieredRows, Transitions,
+    check_frame_numbers,
 };
 use crate::buffer::sampling::{Draws, SampleRequest, SamplerState, Uniform};
 use crate::buffer::schema::Schema;
@@ -68,12 +68,7 @@ impl MmapReplayBuffer {
     /// - [`Error::Storage`] if the disk fails, if another buffer uses the folder, or if it has rows
     ///   and `reopen` is false.
     /// - [`Error::Damaged`] or [`Error::Snapshot`] for rows that do not fit.
-    pub fn new(
-        schema: Schema,
-        tier_config: &TierConfig<'_>,
-        n_envs: usize,
-        seed: u64,
-    ) -> Result<Self> {
+    pub fn new(schema: Schema, tier_config: &TierConfig<'_>, n_envs: usize, seed: u64) -> Result<Self> {
         Self::with_fs(Arc::new(RealFs), schema, tier_config, n_envs, seed)
     }
 
@@ -88,8 +83,7 @@ impl MmapReplayBuffer {
         n_envs: usize,
         seed: u64,
     ) -> Result<Self> {
-        let TierConfig { hot_capacity: hot, total_capacity: total, path, reopen: may_reopen } =
-            *tier_config;
+        let TierConfig { hot_capacity: hot, total_capacity: total, path, reopen: may_reopen } = *tier_config;
         if !(n_envs..=MAX_CAPACITY).contains(&total) {
             let expected = format!("at least n_envs ({n_envs}) and at most {MAX_CAPACITY}");
             return Err(Error::config("total_capacity", total, expected));
@@ -105,8 +99,7 @@ impl MmapReplayBuffer {
         let segment_rows = env_capacity.div_ceil(SEGMENTS_PER_ENV).max(min_rows).max(1);
         // Two blocks wait in memory while the disk is slow. The ring has one more row because the
         // newest row is not durable until its next observation is known.
-        let memory_capacity =
-            (hot / n_envs.max(1)).max(2 * segment_rows + 2).saturating_mul(n_envs.max(1));
+        let memory_capacity = (hot / n_envs.max(1)).max(2 * segment_rows + 2).saturating_mul(n_envs.max(1));
         check_frame_numbers("total_capacity", &schema, total, env_capacity)?;
         let memory = MemoryRows::new(schema, memory_capacity, n_envs)?;
         let folder = Arc::new(Folder::open(path, Arc::clone(&fs))?);
@@ -123,14 +116,12 @@ impl MmapReplayBuffer {
         folder.check_required_manifest()?;
         if folder.has_manifest(NEWEST)? && !folder.manifest(NEWEST)?.segments.is_empty() {
             if !may_reopen {
-                let cause =
-                    "an earlier buffer left rows there; pass reopen=True to go on with them";
+                let cause = "an earlier buffer left rows there; pass reopen=True to go on with them";
                 return Err(Error::storage("start anew in", path, cause));
             }
             let reopened = reopen(buffer.rows.empty_copy()?, &folder, &*buffer.archive.fs, NEWEST)?;
             buffer.adopt(reopened);
-            buffer.durable_ends =
-                buffer.rows.memory.rings().rings.iter().map(complete_end).collect();
+            buffer.durable_ends = buffer.rows.memory.rings().rings.iter().map(complete_end).collect();
         } else {
             folder.publish(NEWEST, &Manifest::default())?;
         }
@@ -141,8 +132,7 @@ impl MmapReplayBuffer {
     /// Replaces the rows by the reopened ones and returns the saved sampler state.
     pub(super) fn adopt(&mut self, reopened: ReopenedRows) -> SamplerState {
         let ReopenedRows { rows, header } = reopened;
-        let ends =
-            crate::buffer::rows::sources(&rows.memory).iter().map(|source| source.end).collect();
+        let ends = crate::buffer::rows::sources(&rows.memory).iter().map(|source| source.end).collect();
         self.archive.continue_from(archive_entries(rows.disk.segments()), ends);
         self.rows = rows;
         header.sampler_state()
@@ -185,18 +175,15 @@ impl MmapReplayBuffer {
     /// Returns the position below which the rows of an environment are sealed or being sealed.
     fn sealed_end(&self, env: usize) -> u64 {
         let sealing_end = self.sealing_ends.as_ref().and_then(|ends| ends.get(env));
-        sealing_end
-            .copied()
-            .unwrap_or_else(|| self.archive.sealed_rows(self.durable_ends.len(), env))
+        sealing_end.copied().unwrap_or_else(|| self.archive.sealed_rows(self.durable_ends.len(), env))
     }
 
     /// Whether memory has room for one more block beside all rows that are not durable yet.
     pub(super) fn has_room(&self) -> bool {
         let rings = self.rows.memory.rings();
         let waiting_rows = rings.rings.iter().zip(&self.durable_ends);
-        let max_waiting = waiting_rows
-            .map(|(ring, &durable_end)| ring.n_pushed.saturating_sub(durable_end))
-            .max();
+        let max_waiting =
+            waiting_rows.map(|(ring, &durable_end)| ring.n_pushed.saturating_sub(durable_end)).max();
         max_waiting.unwrap_or(0) + self.segment_rows < rings.capacity as u64
     }
 
@@ -222,9 +209,8 @@ impl MmapReplayBuffer {
         without_seal: bool,
     ) -> Result<bool> {
         self.check_writable()?;
-        let should_seal = !without_seal
-            && self.sealing_ends.is_none()
-            && self.max_unsealed_rows() >= self.segment_rows;
+        let should_seal =
+            !without_seal && self.sealing_ends.is_none() && self.max_unsealed_rows() >= self.segment_rows;
         if should_seal || !self.has_room() {
             return Ok(false);
         }
@@ -260,12 +246,7 @@ impl MmapReplayBuffer {
     /// - [`Error::Damaged`] if the bytes of a row are not those that were written.
     /// - [`Error::Storage`] if the disk fails.
     /// - [`Error::Config`] after `close`.
-    pub fn gather(
-        &self,
-        rows: &[RowRef],
-        n_step: Option<NStep>,
-        out: &mut Batch<'_, '_>,
-    ) -> Result<()> {
+    pub fn gather(&self, rows: &[RowRef], n_step: Option<NStep>, out: &mut Batch<'_, '_>) -> Result<()> {
         self.open_folder()?;
         match n_step {
             Some(n_step) => n_step.gather(&self.rows, rows, out),
@@ -321,9 +302,7 @@ impl MmapReplayBuffer {
         self.rows.memory.cut_episode(env)?;
         self.rows.sync_with_memory();
         let ring = self.rows.rings.rings.get_mut(env);
-        if let Some(ring) =
-            ring.filter(|r| r.episode_starts.back().is_none_or(|&cut| cut < r.n_pushed))
-        {
+        if let Some(ring) = ring.filter(|r| r.episode_starts.back().is_none_or(|&cut| cut < r.n_pushed)) {
             ring.episode_starts.push_back(ring.n_pushed);
         }
         Ok(())

@@ -85,8 +85,7 @@ impl Shared<MmapReplayBuffer> {
         push(&mut &*self, env_index, rows, |buffer| {
             let _alone = buffer.lock_for_steps()?;
             // Another thread may have sealed rows in the meantime.
-            let is_sealed =
-                buffer.read(|b| b.has_room() && b.max_unsealed_rows() < b.segment_rows)?;
+            let is_sealed = buffer.read(|b| b.has_room() && b.max_unsealed_rows() < b.segment_rows)?;
             if is_sealed { Ok(()) } else { seal(buffer) }
         })
     }

@@ -7,8 +7,7 @@ use crate::buffer::persist::{
     Header, RecordChecker, StackChecker, check_layout, for_each_piece, item_ranges, open_segments,
 };
 use crate::buffer::rows::{
-    DiskRows, EnvRing, Rings, TieredRows, describe_columns, env_sources, queues_mut,
-    sources_per_env,
+    DiskRows, EnvRing, Rings, TieredRows, describe_columns, env_sources, queues_mut, sources_per_env,
 };
 use crate::error::Result;
 use crate::store::{Folder, Fs};
@@ -23,12 +22,7 @@ pub(super) struct ReopenedRows {
 ///
 /// The records and frame numbers of all rows are read and checked here. Observations are checked
 /// when they are sampled.
-pub(super) fn reopen(
-    empty: TieredRows,
-    folder: &Folder,
-    fs: &dyn Fs,
-    name: &str,
-) -> Result<ReopenedRows> {
+pub(super) fn reopen(empty: TieredRows, folder: &Folder, fs: &dyn Fs, name: &str) -> Result<ReopenedRows> {
     let TieredRows { mut memory, rings: Rings { capacity, .. }, .. } = empty;
     let manifest = folder.manifest(name)?;
     check_layout(&manifest.meta, &describe_columns(&memory))?;
@@ -45,11 +39,8 @@ pub(super) fn reopen(
         }
         if let Some(slot) = memory.rings.rings.get_mut(env) {
             let (open, begins) = (ring.awaits_next_obs, ring.begins_episode);
-            *slot = EnvRing {
-                awaits_next_obs: open,
-                begins_episode: begins,
-                ..EnvRing::empty_at(ring.n_pushed)
-            };
+            *slot =
+                EnvRing { awaits_next_obs: open, begins_episode: begins, ..EnvRing::empty_at(ring.n_pushed) };
         }
     }
     let mut rows = TieredRows::new(memory, disk, capacity);
@@ -72,9 +63,7 @@ fn check_rows(
     for_each_piece(ring.start..ring.n_pushed, template.layout.stride, |numbers, bytes| {
         disk.read(first, numbers.clone(), bytes)?;
         let records = bytes.chunks_exact(template.layout.stride);
-        numbers
-            .zip(records)
-            .try_for_each(|(position, record)| checker.check_record(position, record))
+        numbers.zip(records).try_for_each(|(position, record)| checker.check_record(position, record))
     })?;
     checker.check_end()?;
     let mut source_index = 1; // after the records

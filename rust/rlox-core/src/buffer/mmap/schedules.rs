@@ -114,8 +114,7 @@ impl OtherThreads {
             return;
         }
         let seed = Some(self.rng.next_u64());
-        let drawn =
-            buffer.sample(SampleRequest { batch_size, n_batches: 1, len: 1, seed }).unwrap();
+        let drawn = buffer.sample(SampleRequest { batch_size, n_batches: 1, len: 1, seed }).unwrap();
         let mut arrays = OwnedBatch::new(&schema(), BatchKind::Transitions, batch_size);
         arrays.fill(|batch| buffer.gather(&drawn.rows, None, batch)).unwrap();
         let (obs, next) = (arrays.f32(BatchPart::Obs(0)), arrays.f32(BatchPart::NextObs(0)));
@@ -166,8 +165,7 @@ fn rows_are_whole_in_every_order_of_seals_pushes_updates_and_samples() {
         drop(buffer);
         // The sealed rows have the values that were read before.
         let reopened_buffer = open(&path);
-        let ends: Vec<u64> =
-            reopened_buffer.rows.rings.rings.iter().map(|ring| ring.n_pushed).collect();
+        let ends: Vec<u64> = reopened_buffer.rows.rings.rings.iter().map(|ring| ring.n_pushed).collect();
         assert_eq!(ends, durable);
         others.check_rows(&reopened_buffer, 256);
         steps += others.steps;
@@ -188,8 +186,7 @@ fn a_save_is_of_one_moment_whatever_others_do_meanwhile() {
         (0..6).for_each(|_| others.push(&mut buffer));
         // The restore drops the rows that were pushed since the save, also those that are pushed
         // while it runs.
-        restore(&mut InterleavedAccess { buffer: &mut buffer, others: &mut others }, "one")
-            .unwrap();
+        restore(&mut InterleavedAccess { buffer: &mut buffer, others: &mut others }, "one").unwrap();
         others.check_rows(&buffer, 64);
         drop(buffer);
         let mut reopened_buffer = open(&path);

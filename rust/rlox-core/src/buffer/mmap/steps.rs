@@ -76,9 +76,7 @@ fn seal_all(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<(Arc<Folder>, 
         b.archive.remove_before(needed.iter().copied());
         let MmapReplayBuffer { rows, archive, .. } = b;
         let entries = &archive.entries;
-        rows.disk.retain(|open_reference| {
-            entries.iter().any(|entry| entry.reference == *open_reference)
-        });
+        rows.disk.retain(|open_reference| entries.iter().any(|entry| entry.reference == *open_reference));
     })?;
     let manifest = buffer.read(|b| make_manifest(b, &header))?;
     folder.publish(NEWEST, &manifest)?;
@@ -92,11 +90,7 @@ fn plan_seal(b: &mut MmapReplayBuffer) -> Result<SealPlan> {
     let folder = Arc::clone(b.open_folder()?);
     let rings = b.rows.memory.rings().rings.iter().enumerate().map(|(env, ring)| {
         let (start, end) = (b.rows.start_of(env, complete_end(ring)), complete_end(ring));
-        EnvRing {
-            start,
-            episode_starts: b.rows.cuts(env, start + 1, end),
-            ..EnvRing::empty_at(end)
-        }
+        EnvRing { start, episode_starts: b.rows.cuts(env, start + 1, end), ..EnvRing::empty_at(end) }
     });
     let current = Header::from_rows(&b.rows.memory, &b.sampler_state);
     let header = Header { rings: rings.collect(), ..current.clone() };
@@ -106,11 +100,9 @@ fn plan_seal(b: &mut MmapReplayBuffer) -> Result<SealPlan> {
         EnvRing { start, head: 0, episode_starts: episodes, ..ring.clone() }
     });
     let exact_header = Header { rings: rings.collect(), ..current };
-    let pending =
-        PendingSegment::begin_merged(&mut b.archive, &mut b.rows.memory, &folder, b.segment_rows)?;
+    let pending = PendingSegment::begin_merged(&mut b.archive, &mut b.rows.memory, &folder, b.segment_rows)?;
     if pending.is_some() {
-        b.sealing_ends =
-            Some(b.rows.memory.rings().rings.iter().map(|ring| ring.n_pushed).collect());
+        b.sealing_ends = Some(b.rows.memory.rings().rings.iter().map(|ring| ring.n_pushed).collect());
     }
     Ok(SealPlan { folder, pending, header, exact_header })
 }
@@ -163,9 +155,8 @@ pub(super) fn save(buffer: &mut impl Access<MmapReplayBuffer>, name: &str) -> Re
 }
 
 pub(super) fn restore(buffer: &mut impl Access<MmapReplayBuffer>, name: &str) -> Result<()> {
-    let (folder, fs, empty) = buffer.read(|b| {
-        Ok((Arc::clone(b.open_folder()?), Arc::clone(&b.archive.fs), b.rows.empty_copy()?))
-    })??;
+    let (folder, fs, empty) = buffer
+        .read(|b| Ok((Arc::clone(b.open_folder()?), Arc::clone(&b.archive.fs), b.rows.empty_copy()?)))??;
     let reopened = reopen(empty, &folder, &*fs, name)?;
     buffer.write(|b| b.sampler_state = b.adopt(reopened))?;
     // Until this seal succeeds, now or later, a reopened buffer would find the rows that were

@@ -119,12 +119,7 @@ impl Archive {
     }
 
     /// Prepares a save of `rows`: removes the segments from the list that the save cannot use.
-    pub(super) fn prepare(
-        &mut self,
-        rows: &MemoryRows,
-        folder: &Folder,
-        is_shared: bool,
-    ) -> Result<()> {
+    pub(super) fn prepare(&mut self, rows: &MemoryRows, folder: &Folder, is_shared: bool) -> Result<()> {
         self.folder = Some(canonical_path(folder.path())?);
         self.remove_before(sources(rows).iter().map(|source| source.start));
         if !is_shared || self.entries.is_empty() || self.entries.len() >= MAX_SEGMENTS {
@@ -135,11 +130,7 @@ impl Archive {
     }
 
     /// Returns the number of the first row to seal of each source. None if every row is sealed.
-    pub(super) fn first_unsealed(
-        &mut self,
-        rows: &MemoryRows,
-        sources: &[Source],
-    ) -> Option<Vec<u64>> {
+    pub(super) fn first_unsealed(&mut self, rows: &MemoryRows, sources: &[Source]) -> Option<Vec<u64>> {
         self.sealed_ends.resize(sources.len(), 0);
         let has_updates = self.updates != rows.updates;
         let start_numbers = sources.iter().zip(&self.sealed_ends).map(|(source, &sealed)| {

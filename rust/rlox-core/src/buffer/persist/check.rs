@@ -37,30 +37,17 @@ impl<'a> RecordChecker<'a> {
     ) -> Self {
         let newest = vec![None; items.len()];
         let oldest = vec![0; items.len()];
-        Self {
-            ring,
-            flags_offset: flags,
-            item_ranges: items,
-            newest,
-            oldest,
-            has_ended: false,
-            is_complete,
-        }
+        Self { ring, flags_offset: flags, item_ranges: items, newest, oldest, has_ended: false, is_complete }
     }
 
     /// Checks the next record, which is that of the row at `position`.
     pub(in crate::buffer) fn check_record(&mut self, position: u64, record: &[u8]) -> Result<()> {
         let begins_episode = self.ring.is_first(position);
         if self.is_complete && self.has_ended && !begins_episode {
-            return Err(Error::snapshot(
-                "episodes",
-                format!("none at {position}"),
-                "one after an end",
-            ));
+            return Err(Error::snapshot("episodes", format!("none at {position}"), "one after an end"));
         }
         let numbers = self.newest.iter_mut().zip(&mut self.oldest);
-        for (column, (range, (newest, oldest))) in self.item_ranges.iter().zip(numbers).enumerate()
-        {
+        for (column, (range, (newest, oldest))) in self.item_ranges.iter().zip(numbers).enumerate() {
             let &(start, end) = range;
             let number = full_number(end, number_at(record, column.saturating_mul(4)));
             // Each time a buffer was reopened at this position, a newest row may have been left
@@ -99,20 +86,12 @@ impl<'a> RecordChecker<'a> {
     pub(in crate::buffer) fn check_end(&self) -> Result<()> {
         let (ring, has_rows) = (self.ring, self.newest.first().is_some_and(Option::is_some));
         if self.has_ended && (ring.awaits_next_obs || !ring.begins_episode) {
-            return Err(Error::snapshot(
-                "streams",
-                "an episode that goes on",
-                "one that has ended",
-            ));
+            return Err(Error::snapshot("streams", "an episode that goes on", "one that has ended"));
         }
         let is_covered = ring.episode_starts.front().is_some_and(|&first| first <= ring.start);
         if self.is_complete && has_rows && !is_covered {
             let expected = "increasing positions that cover the rows held";
-            return Err(Error::snapshot(
-                "episodes",
-                format!("{:?}", ring.episode_starts),
-                expected,
-            ));
+            return Err(Error::snapshot("episodes", format!("{:?}", ring.episode_starts), expected));
         }
         let expected_distance = if ring.awaits_next_obs { 1 } else { 2 };
         for (&(_, end), newest) in self.item_ranges.iter().zip(&self.newest) {

@@ -82,38 +82,21 @@ impl Header {
         let mut episodes = episodes.into_iter();
         let ring = |state: &[u64; RING_NUMBERS]| {
             parse_ring(state, &mut episodes, max_rows, rows.rings().capacity).ok_or_else(|| {
-                Error::snapshot(
-                    "streams",
-                    format!("{state:?}"),
-                    "rows and episodes that fit a ring",
-                )
+                Error::snapshot("streams", format!("{state:?}"), "rows and episodes that fit a ring")
             })
         };
         let rings = states.iter().map(ring).collect::<Result<_>>()?;
         if let Some(stray) = episodes.next() {
-            return Err(Error::snapshot(
-                "episodes",
-                format!("{stray} beside"),
-                "those of the rings",
-            ));
+            return Err(Error::snapshot("episodes", format!("{stray} beside"), "those of the rings"));
         }
         let ranges = numbers("queues")?;
         let (pairs, rest) = ranges.as_chunks::<2>();
         let expected = sources(rows).len();
         let is_valid = pairs.iter().all(|[start, end]| start <= end && *end <= MAX_NUMBER);
         if pairs.len() != expected || !rest.is_empty() || !is_valid {
-            return Err(Error::snapshot(
-                "queues",
-                format!("{ranges:?}"),
-                format!("{expected} ranges"),
-            ));
+            return Err(Error::snapshot("queues", format!("{ranges:?}"), format!("{expected} ranges")));
         }
-        Ok(Self {
-            rings,
-            ranges: pairs.iter().map(|&[a, b]| (a, b)).collect(),
-            seed,
-            batches_drawn,
-        })
+        Ok(Self { rings, ranges: pairs.iter().map(|&[a, b]| (a, b)).collect(), seed, batches_drawn })
     }
 }
 
@@ -140,8 +123,7 @@ fn parse_ring(
     let episodes: std::collections::VecDeque<u64> = episodes.take(count).collect();
     let is_increasing = episodes.iter().zip(episodes.iter().skip(1)).all(|(a, b)| a < b);
     let is_within = episodes.back().is_none_or(|&last| last < pushed);
-    let is_valid =
-        rows <= max_rows && pushed <= MAX_NUMBER && head < capacity && is_increasing && is_within;
+    let is_valid = rows <= max_rows && pushed <= MAX_NUMBER && head < capacity && is_increasing && is_within;
     let is_complete = episodes.len() == count && !(open && begins);
     (is_valid && is_complete).then_some(EnvRing {
         start,

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use super::archive::{Archive, archive_entries, open_segments};
 use super::check::{RecordChecker, StackChecker};
 use super::header::{Header, check_layout};
-use crate::buffer::rows::{
-    DiskRows, MemoryRows, describe_buffer, env_sources, queues_mut, sources_per_env,
-};
+use crate::buffer::rows::{DiskRows, MemoryRows, describe_buffer, env_sources, queues_mut, sources_per_env};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::store::{Fs, Manifest, read_manifest};
@@ -53,8 +51,7 @@ fn fill_records(
         return Err(Error::snapshot("queues", "records of other rows", expected));
     }
     let (capacity, stride) = (rows.rings.capacity, rows.layout.stride);
-    let mut checker =
-        RecordChecker::new(&ring, rows.layout.flags_offset, item_ranges(rows, ranges), true);
+    let mut checker = RecordChecker::new(&ring, rows.layout.flags_offset, item_ranges(rows, ranges), true);
     for_each_piece(ring.start..ring.n_pushed, stride, |numbers, bytes| {
         read(source, numbers.clone(), bytes)?;
         for (position, record) in numbers.zip(bytes.chunks_exact(stride)) {

@@ -127,12 +127,7 @@ impl PendingSegment {
         }
         let Self { number, writer, sources, starts, updates, .. } = self;
         let (checksum, bytes) = writer.finish()?;
-        Ok(SealedSegment {
-            reference: SegmentRef { number, checksum, bytes },
-            sources,
-            starts,
-            updates,
-        })
+        Ok(SealedSegment { reference: SegmentRef { number, checksum, bytes }, sources, starts, updates })
     }
 }
 
@@ -147,11 +142,7 @@ pub(in crate::buffer) struct SealedSegment {
 
 impl SealedSegment {
     /// Lists the segment. The flag says that it replaces the newest segment.
-    pub(in crate::buffer) fn add_to(
-        self,
-        archive: &mut Archive,
-        replaces_newest: bool,
-    ) -> SegmentRef {
+    pub(in crate::buffer) fn add_to(self, archive: &mut Archive, replaces_newest: bool) -> SegmentRef {
         if replaces_newest {
             archive.forget_newest();
         }

@@ -52,10 +52,7 @@ impl BufferState {
     /// # Errors
     /// [`Error::Snapshot`] or [`Error::Shape`] for a state that does not fit or that no buffer can
     /// have.
-    pub(in crate::buffer) fn restore_rows(
-        &self,
-        empty: MemoryRows,
-    ) -> Result<(MemoryRows, Header)> {
+    pub(in crate::buffer) fn restore_rows(&self, empty: MemoryRows) -> Result<(MemoryRows, Header)> {
         check_layout(self.layout.as_bytes(), &describe_buffer(&empty))?;
         let max_rows = empty.rings().capacity as u64;
         let header = Header::parse(&empty, max_rows, &|name| self.column(name))?;
@@ -63,9 +60,9 @@ impl BufferState {
             self.rows.iter().map(|(name, _, bytes)| (name.as_str(), bytes.as_slice())).collect();
         let source_list = sources(&empty);
         let missing = |source: &Source| Error::snapshot("rows", "incomplete", &source.name);
-        let row_results = source_list.iter().map(|source| {
-            rows_by_name.get(source.name.as_str()).copied().ok_or_else(|| missing(source))
-        });
+        let row_results = source_list
+            .iter()
+            .map(|source| rows_by_name.get(source.name.as_str()).copied().ok_or_else(|| missing(source)));
         let source_rows: Vec<&[u8]> = row_results.collect::<Result<_>>()?;
         for ((source, range), bytes) in source_list.iter().zip(&header.ranges).zip(&source_rows) {
             let rows = usize::try_from(range.1.saturating_sub(range.0)).unwrap_or(usize::MAX);

@@ -157,11 +157,7 @@ impl<B: InMemoryBuffer> Shared<B> {
     }
 }
 
-fn save<B: InMemoryBuffer>(
-    buffer: &mut impl Access<B>,
-    path: &Path,
-    name: &str,
-) -> Result<SaveReport> {
+fn save<B: InMemoryBuffer>(buffer: &mut impl Access<B>, path: &Path, name: &str) -> Result<SaveReport> {
     check_name(name)?;
     let fs = buffer.read(|buffer| Arc::clone(&buffer.storage().archive.fs))?;
     let folder = Arc::new(Folder::open(path, fs)?);
@@ -198,11 +194,7 @@ fn seal<B: InMemoryBuffer>(buffer: &mut impl Access<B>, sealing: PendingSegment)
     })?
 }
 
-fn load_into<B: InMemoryBuffer>(
-    buffer: &mut impl Access<B>,
-    folder: &Path,
-    name: &str,
-) -> Result<()> {
+fn load_into<B: InMemoryBuffer>(buffer: &mut impl Access<B>, folder: &Path, name: &str) -> Result<()> {
     let (fs, empty) = buffer.read(|buffer| {
         let BufferStorage { rows, archive, .. } = buffer.storage();
         Ok((Arc::clone(&archive.fs), rows.empty_copy()?))

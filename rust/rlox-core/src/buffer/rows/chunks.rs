@@ -89,10 +89,8 @@ impl ChunkQueue {
     #[inline]
     pub(in crate::buffer) fn push(&mut self, row: &[u8]) {
         let (chunk, offset) = self.next_place(self.row_bytes);
-        let slot = self
-            .chunks
-            .get_mut(chunk)
-            .and_then(|chunk| chunk.get_mut(offset..offset + self.row_bytes));
+        let slot =
+            self.chunks.get_mut(chunk).and_then(|chunk| chunk.get_mut(offset..offset + self.row_bytes));
         slot.unwrap_or_default().copy_from_slice(row);
         self.end += 1;
     }
@@ -141,12 +139,9 @@ impl ChunkQueue {
         let chunk_end = (chunk + 1).saturating_mul(1 << self.shift).min(end.min(self.end));
         let snapshot_chunk = self.snapshot.as_ref().and_then(|(_, held)| held.get(&chunk));
         let (place, offset) = self.place(lower_half(number), self.row_bytes);
-        let bytes =
-            if self.start >> self.shift <= chunk { self.chunks.get(place) } else { snapshot_chunk };
+        let bytes = if self.start >> self.shift <= chunk { self.chunks.get(place) } else { snapshot_chunk };
         let rows = usize::try_from(chunk_end.saturating_sub(number)).unwrap_or(0);
-        bytes
-            .and_then(|bytes| bytes.get(offset..offset + rows * self.row_bytes))
-            .unwrap_or_default()
+        bytes.and_then(|bytes| bytes.get(offset..offset + rows * self.row_bytes)).unwrap_or_default()
     }
 
     /// Removes the newest rows, from `number` on.
@@ -252,20 +247,12 @@ impl<const N: usize> Reader<'_, N> {
     pub(super) fn copy(&self, number: u32, row: &mut [u8; N]) {
         let offset = (number & self.row_mask) as usize * N;
         let chunk = self.chunks.get((number >> self.shift) as usize & self.mask);
-        row.copy_from_slice(
-            chunk.and_then(|chunk| chunk.get(offset..offset + N)).unwrap_or_default(),
-        );
+        row.copy_from_slice(chunk.and_then(|chunk| chunk.get(offset..offset + N)).unwrap_or_default());
     }
 
     /// Copies a row and the row after it. The newest row has none after it and is copied twice.
     #[inline]
-    pub(super) fn copy_pair(
-        &self,
-        number: u32,
-        is_newest: bool,
-        now: &mut [u8; N],
-        next: &mut [u8; N],
-    ) {
+    pub(super) fn copy_pair(&self, number: u32, is_newest: bool, now: &mut [u8; N], next: &mut [u8; N]) {
         let offset = (number & self.row_mask) as usize * N;
         let chunk = self.chunks.get((number >> self.shift) as usize & self.mask);
         let tail = chunk.and_then(|chunk| chunk.get(offset..));

@@ -49,17 +49,11 @@ impl DiskRows {
     /// # Errors
     /// - [`Error::Damaged`] if no segment has a row, or its bytes are not those that were written.
     /// - [`Error::Storage`] if the disk fails.
-    pub(in crate::buffer) fn read(
-        &self,
-        source: usize,
-        numbers: Range<u64>,
-        out: &mut [u8],
-    ) -> Result<()> {
+    pub(in crate::buffer) fn read(&self, source: usize, numbers: Range<u64>, out: &mut [u8]) -> Result<()> {
         let (mut scratch, mut next, mut rest) = (Vec::new(), numbers.start, out);
         while next < numbers.end {
             let (segment, segment_end) = self.find(source, next..numbers.end)?;
-            let width =
-                rest.len() / usize::try_from(numbers.end - next).unwrap_or(usize::MAX).max(1);
+            let width = rest.len() / usize::try_from(numbers.end - next).unwrap_or(usize::MAX).max(1);
             let bytes = usize::try_from(segment_end - next).unwrap_or(usize::MAX) * width;
             let (part, tail) = rest.split_at_mut(bytes);
             segment.read_rows(source, next..segment_end, part, &mut scratch)?;

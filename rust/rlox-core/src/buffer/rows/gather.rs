@@ -58,12 +58,7 @@ impl Rows for MemoryRows {
         Ok(())
     }
 
-    fn rewards(
-        &self,
-        first: RowRef,
-        end: u64,
-        visit: &mut dyn FnMut(RowRef, f64, u8) -> bool,
-    ) -> Result<()> {
+    fn rewards(&self, first: RowRef, end: u64, visit: &mut dyn FnMut(RowRef, f64, u8) -> bool) -> Result<()> {
         for position in first.position..end {
             let row = self.rings.row(first.env as usize, position);
             let (reward, flags) = self.layout.reward_and_flags(self.record(row));
@@ -101,13 +96,7 @@ impl MemoryRows {
     ///
     /// # Errors
     /// [`Error::Interrupted`](crate::Error::Interrupted).
-    pub fn gather_obs(
-        &self,
-        column: usize,
-        kind: ObsKind,
-        rows: &[RowRef],
-        out: &mut [u8],
-    ) -> Result<()> {
+    pub fn gather_obs(&self, column: usize, kind: ObsKind, rows: &[RowRef], out: &mut [u8]) -> Result<()> {
         let Some((width, envs)) = self.observations(column) else { return Ok(()) };
         for_each_piece(rows.len(), width, |part| {
             let out = out.get_mut(part.start * width..part.end * width).unwrap_or_default();
@@ -127,9 +116,9 @@ impl MemoryRows {
         let Some((width, envs)) = self.observations(column) else { return };
         if let [Observations::Plain(queue)] = envs {
             let newest = lower_half(queue.end()).wrapping_sub(1);
-            let numbers = rows.iter().map(|row| {
-                number_at(&self.records, row.slot as usize * self.layout.stride + 4 * column)
-            });
+            let numbers = rows
+                .iter()
+                .map(|row| number_at(&self.records, row.slot as usize * self.layout.stride + 4 * column));
             let numbers: Vec<u32> = numbers.collect();
             if obs::gather_neighbours(queue, &numbers, newest, width, (now, next)) {
                 return;
@@ -151,16 +140,13 @@ impl MemoryRows {
         rows: &'a [RowRef],
     ) -> impl Iterator<Item = (Item, Item)> + 'a {
         let newest = |env: usize| {
-            envs.get(env)
-                .map_or(0, |observations| lower_half(observations.items().end()))
-                .wrapping_sub(1)
+            envs.get(env).map_or(0, |observations| lower_half(observations.items().end())).wrapping_sub(1)
         };
         let only_newest = (envs.len() == 1).then(|| newest(0));
         rows.iter().map(move |row| {
             let env = row.env as usize;
             let newest = only_newest.unwrap_or_else(|| newest(env));
-            let number =
-                number_at(&self.records, row.slot as usize * self.layout.stride + 4 * column);
+            let number = number_at(&self.records, row.slot as usize * self.layout.stride + 4 * column);
             // The newest row may not have its next observation yet. Its own observation replaces
             // it.
             let next = if number == newest { number } else { number.wrapping_add(1) };

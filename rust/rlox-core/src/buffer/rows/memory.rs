@@ -190,8 +190,7 @@ impl MemoryRows {
         let (block, first) = (slot / rows_per_block, slot % rows_per_block);
         let count = count.min(rows_per_block - first);
         let copy = self.snapshot.as_ref().and_then(|held| held.get(&block));
-        let part =
-            |bytes: &'_ [u8], at: usize| at * stride..((at + count) * stride).min(bytes.len());
+        let part = |bytes: &'_ [u8], at: usize| at * stride..((at + count) * stride).min(bytes.len());
         match copy {
             Some(copy) => copy.get(part(copy, first)),
             None => self.records.get(part(&self.records, slot)),

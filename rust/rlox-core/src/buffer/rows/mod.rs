@@ -73,10 +73,5 @@ pub trait Rows {
     ///
     /// # Errors
     /// Same as [`Rows::gather`].
-    fn rewards(
-        &self,
-        first: RowRef,
-        end: u64,
-        visit: &mut dyn FnMut(RowRef, f64, u8) -> bool,
-    ) -> Result<()>;
+    fn rewards(&self, first: RowRef, end: u64, visit: &mut dyn FnMut(RowRef, f64, u8) -> bool) -> Result<()>;
 }

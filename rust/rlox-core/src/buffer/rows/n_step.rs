@@ -49,12 +49,7 @@ impl NStep {
     ///
     /// # Errors
     /// Same as [`Rows::gather`].
-    pub fn gather(
-        self,
-        all_rows: &impl Rows,
-        rows: &[RowRef],
-        out: &mut Batch<'_, '_>,
-    ) -> Result<()> {
+    pub fn gather(self, all_rows: &impl Rows, rows: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()> {
         let (mut windows, mut pace) = (Vec::with_capacity(rows.len()), CheckPace::default());
         for &row in rows {
             pace.spend(self.n)?;
@@ -73,17 +68,13 @@ impl NStep {
         let end = all_rows.rings().ring(row)?.episode(row.position).1;
         let mut window = Window { last: row, discounted_sum: 0.0, discount: 0.0 };
         let mut factor = 1.0;
-        all_rows.rewards(
-            row,
-            end.min(row.position + self.n as u64),
-            &mut |row, reward, flags| {
-                window.discounted_sum += factor * reward;
-                factor *= self.gamma;
-                window.last = row;
-                window.discount = if flags & TERMINATED == 0 { factor } else { 0.0 };
-                flags == 0
-            },
-        )?;
+        all_rows.rewards(row, end.min(row.position + self.n as u64), &mut |row, reward, flags| {
+            window.discounted_sum += factor * reward;
+            factor *= self.gamma;
+            window.last = row;
+            window.discount = if flags & TERMINATED == 0 { factor } else { 0.0 };
+            flags == 0
+        })?;
         Ok(window)
     }
 }

@@ -185,9 +185,7 @@ impl Observations {
     #[inline]
     fn newest_equals(&mut self, obs: &[u8]) -> bool {
         match self {
-            Self::Plain(rows) => {
-                rows.end().checked_sub(1).and_then(|newest| rows.get(newest)) == Some(obs)
-            }
+            Self::Plain(rows) => rows.end().checked_sub(1).and_then(|newest| rows.get(newest)) == Some(obs),
             Self::Stacked(stacks) => stacks.newest_equals(obs),
         }
     }
@@ -223,12 +221,7 @@ fn push_fixed<const N: usize>(
 pub(super) type Item = (usize, u32);
 
 /// Copies each item into its row of `out`.
-pub(super) fn gather(
-    envs: &[Observations],
-    items: impl Iterator<Item = Item>,
-    width: usize,
-    out: &mut [u8],
-) {
+pub(super) fn gather(envs: &[Observations], items: impl Iterator<Item = Item>, width: usize, out: &mut [u8]) {
     with_width!(width, N => {
         let out = out.as_chunks_mut::<N>().0;
         if let [Observations::Plain(rows)] = envs {

@@ -129,9 +129,7 @@ impl MemoryRows {
             if index % BLOCK == 0 {
                 interrupt::check()?;
             }
-            if let Some(count) =
-                remaining.get_mut(env).filter(|count| **count > self.rings.capacity)
-            {
+            if let Some(count) = remaining.get_mut(env).filter(|count| **count > self.rings.capacity) {
                 *count -= 1;
                 self.skip(env, rows, index..index + 1);
             } else {
@@ -153,11 +151,7 @@ impl MemoryRows {
     }
 
     /// Checks that rows fit the schema and the environments.
-    pub(in crate::buffer) fn check(
-        &self,
-        env_index: EnvIndex<'_>,
-        rows: &Transitions<'_>,
-    ) -> Result<()> {
+    pub(in crate::buffer) fn check(&self, env_index: EnvIndex<'_>, rows: &Transitions<'_>) -> Result<()> {
         let n = self.rings.n_envs();
         let unknown_env = match env_index {
             EnvIndex::One(env) => Some(env).filter(|&env| env >= n),
@@ -239,10 +233,8 @@ impl MemoryRows {
         }
         let flags_at = self.layout.flags_offset;
         let Some(ring) = self.rings.rings.get_mut(env) else { return };
-        let (terminated, truncated) = (
-            subslice(rows.terminated, part.start, count),
-            subslice(rows.truncated, part.start, count),
-        );
+        let (terminated, truncated) =
+            (subslice(rows.terminated, part.start, count), subslice(rows.truncated, part.start, count));
         for (row, (&terminal, &cut)) in terminated.iter().zip(truncated).enumerate() {
             let (flags, slot, position) = (flags(terminal, cut), slot(row), pushed + row as u64);
             put_flags(&mut self.records, slot * stride + flags_at, flags);
@@ -269,8 +261,7 @@ impl MemoryRows {
         let (capacity, head, stride) = (self.rings.capacity, ring.head, self.layout.stride);
         let place = |row: usize| slot(env, capacity, head + row) * stride;
         let (records, was_open, mut open) = (&mut self.records, ring.awaits_next_obs, false);
-        for (column, (&width, envs)) in self.layout.obs_bytes.iter().zip(&mut self.obs).enumerate()
-        {
+        for (column, (&width, envs)) in self.layout.obs_bytes.iter().zip(&mut self.obs).enumerate() {
             let Some(observations) = envs.get_mut(env) else { continue };
             let ends_episode = |row: usize| rows.ends_episode(part.start + row);
             open = observations.push(
@@ -308,8 +299,7 @@ impl MemoryRows {
         #[expect(clippy::cast_possible_truncation, reason = "capacities stay below 2^31")]
         on_stored(index, RowRef { position: ring.n_pushed, slot: slot as u32, env: env as u32 });
         let (was_open, part) = (ring.awaits_next_obs, index..index + 1);
-        for (column, (&width, envs)) in self.layout.obs_bytes.iter().zip(&mut self.obs).enumerate()
-        {
+        for (column, (&width, envs)) in self.layout.obs_bytes.iter().zip(&mut self.obs).enumerate() {
             let Some(observations) = envs.get_mut(env) else { break };
             let pushed = rows.obs_block(column, &part, width, was_open);
             let number = |_, lower| put_number(record, 4 * column, lower);
@@ -365,23 +355,12 @@ impl<'a> Transitions<'a> {
 
     /// Returns the observations of one range of rows, for a column of `width` bytes.
     #[inline]
-    fn obs_block(
-        &self,
-        column: usize,
-        part: &Range<usize>,
-        width: usize,
-        open: bool,
-    ) -> ObsBlock<'a> {
+    fn obs_block(&self, column: usize, part: &Range<usize>, width: usize, open: bool) -> ObsBlock<'a> {
         let rows = |columns: &[&'a [u8]]| {
             let bytes = columns.get(column).copied().unwrap_or_default();
             subslice(bytes, part.start * width, part.len() * width)
         };
-        ObsBlock {
-            obs: rows(self.obs),
-            next_obs: self.next_obs.map(rows),
-            width,
-            awaits_next_obs: open,
-        }
+        ObsBlock { obs: rows(self.obs), next_obs: self.next_obs.map(rows), width, awaits_next_obs: open }
     }
 }
 

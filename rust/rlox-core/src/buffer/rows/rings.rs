@@ -188,8 +188,7 @@ impl Rings {
     fn index_range(&self) -> String {
         let n = self.rings.len() as u64;
         let nonempty_rings = self.rings.iter().zip(0..).filter(|(ring, _)| ring.len() > 0);
-        let ends =
-            nonempty_rings.map(|(ring, env)| (ring.start * n + env, (ring.n_pushed - 1) * n + env));
+        let ends = nonempty_rings.map(|(ring, env)| (ring.start * n + env, (ring.n_pushed - 1) * n + env));
         ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
             .map_or("no rows".to_owned(), |(low, high)| format!("rows {low} to {high}"))
     }
@@ -253,8 +252,7 @@ mod tests {
 
     #[test]
     fn an_episode_is_cut_at_the_oldest_row_and_at_the_head() {
-        let mut ring =
-            EnvRing { n_pushed: 9, episode_starts: [0, 4, 7].into(), ..EnvRing::default() };
+        let mut ring = EnvRing { n_pushed: 9, episode_starts: [0, 4, 7].into(), ..EnvRing::default() };
         ring.evict_before(2);
         assert_eq!([2, 3].map(|p| ring.episode(p)), [(2, 4); 2]);
         assert_eq!([4, 6, 7, 8].map(|p| ring.episode(p)), [(4, 7), (4, 7), (7, 9), (7, 9)]);

@@ -62,45 +62,30 @@ impl Stacks {
 
     /// Returns whether the newest stack has the bytes `row`.
     pub(super) fn newest_equals(&mut self, row: &[u8]) -> bool {
-        let Some(newest) = self.numbers.end().checked_sub(1).and_then(|n| self.numbers.get(n))
-        else {
+        let Some(newest) = self.numbers.end().checked_sub(1).and_then(|n| self.numbers.get(n)) else {
             return false;
         };
-        let frames = split_frames(
-            &mut self.frame_scratch,
-            row,
-            self.stack,
-            self.pixel_bytes,
-            self.frame_bytes,
-        );
-        newest.as_chunks().0.iter().zip(frames.chunks_exact(self.frame_bytes)).all(
-            |(&number, frame)| {
-                self.frames.get(self.frames.full_number(u32::from_ne_bytes(number))) == Some(frame)
-            },
-        )
+        let frames =
+            split_frames(&mut self.frame_scratch, row, self.stack, self.pixel_bytes, self.frame_bytes);
+        newest.as_chunks().0.iter().zip(frames.chunks_exact(self.frame_bytes)).all(|(&number, frame)| {
+            self.frames.get(self.frames.full_number(u32::from_ne_bytes(number))) == Some(frame)
+        })
     }
 
     /// Appends a stack.
     pub(super) fn push(&mut self, row: &[u8]) {
         let newest = self.numbers.end().checked_sub(1).and_then(|n| self.numbers.get(n));
-        let previous: Vec<u64> =
-            newest.map(|ids| frame_numbers(&self.frames, ids)).unwrap_or_default();
-        let frames = split_frames(
-            &mut self.frame_scratch,
-            row,
-            self.stack,
-            self.pixel_bytes,
-            self.frame_bytes,
-        );
+        let previous: Vec<u64> = newest.map(|ids| frame_numbers(&self.frames, ids)).unwrap_or_default();
+        let frames =
+            split_frames(&mut self.frame_scratch, row, self.stack, self.pixel_bytes, self.frame_bytes);
         let mut numbers = Vec::with_capacity(4 * self.stack.size);
         let mut neighbour = None;
         let oldest = self.frames.end().saturating_sub(MAX_STACKS_BACK * self.stack.size as u64);
         for (place, frame) in frames.chunks_exact(self.frame_bytes).enumerate() {
-            let shared_number =
-                [previous.get(place + 1).copied(), neighbour, previous.get(place).copied()]
-                    .into_iter()
-                    .flatten()
-                    .find(|&number| number >= oldest && self.frames.get(number) == Some(frame));
+            let shared_number = [previous.get(place + 1).copied(), neighbour, previous.get(place).copied()]
+                .into_iter()
+                .flatten()
+                .find(|&number| number >= oldest && self.frames.get(number) == Some(frame));
             let number = shared_number.unwrap_or_else(|| {
                 self.frames.push(frame);
                 self.frames.end() - 1
@@ -149,10 +134,7 @@ impl Stacks {
         match self.stack.axis {
             StackAxis::First => {
                 let start = place * self.frame_bytes;
-                copy.copy_row(
-                    frame,
-                    out.get_mut(start..start + self.frame_bytes).unwrap_or_default(),
-                );
+                copy.copy_row(frame, out.get_mut(start..start + self.frame_bytes).unwrap_or_default());
             }
             StackAxis::Last => interleave(frame, self.pixel_bytes, self.stack.size, place, out),
         }

@@ -109,11 +109,7 @@ impl TieredRows {
         for (column, &width) in self.memory.layout.obs_bytes.iter().enumerate() {
             let mut row = vec![0; width];
             let lower = number_at(&record, 4 * column);
-            self.read_obs(
-                (env, column, lower, 0),
-                &mut row,
-                (&mut scratch.ids, &mut scratch.frame),
-            )?;
+            self.read_obs((env, column, lower, 0), &mut row, (&mut scratch.ids, &mut scratch.frame))?;
             rows.push(row);
         }
         for (envs, row) in self.memory.obs.iter_mut().zip(rows) {
@@ -170,8 +166,7 @@ impl TieredRows {
             observations.copy(number, out, RowCopy::Cached);
             return Ok(());
         }
-        let source =
-            env * self.n_sources + self.item_sources.get(column).copied().unwrap_or_default();
+        let source = env * self.n_sources + self.item_sources.get(column).copied().unwrap_or_default();
         let Some(stacks) = observations.stacks() else {
             return self.disk.read(source, number..number + 1, out);
         };
@@ -233,11 +228,9 @@ impl TieredRows {
         let mut needed = Vec::new();
         let (mut record, mut ids) = (Vec::new(), Vec::new());
         for (env, (&start, ring)) in starts.iter().zip(&self.memory.rings.rings).enumerate() {
-            let row =
-                RowRef { position: start, slot: 0, env: u32::try_from(env).unwrap_or(u32::MAX) };
+            let row = RowRef { position: start, slot: 0, env: u32::try_from(env).unwrap_or(u32::MAX) };
             needed.push(start);
-            let record =
-                (start < ring.start).then(|| self.read_record(row, &mut record)).transpose()?;
+            let record = (start < ring.start).then(|| self.read_record(row, &mut record)).transpose()?;
             for (column, envs) in self.memory.obs.iter().enumerate() {
                 let Some(observations) = envs.get(env) else { continue };
                 let Some(record) = record else {
@@ -247,8 +240,8 @@ impl TieredRows {
                 let number = observations.items().full_number(number_at(record, 4 * column));
                 needed.push(number);
                 if let Some(stacks) = observations.stacks() {
-                    let source = env * self.n_sources
-                        + self.item_sources.get(column).copied().unwrap_or_default();
+                    let source =
+                        env * self.n_sources + self.item_sources.get(column).copied().unwrap_or_default();
                     ids.resize(stacks.items().width(), 0);
                     self.disk.read(source, number..number + 1, &mut ids)?;
                     let frames = ids.as_chunks().0.iter();
@@ -279,12 +272,7 @@ impl Rows for TieredRows {
         Ok(())
     }
 
-    fn rewards(
-        &self,
-        first: RowRef,
-        end: u64,
-        visit: &mut dyn FnMut(RowRef, f64, u8) -> bool,
-    ) -> Result<()> {
+    fn rewards(&self, first: RowRef, end: u64, visit: &mut dyn FnMut(RowRef, f64, u8) -> bool) -> Result<()> {
         let mut scratch = Vec::new();
         for position in first.position..end {
             let row = RowRef { position, ..first };

@@ -45,8 +45,7 @@ impl MemoryRows {
     fn roll_back(&mut self, undo_state: UndoState, copies: &BlockCopies) {
         let block_bytes = block_rows(self.layout.stride) * self.layout.stride;
         for (block, bytes) in copies {
-            let records =
-                self.records.get_mut(block * block_bytes..block * block_bytes + bytes.len());
+            let records = self.records.get_mut(block * block_bytes..block * block_bytes + bytes.len());
             records.unwrap_or_default().copy_from_slice(bytes);
         }
         let queues = self.obs.iter_mut().flatten().flat_map(Observations::queues_mut);
@@ -70,10 +69,7 @@ impl MemoryRows {
             for block in slot / rows_per_block..(slot + count).div_ceil(rows_per_block) {
                 copies.entry(block).or_insert_with(|| {
                     let end = ((block + 1) * rows_per_block * stride).min(self.records.len());
-                    self.records
-                        .get(block * rows_per_block * stride..end)
-                        .unwrap_or_default()
-                        .to_vec()
+                    self.records.get(block * rows_per_block * stride..end).unwrap_or_default().to_vec()
                 });
             }
         }

@@ -80,9 +80,7 @@ pub(super) fn scatter(
 pub(super) fn copy(source: &[u8], record: &mut [u8], offset: usize) {
     let place = record.get_mut(offset..offset + source.len()).unwrap_or_default();
     // A call of memcpy would take longer than the copy of one number.
-    if let (Ok(place), Ok(source)) =
-        (<&mut [u8; 4]>::try_from(&mut *place), <&[u8; 4]>::try_from(source))
-    {
+    if let (Ok(place), Ok(source)) = (<&mut [u8; 4]>::try_from(&mut *place), <&[u8; 4]>::try_from(source)) {
         *place = *source;
     } else {
         place.copy_from_slice(source);

@@ -15,13 +15,7 @@ use crate::interrupt;
 pub struct EpisodeBalanced;
 
 impl Sampler for EpisodeBalanced {
-    fn draw(
-        &self,
-        rings: &Rings,
-        shape: BatchShape,
-        rng: &mut SampleRng,
-        draws: &mut Draws,
-    ) -> Result<()> {
+    fn draw(&self, rings: &Rings, shape: BatchShape, rng: &mut SampleRng, draws: &mut Draws) -> Result<()> {
         let mut episodes = 0;
         // Number of episodes of all environments up to and including each.
         let ends: Vec<usize> = rings

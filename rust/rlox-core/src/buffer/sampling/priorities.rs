@@ -133,10 +133,7 @@ impl Priorities {
     }
 
     /// Sets the priorities of slots. Returns the number of rows without a slot.
-    fn set_all(
-        &mut self,
-        rows: impl Iterator<Item = (Result<Option<usize>>, f64)>,
-    ) -> Result<usize> {
+    fn set_all(&mut self, rows: impl Iterator<Item = (Result<Option<usize>>, f64)>) -> Result<usize> {
         let count = rows.size_hint().0;
         let (mut slots, mut weights) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let (mut max_priority, mut n_skipped, mut pace) = (self.max, 0, CheckPace::default());
@@ -162,12 +159,7 @@ impl Priorities {
     ///
     /// # Errors
     /// [`Error::Config`] if no slot can be drawn, and [`Error::Interrupted`].
-    pub fn sample(
-        &self,
-        stratified: bool,
-        rng: &mut SampleRng,
-        weights: &mut [f64],
-    ) -> Result<Vec<usize>> {
+    pub fn sample(&self, stratified: bool, rng: &mut SampleRng, weights: &mut [f64]) -> Result<Vec<usize>> {
         let (total, min_weight) = (self.tree.total(), self.tree.min());
         if total <= 0.0 {
             return Err(Error::config(

@@ -33,13 +33,7 @@ impl Prioritized {
 }
 
 impl Sampler for Prioritized {
-    fn draw(
-        &self,
-        rings: &Rings,
-        shape: BatchShape,
-        rng: &mut SampleRng,
-        draws: &mut Draws,
-    ) -> Result<()> {
+    fn draw(&self, rings: &Rings, shape: BatchShape, rng: &mut SampleRng, draws: &mut Draws) -> Result<()> {
         let first = draws.weights.len();
         draws.weights.resize(first + shape.size, 0.0);
         let weights = draws.weights.get_mut(first..).unwrap_or_default();
@@ -54,22 +48,11 @@ impl Sampler for Prioritized {
         true
     }
 
-    fn on_push(
-        &mut self,
-        rings: &Rings,
-        rows: &[(usize, RowRef)],
-        priorities: Option<&[f64]>,
-    ) -> Result<()> {
-        self.priorities
-            .insert(rows.iter().map(|&(index, row)| (index, leaf_of(rings, row))), priorities)
+    fn on_push(&mut self, rings: &Rings, rows: &[(usize, RowRef)], priorities: Option<&[f64]>) -> Result<()> {
+        self.priorities.insert(rows.iter().map(|&(index, row)| (index, leaf_of(rings, row))), priorities)
     }
 
-    fn update_priorities(
-        &mut self,
-        rings: &Rings,
-        indices: &[u64],
-        priorities: &[f64],
-    ) -> Result<usize> {
+    fn update_priorities(&mut self, rings: &Rings, indices: &[u64], priorities: &[f64]) -> Result<usize> {
         let slot_of = |index| Ok(rings.find_for_update(index)?.map(|row| leaf_of(rings, row)));
         self.priorities.update(indices, priorities, slot_of)
     }
@@ -89,27 +72,21 @@ impl Sampler for Prioritized {
     ///
     /// Returns [`Error::Snapshot`] if alpha differs, or if a priority belongs to a row that is not
     /// there.
-    fn restore(
-        &mut self,
-        rings: &Rings,
-        column: &dyn Fn(&'static str) -> Result<Vec<u8>>,
-    ) -> Result<()> {
+    fn restore(&mut self, rings: &Rings, column: &dyn Fn(&'static str) -> Result<Vec<u8>>) -> Result<()> {
         let floats = |name| -> Result<Vec<f64>> {
             let bytes = column(name)?;
             Ok(bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
         };
-        let [alpha, beta, max_priority] =
-            floats("exponents")?.try_into().map_err(|all: Vec<f64>| {
-                Error::snapshot("exponents", format!("{} numbers", all.len()), "3")
-            })?;
+        let [alpha, beta, max_priority] = floats("exponents")?
+            .try_into()
+            .map_err(|all: Vec<f64>| Error::snapshot("exponents", format!("{} numbers", all.len()), "3"))?;
         if alpha.to_bits() != self.priorities.alpha().to_bits() {
             return Err(Error::snapshot("alpha", alpha, self.priorities.alpha()));
         }
         let tree = floats("tree")?;
         let mut priorities = Priorities::new(rings.capacity(), alpha, beta)?;
         priorities.restore(&tree, max_priority)?;
-        let is_stray =
-            |&(leaf, &weight): &(usize, &f64)| weight > 0.0 && row_of(rings, leaf).is_none();
+        let is_stray = |&(leaf, &weight): &(usize, &f64)| weight > 0.0 && row_of(rings, leaf).is_none();
         if let Some((leaf, _)) = tree.iter().enumerate().find(is_stray) {
             return Err(Error::snapshot("tree", format!("place {leaf} without a row"), "a row"));
         }

@@ -20,13 +20,7 @@ pub trait Sampler: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`Error::Config`] if the sampler finds no row, and [`Error::Interrupted`].
-    fn draw(
-        &self,
-        rings: &Rings,
-        shape: BatchShape,
-        rng: &mut SampleRng,
-        draws: &mut Draws,
-    ) -> Result<()>;
+    fn draw(&self, rings: &Rings, shape: BatchShape, rng: &mut SampleRng, draws: &mut Draws) -> Result<()>;
 
     /// Whether the buffer has to call [`Sampler::on_push`].
     fn tracks_rows(&self) -> bool {
@@ -58,12 +52,7 @@ pub trait Sampler: Debug + Send + Sync {
     /// - [`Error::Config`] if the sampler has no priorities.
     /// - [`Error::StaleIndex`] if a row was never written.
     /// - [`Error::Interrupted`].
-    fn update_priorities(
-        &mut self,
-        _rings: &Rings,
-        _indices: &[u64],
-        _priorities: &[f64],
-    ) -> Result<usize> {
+    fn update_priorities(&mut self, _rings: &Rings, _indices: &[u64], _priorities: &[f64]) -> Result<usize> {
         Err(Error::config("sampler", "without priorities", "a PrioritizedReplayBuffer"))
     }
 
@@ -80,11 +69,7 @@ pub trait Sampler: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`Error::Snapshot`] if they do not fit. Nothing is changed then.
-    fn restore(
-        &mut self,
-        _rings: &Rings,
-        _column: &dyn Fn(&'static str) -> Result<Vec<u8>>,
-    ) -> Result<()> {
+    fn restore(&mut self, _rings: &Rings, _column: &dyn Fn(&'static str) -> Result<Vec<u8>>) -> Result<()> {
         Ok(())
     }
 }
@@ -148,8 +133,7 @@ impl SampleRequest {
             Some(rows) if (1..=MAX_BATCH).contains(&rows) => Ok(rows),
             _ if self.n_batches == 0 => Err(Error::config("n_batches", 0, "at least 1")),
             _ if self.n_batches > 1 && Self { n_batches: 1, ..self }.rows().is_ok() => {
-                let expected =
-                    "at most 2**28 rows a call: batch_size times windows' length times it";
+                let expected = "at most 2**28 rows a call: batch_size times windows' length times it";
                 Err(Error::config("n_batches", self.n_batches, expected))
             }
             _ => {

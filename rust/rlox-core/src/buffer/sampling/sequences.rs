@@ -39,13 +39,7 @@ impl Sequences {
 }
 
 impl Sampler for Sequences {
-    fn draw(
-        &self,
-        rings: &Rings,
-        shape: BatchShape,
-        rng: &mut SampleRng,
-        draws: &mut Draws,
-    ) -> Result<()> {
+    fn draw(&self, rings: &Rings, shape: BatchShape, rng: &mut SampleRng, draws: &mut Draws) -> Result<()> {
         Self::check(shape.len)?;
         let mut row = Vec::with_capacity(1);
         for _ in 0..shape.size {

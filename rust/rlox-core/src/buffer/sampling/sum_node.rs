@@ -33,9 +33,7 @@ pub(super) fn sum(node: &Node) -> f64 {
 
 /// Returns the smallest of a node's minima.
 pub(super) fn min(node: &Node) -> f64 {
-    node.0
-        .iter()
-        .fold(f64::INFINITY, |smallest, &value| if value < smallest { value } else { smallest })
+    node.0.iter().fold(f64::INFINITY, |smallest, &value| if value < smallest { value } else { smallest })
 }
 
 /// Returns the sum and the smallest positive number of a node of leaves.

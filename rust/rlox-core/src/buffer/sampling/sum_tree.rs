@@ -56,10 +56,7 @@ impl SumTree {
         let mut levels = Vec::new();
         loop {
             nodes = nodes.div_ceil(FAN);
-            levels.push(Level {
-                sums: make_nodes(nodes, 0.0)?,
-                mins: make_nodes(nodes, f64::INFINITY)?,
-            });
+            levels.push(Level { sums: make_nodes(nodes, 0.0)?, mins: make_nodes(nodes, f64::INFINITY)? });
             if nodes == 1 {
                 return Ok(Self { len, leaves, levels });
             }
@@ -213,11 +210,7 @@ fn parents(nodes: &[usize], out: &mut Vec<usize>) {
 fn make_nodes(count: usize, fill: f64) -> Result<Vec<Node>> {
     let mut nodes = Vec::new();
     nodes.try_reserve_exact(count).map_err(|_| {
-        Error::config(
-            "capacity",
-            count.saturating_mul(FAN),
-            "a number of rows that fits into memory",
-        )
+        Error::config("capacity", count.saturating_mul(FAN), "a number of rows that fits into memory")
     })?;
     while nodes.len() < count {
         interrupt::check()?;

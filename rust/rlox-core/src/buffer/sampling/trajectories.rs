@@ -14,13 +14,7 @@ use crate::interrupt;
 pub struct Trajectories;
 
 impl Sampler for Trajectories {
-    fn draw(
-        &self,
-        rings: &Rings,
-        shape: BatchShape,
-        rng: &mut SampleRng,
-        draws: &mut Draws,
-    ) -> Result<()> {
+    fn draw(&self, rings: &Rings, shape: BatchShape, rng: &mut SampleRng, draws: &mut Draws) -> Result<()> {
         let mut row = Vec::with_capacity(1);
         for _ in 0..shape.size {
             interrupt::check()?;

@@ -14,13 +14,7 @@ const PIECE: usize = 1 << 16;
 pub struct Uniform;
 
 impl Sampler for Uniform {
-    fn draw(
-        &self,
-        rings: &Rings,
-        shape: BatchShape,
-        rng: &mut SampleRng,
-        draws: &mut Draws,
-    ) -> Result<()> {
+    fn draw(&self, rings: &Rings, shape: BatchShape, rng: &mut SampleRng, draws: &mut Draws) -> Result<()> {
         for start in (0..shape.size).step_by(PIECE) {
             interrupt::check()?;
             draw_rows(rings, rng, PIECE.min(shape.size - start), &mut draws.rows);

@@ -46,8 +46,6 @@ pub fn draw(
             gaussian::score(means, log_std, actions, &mut z_scores, out)
         }
         (Outputs::Logits(..), ActionsMut::Box(_)) => Err(wrong_action_kind("vectors", "choices")),
-        (Outputs::Means(..), ActionsMut::Discrete(_)) => {
-            Err(wrong_action_kind("choices", "vectors"))
-        }
+        (Outputs::Means(..), ActionsMut::Discrete(_)) => Err(wrong_action_kind("choices", "vectors")),
     }
 }

@@ -31,17 +31,13 @@ pub(super) fn score<F: Number>(
 ) -> Result<()> {
     check_len("actions", actions.len(), means.len(), "one for each observation")?;
     let (half, dim) = (F::from_f64(0.5), log_std.len());
-    let constant =
-        log_std.iter().fold(F::ZERO, |sum, &value| sum + value + F::from_f64(LOG_ROOT_TAU));
+    let constant = log_std.iter().fold(F::ZERO, |sum, &value| sum + value + F::from_f64(LOG_ROOT_TAU));
     let per_std: Vec<F> = log_std.iter().map(|&log_std| (-log_std).exp()).collect();
     z_scores.resize(means.len(), F::ZERO);
     let rows = means.chunks_exact(dim).zip(actions.chunks_exact(dim));
-    for (((means, actions), row_z), log_prob) in
-        rows.zip(z_scores.chunks_exact_mut(dim)).zip(out.log_probs)
-    {
+    for (((means, actions), row_z), log_prob) in rows.zip(z_scores.chunks_exact_mut(dim)).zip(out.log_probs) {
         let mut squares = F::ZERO;
-        for (((&mean, &action), z), &per_std) in means.iter().zip(actions).zip(row_z).zip(&per_std)
-        {
+        for (((&mean, &action), z), &per_std) in means.iter().zip(actions).zip(row_z).zip(&per_std) {
             *z = (action - mean) * per_std;
             squares += *z * *z;
         }

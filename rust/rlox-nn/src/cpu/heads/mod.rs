@@ -109,13 +109,9 @@ impl Head {
             return Ok(());
         }
         check_len("noise", noise.len(), n * self.noise().dim(), "as the policy asks for")?;
-        let head_parameters =
-            |range: &Range<usize>| parameters.get(range.clone()).unwrap_or_default();
+        let head_parameters = |range: &Range<usize>| parameters.get(range.clone()).unwrap_or_default();
         if action_mask.is_some() && !matches!(self, Self::Categorical { .. }) {
-            return Err(wrong_action_kind(
-                "vectors, which no mask bars,",
-                "choices where there is a mask",
-            ));
+            return Err(wrong_action_kind("vectors, which no mask bars,", "choices where there is a mask"));
         }
         let vectors = match (self, actions) {
             (Self::Categorical { n }, ActionsMut::Discrete(actions)) => {
@@ -132,13 +128,7 @@ impl Head {
             }
             (Self::Sde { log_std, .. }, ActionsMut::Box(actions)) => {
                 check_len("actions", actions.len(), actor.last_outputs().len(), "as the means")?;
-                sde::act(
-                    actor.last_outputs(),
-                    actor.features(),
-                    head_parameters(log_std),
-                    noise,
-                    actions,
-                );
+                sde::act(actor.last_outputs(), actor.features(), head_parameters(log_std), noise, actions);
                 actions
             }
             (Self::Categorical { .. }, ActionsMut::Box(_)) => {
@@ -200,13 +190,7 @@ impl Head {
             (Self::Gaussian { log_std, .. }, _) => {
                 let log_std_values = parameters.get(log_std.clone()).unwrap_or_default();
                 let to_log_std = gradient.get_mut(log_std.clone()).unwrap_or_default();
-                gaussian::backward(
-                    &memory.first,
-                    log_std_values,
-                    to_scores,
-                    to_outputs,
-                    to_log_std,
-                );
+                gaussian::backward(&memory.first, log_std_values, to_scores, to_outputs, to_log_std);
                 Ok(())
             }
             (Self::Sde { log_std, features, .. }, _) => {

@@ -10,13 +10,7 @@ use super::{HeadMemory, Scores, ToScores};
 const VARIANCE_EPS: f64 = 1e-6;
 
 /// Computes mean + theta E, where E is std times the row's own noise matrix `[features, dim]`.
-pub(super) fn act<F: Number>(
-    means: &[F],
-    features: &[F],
-    log_std: &[F],
-    noise: &[F],
-    actions: &mut [F],
-) {
+pub(super) fn act<F: Number>(means: &[F], features: &[F], log_std: &[F], noise: &[F], actions: &mut [F]) {
     let n = noise.len() / log_std.len().max(1);
     let (dim, width) = (means.len() / n.max(1), features.len() / n.max(1));
     let deviations: Vec<F> = log_std.iter().map(|&log_std| log_std.exp()).collect();
@@ -58,8 +52,7 @@ pub(super) fn score<F: Number>(
     let rows = means.chunks_exact(dim).zip(actions.chunks_exact(dim));
     let memory_rows = z_scores.chunks_exact_mut(dim).zip(deviations.chunks_exact_mut(dim));
     let out_rows = out.log_probs.iter_mut().zip(out.entropy);
-    for (((means, actions), (row_z, deviations)), (log_prob, entropy)) in
-        rows.zip(memory_rows).zip(out_rows)
+    for (((means, actions), (row_z, deviations)), (log_prob, entropy)) in rows.zip(memory_rows).zip(out_rows)
     {
         (*log_prob, *entropy) = (F::ZERO, F::ZERO);
         let numbers = means.iter().zip(actions).zip(row_z).zip(deviations);
@@ -86,8 +79,7 @@ pub(super) fn backward<F: Number>(
     to_means: &mut [F],
     to_log_std: &mut [F],
 ) -> Result<()> {
-    let HeadMemory { first: z_scores, second: deviations, squares: [theta, matrix, slopes] } =
-        memory;
+    let HeadMemory { first: z_scores, second: deviations, squares: [theta, matrix, slopes] } = memory;
     let n = to_scores.log_probs.len();
     let dim = z_scores.len() / n.max(1);
     let rows = z_scores.chunks_exact_mut(dim).zip(deviations.chunks_exact(dim));
@@ -97,8 +89,7 @@ pub(super) fn backward<F: Number>(
         for ((slot, &deviation), to_mean) in row_z.iter_mut().zip(deviations).zip(to_means) {
             *to_mean = slope * *slot / deviation;
             // From here on the slot holds twice the derivative with respect to the variance.
-            *slot =
-                (slope * (*slot * *slot - F::ONE) + to_scores.entropy) / (deviation * deviation);
+            *slot = (slope * (*slot * *slot - F::ONE) + to_scores.entropy) / (deviation * deviation);
         }
     }
     slopes.resize(matrix.len(), F::ZERO);

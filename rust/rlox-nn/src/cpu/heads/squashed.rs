@@ -76,8 +76,7 @@ impl<F: Number> SquashedSample<F> {
             rows.zip(to_outputs.chunks_exact_mut(2 * dim))
         {
             let (to_mean, to_log_std) = to_row.split_at_mut(dim);
-            let numbers =
-                actions.iter().zip(row_offsets).zip(to_actions).zip(row_outputs.iter().skip(dim));
+            let numbers = actions.iter().zip(row_offsets).zip(to_actions).zip(row_outputs.iter().skip(dim));
             for ((((&a, &offset), &to_a), &log_std), (to_mean, to_log_std)) in
                 numbers.zip(to_mean.iter_mut().zip(to_log_std))
             {

@@ -89,8 +89,7 @@ impl ActorCriticLoss {
             policy -= (log_prob * advantage).to_f64();
             *slope = share * advantage;
         }
-        let value =
-            value::squared_error(evaluation.values, batch.returns, self.vf_coef / n, slopes.values);
+        let value = value::squared_error(evaluation.values, batch.returns, self.vf_coef / n, slopes.values);
         let parts = (policy / n, value / n, mean(evaluation.entropy));
         Ok((self.terms(parts), F::from_f64(-self.ent_coef / n)))
     }

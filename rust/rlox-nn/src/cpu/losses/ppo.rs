@@ -46,16 +46,13 @@ impl PpoLoss {
         let n = evaluation.check(&batch, &slopes)?;
         let Slopes { log_probs: ratios, values: to_values } = slopes;
         let (mut policy, mut kl, mut n_outside) = (0.0, 0.0, 0.0);
-        let log_ratios =
-            evaluation.log_probs.iter().zip(batch.log_probs).map(|(&new, &old)| new - old);
+        let log_ratios = evaluation.log_probs.iter().zip(batch.log_probs).map(|(&new, &old)| new - old);
         for (ratio, log_ratio) in ratios.iter_mut().zip(log_ratios.clone()) {
             *ratio = log_ratio;
         }
         in_place::exp(ratios);
         let (clip_eps, share) = (F::from_f64(self.clip_eps), F::from_f64(-1.0 / n));
-        for ((ratio, log_ratio), &advantage) in
-            ratios.iter_mut().zip(log_ratios).zip(batch.advantages)
-        {
+        for ((ratio, log_ratio), &advantage) in ratios.iter_mut().zip(log_ratios).zip(batch.advantages) {
             let clipped = ratio.within(F::ONE - clip_eps, F::ONE + clip_eps);
             let (surrogate, bound) = (*ratio * advantage, clipped * advantage);
             policy -= if surrogate <= bound { surrogate } else { bound }.to_f64();

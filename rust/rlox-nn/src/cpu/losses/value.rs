@@ -3,12 +3,7 @@
 use super::super::gemm::Number;
 
 /// Returns the sum of (V - R)^2, and writes `2 weight` (V - R) as the gradient.
-pub(super) fn squared_error<F: Number>(
-    values: &[F],
-    returns: &[F],
-    weight: f64,
-    slopes: &mut [F],
-) -> f64 {
+pub(super) fn squared_error<F: Number>(values: &[F], returns: &[F], weight: f64, slopes: &mut [F]) -> f64 {
     let (mut sum, scale) = (0.0, F::from_f64(2.0 * weight));
     for ((&value, &target), slope) in values.iter().zip(returns).zip(slopes) {
         let error = value - target;
@@ -29,9 +24,7 @@ pub(super) fn clipped_squared_error<F: Number>(
     slopes: &mut [F],
 ) -> f64 {
     let (mut sum, scale) = (0.0, F::from_f64(2.0 * weight));
-    for (((&value, &old_value), &target), slope) in
-        values.iter().zip(old_values).zip(returns).zip(slopes)
-    {
+    for (((&value, &old_value), &target), slope) in values.iter().zip(old_values).zip(returns).zip(slopes) {
         let (error, change) = (value - target, value - old_value);
         let bounded = change.within(-clip_eps, clip_eps);
         let clipped_error = old_value + bounded - target;
