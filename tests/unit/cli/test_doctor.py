@@ -113,7 +113,7 @@ def test_rlox_doctor_names_extras_added_after_the_installation(
     assert requirements.undeclared_extras() == []
     project.write_text('[project]\nname = "rlox-runner"\n' + extras)
     told = {finding.subject: finding.message for finding in diagnosis._extras()}["not listed"]
-    assert told.startswith("newer: rlox was installed from this checkout before")
+    assert told.startswith("newer: these extras were added after rlox was installed from this checkout")
     assert told.endswith("pip install -e .")
 
 

@@ -30,7 +30,7 @@ def test_resume_refuses_a_pipe_among_run_files_and_list_shows_other_runs(
     os.mkfifo(trained / name)
     before = [(p, p.stat().st_mtime_ns) for p in sorted(trained.rglob("*"))]
     refused = cli("resume", str(trained), "total_steps=512")
-    assert (refused.code, f"{trained / name} is no file" in refused.err) == (2, True), refused.err
+    assert (refused.code, f"{trained / name} is not a regular file" in refused.err) == (2, True), refused.err
     assert [(p, p.stat().st_mtime_ns) for p in sorted(trained.rglob("*"))] == before
     listed = cli("list", "runs")
     assert (listed.code, str(other_run) in listed.out) == (0, True)

@@ -156,7 +156,7 @@ def test_more_torch_threads_than_cpus_are_free_are_warned_of(
     found = run_training.thread_warnings(make_run({"torch_threads": threads}))
     assert bool(found) == warned
     if warned:
-        assert f"torch_threads={threads}, and of 4 CPUs {4 - load:.1f} are free" in found[0]
+        assert f"torch_threads={threads}, but only {4 - load:.1f} of 4 CPUs are free" in found[0]
         assert "set torch_threads=1" in found[0]
 
 

@@ -60,7 +60,7 @@ def test_choose_mujoco_gl_names_the_package_if_no_renderer_is_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     installed(monkeypatch)
-    with pytest.raises(MissingExtraError, match=r"there is none.*apt-get install libegl1"):
+    with pytest.raises(MissingExtraError, match=r"neither is installed.*apt-get install libegl1"):
         headless.choose_mujoco_gl(HOPPER)
 
 
