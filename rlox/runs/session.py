@@ -205,7 +205,7 @@ class Session:
         return [(int(at), math.nan if mean is None else float(mean)) for at, mean in means]
 
     def _replay_pruning(self) -> None:
-        """Ask `should_prune` again about logged evaluations: the last session may have ended too early."""
+        """Ask `should_prune` again about logged evaluations: a killed run may not have asked about all."""
         pairs = self._logged_evaluations() if self._should_prune and self.algorithm.clock.units_left else []
         if any(self._should_stop_as_worse(step, mean) for step, mean in pairs):
             self.algorithm.stop(PRUNED)

@@ -332,9 +332,9 @@ def test_long_seeding_keeps_an_environment_native() -> None:
 
 def test_make_run_refuses_a_small_delta_and_upgrade_saved_config_raises_it() -> None:
     saved = to_plain(make_run({"algo": {"name": "grpo"}, "env": {"id": "text"}, "task": "copy"}))
-    for high, end in ((None, 1.2), (0.3, 1.3)):
+    for key, high, end in (("algo.clip_eps", None, 1.2), ("algo.clip_eps_high", 0.3, 1.3)):
         saved["algo"] |= {"delta": 1.1, "clip_eps_high": high}
-        with pytest.raises(ConfigError, match=rf"algo.delta=1.1 is below 1 \+ .* = {end}, .* or null"):
+        with pytest.raises(ConfigError, match=rf"algo.delta=1.1 is below 1 \+ {key} = {end}, .* or null"):
             make_run(saved)
         algo: Any = make_run(upgrade_saved_config(saved)).algo
         assert algo.delta == end

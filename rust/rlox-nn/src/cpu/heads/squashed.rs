@@ -33,7 +33,7 @@ impl<F: Number> SquashedSample<F> {
             offsets.extend(row.iter().skip(dim).map(|&log_std| clip_log_std(log_std)));
         }
         actions.clear();
-        actions.extend_from_slice(offsets); // log deviations for now
+        actions.extend_from_slice(offsets); // log standard deviations, which the loop replaces by actions
         in_place::exp(offsets);
         log_probs.clear();
         let rows = outputs.chunks_exact(2 * dim).zip(noise.chunks_exact(dim));
