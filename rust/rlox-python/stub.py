@@ -1,8 +1,8 @@
 """Writes rlox/_core.pyi: the types of signatures.pyi with the docs and defaults of the built extension.
 
-The docs are the Rust doc comments, and a default is the one of the Rust signature, so both are
-written once: `= ...` in signatures.pyi says that there is one. Run after a build; `--check` only
-says whether the stub is current (exit status 1 if not).
+The docs are the Rust doc comments, and the defaults are those of the Rust signatures, so both are
+written once. In signatures.pyi, `= ...` says that a parameter has a default. Run this after a build.
+`--check` only says whether the stub is current (exit status 1 if not).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def document(body: list[ast.stmt], owner: object) -> None:
 
 
 def is_ellipsis(node: ast.stmt) -> bool:
-    """True for the `...` that stands for a body."""
+    """True for a statement `...` in the place of a body."""
     return isinstance(node, ast.Expr) and stands_for(node.value)
 
 
@@ -78,7 +78,7 @@ def known_defaults(called: object) -> dict[str, object]:
 
 
 def fill(arguments: ast.arguments, known: dict[str, object], where: str) -> None:
-    """Fills in the defaults of one function; an overload may require what has one."""
+    """Fills in the defaults of one function. An overload may require a parameter that has a default."""
     for kind, defaults in (
         ([*arguments.posonlyargs, *arguments.args], arguments.defaults),
         (arguments.kwonlyargs, arguments.kw_defaults),
@@ -90,7 +90,7 @@ def fill(arguments: ast.arguments, known: dict[str, object], where: str) -> None
             if not stands_for(default):
                 sys.exit(f"{SIGNATURES.name}: {where} repeats the default of {name}; write `...`")
             if name not in known:
-                sys.exit(f"{SIGNATURES.name}: {where} has a default of {name}, the extension none")
+                sys.exit(f"{SIGNATURES.name}: {where} has a default of {name}, the extension has none")
             defaults[at] = ast.Constant(known[name])
 
 

@@ -17,7 +17,7 @@ use crate::draft::{Draft, DraftColumn, MAX_SEGMENTS, UNKNOWN_COLUMN};
 /// Capacity of a buffer in rows, over both environments.
 pub(crate) const CAPACITY: usize = 24;
 pub(crate) const ENVS: usize = 2;
-/// Number of kinds of buffers: uniform, prioritized, windows, in memory and on disk, and datasets.
+/// Number of kinds of buffers: uniform, prioritized, windows, tiered (memory and disk), dataset.
 pub(crate) const N_KINDS: u8 = 5;
 pub(crate) const TIERED: u8 = 3;
 /// The name under which buffers are saved.
@@ -204,7 +204,8 @@ pub fn valid_states() -> Vec<Draft> {
     kinds.map(draft).collect()
 }
 
-/// Returns the columns of one file of a draft, as [`write_segment`] takes them and with whole rows.
+/// Returns the columns of one file of a draft, as [`write_segment`] takes them. Incomplete rows are
+/// cut off.
 fn columns_of_file(draft: &Draft, file: usize, names: &[(String, usize)]) -> (Vec<ColumnPlan>, Vec<Vec<u8>>) {
     let file_columns = draft.columns.iter().filter(|column| column.file == file).map(|column| {
         let (name, row_bytes) = match names.get(column.name_index) {

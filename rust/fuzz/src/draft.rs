@@ -1,4 +1,4 @@
-//! The contents of a saved buffer without lengths and checksums, which are always valid.
+//! The contents of a saved buffer without lengths and checksums: the harness writes valid ones.
 //!
 //! The bytes of a draft are one byte for the kind of the buffer, and then its columns. A column is
 //! one byte for its file (0 for the manifest, otherwise a segment), one for its name, the number of
@@ -15,7 +15,7 @@ pub(crate) const MAX_SEGMENTS: usize = 8;
 pub struct DraftColumn {
     /// 0 for the manifest, otherwise the segment's number, counted from 1.
     pub file: usize,
-    /// Its position among the column names of a buffer.
+    /// The position of its name among the column names of a buffer.
     pub name_index: usize,
     /// Number of its first row.
     pub first: u64,

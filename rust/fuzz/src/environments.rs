@@ -23,7 +23,7 @@ pub(crate) fn restore(content: &[u8]) {
     let mut bytes = content.to_vec();
     bytes.extend(crc32fast::hash(content).to_le_bytes());
     let Ok(snapshot) = Snapshot::from_bytes(&bytes) else { return };
-    assert!(snapshot.to_bytes() == bytes, "a snapshot that is written otherwise");
+    assert!(snapshot.to_bytes() == bytes, "the snapshot is written with other bytes");
     let (n, precision) = (snapshot.seeds.len().clamp(1, MAX_ENVS), snapshot.precision);
     let result = VecEnv::with_tiling(&snapshot.env_id, n, Seeding::Run(0), precision, Tiling::default());
     let Ok(mut envs) = result else { return };

@@ -24,12 +24,12 @@ pub fn manifest(data: &[u8]) {
     check_memory(|| tries::read_manifest(&set_length(data)));
 }
 
-/// Opens a [`Draft`] of a folder with a saved buffer.
+/// Loads the saved buffer that a [`Draft`] describes.
 pub fn replay(data: &[u8]) {
     check_memory(|| tries::open(&Draft::from_bytes(data)));
 }
 
-/// Restores a [`Draft`] of the state of a buffer.
+/// Restores a buffer from the state that a [`Draft`] describes.
 pub fn state(data: &[u8]) {
     check_memory(|| tries::restore(&Draft::from_bytes(data)));
 }
@@ -49,8 +49,8 @@ pub fn description(data: &[u8]) {
     check_memory(|| policies::run_described(data));
 }
 
-/// Bytes of memory that a reader may take for an input of some kilobytes and the buffer that it
-/// fills.
+/// Bytes of memory that a reader may hold, with the buffer that it fills, for an input of some
+/// kilobytes.
 const MEMORY_LIMIT: u64 = 16 << 20;
 
 /// Runs a reader, and panics if it takes more memory than the limit.

@@ -27,7 +27,7 @@ fn text(file: &[u8]) -> String {
     header.metadata().as_ref().expect("a description")["rlox"].clone()
 }
 
-/// Returns a seed for each file: its number and its text.
+/// Returns a valid input for each file: the number of the file, and its description.
 #[must_use]
 pub fn valid_descriptions() -> Vec<Vec<u8>> {
     let seed = |(number, file): (u8, &Vec<u8>)| [&[number], text(file).as_bytes()].concat();
@@ -46,7 +46,7 @@ pub(crate) fn run_policy(data: &[u8]) {
     policy.check().expect("it was checked when it was read");
 }
 
-/// Runs a policy with the tensors of a file and another text.
+/// Runs a policy with the tensors of a file and another description.
 pub(crate) fn run_described(data: &[u8]) {
     let Some((&number, text)) = data.split_first() else { return };
     let Some(file) = files().get(usize::from(number) % files().len()) else { return };

@@ -1,4 +1,4 @@
-//! Reads files and uses the accepted ones. Every step may return an error, nothing worse.
+//! Reads files and uses the accepted ones. Every step may return an error, but must not panic.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ fn request(len: usize) -> SampleRequest {
     SampleRequest { batch_size: 5, n_batches: 2, len, seed: Some(1) }
 }
 
-/// Uses an accepted buffer. Its calls may return errors, nothing worse.
+/// Uses an accepted buffer. Its calls may return errors, but must not panic.
 macro_rules! use_in_memory {
     ($make:expr, $buffer:expr, $push:expr) => {{
         let buffer = &mut *$buffer;
         let before = buffer.state();
         let mut again = $make;
-        again.restore(&before).expect("what a buffer is in can be restored");
-        assert!(again.state() == before, "a restored state is another one");
+        again.restore(&before).expect("a buffer's own state can be restored");
+        assert!(again.state() == before, "the restored state differs");
         for t in 0..3 {
             push(t, ENVS, |to, rows| drop($push(buffer, to, rows)));
         }
@@ -153,8 +153,8 @@ fn use_dataset(data: &mut OfflineDataset) {
     }
     let before = data.state();
     let mut restored_data = dataset();
-    restored_data.restore(&before).expect("what a dataset is in can be restored");
-    assert!(restored_data.state() == before, "a restored state is another one");
+    restored_data.restore(&before).expect("a dataset's own state can be restored");
+    assert!(restored_data.state() == before, "the restored state differs");
 }
 
 /// Reads the first columns of a segment, and rows across their blocks.
@@ -182,8 +182,8 @@ pub(crate) fn read_manifest(bytes: &[u8]) {
     let Ok(manifest) = Manifest::read(&fs, path) else { return };
     // A writer of the same manifest writes the same, except for the block size of empty columns.
     let copy_path = Path::new("/y.manifest");
-    manifest.write(Arc::new(fs.clone()), copy_path).expect("memory takes all");
-    assert!(Manifest::read(&fs, copy_path).expect("its own") == manifest, "another manifest");
+    manifest.write(Arc::new(fs.clone()), copy_path).expect("a write to memory succeeds");
+    assert!(Manifest::read(&fs, copy_path).expect("the copy is read") == manifest, "the copy differs");
 }
 
 /// Returns the files of each valid draft: the first segments, and the manifests.
@@ -191,7 +191,7 @@ pub(crate) fn read_manifest(bytes: &[u8]) {
 pub fn valid_files() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let (mut segments, mut manifests) = (Vec::new(), Vec::new());
     for draft in valid_drafts() {
-        let fs = write(&draft, valid_save(draft.kind)).expect("an honest draft");
+        let fs = write(&draft, valid_save(draft.kind)).expect("a valid draft");
         for name in ["newest", NAME] {
             manifests.extend(fs.get(&folder().join(format!("{name}.manifest"))));
         }
@@ -203,22 +203,22 @@ pub fn valid_files() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
 /// Checks that every valid draft is accepted, so that the harness tests what it claims to test.
 ///
 /// # Panics
-/// If one is refused.
+/// If a valid draft is refused.
 pub fn check_valid_drafts() {
     for draft in valid_drafts() {
-        let fs = write(&draft, valid_save(draft.kind)).expect("an honest draft");
+        let fs = write(&draft, valid_save(draft.kind)).expect("a valid draft");
         macro_rules! loads {
             ($make:expr) => {{
                 let mut buffer = $make;
                 buffer.set_file_system(Arc::new(fs));
-                buffer.load(folder(), NAME).expect("an honest save");
+                buffer.load(folder(), NAME).expect("a valid save");
             }};
         }
         match draft.kind {
             0 => loads!(uniform()),
             1 => loads!(prioritized()),
             2 => loads!(windows()),
-            TIERED => drop(tiered(&fs).expect("an honest folder")),
+            TIERED => drop(tiered(&fs).expect("a valid folder")),
             _ => loads!(dataset()),
         }
     }

@@ -16,9 +16,9 @@ const BATCH: usize = 256;
 const REQUEST: SampleRequest = SampleRequest { batch_size: BATCH, n_batches: 1, len: 1, seed: None };
 /// Numbers per observation, as in CartPole and HalfCheetah.
 const OBS_DIMS: [usize; 2] = [4, 17];
-/// Number of transitions, which are pushed in turn.
+/// Number of different transitions. They are pushed in turn.
 const POOL: usize = 1_000;
-/// Number of batches of priorities, which are set in turn.
+/// Number of different batches of priorities. They are set in turn.
 const N_UPDATES: usize = 64;
 
 pub(crate) fn kernels() -> Vec<Kernel> {
@@ -41,7 +41,8 @@ fn schema(dim: usize) -> Result<Schema> {
     Schema::new(vec![obs], (Dtype::F32, vec![1]), Dtype::F32, Vec::new())
 }
 
-/// Transitions whose `next_obs` is the `obs` of the following one; the first one follows the last.
+/// A cycle of transitions: the `next_obs` of each is the `obs` of the next, and the first follows the
+/// last.
 struct TransitionPool {
     /// Bytes of an observation.
     width: usize,

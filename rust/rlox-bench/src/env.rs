@@ -8,7 +8,7 @@ use crate::inputs::{to_f32, uniform};
 use crate::{Kernel, Work};
 
 const SIZES: [usize; 4] = [1, 16, 256, 2_048];
-/// Number of steps whose actions are taken in turn.
+/// Number of steps with different actions. They are played in turn.
 const POOL: usize = 64;
 
 pub(crate) fn kernels() -> Vec<Kernel> {
@@ -43,7 +43,7 @@ impl Pool {
         }
     }
 
-    /// Returns the actions of step `turn`, `len` numbers.
+    /// Returns the `len` action values of step `turn`.
     fn actions_at(&self, turn: usize, len: usize) -> Actions<'_> {
         let rows = turn % POOL * len..(turn % POOL + 1) * len;
         match self {

@@ -8,7 +8,7 @@ use crate::inputs::{normal, rare_flags};
 use crate::{Kernel, Work};
 
 const STEPS: [usize; 3] = [128, 2_048, 32_768];
-/// T x N, below the size from which threads share the env-major form.
+/// T x N, too small for threads to share the env-major form.
 const BATCHES: [(usize, usize); 2] = [(256, 256), (2_048, 256)];
 
 pub(crate) fn kernels() -> Vec<Kernel> {

@@ -1,4 +1,4 @@
-//! PPO on CartPole-v1 with Burn, without Python.
+//! Trains PPO on CartPole-v1 with Burn, without Python.
 //!
 //! ```sh
 //! cargo run --release --example train_cartpole -- [SEED]

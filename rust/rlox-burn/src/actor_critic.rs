@@ -27,12 +27,12 @@ impl BurnActorCritic {
     /// # Errors
     /// Same as [`cpu::ActorCritic::new`]; [`Error::Config`] for gSDE.
     pub fn new(layout: &Layout, architecture: &Architecture) -> Result<Self> {
-        cpu::ActorCritic::new(layout, architecture)?;
+        cpu::ActorCritic::new(layout, architecture)?; // checks the arguments
         let (outputs, log_std) = match architecture.kind {
             ActionKind::Choices(n) => (n, None),
             ActionKind::Gaussian(n) => (n, Some(ArraySpec::from_layout(layout, "log_std", &[n])?)),
             ActionKind::Sde(_) => {
-                let expected = "choices or numbers; gSDE is the engine cpu's";
+                let expected = "choices or numbers; only the engine cpu has gSDE";
                 return Err(Error::config("kind of action", "gSDE", expected));
             }
         };
@@ -62,7 +62,7 @@ impl BurnActorCritic {
                 check_len("actions", actions.len(), n * k, "one for each observation")
             }
             (ActionsTaken::Choices(_, Some(_)), None) => {
-                let expected = "none; masks are the engine cpu's";
+                let expected = "none; only the engine cpu has masks";
                 Err(Error::config("mask", "given", expected))
             }
             _ => Err(Error::config("actions", "of another kind", "what the policy gives")),
@@ -118,7 +118,7 @@ impl StochasticPolicy for BurnActorCritic {
     ) -> Result<()> {
         let arrays = self.actor.layers.iter().flatten();
         let leaves = Leaves::new((parameters, self.len), arrays, false)?;
-        self.actor.n_rows(input.obs)?;
+        self.actor.n_rows(input.obs)?; // checks the length
         let outputs = to_numbers(self.actor.forward(&leaves, input.obs)?)?;
         let distribution = match &self.log_std {
             None => Outputs::Logits(&outputs, self.actor.outputs()),
@@ -132,7 +132,7 @@ impl ActorCritic for BurnActorCritic {
     fn values(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()> {
         let arrays = self.critic.layers.iter().flatten();
         let leaves = Leaves::new((parameters, self.len), arrays, false)?;
-        self.critic.n_rows(obs)?;
+        self.critic.n_rows(obs)?; // checks the length
         copy_numbers("values", self.critic.forward(&leaves, obs)?, out)
     }
 

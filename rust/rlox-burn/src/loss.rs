@@ -87,8 +87,8 @@ pub(crate) fn ppo(
     Ok((total, terms))
 }
 
-/// Computes E\[(V - R)^2\]. With `clip_vloss`, the larger error counts of V and of V clipped to
-/// within `clip_eps` of its old value.
+/// Computes E\[(V - R)^2\]. With `clip_vloss`, the larger of two errors counts: that of V, and that
+/// of V clipped to within `clip_eps` of its old value.
 fn value_loss(loss: &PpoLoss, values: Tensor<1>, old_values: Tensor<1>, returns: Tensor<1>) -> Tensor<1> {
     let squared_error = (values.clone() - returns.clone()).square();
     if !loss.clip_vloss {

@@ -9,7 +9,7 @@ use rlox_nn::cpu::{Activation, parameter_shapes};
 
 use crate::error::to_internal_error;
 
-/// The range and the shape of one array in the vector.
+/// The range and the shape of one array in the parameter vector.
 #[derive(Debug, Clone)]
 pub(crate) struct ArraySpec {
     range: Range<usize>,
@@ -87,7 +87,7 @@ impl Net {
         match self.activation {
             Activation::Tanh => x.tanh(),
             Activation::Relu => activation::relu(x),
-            // Burn's own takes e^x of large numbers too; its gradient there is 0 times infinity.
+            // Burn's own ELU also computes e^x of large x, where its gradient is 0 times infinity.
             Activation::Elu => activation::relu(x.clone()) + x.clamp_max(0.0).exp() - 1.0,
             Activation::Silu => activation::silu(x),
         }
@@ -166,7 +166,7 @@ pub(crate) fn copy_numbers<const D: usize>(
     out: &mut [f32],
 ) -> Result<()> {
     let numbers = to_numbers(tensor)?;
-    check_len(name, out.len(), numbers.len(), "as there is of these observations")?;
+    check_len(name, out.len(), numbers.len(), "as many as these observations give")?;
     out.copy_from_slice(&numbers);
     Ok(())
 }

@@ -23,9 +23,9 @@ impl BurnQNetwork {
     /// # Errors
     /// Same as [`QNetwork::new`]; [`Error::Config`] for dueling streams.
     pub fn new(layout: &Layout, architecture: &QArchitecture) -> Result<Self> {
-        QNetwork::new(layout, architecture)?;
+        QNetwork::new(layout, architecture)?; // checks the arguments
         if architecture.dueling {
-            let expected = "false; dueling streams are the engine cpu's";
+            let expected = "false; only the engine cpu has dueling streams";
             return Err(Error::config("dueling", true, expected));
         }
         let sizes =
@@ -45,7 +45,7 @@ impl QFunction for BurnQNetwork {
 
     fn q(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()> {
         let leaves = self.leaves(parameters, false)?;
-        self.net.n_rows(obs)?;
+        self.net.n_rows(obs)?; // checks the length
         copy_numbers("q", self.net.forward(&leaves, obs)?, out)
     }
 
@@ -59,7 +59,7 @@ impl QFunction for BurnQNetwork {
         let leaves = self.leaves(parameters, true)?;
         let n = self.net.n_rows(batch.obs)?;
         check_len("actions", batch.actions.len(), n, "one for each observation")?;
-        check_len("goals", batch.td_targets.len(), n, "one for each observation")?;
+        check_len("TD targets", batch.td_targets.len(), n, "one for each observation")?;
         check_choices(batch.actions, self.choices())?;
         let action_indices = choice_tensor(batch.actions, &leaves.device);
         let q = self.net.forward(&leaves, batch.obs)?.gather(1, action_indices).squeeze_dim::<1>(1);

@@ -1,4 +1,4 @@
-//! Burn instead of the engine `cpu`.
+//! Tests of Burn in the place of the engine `cpu`.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 #[path = "../../rlox-nn/tests/engine/mod.rs"]

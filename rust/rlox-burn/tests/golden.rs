@@ -1,4 +1,4 @@
-//! Burn behind the traits, against golden values from torch.
+//! Compares Burn, through the traits, with golden values from torch.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 #![allow(clippy::cast_precision_loss, unreachable_pub)]
 

@@ -1,4 +1,5 @@
-//! Times of acting and of a PPO step with Candle, in microseconds, by number of rows.
+//! Prints how many microseconds acting and one gradient step of PPO take with Candle, by number of
+//! rows.
 //!
 //! ```sh
 //! cargo run --release --example step_times

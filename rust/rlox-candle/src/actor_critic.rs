@@ -29,12 +29,12 @@ impl CandleActorCritic {
     /// # Errors
     /// Same as [`cpu::ActorCritic::new`]; [`Error::Config`] for gSDE.
     pub fn new(layout: &Layout, architecture: &Architecture) -> Result<Self> {
-        cpu::ActorCritic::new(layout, architecture)?;
+        cpu::ActorCritic::new(layout, architecture)?; // checks the arguments
         let (outputs, log_std) = match architecture.kind {
             ActionKind::Choices(n) => (n, None),
             ActionKind::Gaussian(n) => (n, Some(ArraySpec::from_layout(layout, "log_std", &[n])?)),
             ActionKind::Sde(_) => {
-                let expected = "choices or numbers; gSDE is the engine cpu's";
+                let expected = "choices or numbers; only the engine cpu has gSDE";
                 return Err(Error::config("kind of action", "gSDE", expected));
             }
         };
@@ -64,7 +64,7 @@ impl CandleActorCritic {
                 check_len("actions", actions.len(), n * k, "one for each observation")?;
             }
             (ActionsTaken::Choices(_, Some(_)), None) => {
-                let expected = "none; masks are the engine cpu's";
+                let expected = "none; only the engine cpu has masks";
                 return Err(Error::config("mask", "given", expected));
             }
             _ => return Err(Error::config("actions", "of another kind", "what the policy gives")),

@@ -9,7 +9,8 @@ use rlox_nn::traits::DeterministicPolicy;
 use crate::error::to_internal_error;
 use crate::net::{Leaves, Net, copy_numbers};
 
-/// The tanh of a network with one flat vector of parameters, computed by Candle.
+/// A policy whose action is the tanh of a network's output, computed by Candle. The network's
+/// parameters are one flat vector.
 #[derive(Debug, Clone)]
 pub struct CandleDeterministic {
     net: Net,
@@ -17,13 +18,13 @@ pub struct CandleDeterministic {
 }
 
 impl CandleDeterministic {
-    /// Makes the network of these `sizes`, which include inputs and outputs. `layout` has its
-    /// parameters under `prefix`.
+    /// Makes the network. `sizes` are the widths of its layers, from the input to the output.
+    /// `layout` has its parameters under `prefix`.
     ///
     /// # Errors
     /// Same as [`Mlp::new`].
     pub fn new(layout: &Layout, prefix: &str, sizes: &[usize], activation: Activation) -> Result<Self> {
-        Mlp::new(layout, prefix, sizes, activation)?;
+        Mlp::new(layout, prefix, sizes, activation)?; // checks the arguments
         Ok(Self { net: Net::new(layout, prefix, sizes, activation)?, len: layout.len() })
     }
 

@@ -95,8 +95,8 @@ fn compute_terms(
     Ok((total, terms))
 }
 
-/// Computes E\[(V - R)^2\]. With `clip_vloss`, the larger error counts of V and of V clipped to
-/// within `clip_eps` of its old value.
+/// Computes E\[(V - R)^2\]. With `clip_vloss`, the larger of two errors counts: that of V, and that
+/// of V clipped to within `clip_eps` of its old value.
 fn value_loss(
     loss: &PpoLoss,
     outputs: &NetOutputs,

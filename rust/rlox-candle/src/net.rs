@@ -10,7 +10,7 @@ use rlox_nn::cpu::{Activation, parameter_shapes};
 
 use crate::error::to_internal_error;
 
-/// The range and the shape of one array in the vector.
+/// The range and the shape of one array in the parameter vector.
 #[derive(Debug, Clone)]
 pub(crate) struct ArraySpec {
     range: Range<usize>,
@@ -146,7 +146,7 @@ pub(crate) fn to_numbers(tensor: &Tensor) -> Result<Vec<f32>> {
 /// Copies all numbers of a tensor to `out`.
 pub(crate) fn copy_numbers(name: &'static str, tensor: &Tensor, out: &mut [f32]) -> Result<()> {
     let numbers = to_numbers(tensor)?;
-    check_len(name, out.len(), numbers.len(), "as there is of these observations")?;
+    check_len(name, out.len(), numbers.len(), "as many as these observations give")?;
     out.copy_from_slice(&numbers);
     Ok(())
 }

@@ -24,9 +24,9 @@ impl CandleQNetwork {
     /// # Errors
     /// Same as [`QNetwork::new`]; [`Error::Config`] for dueling streams.
     pub fn new(layout: &Layout, architecture: &QArchitecture) -> Result<Self> {
-        QNetwork::new(layout, architecture)?;
+        QNetwork::new(layout, architecture)?; // checks the arguments
         if architecture.dueling {
-            let expected = "false; dueling streams are the engine cpu's";
+            let expected = "false; only the engine cpu has dueling streams";
             return Err(Error::config("dueling", true, expected));
         }
         let sizes =
@@ -61,7 +61,7 @@ impl QFunction for CandleQNetwork {
         let obs = self.net.obs_tensor(batch.obs)?;
         let n = obs.dims().first().copied().unwrap_or(0);
         check_len("actions", batch.actions.len(), n, "one for each observation")?;
-        check_len("goals", batch.td_targets.len(), n, "one for each observation")?;
+        check_len("TD targets", batch.td_targets.len(), n, "one for each observation")?;
         check_choices(batch.actions, self.choices())?;
         let compute_loss = || {
             let action_indices = Tensor::from_slice(batch.actions, (n, 1), &Device::Cpu)?;

@@ -1,4 +1,4 @@
-//! Candle instead of the engine `cpu`.
+//! Tests of Candle in the place of the engine `cpu`.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 #[path = "../../rlox-nn/tests/engine/mod.rs"]

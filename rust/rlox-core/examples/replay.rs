@@ -1,13 +1,14 @@
-//! Replay without Python: transitions of a native environment, batches, priorities, n-step windows, a
-//! save on disk.
+//! Replay without Python: transitions of a native environment, batches, priorities, n-step windows,
+//! and a save on disk.
 //!
 //! ```sh
 //! cargo run --release -p rlox-core --example replay
 //! ```
 //!
-//! Eight CartPoles act at random; their transitions go into a prioritized buffer, batches come out of
-//! it and the TD errors of a value that is always 0 go back as priorities. Then the buffer is saved,
-//! loaded into another, and both draw the same batch.
+//! Eight CartPoles are stepped with random actions. Their transitions are pushed to a prioritized
+//! buffer, and batches are sampled from it. The TD errors of a value function that is always 0 become
+//! the new priorities. Then the buffer is saved and loaded into another one, and both draw the same
+//! batch.
 
 use rlox_core::buffer::{
     BatchKind, BatchPart, EnvIndex, InMemoryBuffer, NStep, ObsField, OwnedBatch, Prioritized,
@@ -28,7 +29,7 @@ fn main() -> Result<()> {
     let ended = fill(&mut buffer)?;
     println!("{} transitions held of {}, {ended} episodes", held(&buffer), ENVS * STEPS);
 
-    // Three steps ahead: R = r + 0.99 r' + 0.99^2 r'', and what the value of the fourth counts.
+    // The rewards of three steps, R = r + 0.99 r' + 0.99^2 r'', and the discount of the value after.
     let n_step = NStep::new(3, 0.99)?;
     let mut batch = OwnedBatch::new(buffer.rows().schema(), BatchKind::WeightedNStep, BATCH);
     for update in 0..3 {
@@ -49,12 +50,12 @@ fn main() -> Result<()> {
     other.load(&folder, "last")?;
     let same = buffer.sample(request(Some(1)))? == other.sample(request(Some(1)))?;
     println!("saved {} bytes; the loaded buffer draws the same batch: {same}", saved.new_bytes);
-    // Whatever is left in a temporary folder is in nobody's way.
+    // The result is ignored: files that remain in a temporary folder do no harm.
     drop(std::fs::remove_dir_all(&folder));
     Ok(())
 }
 
-/// A buffer of float32 observations `[4]`, int64 actions `[1]` and float32 rewards.
+/// Makes a buffer of float32 observations `[4]`, int64 actions `[1]` and float32 rewards.
 fn empty() -> Result<PrioritizedReplayBuffer> {
     let obs = ObsField { field: Field::new("", Dtype::F32, [OBS]), stack: None };
     let schema = Schema::new(vec![obs], (Dtype::I64, vec![1]), Dtype::F32, Vec::new())?;
@@ -87,7 +88,8 @@ fn fill(buffer: &mut PrioritizedReplayBuffer) -> Result<usize> {
             truncated: &mut truncated,
         };
         envs.step_into(Actions::Discrete(&actions), out)?;
-        // Where an episode ended, `next` is the next one's first; the last it reached is kept apart.
+        // Where an episode ended, `next` has the first observation of the next episode. The buffer
+        // gets the last one of the ended episode.
         let mut reached = next.clone();
         let finals = envs.episode_ends();
         for (&env, last) in finals.indices.iter().zip(finals.obs.chunks_exact(OBS)) {

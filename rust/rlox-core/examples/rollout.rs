@@ -5,10 +5,11 @@
 //! cargo run --release -p rlox-core --example rollout Pendulum-v1 64 512  # environments, steps
 //! ```
 //!
-//! Each line is one rollout: how many episodes ended in it, their mean return, how many of them a time
-//! limit cut off (there the final observation's value is bootstrapped), mean and spread of the
-//! advantages, and steps per second, the policy included. The same command prints the same numbers,
-//! but for the last column, on any number of threads (`RLOX_THREADS`).
+//! Each line is one rollout: how many episodes ended in it, their mean return, how many of them the
+//! time limit cut off (GAE then bootstraps with the value of the final observation), the mean and the
+//! standard deviation of the advantages, and environment steps per second, including the policy. On
+//! any number of threads (`RLOX_THREADS`) the same command prints the same numbers, except in the last
+//! column.
 
 #[path = "linear/mod.rs"]
 mod linear;
@@ -55,13 +56,13 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The argument at `place`, `default` if it was left out.
+/// Returns the argument at an index, or `default` if it is missing.
 fn number(arguments: &[String], place: usize, default: usize) -> Result<usize> {
     let Some(text) = arguments.get(place) else { return Ok(default) };
     text.parse().map_err(|_| Error::config("argument", text, "a whole number"))
 }
 
-/// Mean and standard deviation; NaN of nothing.
+/// Returns the mean and the standard deviation; NaN if there are no values.
 fn moments(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
     let n = count(values.clone().count());
     let mean = values.clone().sum::<f64>() / n;

@@ -72,7 +72,7 @@ pub enum Error {
         /// The rows in the buffer, as text.
         held: String,
     },
-    /// A snapshot belongs to another kind of object or was altered.
+    /// A snapshot belongs to another kind of object, or it was altered.
     #[error("snapshot field {field} is {got}, expected {expected}")]
     Snapshot {
         /// The field of the snapshot.
@@ -187,7 +187,7 @@ fn index_or_negative(index: u64) -> String {
     if negative < 0 { format!("{index} ({negative} as int64)") } else { index.to_string() }
 }
 
-/// Checks that array `name` has `expected` elements. `why` says where that number comes from.
+/// Checks that array `name` has `expected` elements. `reason` says where that number comes from.
 ///
 /// # Errors
 /// [`Error::Shape`] if the lengths differ.
@@ -210,8 +210,8 @@ pub(crate) fn check_finite(name: &'static str, values: &[f64]) -> Result<()> {
     }
 }
 
-/// Returns true if one name is the start of the other or at most two edits away. The start of
-/// `candidate` ends before its version, such as `-v1`.
+/// Returns true if one name is the start of the other, or if they are at most two edits apart.
+/// `name` may also start with `candidate` without its version, such as `-v1`.
 fn is_similar(name: &str, candidate: &str) -> bool {
     let stem = candidate.split("-v").next().unwrap_or(candidate);
     !name.is_empty()

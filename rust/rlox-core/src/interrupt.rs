@@ -2,9 +2,9 @@
 //!
 //! A caller that serves a person (the Python boundary) runs the work inside [`interruptible`]. It
 //! passes a question that only the calling thread can answer, such as "was Ctrl-C pressed?". Long
-//! loops call [`check`] between pieces of at most a few milliseconds. They pass [`current`] to
-//! other threads, whose [`Token::check`] costs one load. Outside of [`interruptible`] nothing
-//! interrupts the work.
+//! loops call [`check`] between pieces of at most a few milliseconds. They pass the token of
+//! [`current`] to other threads, which call [`Token::check`]; that costs one load from memory.
+//! Outside of [`interruptible`] nothing interrupts the work.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 /// Minimum time between two calls of the question.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// Returns whether to stop. The thread that runs the work calls it.
+/// A function that returns whether the work must stop. The thread that runs the work calls it.
 pub type Question = fn() -> bool;
 
 thread_local! {
@@ -26,7 +26,7 @@ thread_local! {
     static LAST_ASKED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Says whether some work must stop; for the threads that help with it.
+/// Tells the threads that help with some work whether the work must stop.
 #[derive(Debug, Clone, Default)]
 pub struct Token(Option<Arc<AtomicBool>>);
 

@@ -6,7 +6,8 @@ use crate::error::Result;
 use crate::seed::Stream;
 use crate::{interrupt, threads};
 
-/// Number of partial sums of a sum, so that it vectorises and is the same on every CPU.
+/// Number of partial sums of each sum. It is fixed, so that a sum vectorises and is the same on
+/// every CPU.
 const LANES: usize = 8;
 
 /// Number of vectors that are made orthogonal to earlier vectors together, so that the earlier ones
@@ -19,10 +20,10 @@ const VECTORS_PER_TASK: usize = 16;
 /// Number of vectors whose products with another vector are summed at the same time.
 const TILE: usize = 4;
 
-/// Returns a random matrix `[rows, columns]` in row-major order. Its rows (its columns, if there
+/// Returns a random matrix `[rows, columns]` in row-major order. Its rows (or its columns, if they
 /// are fewer) are orthogonal and of length 1, and all such matrices are equally likely. The
-/// algorithm is the Gram-Schmidt process on standard normal numbers, which `stream` gives vector
-/// after vector.
+/// algorithm is the Gram-Schmidt process on vectors of standard normal numbers, which `stream`
+/// draws one vector after the other.
 ///
 /// # Errors
 /// [`crate::Error::Interrupted`].
@@ -35,7 +36,7 @@ pub fn orthogonal(stream: &mut Stream, rows: usize, columns: usize) -> Result<Ve
         for vector in panel.chunks_exact_mut(vector_len) {
             stream.fill_normal(vector);
         }
-        // Two passes are enough to be orthogonal in every digit (Giraud et al. 2005).
+        // After two passes, vectors are orthogonal up to rounding (Giraud et al. 2005).
         for others in
             earlier_panels.chunks(PANEL * vector_len).chain(earlier_panels.chunks(PANEL * vector_len))
         {
@@ -63,8 +64,8 @@ pub fn orthogonal(stream: &mut Stream, rows: usize, columns: usize) -> Result<Ve
     Ok(if rows <= columns { basis } else { transpose(&basis, vector_len) })
 }
 
-/// Subtracts from `vector` its components along `others`, which are orthogonal to one another, a
-/// few at a time.
+/// Subtracts from `vector` its components along `others`, which are orthogonal to one another. It
+/// subtracts [`TILE`] of them at a time.
 fn orthogonalize(vector: &mut [f64], others: &[f64]) {
     let vector_len = vector.len();
     let (tiles, rest) = others.split_at(others.len() / (TILE * vector_len) * TILE * vector_len);
@@ -110,7 +111,7 @@ fn total(sums: &[f64; LANES]) -> f64 {
     sums.iter().sum()
 }
 
-/// Returns the transpose of a matrix whose rows have `long` numbers.
+/// Returns the transpose of a matrix whose rows have `row_len` numbers.
 fn transpose(matrix: &[f64], row_len: usize) -> Vec<f64> {
     let column = |j| matrix.iter().skip(j).step_by(row_len).copied();
     (0..row_len).flat_map(column).collect()

@@ -87,8 +87,8 @@ pub trait Policy: Sync {
     /// Returns the random numbers that an action needs.
     fn noise(&self) -> Noise;
 
-    /// Returns the number of rollout steps that share the same noise: one, unless the policy
-    /// explores smoothly.
+    /// Returns the number of consecutive rollout steps with the same noise: more than one for a
+    /// policy that keeps its noise for several steps, such as one with gSDE.
     fn noise_kept(&self) -> NonZeroUsize {
         NonZeroUsize::MIN
     }

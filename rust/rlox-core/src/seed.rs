@@ -146,8 +146,8 @@ impl Stream {
     }
 }
 
-/// Returns a 63-bit key that seeds a foreign generator: the first draw of the stream (`run_seed`,
-/// `name`, `index`) without its lowest bit.
+/// Returns a 63-bit seed for a generator of another library: the first draw of the stream
+/// (`run_seed`, `name`, `index`) without its lowest bit.
 #[must_use]
 pub fn stream_seed(run_seed: u64, name: &str, index: u64) -> u64 {
     Stream::new(run_seed, name, index).next_u64() >> 1

@@ -84,8 +84,8 @@ impl<B> Shared<B> {
     ///
     /// # Errors
     /// [`Error::Interrupted`] while waiting. [`Error::Config`] if this thread already uses the
-    /// object (a signal handler made this call in the middle of another one): it would wait for
-    /// itself. [`Error::Internal`] if a call that changed the object panicked.
+    /// object, because a signal handler makes this call in the middle of another one. The thread
+    /// would wait for itself. [`Error::Internal`] if a call that changed the object panicked.
     pub fn read<T>(&self, look: impl FnOnce(&B) -> T) -> Result<T> {
         let _mark = Mark::new(Resource::Lock(std::ptr::from_ref(&self.object).addr()))?;
         loop {
@@ -149,8 +149,8 @@ impl Drop for PoisonOnPanic<'_> {
     }
 }
 
-/// Handles forks and interrupts in a thread that waits. `locks` is the number of locks among the
-/// resources that the present wait has marked.
+/// Handles forks and interrupts in a thread that waits. `n_marked_locks` is the number of locks among
+/// the resources that the present wait has marked.
 fn check_while_waiting(n_marked_locks: usize) -> Result<()> {
     let is_lock = |resource: &&Resource| matches!(resource, Resource::Lock(_));
     // A thread that holds another lock must not leave that lock to the child of a fork.
@@ -160,8 +160,8 @@ fn check_while_waiting(n_marked_locks: usize) -> Result<()> {
     interrupt::check()
 }
 
-/// Makes this process the owner of the locks for work in several steps that its thread holds. The
-/// child of a fork calls this; its only thread is the one that forked.
+/// Makes this process the owner of the locks that the calling thread holds for work in several steps.
+/// The child of a fork calls this; its only thread is the one that forked.
 pub fn after_fork_in_child() {
     MARKED_RESOURCES.with_borrow(|resources| {
         for resource in resources {

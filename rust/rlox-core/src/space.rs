@@ -1,6 +1,6 @@
 //! Observation and action spaces of environments.
 //!
-//! Bounds `B` are `&'static [f32]` if the rules of an environment state them, and `Vec<f32>` if
+//! Bounds `B` are `&'static [f32]` if the code of an environment states them, and `Vec<f32>` if
 //! they come from elsewhere, such as from a server.
 
 /// A box of float32 numbers, one low and one high bound per dimension (infinite if unbounded).
@@ -39,7 +39,7 @@ pub enum ActionSpace<B = &'static [f32]> {
 }
 
 impl<B: AsRef<[f32]>> ActionSpace<B> {
-    /// Returns the numbers per action: 1 for a discrete action.
+    /// Returns how many numbers an action has: 1 for a discrete action.
     #[must_use]
     pub fn dim(&self) -> usize {
         match self {

@@ -80,8 +80,8 @@ pub fn join<L: Send, R: Send>(left: impl FnOnce() -> L + Send, right: impl FnOnc
     }
 }
 
-/// Calls `work(i, part)` for every part i of `size` elements of `all`; the last part may be
-/// shorter.
+/// Divides `items` into parts of `size` elements and calls `work(i, part)` for every part i. The last
+/// part may be shorter.
 pub fn for_each_chunk<T: Send>(items: &mut [T], size: usize, work: impl Fn(usize, &mut [T]) + Send + Sync) {
     for_each_chunk_from(items, size.max(1), 0, &work);
 }
@@ -148,8 +148,8 @@ fn pool() -> Option<Arc<ThreadPool>> {
     let previous = slot.replace(Pool { process, size, threads: threads.clone() });
     drop(slot);
     if previous.as_ref().is_some_and(|pool| pool.process != process) {
-        // This pool is the parent's. To end its threads would take locks that some of them held at
-        // the fork.
+        // The previous pool is the parent's. To end its threads would take locks that some of them
+        // held at the fork.
         std::mem::forget(previous);
     }
     threads

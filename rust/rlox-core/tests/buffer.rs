@@ -1,4 +1,5 @@
-//! Replay buffer storage against a plain list: wrap-around, episodes, streams, refusals.
+//! Compares the storage of a replay buffer with a plain list: wrap-around, episodes, streams, and
+//! rows that are refused.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 mod common;

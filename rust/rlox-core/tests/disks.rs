@@ -1,4 +1,4 @@
-//! Disks without sync or locks, and folders with hostile files.
+//! Folders on disks without sync or locks, and folders that contain links, pipes or files with holes.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::fs::{self, File, TryLockError};

@@ -1,4 +1,4 @@
-//! Explained variance of returns by values.
+//! The explained variance of returns by value estimates.
 #![allow(clippy::float_cmp, clippy::unwrap_used, missing_docs)]
 
 use rlox_core::Error;

@@ -1,4 +1,5 @@
-//! Frame stacks, whose frames are stored once: exact for any reset convention, and small.
+//! Frame stacks, of which each frame is stored once: they are exact after any kind of reset, and take
+//! little memory.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
 use rlox_core::buffer::{
@@ -41,8 +42,8 @@ struct Step {
     is_end: bool,
 }
 
-/// Makes `n` steps in episodes of `episode` steps. Pixels have `levels` colours; with 1, the screen
-/// never changes.
+/// Makes `n` steps in episodes of equal length. Pixels have `levels` colours; with one colour the
+/// screen never changes.
 fn steps(
     n: usize,
     axis: StackAxis,

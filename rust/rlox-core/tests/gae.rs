@@ -1,4 +1,4 @@
-//! GAE against its definition, its limits, and numbers worked out by hand.
+//! Compares GAE with its definition, its special cases, and numbers worked out by hand.
 #![allow(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::unwrap_used)]
 #![allow(clippy::float_cmp, missing_docs)]
 
@@ -165,7 +165,7 @@ fn a_bootstrap_of_a_truncated_trajectory_is_refused() {
         match result {
             Ok(()) => assert!(!refused, "{at}"),
             Err(error) => {
-                let start = format!("truncated is set at flat index {at}, expected none without");
+                let start = format!("truncated is set at flat index {at}, expected no truncated step");
                 assert!(refused && error.to_string().starts_with(&start), "{error}");
             }
         }

@@ -90,7 +90,7 @@ fn step(envs: &mut VecEnv) -> Result<Vec<f32>, Error> {
     envs.step_into(Actions::Discrete(&actions), out).map(|()| obs)
 }
 
-/// Runs `work` slowly, and interrupts it when it asks for the second time, after 40 ms.
+/// Runs `work` slowly. Interrupts it when it asks for the second time whether to stop, after 40 ms.
 fn run_interrupted<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     static N_CHECKS: AtomicUsize = AtomicUsize::new(0);
     // The counters and the slow mode are global, so tests that use them take turns.
@@ -119,7 +119,7 @@ fn check(work: impl Fn(&mut VecEnv) -> Result<(), Error>) {
     let ended_envs = envs.episode_ends().indices.to_vec();
     assert_eq!(run_interrupted(|| work(&mut envs)), Err(Error::Interrupted));
     let after = envs.snapshot().unwrap();
-    assert!(after == before, "the snapshot is another one");
+    assert!(after == before, "the snapshot has changed");
     assert_eq!(envs.episode_ends().indices, ended_envs);
     for _ in 0..4 {
         assert!(step(&mut envs).unwrap() == step(&mut twin).unwrap());

@@ -1,4 +1,5 @@
-//! Language-model primitives against their definitions, limits, and numbers worked out by hand.
+//! Compares the language-model primitives with their definitions, their special cases, and numbers
+//! worked out by hand.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use rlox_core::Error;
@@ -145,7 +146,7 @@ fn terms_equal_their_definition_over_the_whole_range() {
         let width = [1e-12, 1e-6, 1e-2, 1.0, 30.0, 600.0][i % 6];
         let (log_p, log_q) = (-stream.uniform() * 5.0, -stream.uniform() * width);
         for estimator in ESTIMATORS {
-            // With 0, the reference computes from the same difference.
+            // With log p = 0 the difference log q - log p has no rounding error.
             let log_p = if estimator == Estimator::K3 { 0.0 } else { log_p };
             let expected = reference_term(estimator, log_p, log_q);
             let error = (single_term(estimator, log_p, log_q) - expected).abs();
@@ -321,7 +322,7 @@ fn a_length_that_cannot_be_packed_is_named_by_its_index() {
     let huge = Packing::first_fit_decreasing(&[1; 3], usize::MAX);
     assert!(huge.unwrap_err().to_string().contains("2^31"));
     let message = Packing::first_fit_decreasing(&[1 << 30; 2], 1 << 30).unwrap_err().to_string();
-    assert!(message.contains("number of rows of 2"), "{message}");
+    assert!(message.contains("number of rows 2"), "{message}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Running moments against the two-pass definition, whole and in parts.
+//! Compares running moments with their two-pass definition, for whole batches and for parts.
 #![allow(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::unwrap_used)]
 #![allow(clippy::float_cmp, missing_docs)]
 

@@ -1,4 +1,4 @@
-//! Batches of normal numbers: the mapping from random words, independence of the sizes of calls,
+//! Batches of normal numbers: the mapping from random words, the same numbers for any sizes of calls,
 //! and the distribution.
 
 use rlox_core::seed::Stream;

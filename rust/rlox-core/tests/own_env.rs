@@ -1,4 +1,5 @@
-//! An environment from outside the crate: it registers once and steps like the others, in float64.
+//! An environment from outside the crate: it is registered once and stepped like the others, in
+//! float64.
 #![allow(clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use rlox_core::Error;

@@ -1,4 +1,4 @@
-//! Named parameters: their layout, look-up by name, and refusals.
+//! Named parameters: their layout, look-up by name, and tensors that are refused.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use rlox_core::{Dtype, Layout, Parameters, TensorView};

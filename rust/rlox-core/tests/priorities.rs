@@ -1,4 +1,4 @@
-//! Prioritized sampling against its definition: frequencies, weights, and updates.
+//! Compares prioritized sampling with its definition: frequencies, weights, and updates.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 #![allow(clippy::cast_precision_loss)]
 
@@ -6,7 +6,7 @@ use rlox_core::Error;
 use rlox_core::buffer::{Priorities, SampleRng};
 use rlox_core::seed::Stream;
 
-/// Makes priorities of which slots 0.. have these values.
+/// Makes priorities with these values in slots 0, 1, and so on.
 fn make_priorities(priorities: &[f64], alpha: f64, beta: f64) -> Priorities {
     let mut all = Priorities::new(priorities.len(), alpha, beta).unwrap();
     for (slot, &priority) in priorities.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! Random programs of calls on a replay buffer of any columns equal a naive list of rows. A failure
-//! shrinks to the calls that it needs. `RLOX_FULL=1` runs many more programs, and other ones each
-//! time.
+//! Compares a replay buffer of any columns with a naive list of rows, in random programs of calls. A
+//! program that fails is reduced to the calls that it needs. `RLOX_FULL=1` runs many more programs,
+//! which differ each time.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 #![allow(clippy::cast_possible_truncation)]
 

@@ -1,4 +1,4 @@
-//! n-step and lambda-returns against their definitions and numbers worked out by hand.
+//! Compares n-step and lambda-returns with their definitions and with numbers worked out by hand.
 #![allow(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::unwrap_used)]
 #![allow(clippy::float_cmp, missing_docs)]
 
@@ -48,7 +48,7 @@ impl Case {
         self.terminated[t] || self.truncated[t] || t + 1 == self.rewards.len()
     }
 
-    /// Eq. 7.1, term by term; stops early at an end.
+    /// Computes eq. 7.1 term by term. Stops early at the end of an episode.
     fn n_step_return(&self, start: usize, n: usize) -> f64 {
         let (mut total, mut weight) = (0.0, 1.0);
         for t in start..start + n {
@@ -61,7 +61,7 @@ impl Case {
         total
     }
 
-    /// Eq. 12.3: (1 - lam) sum over n of lam^(n-1) G^n, the last with all remaining weight.
+    /// Computes eq. 12.3: (1 - lam) sum over n of lam^(n-1) G^n. The last G^n has all remaining weight.
     fn lambda_return(&self, start: usize) -> f64 {
         let (mut total, mut weight, mut n) = (0.0, 1.0, 1);
         while !self.is_end(start + n - 1) {

@@ -1,6 +1,6 @@
-//! Rollouts of the example's policy and of scripted environments: advantages by their definition,
-//! recounted episodes, ends of episodes, noise, resuming, refusals, and the same bytes on any
-//! number of threads.
+//! Rollouts of the example's policy and of scripted environments. Compares advantages with their
+//! definition, and episodes and their ends with the environment's records. Tests noise, resuming,
+//! refused arguments, and that the bits are the same on any number of threads.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 #[path = "../examples/linear/mod.rs"]

@@ -258,7 +258,7 @@ fn restored_sequences_draw_the_same_windows_and_go_on_alike() {
             push(t, 1, |to, rows| buffer.push(to, rows, None).unwrap());
         }
     };
-    // The ring has wrapped, and its last episode runs.
+    // The ring has wrapped, and its last episode has not ended.
     fill(&mut left, 0..104);
     left.sample(SampleRequest { len: 4, ..request(3, None) }).unwrap();
     assert!(left.save(&dir, "last").unwrap().new_bytes > 0);

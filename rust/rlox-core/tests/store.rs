@@ -1,4 +1,4 @@
-//! Files on disk: sealed data reads back, and errors name the path and the offset of other bytes.
+//! Files on disk: sealed data reads back, and errors name the path and the byte offset of damage.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::fs;
@@ -17,7 +17,8 @@ fn bytes(len: usize, index: u64) -> Vec<u8> {
     (0..len).map(|_| stream.next_u64().to_le_bytes()[0]).collect()
 }
 
-/// A column to write: name, bytes of a row, number of the first row, rows in parts.
+/// A column to write: name, bytes of a row, number of the first row, and the bytes of the rows in
+/// parts.
 struct ColumnInput<'a>(&'static str, usize, u64, Vec<&'a [u8]>);
 
 /// Seals columns as the folder's next segment.
@@ -134,7 +135,7 @@ fn forge(good: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     bytes
 }
 
-/// Offset of the number of the second column's first row, after 16 bytes of the head.
+/// Offset, counted from byte 16 of the head, of the number of the second column's first row.
 const FIRST_ROW_OFFSET: usize = 76 - 16;
 
 #[test]
@@ -142,7 +143,7 @@ fn rows_whose_last_block_would_end_beyond_every_number_are_damage() {
     let dir = folder("store-last-numbers");
     let (path, ..) = seal_example(&dir);
     let good = fs::read(&path).unwrap();
-    // 3,000 rows in blocks of 682: five blocks would end at the 3,410th.
+    // 3,000 rows in blocks of 682: five full blocks would have 3,410 rows.
     for (rows_to_max, is_valid) in [(3_410, true), (3_409, false), (3_000, false), (0, false)] {
         let first = u64::MAX - rows_to_max;
         let bytes = forge(&good, |head| {
@@ -290,7 +291,7 @@ fn run_saves(dir: &Path, disk: FaultyFs) -> Result<Vec<SegmentRef>> {
         }
         if store.publish("last", &make_manifest(&listed)).is_ok() {
             durable.clone_from(&listed);
-            // An earlier sweep would remove segments that are sealed but not listed yet.
+            // An earlier call would remove segments that are sealed but not listed yet.
             drop(store.remove_unused());
         }
     }

@@ -1,4 +1,4 @@
-//! Files with valid checksums are refused if no writer makes their heads.
+//! Files with valid checksums are refused if no writer could have made their heads.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
 use std::fs;
@@ -46,7 +46,7 @@ fn a_file_whose_checksums_fit_is_refused_if_no_writer_makes_it() {
         let at = last_byte_of_name(file);
         file[at] = 0xFF;
     });
-    assert!(invalid_utf8_result.unwrap_err().contains("no UTF-8"));
+    assert!(invalid_utf8_result.unwrap_err().contains("not UTF-8"));
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_manifest_whose_list_is_none_of_segments_is_refused() {
         let plan = ColumnPlan { name: "segments".into(), row_bytes, first: 0, rows: 1 };
         write_segment(Arc::new(RealFs), &path, vec![plan], b"", &[&row]).unwrap();
         let error = Manifest::read(&RealFs, &path).unwrap_err().to_string();
-        assert!(error.contains("a list that is none of segments"), "{error}");
+        assert!(error.contains("an invalid list of segments"), "{error}");
     }
 }
 

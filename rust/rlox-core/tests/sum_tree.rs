@@ -1,4 +1,4 @@
-//! The sum tree against plain vectors: cumulative sums, recomputed totals, linear minima.
+//! Compares the sum tree with plain vectors: cumulative sums, totals, and minima by linear search.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use rlox_core::buffer::SumTree;

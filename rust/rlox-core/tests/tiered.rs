@@ -1,4 +1,4 @@
-//! Rows in memory and on disk together equal those of one buffer in memory, also after a crash.
+//! A buffer with rows in memory and on disk equals a buffer in memory, also after a crash.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 #![allow(clippy::cast_possible_truncation)]
 
@@ -169,7 +169,7 @@ fn a_folder_whose_newest_manifest_is_gone_is_not_taken_for_an_empty_one() {
         let error = MmapReplayBuffer::new(schema(), &new_tiers, 1, 0).unwrap_err().to_string();
         assert!(error.contains("newest.manifest is damaged"), "{error}");
     }
-    // Nobody else removes its segments either.
+    // Calls of other buffers do not remove its segments either.
     let mut other = in_memory(30, 1);
     fill_model(&mut other, 0..20, 1);
     other.save(&dir, "other").unwrap();

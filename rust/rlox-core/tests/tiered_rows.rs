@@ -1,4 +1,4 @@
-//! Rows of both tiers as n-step windows, by index, and after cuts and reopenings.
+//! Rows in memory and on disk: as n-step windows, by index, and after cuts and reopenings.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, missing_docs)]
 #![allow(clippy::cast_possible_truncation)]
 
@@ -12,7 +12,7 @@ use rows::{Outputs, collect_outputs, push, request};
 use scratch::folder;
 use tiers::{fill, fill_model, in_memory, make_tiered, sample, sample_in_memory};
 
-/// Samples n-step windows from a buffer of both tiers and from one in memory.
+/// Samples n-step windows from a buffer with rows in memory and on disk, and from one in memory.
 fn windows(
     tiered_buffer: &MmapReplayBuffer,
     memory_buffer: &ReplayBuffer,

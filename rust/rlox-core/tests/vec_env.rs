@@ -1,4 +1,4 @@
-//! Batches of environments: autoreset, time limits, independence, snapshots, refusals.
+//! Batches of environments: autoreset, time limits, independence, snapshots, refused arguments.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use rlox_core::Error;

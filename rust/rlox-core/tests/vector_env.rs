@@ -1,4 +1,4 @@
-//! Environments behind the object-safe trait: native ones, and one that a client makes from text.
+//! Environments behind the object-safe trait: native ones, and one that a client builds from a text.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use rlox_core::env::{Actions, EpisodeEnds, Seeding, Snapshot, StepOut, VecEnv, registry};
@@ -73,7 +73,8 @@ impl VectorEnv for RemoteEnv {
     }
 }
 
-/// Steps `steps` times with action 1 (or 0.5). Returns observations, rewards, final observations.
+/// Takes `steps` steps with action 1 (in a Box 0.5). Returns the observations, rewards and final
+/// observations of each step.
 fn play(envs: &mut dyn VectorEnv, steps: usize) -> Vec<(Vec<f32>, Vec<f64>, Vec<f32>)> {
     let (n, dim) = (envs.n_envs(), envs.spec().observation.dim());
     let (discrete, boxed) = (vec![1; n], vec![0.5; n * envs.spec().action.dim()]);

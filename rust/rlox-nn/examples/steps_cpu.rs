@@ -1,5 +1,5 @@
-//! Runs steps of the engine `cpu` as standard input requests; `benchmarks/bench_nn_backends.py`
-//! times them.
+//! Runs steps of the engine `cpu` when standard input asks for them;
+//! `benchmarks/bench_nn_backends.py` times them.
 //!
 //! ```sh
 //! cargo build --release -p rlox-nn --example steps_cpu

@@ -19,12 +19,12 @@ fn normals(stream: &mut Stream, n: usize, scale: f64) -> Vec<f64> {
 }
 
 /// Returns the largest difference of `gradient` from finite differences of `loss`, relative to the
-/// norm of the latter.
+/// norm of the finite differences.
 fn difference(base_point: &[f64], gradient: &[f64], loss: impl Fn(&[f64]) -> f64) -> f64 {
     difference_at(0..base_point.len(), base_point, gradient, loss)
 }
 
-/// Returns the same for these indices only.
+/// Same as [`difference`], for these indices only.
 fn difference_at(
     indices: impl IntoIterator<Item = usize>,
     base_point: &[f64],

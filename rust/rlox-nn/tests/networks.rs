@@ -34,7 +34,7 @@ fn parameters_of_other_names_shapes_or_layers_are_refused() {
     assert!(message.starts_with("parameter actor.0.weight has shape [4, 8], expected [8, 4]"), "{message}");
     let mut extra = architecture.parameter_shapes();
     extra.push(("critic.4.weight".to_owned(), vec![1, 1]));
-    assert!(refusal(extra).starts_with("parameter is critic.4.weight, expected one of these"));
+    assert!(refusal(extra).starts_with("parameter is critic.4.weight, expected a parameter of these"));
     // In another order the parameters are found by name.
     let mut shuffled = architecture.parameter_shapes();
     shuffled.reverse();

@@ -36,7 +36,7 @@ fn with_adam<'a>(
 }
 
 /// Returns the largest difference of the gradient from finite differences of the loss, relative to
-/// their norm.
+/// the norm of the finite differences.
 fn gradient_error(parameters: &[f64], gradient: &[f64], loss: impl Fn(&[f64]) -> f64) -> f64 {
     let (mut worst, mut norm) = (0.0_f64, 0.0_f64);
     for (i, slope) in gradient.iter().enumerate() {

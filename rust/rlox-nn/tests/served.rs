@@ -17,7 +17,8 @@ fn count(sizes: &[usize]) -> usize {
     sizes.windows(2).map(|pair| (pair[0] + 1) * pair[1]).sum()
 }
 
-/// Returns the numbers of an array; the two networks' parameters are equal.
+/// Returns the numbers of array `name` of a network with that many `parameters`. A target network has
+/// the same parameters.
 fn array(name: &str, parameters: usize) -> Vec<f32> {
     let Sizes { obs, outputs, rows, .. } = SIZES;
     let n = match name {

@@ -1,5 +1,5 @@
-//! Conversion of `rlox_core::Error` to the classes of `rlox.errors`, looked up when an error is
-//! raised.
+//! Conversion of `rlox_core::Error` to the classes of `rlox.errors`. That module is imported only
+//! when an error is raised.
 
 use pyo3::exceptions::{
     PyArithmeticError, PyAttributeError, PyKeyboardInterrupt, PyLookupError, PyRuntimeError, PyTypeError,
@@ -53,8 +53,8 @@ impl<T> OrRaise<T> for rlox_core::Result<T> {
     }
 }
 
-/// Whether `raised` is a type that Python and NumPy raise for values that do not fit. Other
-/// exceptions have another cause: a signal handler may raise while any value is read.
+/// Whether `raised` has a type that Python and NumPy raise for values that do not fit. Other
+/// exceptions have other causes: a signal handler, for example, may raise while a value is read.
 pub(crate) fn is_refusal(py: Python<'_>, raised: &PyErr) -> bool {
     raised.is_instance_of::<PyTypeError>(py)
         || raised.is_instance_of::<PyValueError>(py)
@@ -66,7 +66,8 @@ pub(crate) fn is_refusal(py: Python<'_>, raised: &PyErr) -> bool {
 
 /// Replacement of Python's exception by an error that names what is wrong with a value.
 pub(crate) trait ReplaceRefusal<T> {
-    /// Returns the value, or `error` in place of the exception if that [`is_refusal`].
+    /// Returns the value. An exception for which [`is_refusal`] holds is replaced by what `error`
+    /// makes of it.
     fn replace_refusal(self, py: Python<'_>, error: impl FnOnce(&PyErr) -> PyErr) -> PyResult<T>;
 }
 
@@ -95,16 +96,16 @@ fn to_exception(py: Python<'_>, error: &Error) -> PyErr {
 
 /// How to move a buffer to another place, for the message of [`not_copied`].
 pub(crate) const SAVED: &str =
-    "save writes its rows to a folder, load reads them into a buffer that is made alike";
+    "save writes its rows to a folder, load reads them into a buffer made with the same arguments";
 
-/// Returns the exception for `pickle` and `copy` of an object. It names an alternative.
+/// Returns the exception for an attempt to pickle or copy `object`. `instead` says what to do instead.
 pub(crate) fn not_copied<T>(object: &Bound<'_, T>, instead: &str) -> PyErr {
     let class = object.as_any().get_type();
     let name = class.name().map_or_else(|_| "it".into(), |name| name.to_string());
     PyTypeError::new_err(format!("{name} cannot be pickled or copied: {instead}"))
 }
 
-/// Returns an exception of this class; if the class cannot be imported, the import's exception.
+/// Returns an exception of this class, or the import's exception if the class cannot be imported.
 pub(crate) fn new(py: Python<'_>, class: Class, message: impl Into<String>) -> PyErr {
     let class_object = py
         .import("rlox.errors")

@@ -15,12 +15,12 @@ const MAX_DRAWS: u64 = 1 << 28;
 
 /// A random stream keyed by (seed, name, index), with a position that can be saved.
 ///
-/// The draws depend on the key and the position only, so a new stream never shifts another one.
+/// The draws depend on the key and the position only, so a new stream never changes the draws of another one.
 ///
 /// Args:
 ///     seed: seed of the run, 0 to 2**64 - 1.
 ///     name: the purpose of the stream, such as "env".
-///     index: number among several streams of that name, such as the number of an environment.
+///     index: tells streams of the same name apart, such as the index of an environment.
 ///
 /// Raises:
 ///     ConfigError: seed or index is not an integer in range.
@@ -32,7 +32,7 @@ pub(crate) struct PyStream {
 /// Numbers drawn between two checks for an interrupt.
 const CHUNK: usize = 1 << 16;
 
-/// Nanoseconds of a call for one number.
+/// Nanoseconds that a call for one number takes.
 const DRAW_NANOSECONDS: usize = 10;
 
 #[pymethods]
@@ -49,7 +49,7 @@ impl PyStream {
 
     /// `n` uniform numbers in [0, 1) with 53 random bits each, float64 `[n]`.
     ///
-    /// Each advances the position by 2. Raises ConfigError if `n` is not in 0..2**28.
+    /// Each advances the position by 2. Raises ConfigError unless 0 <= n <= 2**28.
     fn uniform<'py>(
         &self,
         py: Python<'py>,
@@ -61,7 +61,7 @@ impl PyStream {
     /// `n` standard normal numbers, float64 `[n]`, by the cosine branch of Box and Muller: sqrt(-2
     /// ln(1 - u)) cos(2 pi v), where u and v are the next two uniform numbers.
     ///
-    /// Each advances the position by 4. Raises ConfigError if `n` is not in 0..2**28.
+    /// Each advances the position by 4. Raises ConfigError unless 0 <= n <= 2**28.
     fn normal<'py>(
         &self,
         py: Python<'py>,
@@ -70,11 +70,12 @@ impl PyStream {
         self.draw(py, n, 40, |stream, out| out.fill_with(|| stream.normal()))
     }
 
-    /// `n` standard normal numbers, float32 `[n]`, by another mapping than `normal`'s. It is four
-    /// times as fast and gives the same numbers on every platform: Wichura's AS 241 of uniform
-    /// numbers of 52 bits, rounded from float64.
+    /// `n` standard normal numbers, float32 `[n]`, by a mapping four times as fast as `normal`'s.
     ///
-    /// Each advances the position by 2. Raises ConfigError if `n` is not in 0..2**28.
+    /// The mapping is Wichura's AS 241: of uniform numbers of 52 bits, in float64, then rounded. It
+    /// gives the same numbers on every platform.
+    ///
+    /// Each advances the position by 2. Raises ConfigError unless 0 <= n <= 2**28.
     fn standard_normal<'py>(
         &self,
         py: Python<'py>,
@@ -85,7 +86,7 @@ impl PyStream {
 
     /// A uniformly random permutation of 0, ..., n - 1 (Fisher and Yates), int64 `[n]`.
     ///
-    /// Raises ConfigError if `n` is not in 0..2**28.
+    /// Raises ConfigError unless 0 <= n <= 2**28.
     fn permutation<'py>(
         &self,
         py: Python<'py>,
@@ -108,10 +109,11 @@ impl PyStream {
         Ok(order.into_array().into_any())
     }
 
-    /// A random orthogonal matrix, float64 `[rows, columns]`. Its rows, or its columns if these are
-    /// fewer, are orthogonal and of length 1, and all such matrices are equally likely (Saxe et al.
-    /// 2014). Computed by Gram and Schmidt's method from standard normal numbers in fixed order:
-    /// the same on every platform.
+    /// A random orthogonal matrix, float64 `[rows, columns]`.
+    ///
+    /// Its rows, or its columns if they are fewer, are orthogonal and have length 1. All such matrices
+    /// are equally likely (Saxe et al. 2014). Gram and Schmidt's method computes the matrix from
+    /// standard normal numbers in a fixed order, so it is the same on every platform.
     ///
     /// Each of the `rows * columns` numbers advances the position by 2. Raises ConfigError for more
     /// than 2**28 of them.
@@ -160,7 +162,7 @@ impl PyStream {
 }
 
 impl PyStream {
-    /// Draws `n` numbers of about `cost` nanoseconds each.
+    /// Draws `n` numbers, each of which takes about `cost` nanoseconds.
     fn draw<'py, T: Written + Send>(
         &self,
         py: Python<'py>,
@@ -184,7 +186,7 @@ impl PyStream {
     }
 }
 
-/// Returns `n` if one call may draw so many numbers.
+/// Returns `n` if one call may draw that many numbers.
 fn check_draws(py: Python<'_>, name: &str, n: u64) -> PyResult<usize> {
     if n > MAX_DRAWS {
         let message = format!("{name} is {n}, expected at most {MAX_DRAWS}; draw in parts");
@@ -193,8 +195,8 @@ fn check_draws(py: Python<'_>, name: &str, n: u64) -> PyResult<usize> {
     Ok(usize::try_from(n).unwrap_or_default())
 }
 
-/// A 63-bit integer that seeds another generator, such as a `torch.Generator`, by the same scheme:
-/// the first draw of `Stream(seed, name, index)` without its lowest bit.
+/// A 63-bit integer to seed another generator, such as a `torch.Generator`: the first `next_u64()`
+/// of `Stream(seed, name, index)` without its lowest bit.
 ///
 /// Raises:
 ///     ConfigError: seed or index is not an integer in 0..2**64.

@@ -1,5 +1,5 @@
-//! The locks of modules that are tested under every order of threads; the tests replace them by
-//! loom's.
+//! Locks and atomics of the modules whose tests run every order of their threads. In these tests
+//! loom's locks and atomics replace those of this module.
 
 pub(crate) use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) use std::sync::{Mutex, PoisonError};

@@ -7,7 +7,7 @@ use crate::convert::coerce::Number;
 use crate::errors::OrRaise;
 
 /// Sets how many threads of this process share long work of rlox: large batches of environments,
-/// large batches from buffers, long arrays. No result depends on it.
+/// large batches from buffers, long arrays. No result depends on this number.
 ///
 /// Before the first call the setting is the environment variable `RLOX_THREADS` (or
 /// `RAYON_NUM_THREADS`) if that is a number from 1 to 1024, else the number of CPUs that the

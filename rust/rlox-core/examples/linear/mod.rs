@@ -1,19 +1,19 @@
-//! Linear policies written by hand: categorical over logits, or Gaussian around a mean. What acts and
-//! what values are rows of numbers; nothing is allocated per step.
+//! A linear policy whose parameters can be written by hand: categorical with logits, or Gaussian
+//! around a mean. A step allocates no memory.
 
 use rlox_core::math::in_place;
 use rlox_core::policy::{ActionsMut, Noise, Policy, PolicyInput, PolicyOutput};
 use rlox_core::{EnvSpec, Error, Parameters, Result};
 
-/// Logits or means that are on the stack together.
+/// Number of logits or means that are on the stack together.
 const BLOCK: usize = 256;
 
 /// log sqrt(2 pi).
 const LOG_ROOT_TAU: f32 = 0.918_938_5;
 
-/// Logits `W o + b`, or means `tanh(W o + b)` times the upper bounds, and values `v . o + c`, with the parameters `actor.weight`
-/// `[n_outputs, obs_dim]`, `actor.bias` `[n_outputs]`, `critic.weight` `[obs_dim]`, `critic.bias` `[]`
-/// and, for Box actions, `log_std` `[action_dim]`.
+/// A policy with logits `W o + b`, or means `tanh(W o + b)` times the upper bounds, and with values
+/// `v . o + c`. Its parameters are `actor.weight` `[n_outputs, obs_dim]`, `actor.bias` `[n_outputs]`,
+/// `critic.weight` `[obs_dim]`, `critic.bias` `[]` and, for Box actions, `log_std` `[action_dim]`.
 pub(crate) struct Linear {
     pub(crate) params: Parameters,
     obs_dim: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Linear {
 }
 
 impl Linear {
-    /// A policy for these environments whose parameters are 0.
+    /// Returns a policy for these environments whose parameters are all 0.
     pub(crate) fn new(spec: &EnvSpec) -> Result<Self> {
         let (obs_dim, n_outputs) = (spec.observation.dim(), spec.action.size());
         if n_outputs > BLOCK {
@@ -42,13 +42,14 @@ impl Linear {
         Ok(Self { params: Parameters::zeros(named)?, obs_dim, n_outputs, bounds })
     }
 
-    /// Rows and offsets of the actor.
+    /// Returns the weights and the bias of the actor.
     fn actor(&self) -> Result<(&[f32], &[f32])> {
         let weight = self.params.array("actor.weight", &[self.n_outputs, self.obs_dim])?;
         Ok((weight, self.params.array("actor.bias", &[self.n_outputs])?))
     }
 
-    /// Observations in blocks whose outputs fit the stack, each block as `[rows, n_outputs]`.
+    /// Divides the observations into blocks whose outputs fit the stack. Passes the index of each
+    /// block's first row, and its outputs `[rows, n_outputs]`, to a function.
     fn outputs<'a>(
         &'a self,
         obs: &'a [f32],
@@ -74,8 +75,8 @@ impl Linear {
             in_place::log_softmax(logits, self.n_outputs)?;
             let chosen = actions.iter_mut().zip(log_probs.iter_mut()).zip(seen.noise).skip(first);
             for (row, ((action, log_prob), noise)) in logits.chunks_exact(self.n_outputs).zip(chosen) {
-                // The first action at which the sum of probabilities passes the noise; rounding may
-                // leave the last one to it.
+                // Takes the first action at which the sum of probabilities exceeds the noise. If
+                // rounding keeps every sum below it, that is the last action.
                 let mut left = *noise;
                 for (choice, &of_choice) in (0..).zip(row) {
                     (*action, *log_prob) = (choice, of_choice);
@@ -125,7 +126,7 @@ impl Policy for Linear {
         match (acted.actions, &self.bounds) {
             (ActionsMut::Discrete(actions), None) => self.act_discrete(seen, actions, acted.log_probs),
             (ActionsMut::Box(actions), Some(bounds)) => self.act_box(seen, bounds, actions, acted.log_probs),
-            _ => Err(Error::config("actions", "of another kind", "those the policy was made for")),
+            _ => Err(Error::config("actions", "of another kind", "the kind that the policy was made for")),
         }
     }
 
@@ -139,7 +140,7 @@ impl Policy for Linear {
     }
 }
 
-/// `W o + b`, number by number.
+/// Returns the numbers of `W o + b` one after the other.
 fn outputs(weight: &[f32], bias: &[f32], obs: &[f32]) -> impl Iterator<Item = f32> {
     weight
         .chunks_exact(obs.len().max(1))
@@ -147,13 +148,15 @@ fn outputs(weight: &[f32], bias: &[f32], obs: &[f32]) -> impl Iterator<Item = f3
         .map(move |(row, bias)| row.iter().zip(obs).fold(*bias, |sum, (weight, x)| sum + weight * x))
 }
 
-/// Parameters that balance `CartPole-v1`, or brake `Pendulum-v1`; others stay at 0.
+/// Returns a policy whose parameters balance `CartPole-v1` or brake `Pendulum-v1`. For other
+/// environments they stay 0.
 pub(crate) fn by_hand(spec: &EnvSpec) -> Result<Linear> {
     let mut policy = Linear::new(spec)?;
     let params = &mut policy.params;
     match spec.id.as_str() {
         "CartPole-v1" => {
-            // Push towards where the pole falls; a pole is worth some hundred steps.
+            // Push to the side to which the pole falls. The value 80 stands for the discounted
+            // return of a pole that stays up.
             let row = [0.0, 0.0, 0.0, 0.0, 0.5, 1.5, 15.0, 5.0];
             params.array_mut("actor.weight", &[2, 4])?.copy_from_slice(&row);
             params.array_mut("critic.bias", &[])?.fill(80.0);

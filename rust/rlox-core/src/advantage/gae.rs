@@ -6,11 +6,12 @@
 //! R_t     = A_t + V(s_t)
 //! ```
 //!
-//! A trajectory accumulates in float64. A `[T, N]` rollout, whose N chains are one vector,
-//! accumulates in the precision of its arrays. So layouts differ by rounding: by some 1e-12 in
-//! float64, and in float32 by about 1e-6 of the largest value. Ends are selected, never multiplied
-//! by 0, so nothing beyond an end, NaN included, reaches the steps before it. A NaN or infinity
-//! elsewhere spoils its own step and the earlier steps of the same episode.
+//! [`trajectory`] and [`env_major`] accumulate in float64. [`time_major`] computes the N
+//! environments of a step as one vector, in the precision of the arrays. So the layouts differ by
+//! rounding: by about 1e-12 in float64, and in float32 by about 1e-6 of the largest value. Flags
+//! select values and never multiply them by 0. So no value beyond an episode's end, not even NaN,
+//! reaches the steps before it. A NaN or infinity elsewhere spoils its own step and the earlier
+//! steps of the same episode.
 
 use multiversion::multiversion;
 
@@ -22,7 +23,7 @@ use crate::interrupt::{self, CheckPace, PIECE, SHARED_PIECE};
 use crate::math::Float;
 use crate::threads;
 
-/// Number of steps from which [`env_major`] spreads environments over threads.
+/// [`env_major`] uses several threads from this number of steps on.
 pub const PARALLEL_FROM: usize = 1 << 17;
 
 /// Approximate number of steps that a thread takes at once.
@@ -31,11 +32,11 @@ const STEPS_PER_TASK: usize = 1 << 13;
 /// The source of V(s_{t+1}).
 #[derive(Debug, Clone, Copy)]
 pub enum Next<'a, F, L> {
-    /// The value of the state that each step reached, as long as the rewards. After truncation it
+    /// The value of the state that each step reached; as many values as rewards. After truncation it
     /// is the value of the final observation, never that of the reset state. It is ignored after
     /// termination.
     Values(&'a [F]),
-    /// `values[t + 1]`, and this value after the last step. It is an error if a step is truncated,
+    /// `values[t + 1]`, and for the last step this value. It is an error if a step is truncated,
     /// because `values[t + 1]` is then the value of the reset state.
     Bootstrap(L),
 }
@@ -60,8 +61,8 @@ impl<F, L> Next<'_, F, L> {
             }
             if let Some(at) = cut.iter().zip(end).position(|(cut, end)| cut.is_set() && !end.is_set()) {
                 let got = format!("set at flat index {}", block * FLAG_BLOCK + at);
-                let expected = "none without the value of each step's next state: behind a truncated step \
-                                that is the value of its final observation";
+                let expected = "no truncated step unless you give the value of each step's next state, \
+                                which after a truncated step is the value of its final observation";
                 return Err(Error::config("truncated", got, expected));
             }
         }
@@ -171,7 +172,8 @@ pub fn env_major<F: Float, G: Flag>(
     Ok(())
 }
 
-/// Calls `one` for each of `n` environments from `first` on, up to `leaf` of them on one thread.
+/// Calls `compute_env` for each of `n` environments from `first` on. A task of a thread has at most
+/// `envs_per_task` of them.
 fn for_each_env<F: Float>(
     out: Out<'_, F>,
     first: usize,
@@ -254,7 +256,7 @@ fn compute_rows<'a, F: Float, G: Flag>(
     Ok(())
 }
 
-/// Computes one time step of all environments; `after` has the advantages of the next step.
+/// Computes one time step of all environments, from the advantages of the step after it.
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::too_many_arguments, reason = "separate slices, so that none may alias another")]
@@ -301,7 +303,7 @@ fn compute_trajectory<F: Float, G: Flag>(
     }
 }
 
-/// Calls [`backward`] in pieces, from the last to the first.
+/// Calls [`backward`] for one piece after the other, from the last to the first.
 fn compute_pieces<F: Float, G: Flag, const SHIFTED: bool>(
     rewards: &[F],
     values: &[F],

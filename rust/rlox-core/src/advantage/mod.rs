@@ -33,7 +33,7 @@ impl Flag for bool {
     }
 }
 
-/// A byte of a foreign bool array is set unless it is 0.
+/// A byte of a bool array from another library, such as NumPy. It is set unless it is 0.
 impl Flag for u8 {
     fn is_set(self) -> bool {
         self != 0
@@ -49,12 +49,12 @@ macro_rules! float_flag {
             self != 0.0
         }
         fn any<const N: usize>(flags: &[Self; N]) -> bool {
-            // All bits but the sign count, so that -0 counts as 0.
+            // The shift drops the sign bit, so that -0 counts as 0.
             flags.iter().fold(0, |bits, flag| bits | flag.to_bits()) << 1 != 0
         }
         fn first_nan(flags: &[Self]) -> Option<usize> {
-            // NaN has every bit of the exponent. A test of each flag would take several times as
-            // long.
+            // In a NaN every bit of the exponent is set, so without all of them there is no NaN. A
+            // test of each flag would take several times as long.
             let exponent = Self::INFINITY.to_bits();
             (or_bits(flags, Self::to_bits) & exponent == exponent)
                 .then(|| flags.iter().position(|flag| flag.is_nan()))?
@@ -75,13 +75,13 @@ fn or_bits<T: Copy, B: Copy + Default + BitOr<Output = B>>(flags: &[T], bits: im
 pub struct Ends<'a, G> {
     /// s_{t+1} is terminal: its value is 0.
     pub terminated: &'a [G],
-    /// The episode was cut after step t, although s_{t+1} has a value.
+    /// The episode was cut off after step t; s_{t+1} still has a value.
     pub truncated: &'a [G],
 }
 
 impl<'a, G: Flag> Ends<'a, G> {
-    /// Treats every end as a termination. The same slice serves as both, since terminated or
-    /// truncated cuts the trace, and only terminated stops the bootstrap.
+    /// Treats every end as a termination. The slice is also used as `truncated`, which has no effect
+    /// at a terminated step.
     #[must_use]
     pub const fn without_truncation(terminated: &'a [G]) -> Self {
         Self { terminated, truncated: terminated }

@@ -29,8 +29,8 @@ pub struct Input<'a, F, G> {
 /// G_t = r_t + gamma ((1 - lambda) V(s_{t+1}) + lambda G_{t+1})
 /// ```
 ///
-/// with V(s_{t+1}) for G_{t+1} after truncation and the last step, and 0 for both after
-/// termination.
+/// After truncation and after the last step, V(s_{t+1}) replaces G_{t+1}. After termination both
+/// are 0.
 ///
 /// # Errors
 /// [`Error::Shape`] if a slice does not fit, [`Error::Interrupted`].
@@ -103,19 +103,20 @@ pub fn n_step_returns<F: Float, G: Flag>(
 }
 
 /// One step of a trajectory. The steps are divided into blocks of n. So a window of n steps is the
-/// rest of one block and the start of the next. This gives sums without subtraction, in time
-/// independent of n.
+/// rest of one block and the start of the next. Its sum is one addition for any n, without a
+/// subtraction.
 #[derive(Clone, Copy)]
 struct Step {
     reward: f64,
     /// V(s_{t+1}), 0 after termination.
     next: f64,
     is_end: bool,
-    /// Discounted rewards from the first step of this block to this step.
+    /// Sum of the discounted rewards from the first step of this block to this step.
     prefix: f64,
-    /// Discounted rewards from this step to the last of this block or the first end.
+    /// Sum of the discounted rewards from this step to the last of this block, or to the first end
+    /// of an episode if that comes before.
     suffix: f64,
-    /// The first step from this one on that ends an episode or the trajectory.
+    /// Index of the first step, from this one on, that ends an episode or the trajectory.
     first_end: usize,
 }
 
@@ -137,7 +138,7 @@ fn env_steps<'a, F: Float, G: Flag>(
     })
 }
 
-/// Fills in the sums and the ends.
+/// Fills in `prefix`, `suffix` and `first_end`.
 fn accumulate(steps: &mut [Step], powers: &[f64], n: usize) {
     let gamma = powers.get(1).copied().unwrap_or(0.0);
     let mut end = steps.len().saturating_sub(1);

@@ -1,20 +1,20 @@
 //! Solves X_t = b_t + k_t X_{t+1} from the end of a trajectory to its start.
 //!
 //! Step by step, each multiplication and addition would wait for the one before. So a block of
-//! steps is first solved from X = 0, in two rounds of pairs, which wait for no other block. Then X
-//! of the step after the block is added, times the products of the factors. The chain has one link
-//! per block, and a block is one vector.
+//! steps is first solved as if X were 0 after it, in two rounds of pairs that wait for no other
+//! block. Then the true X of the step after the block, times the products of the factors, is added.
+//! So only one operation per block waits for the block after it, and a block is one vector.
 
 use crate::math::Float;
 
 /// Number of steps that are solved together.
 pub(super) const BLOCK: usize = 4;
 
-/// A quantity of the steps of one block.
+/// One number for each step of a block.
 pub(super) type Block = [f64; BLOCK];
 
-/// Returns X of the steps of a block in which no episode ends, from b, k and X of the step after
-/// it.
+/// Returns X of the steps of a block in which no episode ends. `offsets` are their b, `factors`
+/// their k, and `after` is X of the step after the block.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 pub(super) fn solve(offsets: Block, factors: Block, after: f64) -> Block {
@@ -49,7 +49,8 @@ pub(super) fn link(offset: f64, factor: f64, cut: bool, after: f64) -> f64 {
     if cut { offset } else { offset + factor * after }
 }
 
-/// Returns V(s_{t+1}) of a block's steps, if it is the value of the next step.
+/// Returns the values of a block moved by one step: V(s_{t+1}) of each step. `after` is the value
+/// after the last one.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 pub(super) fn shift([_, v1, v2, v3]: Block, after: f64) -> Block {

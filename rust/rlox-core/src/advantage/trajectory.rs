@@ -6,9 +6,9 @@ use super::scan::{BLOCK, Block, link, shift, solve, to_f64_block};
 use super::{Discount, Flag};
 use crate::math::Float;
 
-/// Computes GAE backward, in blocks of [`BLOCK`] steps and in single steps before them. If
-/// `SHIFTED`, `next` holds the values: V(s_{t+1}) is the entry after t, and `last` after the last
-/// step. `after` is A of the step after the last. Returns A of the first step.
+/// Computes GAE backward: first blocks of [`BLOCK`] steps, then the remaining first steps one by
+/// one. If `SHIFTED`, `next` is the same as `values`: V(s_{t+1}) is the entry after t, and `last`
+/// for the last step. Takes A of the step after the last one, and returns A of the first step.
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::too_many_arguments, reason = "separate slices, so that none may alias another")]

@@ -21,7 +21,7 @@ use crate::error::{Error, Result, check_len};
 use crate::interrupt::CheckPace;
 use crate::math::Float;
 
-/// Steps of a trajectory that share scratch arrays on the stack.
+/// Number of steps of a trajectory that are computed together, in scratch arrays on the stack.
 const CHUNK: usize = 64;
 
 /// A rollout in time-major order, slices `[T, N]`; a trajectory has N = 1.
@@ -43,7 +43,7 @@ pub struct Input<'a, F, G> {
 
 /// Output of the kernel; both slices are as long as the rewards.
 pub struct Out<'a, F> {
-    /// vs_t, the target of the value function.
+    /// vs_t (v_s in the paper), the target of the value function.
     pub vs: &'a mut [F],
     /// pg_t, the advantage of the policy gradient.
     pub pg_advantages: &'a mut [F],
@@ -134,8 +134,8 @@ pub fn vtrace<F: Float, G: Flag>(
     }
 }
 
-/// Computes a trajectory in chunks from its end to its start. If `SHIFTED`, `next` holds the
-/// values: V(s_{t+1}) is the entry after t, and `last` after the last step.
+/// Computes a trajectory in chunks from its end to its start. If `SHIFTED`, `next` is the same as
+/// `input.values`: V(s_{t+1}) is the entry after t, and `last` for the last step.
 fn compute_trajectory<F: Float, G: Flag, const SHIFTED: bool>(
     input: Input<'_, F, G>,
     next: &[F],
@@ -164,7 +164,7 @@ fn compute_trajectory<F: Float, G: Flag, const SHIFTED: bool>(
     Ok(())
 }
 
-/// Computes up to [`CHUNK`] steps before one with x = `after`; returns x of the first step.
+/// Computes up to [`CHUNK`] steps. Takes x of the step after them, and returns x of the first step.
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::too_many_arguments, reason = "separate slices, so that none may alias another")]

@@ -11,12 +11,12 @@ use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::interrupt;
 
-/// Rows that are normalised and stored at a time.
+/// Number of rows that are normalised and stored at a time.
 const BLOCK: usize = 1_024;
 
-/// Saved column of the moments, one observation column after the other.
+/// Name of the saved column with the moments of every float observation column, in the schema's order.
 const MOMENTS: &str = "moments";
-/// Saved column that says whether observations are normalised, 0 or 1.
+/// Name of the saved column that says whether observations are normalised: 0 or 1.
 const NORMALIZED: &str = "normalized";
 
 /// The transitions of a dataset in time order, one episode after the other.
@@ -34,10 +34,11 @@ pub struct OfflineDataset {
 }
 
 impl OfflineDataset {
-    /// Stores the transitions.
+    /// Makes a dataset of the transitions.
     ///
-    /// With `normalize`, each float observation is stored as (x - mean) / std of its element. An
-    /// observation that is both `next_obs` of a row and `obs` of the next row is stored once.
+    /// With `normalize`, each element x of a float observation is stored as (x - mean) / std, with
+    /// the mean and std of that element over the dataset. An observation that is both `next_obs` of a
+    /// row and `obs` of the next row is stored once.
     ///
     /// # Errors
     /// - [`Error::Shape`] or [`Error::Config`] if there are no rows or they do not fit the schema.
@@ -154,7 +155,7 @@ impl InMemoryBuffer for OfflineDataset {
         vec![(MOMENTS, 8, moments), (NORMALIZED, 1, vec![u8::from(self.is_normalized)])]
     }
 
-    /// Refuses a save whose normalisation or number of rows differs from this dataset's.
+    /// Adopts a save. Refuses one whose normalisation or number of rows differs from this dataset's.
     fn adopt(&mut self, storage: BufferStorage, columns: &ColumnReader<'_>) -> Result<()> {
         let was_normalized = columns(NORMALIZED)? == [1];
         if was_normalized != self.is_normalized {
@@ -233,7 +234,7 @@ fn check_column_finite(name: &'static str, dtype: Dtype, bytes: &[u8]) -> Result
     Ok(())
 }
 
-/// Pushes one range of rows and normalises them if `standardizers` is set.
+/// Pushes the transitions of the range `part`, normalised if `standardizers` is set.
 fn push_range(
     rows: &mut MemoryRows,
     transitions: &Transitions<'_>,

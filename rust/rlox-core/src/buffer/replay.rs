@@ -140,7 +140,7 @@ impl<S: Sampler + ?Sized> Buffer<S> {
         self.storage.rows.cut_episode(env)
     }
 
-    /// Removes every row. The count of indices continues.
+    /// Removes every row. The indices of new rows continue from the old ones.
     pub fn clear(&mut self) {
         self.storage.rows.clear();
         self.sampler.on_clear();

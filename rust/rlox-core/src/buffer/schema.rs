@@ -58,7 +58,7 @@ pub struct Schema {
     columns: Vec<Field>,
 }
 
-/// Names that batches use for other arrays.
+/// Names that no extra column may have, because batches use them for other arrays.
 const RESERVED: [&str; 13] = [
     "obs",
     "next_obs",

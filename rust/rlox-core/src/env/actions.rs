@@ -16,7 +16,7 @@ pub enum Actions<'a> {
 }
 
 impl<'a> Actions<'a> {
-    /// Checks kind, count and values against the action space of `n` environments.
+    /// Checks that kind, number and values of the actions fit `n` environments with this space.
     pub(super) fn check(self, space: &ActionSpace, n: usize) -> Result<()> {
         match (self, space) {
             (Self::Discrete(actions), ActionSpace::Discrete { n: choices }) => {
@@ -63,8 +63,8 @@ impl<'a> Actions<'a> {
     }
 }
 
-/// Returns a column with the meaning of each choice of a block. The choices themselves are 64 bits
-/// wide and would halve the width of the loops over float32.
+/// Returns `value_of` of each choice of a block. The choices themselves are 64 bits wide, so loops
+/// over float32 that read them would process half as many rows at a time.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 pub(super) fn map_choices<F: Float>(actions: &[i64], value_of: impl Fn(i64) -> F) -> [F; BLOCK] {
@@ -94,8 +94,8 @@ fn check_discrete(actions: &[i64], choices: usize) -> Result<()> {
     }
 }
 
-/// Returns whether all actions are in `0..choices`. As an unsigned number, a negative action is
-/// large.
+/// Returns whether all actions are in `0..choices`. A negative action, read as an unsigned number,
+/// is larger than any choice.
 #[multiversion(targets("x86_64+avx2"))]
 fn all_below(actions: &[i64], choices: u64) -> bool {
     actions.iter().fold(true, |all, action| all & (action.cast_unsigned() < choices))

@@ -7,7 +7,7 @@
 
 use super::{BLOCK, Float};
 
-/// Limit of small angles. It is below pi/4 by enough that no rounding reaches the next quarter.
+/// Largest magnitude of a small angle. It is so far below pi/4 that rounding never reaches pi/4.
 const SMALL: f64 = 0.785;
 
 /// Sine and cosine of up to [`BLOCK`] angles.
@@ -20,8 +20,8 @@ pub struct SinCos<F> {
 }
 
 impl<F: Float> SinCos<F> {
-    /// Returns sine and cosine of the first [`BLOCK`] `angles`, and 0 beyond their number. NaN and
-    /// infinity give NaN.
+    /// Returns sine and cosine of the first [`BLOCK`] `angles`; entries without an angle are 0. NaN
+    /// and infinity give NaN.
     #[inline(always)]
     #[must_use]
     pub fn of(angles: &[F]) -> Self {
@@ -73,7 +73,7 @@ fn wrap_reduced<F: Float>(angle: F) -> F {
     let turns = (angle * F::from_f64(1.0 / std::f64::consts::TAU)).nearest();
     let (pi, tau) = (F::from_f64(std::f64::consts::PI), F::from_f64(std::f64::consts::TAU));
     let near = angle.less_turns(turns);
-    // The rounding of the quotient may be off by a turn next to pi.
+    // Next to pi the rounded quotient may be wrong by one turn.
     let near = if near > pi { near - tau } else { near };
     if near < -pi { near + tau } else { near }
 }

@@ -1,5 +1,5 @@
-//! The interface of shards of all rules and precisions, and a step of many shards on several
-//! threads.
+//! The interface that shards of all environments and precisions have, and a step of many shards on
+//! several threads.
 
 use super::seeding::Key;
 use super::step::StepRows;
@@ -16,9 +16,9 @@ pub(super) struct ShardEnds {
     pub(super) obs: Vec<f32>,
 }
 
-/// Environments of any rules and precision that one thread steps together.
+/// Environments of one kind and precision that one thread steps together.
 pub(super) trait Batch: Send + Sync {
-    /// Takes one step with time limit and autoreset. Every slice of `out` and `last` has this
+    /// Takes one step with time limit and autoreset. Every slice of `out` and `final_obs` has this
     /// shard's rows.
     fn step(&mut self, actions: Actions<'_>, out: StepOut<'_>, final_obs: Option<DenseFinalObs<'_>>);
 
@@ -59,7 +59,8 @@ pub(super) trait Batch: Send + Sync {
     fn write_state(&mut self, state: &[f64]);
 }
 
-/// Steps shards of `size` rows by recursive halving, in parallel if `parallel`.
+/// Steps shards of equal size; the last one may be smaller. Divides them into halves recursively, and
+/// steps both halves at the same time if `parallel`.
 pub(super) fn step_shards(
     spec: &Spec,
     shards: &mut [Box<dyn Batch>],

@@ -2,17 +2,17 @@
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
-/// The steps taken in each running episode. The clock stores the time at which an episode began, so
-/// that a step reads the rows only if one of them may have reached the limit.
+/// The steps taken in each running episode. The clock stores the time at which each episode began,
+/// so that a step reads a block's rows only if one of them may have reached the limit.
 #[derive(Clone)]
 pub(super) struct EpisodeClock {
-    /// Steps of the whole shard. The count begins at the limit, so that `now - elapsed` is never
-    /// negative.
+    /// Steps that the shard has taken. The count begins at the limit, so that `now - elapsed` is
+    /// never negative.
     now: u64,
     limit: u64,
     /// Time at which each row's episode began, `[rows]`.
     start_times: Vec<u64>,
-    /// Lower bound of `began` in each block, `[blocks]`.
+    /// Lower bound of `start_times` in each block, `[blocks]`.
     oldest_starts: Vec<u64>,
     /// Number of rows of a block.
     block_rows: usize,
@@ -70,7 +70,7 @@ impl EpisodeClock {
 
     /// Returns the steps taken in each running episode, `[rows]`.
     pub(super) fn elapsed(&self) -> impl Iterator<Item = u32> {
-        // Both are below the limit, which is a u32.
+        // The difference is below the limit, which is a u32.
         self.start_times.iter().map(|&start| u32::try_from(self.now - start).unwrap_or(u32::MAX))
     }
 

@@ -52,8 +52,8 @@ pub struct Spec {
     pub observation: BoxSpace,
     /// The accepted actions.
     pub action: ActionSpace,
-    /// Approximate nanoseconds per step of one environment. During a long batch other Python
-    /// threads may run.
+    /// Approximate nanoseconds per step of one environment. They decide whether a step of the batch
+    /// is long work, which can be interrupted and lets other Python threads run.
     pub nanoseconds_per_step: usize,
 }
 
@@ -61,7 +61,7 @@ pub struct Spec {
 ///
 /// State comes in blocks of up to [`BLOCK`] environments, `[state_dim, rows]`: one contiguous
 /// column per state variable ([`columns`]), so that loops over rows vectorise. All slice arguments
-/// have the lengths named here. Rules that are generic over [`Float`] give both precisions.
+/// have the lengths named here. An implementation that is generic over [`Float`] has both precisions.
 ///
 /// Blocks are stepped inside a function that is compiled for several kinds of CPU. Functions marked
 /// `#[inline(always)]` become part of it. No result may depend on which rows share a block.

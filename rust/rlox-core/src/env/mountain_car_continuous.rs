@@ -1,8 +1,9 @@
 //! `MountainCarContinuous-v0`: the equations of Gymnasium 1.4.0's `continuous_mountain_car.py`.
 //!
-//! Gymnasium keeps the state as float32 and computes the cosine in float64; NumPy's promotion (NEP
-//! 50) rounds every other intermediate to float32. A force beyond the bounds becomes a Python
-//! float, whose sum with the slope is rounded once. This code does the same.
+//! Gymnasium keeps the state as float32 and computes the cosine in float64. NumPy's promotion (NEP
+//! 50) rounds every other intermediate result to float32. Gymnasium replaces a force beyond the
+//! bounds by the bound, a Python float, so its sum with the slope is rounded once. This code does
+//! the same.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
@@ -31,11 +32,11 @@ const SPEC: Spec = Spec {
     nanoseconds_per_step: 4,
 };
 
-/// State columns: position, velocity, float32 in both kernels. The action is a force. The reward is
-/// 100 at the goal, minus a tenth of the squared action.
+/// State columns: position, velocity; they are float32 in both kernels. The action is a force. The
+/// reward is minus a tenth of the squared action, plus 100 at the goal.
 ///
-/// `T` is the type in which the cosine is computed. One step of the float32 kernel is within 3e-7
-/// of the reference kernel's from the same state, in both state variables.
+/// `T` is the type in which the cosine is computed. After one step from the same state the float32
+/// kernel and the reference kernel differ by at most 3e-7 in both state variables.
 pub(super) struct MountainCarContinuous<T>(PhantomData<T>);
 
 impl<T> MountainCarContinuous<T> {

@@ -33,8 +33,9 @@ const SPEC: Spec = Spec {
 
 /// State columns: theta (0 is upright, not wrapped), theta'. The action is a torque.
 ///
-/// One step of the float32 kernel is within 1e-6 of the float64 kernel's from the same state, in
-/// every state variable, relative to the larger of its magnitude and 1; the reward within 1e-5.
+/// After one step from the same state the float32 and float64 kernels differ by at most 1e-6 in
+/// every state variable and by at most 1e-5 in the reward. Both are relative to the larger of the
+/// magnitude and 1.
 pub(super) struct Pendulum;
 
 /// The cost 0.001 u^2 of a torque u, as each precision computes it.
@@ -45,7 +46,7 @@ pub(super) trait TorqueCost: Float {
 
 impl TorqueCost for f64 {
     /// NumPy squares a float32 scalar with powf, which may differ from u * u by one unit in the
-    /// last place. The hidden exponent keeps the compiler from multiplying instead.
+    /// last place. `black_box` hides the exponent, so that the compiler does not multiply instead.
     fn write_costs(actions: &[f32], costs: &mut [f64]) {
         for (cost, action) in costs.iter_mut().zip(actions) {
             let torque = action.clamp(-MAX_TORQUE, MAX_TORQUE);
@@ -95,8 +96,8 @@ impl<F: TorqueCost> Env<F> for Pendulum {
     }
 }
 
-/// Advances a block. On entry `rewards` holds the costs of the torques. On return it holds minus
-/// the whole costs, which depend on the states before the step.
+/// Advances a block. On entry `rewards` holds the costs of the torques. On return it holds the
+/// rewards: minus the total costs, which depend on the states before the step.
 #[inline(always)]
 fn swing<F: Float>([theta, theta_dot]: [&mut [F]; 2], actions: &[f32], rewards: &mut [f64]) {
     let float = F::from_f64;

@@ -3,9 +3,10 @@
 /// The number type in which the state of an environment is stored and stepped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
-    /// The numbers of Gymnasium's environment, step by step.
+    /// The precision of Gymnasium's environment, whose numbers each step reproduces.
     F64,
-    /// float32 throughout: twice the rows per instruction, with a documented deviation per step.
+    /// float32 throughout: an instruction computes twice as many rows. The documentation of each
+    /// environment says by how much a step then differs.
     F32,
 }
 

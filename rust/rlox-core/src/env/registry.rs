@@ -1,5 +1,5 @@
-//! Maps environment ids to rules. A new native environment is one file and one line here. A crate
-//! that builds on this one adds its own environments with [`register`].
+//! Finds native environments by their ids. A new one is one file and one line here. A crate that
+//! builds on this one adds its own environments with [`register`].
 
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
@@ -27,7 +27,8 @@ pub struct Entry {
 impl Entry {
     /// Returns an entry with the reference kernel of an environment, for [`Precision::F64`].
     ///
-    /// Its state may be of either type: that of `MountainCarContinuous-v0` is float32 in Gymnasium.
+    /// The state of a reference kernel may have either type, `F`: that of `MountainCarContinuous-v0`
+    /// is float32 in Gymnasium.
     pub fn new<F: Float>(env: &'static impl Env<F>) -> Self {
         Self { spec: env.spec(), f64_factory: shard_factory(env), f32_factory: None }
     }

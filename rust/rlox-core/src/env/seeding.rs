@@ -11,6 +11,6 @@ pub(super) type Key = (u64, u64);
 pub enum Seeding {
     /// Environment i draws from stream (seed, "env", i).
     Run(u64),
-    /// Environment i draws from stream (seeds\[i\], "env", 0), at any position in the batch.
+    /// Environment i draws from stream (seeds\[i\], "env", 0), so its index in the batch has no effect.
     PerEnv(Vec<u64>),
 }

@@ -17,7 +17,7 @@ use crate::seed::Stream;
 /// Environments with the rules `E` and state of type `F`.
 pub(super) struct Shard<F, E: 'static> {
     env: &'static E,
-    /// One `[state_dim, BLOCK]` after the other; the last one has the remaining rows.
+    /// One block `[state_dim, BLOCK]` after the other; the last one has the remaining rows.
     state: Vec<F>,
     clock: EpisodeClock,
     streams: Vec<Stream>,
@@ -26,8 +26,8 @@ pub(super) struct Shard<F, E: 'static> {
     ends: ShardEnds,
     /// The saved state, while changes can be undone.
     undo: Option<Undo<F>>,
-    /// Streams that must be restored before their next use. Restoring takes as long as drawing, and
-    /// an interrupted caller must not wait for it.
+    /// Positions of streams that must be restored before the streams' next use. Restoring takes as
+    /// long as drawing, and an interrupted caller must not wait for it.
     pending_rewinds: Vec<SavedPosition>,
 }
 
@@ -56,15 +56,15 @@ impl<F: Float, E: Env<F>> Shard<F, E> {
         }
     }
 
-    /// Moves the observations of ended episodes to `ended` and writes those of the next episodes in
-    /// their place.
+    /// Copies the last observations of ended episodes to `ends`, and overwrites them in `obs` with
+    /// the first observations of the next episodes.
     fn restart_ended(&mut self, obs: &mut [f32]) {
         let Spec { state_dim, observation, .. } = *self.env.spec();
         let (dim, rows) = (observation.dim(), &self.ends.rows);
         self.start_states.resize(rows.len() * state_dim, F::default());
         self.ends.obs.clear();
-        // All positions are read before all draws. Each read waits for memory, and so the waits
-        // overlap.
+        // All positions are read before the first draw. Each read waits for memory, and in this
+        // way the waits overlap.
         let positions = rows.iter().filter_map(|&row| Some(self.streams.get(row)?.position()));
         hint::black_box(positions.fold(0, u64::wrapping_add));
         if let Some(undo) = &mut self.undo {
@@ -164,7 +164,7 @@ impl<F: Float, E: Env<F>> Batch for Shard<F, E> {
         if let Some(undo) = self.undo.take() {
             self.state = undo.state;
             self.clock = undo.clock;
-            // Marks from before the save were applied before the first new one.
+            // Positions that an earlier undo left were restored before the first new one was saved.
             if !undo.saved_positions.is_empty() {
                 self.pending_rewinds = undo.saved_positions;
             }
@@ -203,7 +203,8 @@ impl<F: Float, E: Env<F>> Batch for Shard<F, E> {
     }
 }
 
-/// Steps, observes and flags the blocks in order; appends the rows that ended.
+/// Steps the blocks in order, writes their observations and flags, and appends the rows whose
+/// episode ended.
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 fn step_blocks<F: Float, E: Env<F>>(
@@ -230,7 +231,7 @@ fn step_blocks<F: Float, E: Env<F>>(
     }
 }
 
-/// Appends the rows with a flag; the first row is row `start`. There are almost always few.
+/// Appends the rows with a flag set; the slices begin at row `start`. Such rows are almost always few.
 #[inline(always)]
 fn append_ended(start: usize, terminated: &[bool], truncated: &[bool], ended_rows: &mut Vec<usize>) {
     let ((terminated_words, terminated_rest), (truncated_words, truncated_rest)) =
@@ -250,14 +251,14 @@ fn append_ended(start: usize, terminated: &[bool], truncated: &[bool], ended_row
     }
 }
 
-/// Returns the position of the state of `row`: start of its block, distance between columns, index
-/// in a column.
+/// Returns where the state of `row` is: the start of its block, the distance between columns, and
+/// the index in a column.
 fn locate_row(len: usize, dim: usize, row: usize) -> (usize, usize, usize) {
     let start = row / BLOCK * BLOCK;
     (start * dim, (len / dim.max(1) - start).clamp(1, BLOCK), row - start)
 }
 
-/// Writes one environment's state into its place in every column.
+/// Writes the state of the environment `row` into the columns of its block.
 fn scatter<F: Float>(values: &[F], state: &mut [F], row: usize) {
     let (block, column, row) = locate_row(state.len(), values.len(), row);
     for (value, start) in values.iter().zip((block + row..).step_by(column)) {

@@ -16,7 +16,7 @@ pub struct Snapshot {
     pub precision: Precision,
     /// Seed of each environment's stream, `[n]`.
     pub seeds: Vec<u64>,
-    /// Index of each environment's stream under its seed, `[n]`.
+    /// Index of each environment's stream among those of its seed, `[n]`.
     pub indices: Vec<u64>,
     /// Position of each environment's stream, `[n]`.
     pub positions: Vec<u64>,
@@ -104,7 +104,8 @@ impl VecEnv {
         self.replace(state, elapsed, None)
     }
 
-    /// Checks and replaces states and, if present, step counts and keys and positions of streams.
+    /// Checks and replaces the states. If present, step counts are replaced too, and streams, which
+    /// are given by their keys and positions.
     fn replace(
         &mut self,
         state: &[f64],

@@ -34,7 +34,7 @@ impl Snapshot {
     /// # Errors
     /// [`Error::Snapshot`] for another format or version, or for damaged bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let damage_error = || Error::snapshot("bytes", "damaged", "what a snapshot of environments wrote");
+        let damage_error = || Error::snapshot("bytes", "damaged", "the bytes of a snapshot of environments");
         let (content, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or_else(damage_error)?;
         let mut rest = content.strip_prefix(&MAGIC).ok_or_else(|| {
             let got = format!("{:?}", bytes.get(..MAGIC.len()).unwrap_or(bytes));
@@ -61,13 +61,14 @@ impl Snapshot {
     }
 }
 
-/// Appends the number of items and the items.
+/// Appends the number of items, then the items.
 fn write_items<const N: usize>(out: &mut Vec<u8>, items: impl ExactSizeIterator<Item = [u8; N]>) {
     out.extend((items.len() as u64).to_le_bytes());
     items.for_each(|item| out.extend(item));
 }
 
-/// Removes items of `N` bytes that [`write_items`] appended from the front of `rest`.
+/// Removes from the front of `rest` the items of `N` bytes that [`write_items`] appended, and returns
+/// them.
 fn read_items<const N: usize, T>(rest: &mut &[u8], item: impl Fn([u8; N]) -> T) -> Option<Vec<T>> {
     let (count, after) = rest.split_first_chunk()?;
     let bytes = usize::try_from(u64::from_le_bytes(*count)).ok()?.checked_mul(N)?;

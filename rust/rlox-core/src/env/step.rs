@@ -1,12 +1,12 @@
-//! Memory for the results of a step, and its division into rows.
+//! Memory for the results of a step, and its division among shards.
 
 use super::{Actions, Spec};
 use crate::error::{Result, check_len};
 
-/// Memory for the results of a step; rows follow the environments.
+/// Memory for the results of a step; row i belongs to environment i.
 pub struct StepOut<'a> {
-    /// o_{t+1} per environment, `[n, obs_dim]`; after the end of an episode, the first of the next
-    /// one.
+    /// o_{t+1} of each environment, `[n, obs_dim]`. If an episode ended, it is the first observation
+    /// of the next one.
     pub obs: &'a mut [f32],
     /// r_t, `[n]`.
     pub rewards: &'a mut [f64],

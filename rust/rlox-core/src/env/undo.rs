@@ -8,14 +8,15 @@ use crate::error::Result;
 use crate::interrupt;
 use crate::seed::Stream;
 
-/// Estimated nanoseconds from which work is done in pieces and can be undone. Shorter work does not
-/// pay for that.
+/// Estimated nanoseconds from which work is done in pieces and can be undone. For shorter work this
+/// would cost more than it is worth.
 const UNDO_FROM: usize = 20_000_000;
 
 /// Estimated nanoseconds of a piece.
 const PIECE: usize = 5_000_000;
 
-/// The state of a shard before work that can be undone: some 20 bytes and a state per environment.
+/// The state of a shard before work that can be undone. It takes the bytes of the state and about 20
+/// more per environment.
 pub(super) struct Undo<F> {
     pub(super) state: Vec<F>,
     pub(super) clock: EpisodeClock,
@@ -31,12 +32,12 @@ pub(super) struct SavedPosition {
 }
 
 impl SavedPosition {
-    /// Returns the mark of the stream of `row`, before the work draws from it.
+    /// Returns the position of the stream of `row`, before the work draws from it.
     pub(super) fn new(row: usize, stream: &Stream) -> Self {
         Self { row, key: None, position: stream.position() }
     }
 
-    /// Returns the mark of the stream of `row` with this key, before the work replaces it.
+    /// Returns the position of the stream of `row` with this key, before the work replaces the stream.
     pub(super) fn with_key(row: usize, stream: &Stream, key: Key) -> Self {
         Self { key: Some(key), ..Self::new(row, stream) }
     }

@@ -11,21 +11,21 @@ use crate::error::{Error, Result, check_len};
 use crate::seed::Stream;
 use crate::{interrupt, threads};
 
-/// Number of environments from which shards are spread over threads. Below it, waking a thread
-/// costs more than it saves.
+/// Number of environments from which several threads step the shards. With fewer environments,
+/// waking a thread costs more time than it saves.
 pub const PARALLEL_FROM: usize = 16_384;
 
-/// Number of rows of a full shard. Its state fits the first-level cache. Threads share the work by
-/// shards.
+/// Number of environments of a full shard, whose state fits the first-level cache. Threads share the
+/// work by shards.
 pub const SHARD_SIZE: usize = 1024;
 
-/// The division of a batch into shards, and the size from which threads share it. It never changes
-/// a result; tests choose it to check that.
+/// The division of a batch into shards, and the size from which threads share it. Results do not
+/// depend on it; tests set it to check that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tiling {
     /// Number of environments that one thread steps together, at least 1.
     pub shard: usize,
-    /// Number of environments from which shards are spread over threads.
+    /// Number of environments from which several threads step the shards.
     pub parallel_from: usize,
 }
 
@@ -93,7 +93,7 @@ impl VecEnv {
         if n == 0 || n > MAX_ENVS {
             return Err(Error::config("n", n, format!("1 to {MAX_ENVS} environments")));
         }
-        // This limits the size of a shard, so that its numbers can be counted.
+        // A shard has at most `n` rows, so that its sizes in numbers and bytes cannot overflow.
         let tiling = Tiling { shard: tiling.shard.min(n), ..tiling };
         if let Seeding::PerEnv(seeds) = &seeding {
             check_len("seeds", seeds.len(), n, "one per env")?;
@@ -135,7 +135,7 @@ impl VecEnv {
         self.n
     }
 
-    /// Returns the numbers per observation.
+    /// Returns the number of elements of an observation.
     #[must_use]
     pub fn obs_dim(&self) -> usize {
         self.spec().observation.dim()
@@ -183,8 +183,8 @@ impl VecEnv {
         self.step(StepRows { actions, out, final_obs: None })
     }
 
-    /// Does the same as [`VecEnv::step_into`], and writes the observation that every environment
-    /// reached.
+    /// Does the same as [`VecEnv::step_into`], and also writes the observation that each environment
+    /// reached, before any reset.
     ///
     /// # Errors
     /// Those of [`VecEnv::step_into`].

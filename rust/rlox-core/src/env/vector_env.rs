@@ -1,4 +1,4 @@
-//! A batch of environments of any kind, native or behind a network.
+//! A batch of environments of any kind, native ones or those of a server.
 
 use super::{Actions, EpisodeEnds, Spec, StepOut};
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::space::{ActionSpace, BoxSpace};
 pub struct EnvSpec {
     /// The environment's id.
     pub id: String,
-    /// Steps after which an episode is truncated; None if only the rules end an episode.
+    /// Steps after which an episode is truncated; `None` without a time limit.
     pub max_episode_steps: Option<u32>,
     /// Bounds of the float32 observation.
     pub observation: BoxSpace<Vec<f32>>,
@@ -32,7 +32,7 @@ impl From<&Spec> for EnvSpec {
 /// starts the next one within the same step. [`VectorEnv::episode_ends`] has the last observation of the
 /// ended episode.
 ///
-/// Slices belong to the caller; their rows follow the environments. A call that fails leaves the
+/// Slices belong to the caller; row i belongs to environment i. A call that fails leaves the
 /// environments unchanged.
 pub trait VectorEnv: Send {
     /// Returns the fixed properties of the environments.

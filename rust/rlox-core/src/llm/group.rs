@@ -60,8 +60,8 @@ impl Scaling {
 /// Sums of squares that the fast path accepts. Beyond this range squares overflow or lose bits.
 const FAST_PATH_SQUARES: std::ops::Range<f64> = 1e-240..1e240;
 
-/// Number of groups that each step processes together, so that none waits for another's sums and
-/// divisions.
+/// Number of groups that are computed together, so that the sums and divisions of one group do not
+/// wait for those of another.
 const GROUPS_PER_BLOCK: usize = 16;
 
 /// A standard deviation of at most this many units of rounding of the first reward counts as no
@@ -103,7 +103,8 @@ pub fn group_advantages<F: Float>(
     }
 }
 
-/// The divisor of centred rewards: `value`, times `unit` if the product might overflow.
+/// The divisor of centred rewards: the product of `value` and `unit`. They are kept apart where the
+/// product might overflow; elsewhere `unit` is None.
 #[derive(Debug, Clone, Copy)]
 struct Divisor {
     unit: Option<f64>,
@@ -249,8 +250,8 @@ fn scale_rare_group<F: Float>(
     Ok(())
 }
 
-/// Moments of rewards that are scaled to the order of 1: of `(reward / unit - origin) / width`,
-/// where `moments.origin` is that of `reward / unit`.
+/// Moments of rewards that are scaled to magnitudes of about 1: of
+/// `(reward / unit - moments.origin) / width`.
 struct ScaledMoments {
     unit: f64,
     width: f64,

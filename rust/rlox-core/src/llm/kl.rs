@@ -12,10 +12,10 @@ use crate::interrupt::{self, SHARED_PIECE};
 use crate::math::{Float, fused, lanes};
 use crate::threads;
 
-/// Number of tokens from which sequences are spread over threads.
+/// Number of tokens from which several threads share the sequences.
 const PARALLEL_FROM: usize = 1 << 19;
 
-/// Number of tokens whose terms are summed before they are added to the total.
+/// Number of tokens whose terms are summed before their sum is added to the total.
 const BLOCK: usize = 256;
 
 /// Blocks are padded to a multiple of this number, so that vector loops have no tail.
@@ -25,7 +25,7 @@ const STRIDE: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Estimator {
     /// p (log p - log q). The sum is KL(p || q) itself if the entries list a whole distribution.
-    /// The term is 0 if p is 0, which is assumed below log p = -708 (float32: -87).
+    /// The term is 0 if p is 0; below log p = -708 (float32: -87), p counts as 0.
     Exact,
     /// log p - log q for tokens sampled from p: unbiased, of either sign.
     K1,
@@ -160,7 +160,7 @@ pub fn batch_token_kl<F: Float, G: Flag>(
     }
 }
 
-/// Computes all sequences, on several threads if that pays off.
+/// Computes all sequences, with several threads from [`PARALLEL_FROM`] tokens on.
 fn estimate_all<F: Float, G: Flag>(
     tokens: Tokens<'_, F, G>,
     seq_len: usize,

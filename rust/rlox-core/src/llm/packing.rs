@@ -7,7 +7,7 @@ use crate::interrupt::CheckPace;
 /// count them.
 const MAX_CELLS: usize = 1 << 31;
 
-/// Cost of the search for a row, in elements of a loop.
+/// Cost of the search for a row, as a number of elements for [`CheckPace::spend`].
 const SEARCH_COST: usize = 16;
 
 /// The position of a sequence in the rows.
@@ -15,9 +15,9 @@ const SEARCH_COST: usize = 16;
 pub struct Place {
     /// Index of the sequence in the input.
     pub sequence: usize,
-    /// The row.
+    /// Index of the row.
     pub bin: usize,
-    /// First column.
+    /// Its first column in the row.
     pub start: usize,
     /// Number of tokens.
     pub len: usize,
@@ -73,9 +73,9 @@ impl Packing {
         }
         places.sort_unstable_by_key(|place| (place.bin, place.start));
         let n_bins = places.last().map_or(0, |place| place.bin + 1);
-        // The check includes a packing without sequences, so that an array can always hold a row.
+        // A packing without sequences counts as one row here, so that an array can always hold a row.
         if n_bins.max(1).checked_mul(max_len).is_none_or(|cells| cells >= MAX_CELLS) {
-            let got = format!("{max_len}, for a number of rows of {n_bins}");
+            let got = format!("{max_len} and the number of rows {n_bins}");
             return Err(Error::config("max_len", got, "less than 2^31 tokens in all rows together"));
         }
         Ok(Self { max_len, n_bins, places })
@@ -150,8 +150,8 @@ impl Packing {
         Ok(())
     }
 
-    /// Returns the start of each sequence without padding, row by row, and then the number of all
-    /// tokens: `[n_sequences + 1]`, the `cu_seqlens` of variable-length attention kernels.
+    /// Returns where each sequence starts if padding is not counted, row by row, and last the number
+    /// of all tokens: `[n_sequences + 1]`, the `cu_seqlens` of variable-length attention kernels.
     #[must_use]
     pub fn cumulative_lengths(&self) -> Vec<i32> {
         let ends = self.places.iter().scan(0, |total, place| {
@@ -165,7 +165,7 @@ impl Packing {
     /// `packed` is that of [`Description`], `max_len` wide.
     ///
     /// # Errors
-    /// [`Error::Config`] if a sequence is in two pieces, or an index below the largest is missing.
+    /// [`Error::Config`] if a sequence is in two pieces, or if an index below the largest has none.
     pub fn pieces(packed: &[i64], max_len: usize) -> Result<Vec<(usize, usize, usize)>> {
         let mut indexed_pieces = Vec::new();
         for (bin, row) in packed.chunks(max_len.max(1)).enumerate() {
@@ -180,8 +180,8 @@ impl Packing {
         indexed_pieces.sort_unstable();
         for (expected, &(sequence, _)) in indexed_pieces.iter().enumerate() {
             if sequence != as_i64(expected) {
-                let got = format!("the next piece of sequence {sequence} after {expected} pieces");
-                let expected = format!("one piece of each sequence, next of sequence {expected}");
+                let got = format!("a piece of sequence {sequence} after {expected} pieces");
+                let expected = format!("one piece of each sequence; the next one is of sequence {expected}");
                 return Err(Error::config("packed", got, expected));
             }
         }

@@ -4,7 +4,7 @@
 
 use crate::math::{ExpParts, Float, exp_parts, mul_add};
 
-/// A term of log-probabilities `log_p` and `log_q` of one token.
+/// The term of one token in a KL estimate, from its log-probabilities `log_p` and `log_q`.
 pub(super) trait Term: Copy + Send + Sync {
     /// Returns the term; fuses multiplications and additions if `FUSED`.
     fn compute<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F;
@@ -57,8 +57,8 @@ impl Term for K3 {
     fn compute<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F {
         let d = log_q - log_p;
         let ExpParts { scale, reduced, excess } = exp_parts::<F, FUSED>(d);
-        // Near 0 the scale is 1 and `reduced` is d, so both brackets vanish exactly and nothing
-        // cancels. Elsewhere the result is at least 0.05.
+        // Near 0 `scale` is 1 and `reduced` is d, so both summands of `rest` are exactly 0 and
+        // nothing cancels. Elsewhere the result is at least 0.05.
         let rest = mul_add::<F, FUSED>(scale, reduced, -d) + (scale - F::ONE);
         let sum = mul_add::<F, FUSED>(scale, excess, rest);
         if d > F::MAX_NORMAL_INPUT { F::INFINITY } else { sum }

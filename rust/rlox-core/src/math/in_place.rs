@@ -20,22 +20,23 @@ pub fn exp<F: Float>(values: &mut [F]) {
     apply::<F, Exp>(values);
 }
 
-/// Computes tanh x with an error below 2.5 units. It has the sign of x (of -0 too); NaN for NaN.
+/// Computes tanh x with an error below 2.5 units. The result has the sign of x, also for -0, and is
+/// NaN for NaN.
 pub fn tanh<F: Float>(values: &mut [F]) {
     apply::<F, Tanh>(values);
 }
 
-/// Computes 1 / (1 + e^-x) with an error below 2.5 units, also near 0; NaN for NaN.
+/// Computes 1 / (1 + e^-x) with an error below 2.5 units, also near 0. The result is NaN for NaN.
 pub fn sigmoid<F: Float>(values: &mut [F]) {
     apply::<F, Sigmoid>(values);
 }
 
 /// Computes x - ln(sum of e^x) over each row of `[n, k]` values.
 ///
-/// The error is below 2 units in the last place of the result plus 2 of 1. The largest number of
-/// each row is subtracted first, so nothing overflows. Sums are in float64. If a row has a finite
-/// number, its -infinities stay -infinity. A row of only -infinities, or with NaN or +infinity,
-/// becomes NaN, as in torch.
+/// The error is below 2 units in the last place of the result plus 2 units in the last place of 1.
+/// The largest number of each row is subtracted first, so nothing overflows. Sums are in float64.
+/// If a row has a finite number, its -infinities stay -infinity. A row of only -infinities, or with
+/// NaN or +infinity, becomes NaN, as in torch.
 ///
 /// # Errors
 /// [`Error::Config`] if `k` is 0, [`Error::Shape`] if the last row is incomplete.
@@ -50,7 +51,7 @@ pub fn log_softmax<F: Float>(values: &mut [F], k: usize) -> Result<()> {
 
 /// A function of one number.
 pub(super) trait Elementwise {
-    /// Returns its value at x.
+    /// Returns the function's value at x.
     fn at<F: Float, const FUSED: bool>(x: F) -> F;
 }
 
@@ -66,7 +67,7 @@ impl Elementwise for Exp {
 }
 
 impl Elementwise for Tanh {
-    /// Computes (e^2a - 1) / (e^2a + 1) for a = |x|. e^2a - 1 comes from parts, so that nothing
+    /// Computes (e^2a - 1) / (e^2a + 1) for a = |x|. [`exp_m1`] computes e^2a - 1, so that nothing
     /// cancels near 0.
     #[inline(always)]
     fn at<F: Float, const FUSED: bool>(x: F) -> F {
@@ -163,7 +164,7 @@ fn subtract<F: Float>(row: &mut [F], log: F) {
     }
 }
 
-/// Number of columns from which vectors pay off within a row.
+/// Number of columns from which vector instructions are faster within a row.
 const VECTOR_MIN_LEN: usize = 16;
 
 /// Returns the sum of a row, in an order that depends only on its length.
@@ -175,7 +176,7 @@ fn total<F: Float>(row: &[F]) -> f64 {
     lanes::sum(row, F::to_f64)
 }
 
-/// Number of partial maxima. Their order does not matter, so there are as many as pay off.
+/// Number of partial maxima. Their order does not matter, so their number is the fastest one.
 const MAX_LANES: usize = 32;
 
 /// Returns the largest number of a row, ignoring NaN.

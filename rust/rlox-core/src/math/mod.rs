@@ -1,10 +1,10 @@
 //! Elementary functions without branches, so that loops over them vectorise, and the trait of the
 //! number types.
 //!
-//! The parameter `FUSED` selects fused multiply-add where a loop is compiled for a CPU. Unfused
-//! code gives the same bits on every CPU; environments, advantages and random numbers use it. Fused
-//! polynomials take half the instructions. Their bits are the same on every CPU that has the
-//! instruction (x86-64 since 2013, all of aarch64).
+//! The parameter `FUSED` says whether a function uses fused multiply-add. A loop that is compiled
+//! for several kinds of CPU sets it. Unfused code gives the same bits on every CPU; environments,
+//! advantages and random numbers use it. Fused polynomials take half the instructions. Their bits
+//! are the same on every CPU that has the instruction (x86-64 since 2013, all of aarch64).
 
 mod exp;
 mod float;

@@ -12,7 +12,7 @@ use multiversion::multiversion;
 use super::Float;
 use super::log::ln_normal;
 
-/// Number of elements per loop over parts of the range.
+/// Number of elements that each loop processes.
 const BLOCK: usize = 64;
 
 /// The tails begin at this distance of the probability from 1/2.
@@ -92,8 +92,8 @@ const FAR_TAIL: [Polynomial; 2] = [
     ],
 ];
 
-/// Writes standard normal numbers. The number of a draw has the cumulative probability (2 m + 1) /
-/// 2^53, where m is the upper 52 bits of the draw.
+/// Writes the standard normal number of each draw. Its cumulative probability is (2 m + 1) / 2^53,
+/// where m is the upper 52 bits of the draw.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(crate) fn normals<F: Float>(draws: &[[u8; 8]], out: &mut [F]) {
     for (draws, out) in draws.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
@@ -119,7 +119,7 @@ pub(crate) fn normals<F: Float>(draws: &[[u8; 8]], out: &mut [F]) {
     }
 }
 
-/// Returns the probability minus 1/2, exactly.
+/// Returns the probability of a draw minus 1/2, exactly.
 #[inline(always)]
 fn centred_probability(draw: u64) -> f64 {
     const HALF_STEP: f64 = 1.0 / 9_007_199_254_740_992.0; // 2^-53

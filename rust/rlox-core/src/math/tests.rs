@@ -1,5 +1,5 @@
-//! Tests of the elementary functions: against 50 digits, against the standard library over their
-//! whole range, and that results do not depend on the position of a number in its slice.
+//! Compares the elementary functions with values in 50 digits, and with the standard library over
+//! their whole range. Checks that results do not depend on a number's position in its slice.
 
 use std::fmt::Debug;
 
@@ -32,7 +32,7 @@ fn unit_below(x: f64) -> f64 {
     x.abs() - x.abs().next_down()
 }
 
-/// Returns the results without fusing, with fusing, and as this CPU computes it.
+/// Returns the results without fusing, with fusing, and in the variant that this CPU uses.
 fn all_variants<E: Elementwise>(x: f64, in_place: fn(&mut [f64])) -> Vec<f64> {
     let mut dispatched = [x];
     in_place(&mut dispatched);
@@ -194,7 +194,8 @@ fn what_a_number_becomes_depends_on_nothing_else_in_the_slice() {
     }
 }
 
-/// Computes log-softmax by its definition, with ln(1 + the others).
+/// Computes log-softmax by its definition. The largest number contributes e^0 = 1 to the sum, so
+/// `ln_1p` of the other exponentials is the logarithm of the sum.
 fn naive_log_softmax(row: &[f64]) -> Vec<f64> {
     let (at, largest) = row
         .iter()
@@ -225,8 +226,8 @@ fn check_rows<F: Float>(columns: usize, scale: f64) {
         let exact = naive_log_softmax(&row.iter().map(|x| x.to_f64()).collect::<Vec<_>>());
         for (got, exact) in got.iter().zip(exact) {
             let got = got.to_f64();
-            // 2 units in the last place and 2 of 1, and half as much again for the error of the
-            // reference.
+            // The documented bound, 2 units in the last place of the result plus 2 of 1, and half
+            // as much again for the error of the reference.
             let tolerance = 3.0 * F::EPSILON.to_f64() * (exact.abs() + 1.0);
             let is_same = got.to_bits() == exact.to_bits();
             assert!(is_same || (got - exact).abs() <= tolerance, "{columns}: {got} {exact}");

@@ -6,7 +6,8 @@
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
-/// The reduction is exact while the number of quarter turns fits 20 bits.
+/// Largest magnitude of an angle that is reduced: the number of quarter turns must fit 20 bits for
+/// the reduction to be exact.
 pub(super) const LIMIT: f64 = 1.0e6;
 
 /// 1.5 x 2^52: adding it rounds to an integer whose low bits are readable in the mantissa.
@@ -36,7 +37,7 @@ const C4: f64 = f64::from_bits(0xbe92_7e4f_809c_52ad);
 const C5: f64 = f64::from_bits(0x3e21_ee9e_bdb4_b1c4);
 const C6: f64 = f64::from_bits(0xbda8_fae9_be88_38d4);
 
-/// Returns (sin, cos) of an angle below [`LIMIT`].
+/// Returns (sin, cos) of an angle of at most [`LIMIT`] in magnitude.
 #[inline(always)]
 pub(super) fn sin_cos(angle: f64) -> (f64, f64) {
     let shifted = angle * std::f64::consts::FRAC_2_PI + ROUND;
@@ -66,7 +67,8 @@ pub(super) fn sin_cos_small(x: f64) -> (f64, f64) {
     let z = x * x;
     let (cube, half) = (z * x, 0.5 * z);
     let w = 1.0 - half;
-    // These are the kernels below without the terms of the tail, which is 0; signs are exact.
+    // These are the kernels below without the terms of the tail, which is 0. The changed sign
+    // changes no other bit.
     let sin = x - (z * (cube * -sin_terms(z)) - cube * S1);
     (sin, w + (((1.0 - w) - half) + z * cos_terms(z)))
 }

@@ -6,7 +6,8 @@
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
-/// The reduction is exact while the number of quarter turns fits 13 bits.
+/// Largest magnitude of an angle that is reduced: the number of quarter turns must fit 13 bits for
+/// the reduction to be exact.
 pub(super) const LIMIT: f32 = 8192.0;
 
 /// 1.5 x 2^23: adding it rounds to an integer whose low bits are readable in the mantissa.
@@ -29,7 +30,7 @@ const C1: f32 = 4.166_664_6e-2;
 const C2: f32 = -1.388_731_6e-3;
 const C3: f32 = 2.443_315_7e-5;
 
-/// Returns (sin, cos) of an angle below [`LIMIT`].
+/// Returns (sin, cos) of an angle of at most [`LIMIT`] in magnitude.
 #[inline(always)]
 pub(super) fn sin_cos(angle: f32) -> (f32, f32) {
     let shifted = angle * std::f32::consts::FRAC_2_PI + ROUND;

@@ -53,7 +53,7 @@ impl Arena {
     /// Allocates memory for `n_steps` steps of `n_envs` environments.
     ///
     /// # Errors
-    /// [`Error::Config`] unless both are at least 1 and the sizes can be counted.
+    /// [`Error::Config`] unless both are at least 1 and the bytes of a column fit `isize`.
     pub fn new(spec: &EnvSpec, n_steps: usize, n_envs: usize) -> Result<Self> {
         let (obs_dim, action_dim) = (spec.observation.dim(), spec.action.dim());
         let max_row_bytes = obs_dim.max(action_dim).max(1) * size_of::<i64>();
@@ -61,7 +61,7 @@ impl Arena {
         let total_bytes = rows.and_then(|rows| rows.checked_mul(max_row_bytes));
         if n_steps == 0 || n_envs == 0 || total_bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
             let got = format!("{n_steps} steps of {n_envs} environments");
-            return Err(Error::config("a rollout", got, "at least 1 of both, and what memory holds"));
+            return Err(Error::config("a rollout", got, "at least 1 of both, and no more than memory holds"));
         }
         let size = n_steps * n_envs;
         Ok(Self {
@@ -95,13 +95,13 @@ impl Arena {
         (self.n_steps, self.n_envs)
     }
 
-    /// Returns the size of an observation.
+    /// Returns the number of elements of an observation.
     #[must_use]
     pub const fn obs_dim(&self) -> usize {
         self.obs_dim
     }
 
-    /// Returns the state that the next rollout depends on besides environments and policy. A
+    /// Returns what the next rollout depends on besides the environments and the policy. A
     /// checkpoint saves it with the snapshot of the environments.
     #[must_use]
     pub const fn progress(&self) -> &RolloutProgress {
@@ -121,8 +121,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Returns o_t, `[T + 1, N, obs_dim]`; after the end of an episode, the first of the next
-    /// episode.
+    /// Returns o_t, `[T + 1, N, obs_dim]`. After the end of an episode it is the first observation
+    /// of the next episode.
     #[must_use]
     pub fn obs(&self) -> &[f32] {
         &self.obs

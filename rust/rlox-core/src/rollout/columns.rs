@@ -35,9 +35,9 @@ pub struct Columns<'a> {
 /// The end of an episode within a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndPosition {
-    /// The step that ended it.
+    /// Index of the step that ended the episode.
     pub step: usize,
-    /// The environment.
+    /// Index of the environment.
     pub env: usize,
 }
 

@@ -3,7 +3,7 @@
 /// A finished episode.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Episode {
-    /// Environment of the episode.
+    /// Index of the environment.
     pub env: usize,
     /// Sum of the rewards.
     pub total: f64,
@@ -11,8 +11,8 @@ pub struct Episode {
     pub steps: u64,
 }
 
-/// The state that rollouts depend on besides environments and policy: the number of the next
-/// rollout, and the running episode of each environment.
+/// What rollouts depend on besides the environments and the policy: the number of earlier rollouts,
+/// and the running episode of each environment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RolloutProgress {
     /// Number of rollouts so far, including interrupted ones.
@@ -52,7 +52,8 @@ impl RunningEpisodes<'_> {
         }
     }
 
-    /// Appends the episodes that ended with the last step to `is_finished`, and begins new ones.
+    /// Appends the running episodes of `envs`, which ended with the last step, to `episodes`, and
+    /// begins new ones.
     pub(super) fn finish(&mut self, envs: &[usize], episodes: &mut Vec<Episode>) {
         for &env in envs {
             if let (Some(total), Some(steps)) = (self.totals.get_mut(env), self.steps.get_mut(env)) {

@@ -2,9 +2,10 @@
 //! that are exact at every end of an episode.
 //!
 //! Environments write the observations and flags of a step directly into the columns. The first
-//! observation of a new episode takes the place of the last one of the ended episode, so a sparse
-//! table holds the last observations. There is no bootstrap after termination. After truncation the
-//! value of the final observation is used, never that of the reset state. Both cut the trace.
+//! observation of a new episode takes the place of the last one of the ended episode, so a list of
+//! the ends holds the last observations. There is no bootstrap after termination. After truncation
+//! the value of the final observation is used, never that of the reset state. Termination and
+//! truncation both cut the trace.
 //!
 //! A [`TransitionChunk`] holds steps for a replay buffer, from which off-policy algorithms learn.
 

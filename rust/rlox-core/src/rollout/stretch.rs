@@ -17,7 +17,7 @@ pub trait ExplorationPolicy {
     /// actions already, this method may leave them unchanged.
     ///
     /// # Errors
-    /// If slices do not fit, or the explorer does not choose actions of this kind.
+    /// If slices do not fit, or the policy does not choose actions of this kind.
     fn act(&mut self, t: usize, obs: &[f32], actions: ActionsMut<'_>) -> Result<()>;
 }
 
@@ -40,9 +40,9 @@ pub struct TransitionChunk<'a> {
 /// Bounds of Box actions, `[action_dim]` each. Actions in [-1, 1] are scaled to these bounds.
 #[derive(Debug, Clone, Copy)]
 pub struct ActionBounds<'a> {
-    /// The value of -1.
+    /// The value that -1 is scaled to.
     pub low: &'a [f32],
-    /// The value of 1.
+    /// The value that 1 is scaled to.
     pub high: &'a [f32],
 }
 
@@ -193,7 +193,7 @@ impl TransitionChunk<'_> {
             check_len(name, len, expected, "as steps of these environments have")?;
         }
         if rows == 0 {
-            return Err(Error::config("steps of a stretch", 0, "at least 1"));
+            return Err(Error::config("steps of a chunk", 0, "at least 1"));
         }
         Ok(Sizes { n, obs_dim, actions: n * action_dim })
     }

@@ -4,14 +4,14 @@ use crate::error::{Error, Result, check_finite, check_len};
 use crate::interrupt::{self, CheckPace, SHARED_PIECE};
 use crate::threads;
 
-/// Number of rows whose moments are taken together. It is fixed, so that no result depends on
-/// threads.
+/// Number of rows whose moments are computed together. It is fixed, so that no result depends on the
+/// number of threads.
 const BLOCK_ROWS: usize = 256;
 
 /// Number of blocks of rows that a thread takes at once.
 const BLOCKS_PER_TASK: usize = 16;
 
-/// Number of elements from which blocks of rows are spread over threads.
+/// Number of elements from which several threads share the blocks of rows.
 const PARALLEL_FROM: usize = 1 << 17;
 
 /// Maximum number of rows: counts up to here are exact in float64.
@@ -82,7 +82,7 @@ impl Moments {
     /// Returns the population variance of each dimension (divisor count). It is 1 before the first
     /// row, so that normalising changes nothing then.
     pub fn var(&self) -> impl Iterator<Item = f64> + '_ {
-        #[expect(clippy::cast_precision_loss, reason = "at most MOST_ROWS")]
+        #[expect(clippy::cast_precision_loss, reason = "at most MAX_ROWS")]
         let count = self.count as f64;
         self.m2.iter().map(move |m2| if count > 0.0 { m2 / count } else { 1.0 })
     }
@@ -171,7 +171,7 @@ impl Moments {
         }
         for row in rows.chunks_exact(dim) {
             part.count += 1;
-            #[expect(clippy::cast_precision_loss, reason = "at most ROWS")]
+            #[expect(clippy::cast_precision_loss, reason = "at most BLOCK_ROWS")]
             let share = 1.0 / part.count as f64;
             for (x, mean) in row.iter().zip(&mut part.mean) {
                 *mean += (x - *mean) * share;
@@ -186,7 +186,7 @@ impl Moments {
     }
 
     /// Adds the rows of `other` by Chan's formula.
-    #[expect(clippy::cast_precision_loss, reason = "at most MOST_ROWS")]
+    #[expect(clippy::cast_precision_loss, reason = "at most MAX_ROWS")]
     fn add(&mut self, other: &Self) {
         let count = self.count.saturating_add(other.count);
         if count == 0 {
@@ -198,7 +198,7 @@ impl Moments {
         for ((mean, m2), (other_mean, other_m2)) in moments.zip(other.mean.iter().zip(&other.m2)) {
             let delta = other_mean - *mean;
             *mean += delta * share;
-            // This grouping makes a first number whose square overflows add 0, not infinity times
+            // With this grouping a first number whose square overflows adds 0, not infinity times
             // 0.
             *m2 += other_m2 + (delta * previous_count) * (delta * share);
         }

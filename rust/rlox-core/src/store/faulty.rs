@@ -15,8 +15,9 @@ const EIO: i32 = 5;
 /// The machine's file system, but operation number `fail_at` (counted from 0) fails. If `is_persistent`,
 /// all later operations fail too.
 ///
-/// These are operations: creating a file; each write, which writes half the bytes if it fails; and
-/// forcing a file to the device, which keeps all bytes if it fails.
+/// An operation is a call of a method of [`Fs`] except `lock`, of [`NewFile`], or of
+/// [`RandomRead::read_at`]. A write that fails writes half of its bytes. A sync that fails keeps all
+/// bytes.
 #[derive(Debug, Clone)]
 pub struct FaultyFs {
     fail_at: u64,

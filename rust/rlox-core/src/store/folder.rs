@@ -19,7 +19,7 @@ const MANIFEST_SUFFIX: &str = ".manifest";
 /// Maximum number of names of saves in a message.
 const MAX_NAMES_SHOWN: usize = 8;
 
-/// The files that a call removed.
+/// How many files a call removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RemovedFiles {
     /// Number of segments and unfinished files.
@@ -85,7 +85,7 @@ impl Folder {
         Ok((number, SegmentWriter::begin(Arc::clone(&self.fs), &path, columns, meta)?))
     }
 
-    /// Opens the segment `which` and checks it against the reference.
+    /// Opens the segment that `reference` names, and checks its size and checksum.
     ///
     /// # Errors
     /// The errors of [`Segment::open`]; [`Error::Damaged`] for another segment under that number.
@@ -93,7 +93,7 @@ impl Folder {
         open_segment(&*self.fs, &self.path, reference)
     }
 
-    /// Makes `manifest` durable under `name`, which must consist of letters, digits, `_` and `-`.
+    /// Writes `manifest` durably under `name`, which must consist of letters, digits, `_` and `-`.
     ///
     /// # Errors
     /// The errors of [`Folder::check_present`] and [`Manifest::write`]; [`Error::Config`] for
@@ -137,7 +137,8 @@ impl Folder {
 
     /// Removes the segments that no manifest of the folder lists, and unfinished files.
     ///
-    /// Call it after publishing a manifest: no manifest lists a segment that was sealed since then.
+    /// Call it directly after publishing a manifest. It would also remove a segment that was sealed
+    /// later, since no manifest lists that one yet.
     ///
     /// # Errors
     /// [`Error::Damaged`] if a manifest cannot be read. Nothing is removed then, because its list
@@ -164,7 +165,7 @@ impl Folder {
         if name.is_empty() || self.has_manifest(&name)? {
             return Ok(());
         }
-        let what = "the file is missing, and nobody knows what it listed";
+        let what = "the file is missing, so the segments that it listed are unknown";
         Err(Error::damaged(&manifest_path(&self.path, &name)?, 0, what.to_owned()))
     }
 
@@ -189,8 +190,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Returns the segments that no manifest lists, disregarding manifest `without`, and unfinished
-    /// files.
+    /// Returns the segments that no manifest except `excluded` lists, and unfinished files.
     fn unused_files(&self, excluded: Option<&str>) -> Result<Vec<String>> {
         self.check_required_manifest()?;
         let mut names = self.names()?;
@@ -199,7 +199,7 @@ impl Folder {
             if !is_valid_name(name) {
                 let cause = "no manifest has such a name; rename or remove it";
                 return Err(Error::storage(
-                    "know what is needed by",
+                    "read the list of",
                     &self.path.join(format!("{name}{MANIFEST_SUFFIX}")),
                     cause,
                 ));
@@ -239,7 +239,7 @@ impl Folder {
             };
             if bytes != segment.bytes {
                 let what = format!(
-                    "{bytes} bytes of {} are left: it was removed or cut short under an open buffer",
+                    "{bytes} bytes of {} are left: it was removed or cut short while a buffer used it",
                     segment.bytes
                 );
                 return Err(Error::damaged(&path, bytes, what));
@@ -263,7 +263,8 @@ impl Folder {
     }
 }
 
-/// Opens segment `which` of a folder. The folder need not be locked, since segments never change.
+/// Opens the segment of a folder that `reference` names. The folder need not be locked, since
+/// segments never change.
 ///
 /// # Errors
 /// The errors of [`Folder::segment`].
@@ -311,7 +312,7 @@ pub(crate) fn read_manifest(fs: &dyn Fs, folder: &Path, name: &str) -> Result<Ma
     })
 }
 
-/// Returns whether a file is an unfinished one of [`super::fs::Replacement`].
+/// Returns whether a file is an unfinished file of [`super::fs::Replacement`].
 fn is_unfinished(file: &str) -> bool {
     file.strip_suffix(".new").is_some_and(|name| name.starts_with('.'))
 }

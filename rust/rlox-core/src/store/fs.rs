@@ -236,7 +236,8 @@ impl Replacement {
 impl Drop for Replacement {
     fn drop(&mut self) {
         if !self.is_finished {
-            // An unfinished file does no harm, since the next try truncates it.
+            // The result is ignored: an unfinished file that remains does no harm, since the next
+            // try truncates it.
             drop(self.fs.remove(&self.temporary_path));
         }
     }

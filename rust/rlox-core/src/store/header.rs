@@ -13,11 +13,11 @@
 //! | 28 + name each | columns |
 //! | | description, free text for the owner |
 //! | 4 each | CRC-32 of every block, column by column |
-//! | 4 | CRC-32 of all before |
+//! | 4 | CRC-32 of all bytes before |
 //! | | the rows, column by column |
 //!
-//! The head has these fields of a column: bytes of the name (4), bytes of a row (4), rows per block
-//! (4), number of the first row (8), rows (8), name.
+//! A column has these fields, with their sizes in bytes: length of the name (4), bytes of a row (4),
+//! rows per block (4), number of the first row (8), number of rows (8), and the name.
 //!
 //! A block is a whole number of rows: one row, or as many as fit in 4096 bytes. So a reader of one
 //! row reads and checks one block.
@@ -103,7 +103,7 @@ impl Column {
     }
 }
 
-/// Returns the bytes of the head of a file with these columns.
+/// Returns the number of bytes of the head of a file with these columns.
 pub(super) fn head_len(columns: &[ColumnPlan], meta: &[u8]) -> u64 {
     let blocks = |column: &ColumnPlan| column.bytes().div_ceil(column.block_bytes().max(1) as u64);
     let names = columns.iter().map(|column| (column.name.len() as u64).saturating_add(28));
@@ -112,7 +112,8 @@ pub(super) fn head_len(columns: &[ColumnPlan], meta: &[u8]) -> u64 {
     parts.fold(0, u64::saturating_add)
 }
 
-/// Returns the head of a file with these columns and with the CRC-32 of every block in their order.
+/// Returns the head of a file with these columns. `checksums` has the CRC-32 of every block, column
+/// by column.
 ///
 /// # Errors
 /// [`Error::Config`] for a column that the format cannot express.
@@ -144,7 +145,7 @@ fn to_u32(name: &'static str, value: usize) -> Result<u32> {
     u32::try_from(value).map_err(|_| Error::config(name, value, "less than 2^32 bytes; use smaller segments"))
 }
 
-/// Returns the bytes of head and file, from a file's first [`FIXED_HEAD_BYTES`] bytes.
+/// Returns the sizes of head and file in bytes, from the file's first [`FIXED_HEAD_BYTES`] bytes.
 pub(super) fn lengths(path: &Path, fixed: &[u8; FIXED_HEAD_BYTES]) -> Result<(usize, u64)> {
     let mut cursor = Cursor { path, bytes: fixed, position: 0 };
     if cursor.take::<8>()? != MAGIC {
@@ -157,8 +158,8 @@ pub(super) fn lengths(path: &Path, fixed: &[u8; FIXED_HEAD_BYTES]) -> Result<(us
     Ok((cursor.len()?, cursor.u64()?))
 }
 
-/// Returns the columns, the description and the checksum of a whole head. `file` is the size of the
-/// file.
+/// Returns the columns, the description and the checksum of a whole head. `file_bytes` is the size
+/// of the file.
 pub(super) fn decode(path: &Path, head: &[u8], file_bytes: u64) -> Result<(Vec<Column>, Vec<u8>, u32)> {
     let Some((body, tail)) = head.split_last_chunk::<4>() else {
         return Err(Error::damaged(path, 0, "no head"));
@@ -202,17 +203,17 @@ fn read_column(cursor: &mut Cursor<'_>) -> Result<Column> {
     let name = cursor.len()?;
     let (row_bytes, block) = (cursor.len()?, u64::from(cursor.u32()?));
     let (first, rows) = (cursor.u64()?, cursor.u64()?);
-    // The end of the last block as if it were full: readers count up to it.
+    // The end of the last block if it were full. Readers compute this number, so it must fit.
     let end = rows.checked_next_multiple_of(block).and_then(|n| first.checked_add(n));
     if row_bytes == 0 || end.is_none() {
-        return Err(cursor.damage_error("a column without rows of a size"));
+        return Err(cursor.damage_error("a column with rows or blocks of no bytes, or with too many rows"));
     }
     // A reader of one row allocates memory for its block.
     if block > rows_per_block(row_bytes) as u64 {
         return Err(cursor.damage_error("blocks that are too large"));
     }
     let Ok(name) = String::from_utf8(cursor.slice(name)?.to_vec()) else {
-        return Err(cursor.damage_error("a column whose name is no UTF-8"));
+        return Err(cursor.damage_error("a column whose name is not UTF-8"));
     };
     Ok(Column { name, row_bytes, rows_per_block: block, first, rows, offset: 0, checksums: Vec::new() })
 }

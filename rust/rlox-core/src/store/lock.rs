@@ -80,7 +80,7 @@ impl FolderLock {
         } else if self.is_present() {
             return Ok(());
         } else {
-            "its lock file was removed or replaced since it was opened, so another may write there"
+            "its lock file was removed or replaced since it was opened, so another process may write there"
         };
         Err(Error::storage("write to", self.path.parent().unwrap_or(&self.path), cause))
     }
@@ -137,7 +137,8 @@ impl Drop for FolderLock {
         if self.is_owner()
             && let Some(file) = &*self.file.lock()
         {
-            // Closing the file would not be enough: an unknown fork may have it open too.
+            // Closing the file would not be enough: a fork of this process that rlox does not know
+            // may have it open too.
             drop(file.unlock());
         }
     }

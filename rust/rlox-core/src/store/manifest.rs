@@ -8,7 +8,8 @@ use super::header::ColumnPlan;
 use super::segment::{Segment, write_segment};
 use crate::error::{Error, Result};
 
-/// Column of the segment list; a row is number, checksum and bytes, 8 bytes each.
+/// Name of the column that lists the segments. A row has a segment's number, checksum and size, 8
+/// bytes each.
 const SEGMENTS_COLUMN: &str = "segments";
 const REF_BYTES: usize = 24;
 
@@ -28,7 +29,7 @@ pub struct SegmentRef {
 pub struct Manifest {
     /// The segments, oldest first.
     pub segments: Vec<SegmentRef>,
-    /// The owner's columns: name, bytes of a row, rows.
+    /// The owner's columns: name, number of bytes of a row, and the bytes of all rows.
     pub columns: Vec<(String, usize, Vec<u8>)>,
     /// The owner's description.
     pub meta: Vec<u8>,
@@ -75,7 +76,7 @@ impl Manifest {
         let (rows, rest) = list.as_chunks::<REF_BYTES>();
         let segments: Option<_> = rows.iter().map(decode_reference).collect();
         let Some(segments) = segments.filter(|_| rest.is_empty()) else {
-            return Err(Error::damaged(path, 0, "a list that is none of segments"));
+            return Err(Error::damaged(path, 0, "an invalid list of segments"));
         };
         Ok(Self { segments, columns, meta: file.meta().to_vec() })
     }

@@ -1,8 +1,8 @@
 //! All disk access: immutable segments with checksums, atomic replacement, one writer per folder.
 //!
 //! Files are read by position, never mapped, so a file that shrinks under a reader causes an error
-//! and no signal. Its length or a CRC-32 covers every byte of a file. CRC-32 detects each single
-//! flipped bit and each burst of up to 32 bits.
+//! and no signal. The stored length or a CRC-32 covers every byte of a file. CRC-32 detects each
+//! single flipped bit and each burst of up to 32 bits.
 
 // A file can hold any number, so this module has no operation that could overflow.
 #![deny(clippy::arithmetic_side_effects)]

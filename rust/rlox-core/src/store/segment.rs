@@ -26,7 +26,7 @@ pub fn write_segment(
 }
 
 /// Writes a segment piece by piece. The segment is in place once it is finished. A writer that is
-/// dropped before leaves nothing.
+/// dropped before that leaves no file.
 #[derive(Debug)]
 pub struct SegmentWriter {
     file: Replacement,
@@ -34,7 +34,7 @@ pub struct SegmentWriter {
     meta: Vec<u8>,
     checksums: Vec<u32>,
     hasher: crc32fast::Hasher,
-    /// Column being written, and its bytes so far.
+    /// Index of the column that is being written, and the number of its bytes so far.
     cursor: (usize, u64),
     /// Bytes of the file so far.
     offset: u64,
@@ -302,7 +302,7 @@ fn allocate(path: &Path, bytes: usize) -> Result<Vec<u8>> {
     Ok(vec![0; bytes])
 }
 
-/// Returns the number of bytes of rows.
+/// Returns the number of bytes of these rows of a column.
 fn byte_len(column: &Column, rows: Range<u64>) -> usize {
     let count = rows.end.saturating_sub(rows.start);
     usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(column.row_bytes)

@@ -1,7 +1,7 @@
-"""Writes elementary.txt: elementary functions in 50 digits, each as the sum of two float64 numbers.
+"""Writes elementary.txt: values of elementary functions in 50 digits, as sums of two float64 numbers.
 
-A line is `function x high low`, numbers as the 16 hexadecimal digits of their bits. The decimal module
-shares nothing with the functions under test: its exp and ln, and the series of the error function below.
+A line is `function x high low`; a number is the 16 hexadecimal digits of its bits. The values come from
+exp and ln of the decimal module and from the series below, which share no code with the tested functions.
 
     python rust/rlox-core/tests/data/elementary.py
 """
@@ -21,7 +21,7 @@ PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
 
 
 def tanh(x: Decimal) -> Decimal:
-    """With as many more digits as the difference loses near 0."""
+    """Return tanh x, computed with as many more digits as the difference loses near 0."""
     if x == 0:
         return x
     with localcontext() as context:
@@ -31,12 +31,12 @@ def tanh(x: Decimal) -> Decimal:
 
 
 def sigmoid(x: Decimal) -> Decimal:
-    """1 / (1 + e^-x)."""
+    """Return 1 / (1 + e^-x)."""
     return 1 / (1 + (-x).exp())
 
 
 def cumulative(x: Decimal) -> Decimal:
-    """P(Z < x) by the series of Abramowitz and Stegun 7.1.6."""
+    """Return P(Z < x) by the series of Abramowitz and Stegun 7.1.6."""
     term = total = x
     n = 1
     while abs(term) > Decimal("1e-58") * max(abs(total), Decimal("1e-30")):
@@ -47,7 +47,7 @@ def cumulative(x: Decimal) -> Decimal:
 
 
 def quantile(q: Decimal) -> Decimal:
-    """The x of P(Z < x) = 1/2 + q, by Newton's method."""
+    """Return the x with P(Z < x) = 1/2 + q, by Newton's method."""
     x = q
     for _ in range(200):
         error = cumulative(x) - Decimal("0.5") - q
@@ -59,7 +59,7 @@ def quantile(q: Decimal) -> Decimal:
 
 
 def points() -> Iterator[tuple[str, Callable[[Decimal], Decimal], float]]:
-    """Every function at its limits and at random over its range."""
+    """Yield points of every function: some at its limits, others at random over its range."""
     draw = random.Random(1)
     for scale in (1e-300, 1e-10, 1e-3, 0.1, 0.3, 0.5, 1.0, 3.0, 10.0, 20.0):
         for _ in range(4):
@@ -77,7 +77,7 @@ def points() -> Iterator[tuple[str, Callable[[Decimal], Decimal], float]]:
             x = draw.uniform(1.0, 2.0) * 2.0**exponent
             yield "ln", Decimal.ln, x
             yield "ln", Decimal.ln, 1.0 + draw.uniform(-0.5, 1.0) * 2.0 ** min(exponent, 0)
-    # Odd multiples of 2^-53, as drawn: the centre, both tails and the joints between them.
+    # Odd multiples of 2^-53, as `fill_normal` draws them: in the centre, in the tails and between them.
     for spread in (1e-9, 0.1, 0.42, 0.4249999, 0.4250001, 0.49, 0.4999, 0.5 - 1e-9, 0.5 - 1e-11):
         for _ in range(4):
             m = int((0.5 + draw.uniform(0.9, 1.0) * spread) * 2**52)
@@ -87,7 +87,7 @@ def points() -> Iterator[tuple[str, Callable[[Decimal], Decimal], float]]:
 
 
 def main() -> None:
-    """Writes the file beside this one."""
+    """Write elementary.txt beside this file."""
     lines = []
     for name, function, x in points():
         exact = function(Decimal(x))

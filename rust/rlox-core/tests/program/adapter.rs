@@ -1,4 +1,4 @@
-//! An adapter to the replay buffer's public API. The rest of the programs does not use its names.
+//! An adapter to the replay buffer's public API. The other files of this test use only the adapter.
 
 use std::path::Path;
 
@@ -59,7 +59,7 @@ impl Obs {
     }
 }
 
-/// A row to push. Its observations are numbers, which [`Obs::bytes`] turns into bytes.
+/// A row to push. Its observations are numbers, which each column turns into bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(crate) env: usize,
@@ -153,7 +153,8 @@ impl Buffer {
         self.inner.clear();
     }
 
-    /// Writes rewards. Returns how many of the rows are no longer stored, or None if one never was.
+    /// Writes rewards. Returns how many of the rows are no longer stored, or None if one was never
+    /// pushed.
     pub(crate) fn update(&mut self, indices: &[u64], rewards: &[f64]) -> Option<u64> {
         let values: Vec<u8> = rewards.iter().flat_map(|reward| reward.to_ne_bytes()).collect();
         match self.inner.update(Schema::REWARDS, indices, &values) {

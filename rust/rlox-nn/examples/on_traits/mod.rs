@@ -14,6 +14,7 @@ use rlox_nn::traits::{ActorCritic, Bound, Minibatch};
 
 const STEPS: usize = 100_000;
 const ENVS: usize = 8;
+/// Steps of each environment in a rollout.
 const LENGTH: usize = 32;
 const EPOCHS: usize = 20;
 const LEARNING_RATE: f64 = 1e-3;

@@ -3,7 +3,7 @@
 //!
 //! `PROGRAM WORK OBS OUTPUTS WIDTH ROWS FOLDER` reads the arrays of the work from the folder: one
 //! file `NAME.f32` each, float32 in the byte order of this CPU. Each line of standard input is a
-//! command: a number runs the work that many times, `result` writes the result to `result.f32`. The
+//! command: a number runs the work that many times; `result` writes the result to `result.f32`. The
 //! program answers each command with one line. The parameters are those of networks with two hidden
 //! layers, in the order of torch's modules. The caller measures the CPU time of this process.
 
@@ -60,8 +60,8 @@ pub(crate) trait Work {
 /// A function that reads an array by its name.
 pub(crate) type ReadArray<'a> = &'a dyn Fn(&'static str) -> Result<Vec<f32>>;
 
-/// Returns the work of this name on the arrays of `read`, with networks that the two functions
-/// build.
+/// Returns the work called `name` on the arrays that `read` returns. `actor_critic` and `q_function`
+/// build its networks.
 pub(crate) fn prepare_work<A: ActorCritic + 'static, Q: QFunction + 'static>(
     name: &str,
     sizes: Sizes,

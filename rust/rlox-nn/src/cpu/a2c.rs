@@ -24,7 +24,7 @@ pub struct A2cSettings {
 /// The result of an update.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct A2cUpdate {
-    /// The loss.
+    /// The loss and its terms.
     pub terms: Terms,
     /// The norm of the gradient before clipping.
     pub grad_norm: f64,

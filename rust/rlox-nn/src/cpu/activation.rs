@@ -47,7 +47,8 @@ impl Activation {
         result.ok_or_else(|| Error::unknown_name("activation", name, &names))
     }
 
-    /// Whether the derivative cannot be computed from the output, so that a pass must store it.
+    /// Returns whether the derivative cannot be computed from the output, so that the forward pass
+    /// must store it.
     pub(super) const fn keeps_slopes(self) -> bool {
         matches!(self, Self::Elu | Self::Silu)
     }
@@ -72,8 +73,8 @@ impl Activation {
         }
     }
 
-    /// Multiplies the gradient of the outputs by the derivative, which gives the gradient of the
-    /// inputs. The derivative is computed from the outputs, or read from `slopes`.
+    /// Multiplies the gradient with respect to the outputs by the derivative, which gives the gradient
+    /// with respect to the inputs. The derivative is computed from the outputs, or read from `slopes`.
     pub(super) fn backward<F: Number>(self, gradient: &mut [F], outputs: &[F], slopes: &[F]) {
         match self {
             Self::Tanh => times_tanh_slope(gradient, outputs),

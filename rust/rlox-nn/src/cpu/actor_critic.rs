@@ -105,7 +105,7 @@ impl ActorCritic {
         }
         let is_known = |name: &str| shapes.iter().any(|(own_name, _)| own_name == name);
         if let Some((name, ..)) = layout.arrays().find(|(name, ..)| !is_known(name)) {
-            let expected = "one of these networks, whose layers have other names";
+            let expected = "a parameter of these networks, whose layers have other names";
             return Err(Error::config("parameter", name, expected));
         }
         let head = match architecture.kind {
@@ -158,9 +158,9 @@ impl ActorCritic {
 
     /// Computes a loss, and writes its gradient with respect to all parameters to `gradient`.
     ///
-    /// `loss` receives the network's evaluation and the slices for the gradient with respect to
-    /// log-probabilities and values. It returns its result and the derivative with respect to each
-    /// row's entropy. If the latter is None, no gradient is computed.
+    /// `loss` receives the evaluation, and slices into which it writes its gradient with respect to
+    /// log-probabilities and values. It returns a result, and its derivative with respect to each
+    /// row's entropy. If this derivative is None, no gradient is computed.
     ///
     /// # Errors
     /// For slices that do not fit, actions that do not exist, and errors of `loss`.

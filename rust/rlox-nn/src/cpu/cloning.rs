@@ -23,7 +23,7 @@ pub struct CloningSettings {
     pub squared: bool,
 }
 
-/// The result of [`CloningEngine::learn`], means over its batches.
+/// The result of [`CloningEngine::learn`], as means over its batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CloningUpdate {
     /// -E\[log pi(a | o)\], or the squared error.
@@ -35,7 +35,7 @@ pub struct CloningUpdate {
     pub grad_norm: f64,
 }
 
-/// Learns a policy from recorded actions, a softmax of logits or a Gaussian.
+/// Learns a policy, a softmax of logits or a Gaussian, from recorded actions.
 #[derive(Debug, Clone)]
 pub struct CloningEngine<F> {
     net: Mlp,
@@ -147,8 +147,8 @@ impl<F: Number> CloningEngine<F> {
         Ok(CloningUpdate { loss, fit, grad_norm })
     }
 
-    /// Returns -E[log pi(a | o)]. Computes the gradients of the outputs and of the head's own
-    /// parameters.
+    /// Returns -E[log pi(a | o)]. Computes the gradient with respect to the outputs and to the head's
+    /// own parameters.
     fn negative_log_likelihood(
         &mut self,
         parameters: &[F],

@@ -1,4 +1,4 @@
-//! Q-values of vectors by several critics that share no parameters.
+//! Q-values of actions that are vectors, by several critics that share no parameters.
 
 use rlox_core::error::{Result, check_len};
 use rlox_core::{Error, Layout};
@@ -95,7 +95,7 @@ impl Critics {
     pub fn new(layout: &Layout, architecture: &CriticsArchitecture) -> Result<Self> {
         let shapes = architecture.parameter_shapes();
         if let Some((name, ..)) = layout.arrays().find(|(name, ..)| shapes.iter().all(|o| o.0 != *name)) {
-            let expected = "one of these critics, whose layers have other names";
+            let expected = "a parameter of these critics, whose layers have other names";
             return Err(Error::config("parameter", name, expected));
         }
         for (name, size) in [
@@ -161,8 +161,8 @@ impl Critics {
         gradient: &mut [F],
     ) -> Result<(f64, f64)> {
         let n = targets.values.len();
-        check_len("errors", errors.len(), n, "as the goals")?;
-        check_len("weights", targets.weights.map_or(n, <[F]>::len), n, "as the goals")?;
+        check_len("errors", errors.len(), n, "as the targets")?;
+        check_len("weights", targets.weights.map_or(n, <[F]>::len), n, "as the targets")?;
         let CriticsMemory { nets, inputs, q, slopes, .. } = memory;
         check_len("values", q.len(), n * self.members.len(), "of all critics")?;
         #[expect(clippy::cast_precision_loss, reason = "rows of a batch, critics")]
@@ -237,7 +237,7 @@ impl<F: Number> TrainState<'_, F> {
     }
 }
 
-/// Sets target to (1 - tau) target + tau online, rounded as torch's `lerp` does.
+/// Sets target to (1 - tau) target + tau online, rounded as in torch's `lerp`.
 pub(super) fn polyak_update<F: Number>(target: &mut [F], online: &[F], tau: f64) {
     let (rate, complement) = (F::from_f64(tau), F::from_f64(1.0 - tau));
     for (target, &online) in target.iter_mut().zip(online) {

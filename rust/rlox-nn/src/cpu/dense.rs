@@ -7,8 +7,8 @@ use rlox_core::Result;
 
 use super::gemm::{Matrix, Number};
 
-/// The largest number of outputs that are computed as dot products, if the inputs fill vector
-/// registers. A matrix product works on blocks of columns, most of which would be empty.
+/// The largest number of outputs of a layer that is computed by dot products, if its inputs fill
+/// vector registers. A matrix product works on blocks of columns, which would be mostly empty.
 const MAX_NARROW_OUTPUTS: usize = 3;
 
 /// The number of partial sums of a dot product.
@@ -43,7 +43,8 @@ impl Dense {
         F::multiply(Matrix::new(x, n, self.inputs), weight, true, y)
     }
 
-    /// Adds the gradients of weights and biases to `gradient`, from the gradient of `y`.
+    /// Adds the gradient with respect to weights and biases to `gradient`. `to_y` is the gradient with
+    /// respect to `y`.
     pub(super) fn add_gradient<F: Number>(&self, gradient: &mut [F], x: &[F], to_y: &[F]) -> Result<()> {
         add_rows(gradient.get_mut(self.bias.clone()).unwrap_or_default(), to_y);
         let weight_gradient = gradient.get_mut(self.weight.clone()).unwrap_or_default();
@@ -56,7 +57,7 @@ impl Dense {
         F::multiply(to_y, Matrix::new(x, n, self.inputs), true, weight_gradient)
     }
 
-    /// Computes the gradient of `x` from that of `y`.
+    /// Computes the gradient with respect to `x` from that with respect to `y`.
     pub(super) fn backward<F: Number>(&self, parameters: &[F], to_y: &[F], to_x: &mut [F]) -> Result<()> {
         let weight = part(parameters, &self.weight);
         if self.is_narrow() {
@@ -112,7 +113,7 @@ fn add_rows<F: Number>(sums: &mut [F], rows: &[F]) {
     }
 }
 
-/// Adds the product of the transposed `to_y` and x to the weights' gradient.
+/// Adds the product of the transposed `to_y` and x to the gradient with respect to the weights.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn add_outer<F: Number>(weight_gradient: &mut [F], x: &[F], to_y: &[F], outputs: usize) {
     let inputs = weight_gradient.len() / outputs;

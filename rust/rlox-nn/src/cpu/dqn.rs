@@ -16,7 +16,7 @@ use super::replayed::Batches;
 pub struct DqnSettings {
     /// The loss of the TD error.
     pub loss: TdLoss,
-    /// Whether the online network chooses the action that the target network values (double
+    /// Whether the online network chooses the action whose Q-value the target network gives (double
     /// Q-learning, van Hasselt et al. 2016).
     pub double: bool,
     /// The optimizer's step size.
@@ -25,7 +25,7 @@ pub struct DqnSettings {
     pub max_grad_norm: Option<f64>,
 }
 
-/// The result of [`DqnEngine::learn`], means over its batches.
+/// The result of [`DqnEngine::learn`], as means over its batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct DqnUpdate {
     /// The loss.

@@ -46,7 +46,7 @@ pub struct BoundExplorer<'a> {
 }
 
 impl Explorer {
-    /// Returns an explorer that chooses actions this way.
+    /// Returns an explorer that chooses actions by `exploration`.
     #[must_use]
     pub fn new(exploration: Exploration) -> Self {
         let (values, memory, sample) = (QMemory::default(), Memory::default(), SquashedSample::default());
@@ -111,7 +111,7 @@ impl Explorer {
 
 /// Checks that noise and actions are as long as the network's outputs require.
 fn check_lengths(noise: &[f32], actions: &[f32], expected: usize) -> Result<()> {
-    check_len("noise", noise.len(), expected, "a number for each of an action's")?;
+    check_len("noise", noise.len(), expected, "one for each number of an action")?;
     check_len("actions", actions.len(), expected, "one for each row of obs")
 }
 

@@ -7,7 +7,7 @@ use super::actor_critic::Architecture;
 
 /// Initializes weights orthogonally (Saxe et al. 2014) with gain sqrt 2 (0.01 for the actor's last
 /// layer, 1 for the critic's) and biases with 0, as the PPO of OpenAI Baselines and rlox's torch
-/// policies do.
+/// policies do. All log deviations become `log_std`.
 ///
 /// Parameter i draws from stream (`seed`, "init", i).
 ///

@@ -34,7 +34,7 @@ pub struct IqlSettings {
     pub max_weight: f64,
 }
 
-/// The result of [`IqlEngine::learn`], means over its batches.
+/// The result of [`IqlEngine::learn`], as means over its batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct IqlUpdate {
     /// The critics' loss.
@@ -82,7 +82,8 @@ impl<F: Number> Net<F> {
         Ok(Self { mlp, layout, memory: Memory::default(), gradient })
     }
 
-    /// Computes the parameters' gradient from that of the outputs, and takes a step along it.
+    /// Computes the gradient with respect to the parameters from that with respect to the outputs, and
+    /// takes a step along it.
     /// Returns the norm before clipping.
     fn step(
         &mut self,

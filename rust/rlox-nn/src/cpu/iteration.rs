@@ -18,8 +18,8 @@ use super::optim::Optimizer;
 use super::ppo::{PpoSettings, PpoUpdate};
 use super::rows::Rows;
 
-/// A rollout in the caller's memory, which is collected and then learned from. Results have the
-/// same bits as those of the separate calls.
+/// A rollout in the caller's memory, which is collected and then learned from. The results have
+/// the same bits as with separate calls that collect, estimate and learn.
 pub struct Iteration<'a> {
     /// The columns that are collected.
     pub columns: Columns<'a>,
@@ -40,7 +40,7 @@ pub struct IterationResult<U> {
     pub update: U,
     /// The explained variance of the returns by the rollout's values.
     pub explained_variance: f64,
-    /// The time that learning took, with the estimation of advantages.
+    /// The time that learning took, including the estimation of advantages.
     pub learning_time: Duration,
 }
 
@@ -78,7 +78,7 @@ impl Iteration<'_> {
         self.learn_rollout(|rows| engine.a2c(parameters, optimizer, rows, settings))
     }
 
-    /// Runs PPO's epochs over the rollout, in the order that `order` writes for each.
+    /// Runs PPO's epochs over the rollout. `order` writes the order of the rows for each epoch.
     ///
     /// # Errors
     /// As [`Columns::check_finite`], [`Columns::estimate`] and [`OnPolicyEngine::ppo`].

@@ -31,26 +31,26 @@ pub struct Memory<F> {
     /// The derivatives of each hidden layer's activation, if they cannot be computed from its
     /// outputs.
     slopes: Vec<Vec<F>>,
-    /// The gradients of a layer's outputs and of its inputs.
+    /// The gradients with respect to a layer's outputs and to its inputs.
     gradients: [Vec<F>; 2],
 }
 
 /// The slices that receive the gradients of a backward pass.
 #[derive(Debug, Default)]
 pub struct GradientBuffers<'a, F> {
-    /// The vector to which the gradient of the parameters is added.
+    /// The vector to which the gradient with respect to the parameters is added.
     pub parameters: Option<&'a mut [F]>,
-    /// The slice for the gradient of the inputs, `[n, inputs]`.
+    /// The slice for the gradient with respect to the inputs, `[n, inputs]`.
     pub inputs: Option<&'a mut [F]>,
 }
 
 impl<'a, F> GradientBuffers<'a, F> {
-    /// Requests the gradient of the parameters only.
+    /// Requests only the gradient with respect to the parameters.
     pub const fn parameters(gradient: &'a mut [F]) -> Self {
         Self { parameters: Some(gradient), inputs: None }
     }
 
-    /// Requests the gradient of the inputs only.
+    /// Requests only the gradient with respect to the inputs.
     pub const fn inputs(gradient: &'a mut [F]) -> Self {
         Self { parameters: None, inputs: Some(gradient) }
     }
@@ -194,7 +194,7 @@ impl Mlp {
     }
 
     /// Runs backward from the last [`Mlp::forward`], with the same `parameters` and `x`. Turns the
-    /// gradient of the outputs, `[n, outputs]`, into the requested gradients.
+    /// gradient with respect to the outputs, `[n, outputs]`, into the requested gradients.
     ///
     /// # Errors
     /// [`Error::Shape`] for slices of other lengths.

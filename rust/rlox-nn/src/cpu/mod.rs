@@ -1,7 +1,7 @@
 //! The CPU engine: multilayer perceptrons over matrix products, with explicit gradients.
 //!
 //! Every kernel is written once for float32 and float64. No result depends on the number of
-//! threads.
+//! threads. In this module, `to_x` is the gradient of the loss with respect to x.
 
 mod a2c;
 mod acting;

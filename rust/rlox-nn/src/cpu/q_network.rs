@@ -74,7 +74,7 @@ pub struct QMemory<F> {
     advantage: Memory<F>,
     /// Q of dueling streams, `[n, choices]`.
     q: Vec<F>,
-    /// The gradients of the streams' outputs and of their inputs.
+    /// The gradients with respect to the streams' outputs and inputs.
     to_value: Vec<F>,
     to_advantage: Vec<F>,
     to_shared: [Vec<F>; 2],
@@ -90,7 +90,7 @@ impl QNetwork {
     pub fn new(layout: &Layout, architecture: &QArchitecture) -> Result<Self> {
         let shapes = architecture.parameter_shapes();
         if let Some((name, ..)) = layout.arrays().find(|(name, ..)| shapes.iter().all(|o| o.0 != *name)) {
-            let expected = "one of this network, whose layers have other names";
+            let expected = "a parameter of this network, whose layers have other names";
             return Err(rlox_core::Error::config("parameter", name, expected));
         }
         let net =
@@ -147,8 +147,8 @@ impl QNetwork {
     }
 
     /// Runs backward from the last [`QNetwork::forward`], with the same `parameters` and `obs`.
-    /// Adds the gradient of the parameters to `gradient`, from the gradient `to_q` of the Q-values,
-    /// `[n, choices]`.
+    /// Adds the gradient with respect to the parameters to `gradient`. `to_q` `[n, choices]` is the
+    /// gradient with respect to the Q-values.
     ///
     /// # Errors
     /// [`rlox_core::Error::Shape`] for slices that do not fit.

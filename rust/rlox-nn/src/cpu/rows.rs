@@ -48,7 +48,7 @@ impl<F> Rows<'_, F> {
         self.log_probs.len()
     }
 
-    /// Whether there are no rows.
+    /// Returns whether there are no rows.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.log_probs.is_empty()
@@ -67,7 +67,7 @@ impl<F> Rows<'_, F> {
         match self.actions {
             ActionsTaken::Choices(choices, action_mask) => {
                 check_len("actions", choices.len(), n, "as log_probs")?;
-                // The length, and below the length rounded down to whole rows.
+                // The check compares this length with the length rounded down to whole rows.
                 let mask = action_mask.map_or(0, <[bool]>::len);
                 check_len("mask", mask, mask / n * n, "whole rows")?;
             }

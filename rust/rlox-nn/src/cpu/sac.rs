@@ -69,7 +69,7 @@ pub struct SacParameters<'a, F> {
     pub temperature: Temperature<'a, F>,
 }
 
-/// The result of [`SacEngine::learn`], means over its batches.
+/// The result of [`SacEngine::learn`], as means over its batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SacUpdate {
     /// The critics' loss.
@@ -149,7 +149,7 @@ impl<F: Number> SacEngine<F> {
     }
 
     /// Takes one step of temperature, critics and actor for each batch, and of the target network
-    /// at its interval. The number beside the settings counts the batches of the run before these.
+    /// at its interval. `first_batch` is the number of batches that the run learned from before.
     /// `noise` is standard normal, `[k, 2, rows, action_dim]`: for actions at observations and at
     /// next observations. `errors` `[k, rows]` receives the critics' mean absolute errors.
     ///
@@ -229,9 +229,9 @@ impl<F: Number> SacEngine<F> {
         Ok((update, norm))
     }
 
-    /// Takes a step of a learned temperature. Returns alpha before the step and the loss -log alpha
-    /// E[log pi + H], linear in log alpha (equation 18 with log alpha as its factor, as in the
-    /// authors' code).
+    /// Takes a step of a learned temperature. Returns alpha before the step, and the loss -log alpha
+    /// E[log pi + H], where H is the target entropy. (Equation 18 has the factor alpha instead of log
+    /// alpha; the authors' code has log alpha.)
     fn step_temperature(
         &mut self,
         temperature: &mut Temperature<'_, F>,

@@ -12,7 +12,7 @@ use super::gemm::Number;
 use super::mlp::{GradientBuffers, Memory, Mlp, resize};
 use super::replayed::{Batches, part};
 
-/// The smallest divisor in place of the mean of |Q|.
+/// If the mean of |Q| is smaller than this, alpha is divided by this number instead.
 const MIN_MEAN_ABS_Q: f64 = 1e-12;
 
 /// Settings of one call of [`Td3Engine::learn`]. The caller applies schedules.
@@ -35,7 +35,7 @@ pub struct Td3Settings {
     pub alpha: Option<f64>,
 }
 
-/// The result of [`Td3Engine::learn`], means over its batches.
+/// The result of [`Td3Engine::learn`], as means over its batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Td3Update {
     /// The critics' loss.
@@ -113,8 +113,8 @@ impl<F: Number> Td3Engine<F> {
     }
 
     /// Takes one step of the critics for each batch, and one of the actor and the targets at every
-    /// `policy_delay` batches. The number beside the settings counts the batches of the run before
-    /// these. `noise` is standard normal, `[k, rows, action_dim]`, or empty without `target_noise`.
+    /// `policy_delay` batches. `first_batch` is the number of batches that the run learned from
+    /// before. `noise` is standard normal, `[k, rows, action_dim]`, or empty without `target_noise`.
     /// `errors` `[k, rows]` receives the critics' mean absolute errors.
     ///
     /// # Errors
@@ -209,8 +209,8 @@ impl<F: Number> Td3Engine<F> {
     }
 
     /// Takes one step along the gradient of the first critic's negative mean value. With TD3+BC the
-    /// loss is -lambda E[Q] + E[(mu - a)^2] with lambda = alpha / E|Q|, which has no gradient
-    /// (equations 3 and 5; the squared error is a mean over numbers too). Returns the loss and the
+    /// loss is -lambda E[Q] + E[(mu - a)^2] (equations 3 and 5). Here lambda = alpha / E|Q| counts as a
+    /// constant, and the squared error is a mean over rows and numbers. Returns the loss and the
     /// norm of the gradient before clipping.
     fn improve_actor(
         &mut self,

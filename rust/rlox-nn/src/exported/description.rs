@@ -21,8 +21,8 @@ const MAX_DESCRIPTION_BYTES: usize = 1 << 20;
 const MAX_LAYERS: usize = 64;
 const MAX_COUNT: usize = 1 << 16;
 
-/// The limit of products that the golden vectors may require, some seconds of work. `rlox export`
-/// writes 32 golden vectors.
+/// The largest number of products that the check of the golden vectors may need: some seconds of
+/// work. `rlox export` writes 32 golden vectors.
 const MAX_PRODUCTS: u64 = 1 << 32;
 
 /// The function from the network's outputs to an action.
@@ -49,7 +49,7 @@ impl Head {
         ("deterministic", Self::Deterministic),
     ];
 
-    /// Whether an action is a choice.
+    /// Returns whether an action is a choice.
     pub(super) const fn is_discrete(self) -> bool {
         matches!(self, Self::Categorical | Self::Q)
     }
@@ -73,7 +73,7 @@ pub(super) struct Description {
     pub(super) activation: Activation,
     pub(super) dueling: bool,
     pub(super) head: Head,
-    /// The environment's number of the first choice.
+    /// The number of the first choice in the environment.
     pub(super) start: i64,
     /// The absolute value to which the mean of a squashed policy is clipped.
     pub(super) mean_limit: Option<f32>,
@@ -160,7 +160,7 @@ struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Returns the value of a name; null if it is missing.
+    /// Returns the value of key `name`; null if it is missing.
     fn get(&self, name: &str) -> &'a Value {
         self.value.get(name).unwrap_or(&Value::Null)
     }

@@ -22,7 +22,7 @@ pub(super) trait Stored: Sized {
     /// Decodes all numbers of the bytes, little-endian.
     fn all(bytes: &[u8]) -> Vec<Self>;
 
-    /// Whether the value is neither NaN nor infinite.
+    /// Returns whether the value is neither NaN nor infinite.
     fn is_number(&self) -> bool;
 }
 

@@ -1,4 +1,5 @@
-//! Golden observations of a file, with the outputs and actions of its policy where it was written.
+//! Golden vectors of a file: observations, with the outputs and actions that the policy had for them
+//! where the file was written.
 
 // A file may contain any number, so operations that could overflow are denied.
 #![deny(clippy::arithmetic_side_effects)]

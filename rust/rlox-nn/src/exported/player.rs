@@ -13,7 +13,7 @@ use super::network::Network;
 /// An action for an environment.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// The environment's number of a choice.
+    /// A choice, by its number in the environment.
     Discrete(i64),
     /// A vector within the bounds; for a box of several dimensions, in row-major order.
     Box(Vec<f32>),

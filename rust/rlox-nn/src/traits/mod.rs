@@ -41,7 +41,8 @@ pub trait StochasticPolicy: Sync {
     /// Returns the kind and length of the noise of an action.
     fn noise(&self) -> Noise;
 
-    /// Draws actions for observations with noise, and writes log pi(a | o) of each, `[n]`.
+    /// Draws actions from the observations and the noise of `input`, and writes log pi(a | o) of each,
+    /// `[n]`.
     ///
     /// # Errors
     /// For slices that do not fit, and actions of another kind.
@@ -63,7 +64,7 @@ pub trait ActorCritic: StochasticPolicy {
     fn values(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()>;
 
     /// Returns the loss of a minibatch, and writes its gradient to `gradient`, which is as long as
-    /// `parameters`; it is 0 between arrays. Advantages are used as they are.
+    /// `parameters`. The gradient is 0 between arrays. Advantages are used as they are.
     ///
     /// # Errors
     /// For slices that do not fit, and actions that do not exist.

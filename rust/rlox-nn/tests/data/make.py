@@ -1,6 +1,6 @@
-"""Writes the exported policies of this folder: barely trained, of every kind.
+"""Writes the exported policies of this folder: barely trained policies of every kind.
 
-Where the format changes, files of the new one are added, and those that are here stay.
+If the format changes, add files of the new format and keep the old ones.
 
     PYTHONPATH=tests python rust/rlox-nn/tests/data/make.py
 """
@@ -14,7 +14,7 @@ from helpers.exported_policies import KINDS, VARIANTS
 
 from rlox.export import build_exported_policy, safetensors_bytes
 
-# Few numbers each.
+# Hidden widths that give small files.
 NETS = {"sac": (66, 5), "dqn": (5, 66)}
 
 if __name__ == "__main__":

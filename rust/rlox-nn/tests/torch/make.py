@@ -1,13 +1,13 @@
-"""Writes `golden.json`: what torch makes of weights and batches, and every engine behind the traits too.
+"""Writes `golden.json`: results of torch, which every engine that implements the traits has to reproduce.
 
-Inputs are rounded to float32 and computed with in float64, so that the file is right to float32's last
-digit. Losses are written out here, after the papers, not taken from rlox. Its lists:
+Inputs are rounded to float32, and results are computed in float64, so that the file is exact to the last
+digit of float32. Losses are written out here from the papers, not taken from rlox. The lists of the file:
 
-- `on_policy`: networks over `parameters` (name -> numbers), a minibatch, PPO's terms, its gradient with
-  advantages as they are, and the parameters after one step of Adam (standardized advantages, gradient cut
-  to norm 0.5, lr 1e-3, eps 1e-5);
-- `values`: Q of each choice, the losses of `goals` and their gradients, Huber's and squared;
-- `deterministic`: tanh of a network, and the gradient of sum(actions * slopes).
+- `on_policy`: parameters by name, a minibatch, PPO's terms, PPO's gradient without standardized advantages,
+  and the parameters after one step of Adam (standardized advantages, gradient clipped to norm 0.5, lr 1e-3,
+  eps 1e-5);
+- `values`: the Q-value of each choice; Huber and squared loss for the targets `goals`, with gradients;
+- `deterministic`: actions (tanh of a network), and the gradient of sum(actions * slopes).
 
     python rust/rlox-nn/tests/torch/make.py
 """
@@ -33,7 +33,7 @@ CLIP, VF, ENT = 0.2, 0.5, 0.01
 
 
 def net(outputs: int, activation: str) -> nn.Sequential:
-    """Two hidden layers."""
+    """Return a network with two hidden layers."""
     act = ACTIVATIONS[activation]
     return nn.Sequential(
         nn.Linear(OBS, WIDTH), act(), nn.Linear(WIDTH, WIDTH), act(), nn.Linear(WIDTH, outputs)
@@ -41,12 +41,12 @@ def net(outputs: int, activation: str) -> nn.Sequential:
 
 
 def rounded(*shape: int, scale: float = 1.0) -> Tensor:
-    """Normal numbers that are float32."""
+    """Return normal numbers, rounded to float32."""
     return (scale * torch.randn(shape)).float().double()
 
 
 def set_rounded(module: nn.Module) -> nn.Module:
-    """The same module with such parameters, in float64."""
+    """Set the parameters of a module to numbers of `rounded`, in float64, and return it."""
     module.double()
     for parameter in module.parameters():
         parameter.data = rounded(*parameter.shape, scale=0.5)
@@ -54,18 +54,18 @@ def set_rounded(module: nn.Module) -> nn.Module:
 
 
 def flat(tensor: Tensor) -> list[float]:
-    """All numbers, with nine digits, which tell any two float32 apart."""
+    """Return all numbers of a tensor with nine digits, which distinguish any two float32 numbers."""
     return [float(f"{x:.9g}") for x in tensor.detach().reshape(-1).tolist()]
 
 
 def arrays(module: nn.Module, of: Callable[[Tensor], Tensor | None]) -> dict[str, list[float]]:
-    """Numbers `of` each parameter by its name, without those that have none."""
+    """Return the numbers of `of(parameter)` by the parameter's name, unless that is None."""
     named = module.named_parameters()
     return {name: flat(of(p)) for name, p in named if of(p) is not None}
 
 
 def ppo_terms(case: dict[str, Tensor], advantages: Tensor, clip_vloss: bool) -> dict[str, Tensor]:
-    """Schulman et al. 2017, equation 9, and what is told beside it."""
+    """Return the terms of PPO's loss (Schulman et al. 2017, equation 9), `approx_kl` and `clip_fraction`."""
     log_ratio = case["new_log_probs"] - case["log_probs"]
     ratio = log_ratio.exp()
     bound = ratio.clamp(1 - CLIP, 1 + CLIP)
@@ -86,7 +86,7 @@ def ppo_terms(case: dict[str, Tensor], advantages: Tensor, clip_vloss: bool) -> 
 
 
 def on_policy(kind: str, activation: str, clip_vloss: bool) -> dict[str, Any]:
-    """An actor, a critic and a minibatch of which a quarter or so is clipped."""
+    """Return an actor, a critic, and a minibatch in which about a quarter of the ratios is clipped."""
     outputs = 3 if kind == "choices" else 2
     module = nn.Module()
     if kind == "numbers":
@@ -138,7 +138,7 @@ def on_policy(kind: str, activation: str, clip_vloss: bool) -> dict[str, Any]:
 
 
 def values(activation: str) -> dict[str, Any]:
-    """Q and the gradients of its losses."""
+    """Return Q-values, their losses and gradients."""
     module = nn.Module()
     module.q = net(4, activation)
     set_rounded(module)
@@ -155,7 +155,7 @@ def values(activation: str) -> dict[str, Any]:
 
 
 def deterministic(activation: str) -> dict[str, Any]:
-    """Actions and their gradient."""
+    """Return actions, and a gradient with respect to the parameters."""
     module = nn.Module()
     module.actor = net(2, activation)
     set_rounded(module)

@@ -226,7 +226,7 @@ pub fn check_q_function<N: QFunction>(make: impl Fn(&Layout, &QArchitecture) -> 
     }
 }
 
-/// Checks that actions and their value's gradient equal torch's.
+/// Checks that actions and gradients with respect to the parameters equal torch's.
 pub fn check_deterministic<N: DeterministicPolicy>(make: impl Fn(&Layout, &str, &[usize], Activation) -> N) {
     let sizes = [OBS, HIDDEN[0], HIDDEN[1], 2];
     for case in golden_cases("deterministic") {

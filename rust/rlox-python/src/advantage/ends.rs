@@ -66,7 +66,7 @@ impl<'py> EndArrays<'py> {
         let config = |message: &str| Err(errors::new(py, Class::Config, message));
         match (args.dones, args.terminated, args.truncated) {
             (None, None, None) => {
-                config("no episode ends given: pass dones, or terminated (and truncated); zeros if none")
+                config("no episode ends given: pass dones, or terminated (and truncated), zeros if none ends")
             }
             (Some(_), Some(_), _) | (Some(_), _, Some(_)) => config(
                 "dones was given together with terminated or truncated; pass dones alone, or \

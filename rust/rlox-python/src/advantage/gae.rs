@@ -197,7 +197,7 @@ fn parse_batched<'py>(
     let n_steps = match (n_steps, &last_values) {
         (Some(n_steps), _) if n_steps > 0 => usize::try_from(n_steps).unwrap_or(usize::MAX),
         (None, Some(last)) if !last.is_empty() => inputs.rollout.rewards.len() / last.len(),
-        _ => return Err(config("n_steps must be given, at least 1, unless last_values is")),
+        _ => return Err(config("n_steps is missing or 0, expected at least 1, or last_values")),
     };
     let ends = EndArrays::read(py, args, inputs.rollout.rewards.shape(), next_values.is_some())?;
     let next_values =

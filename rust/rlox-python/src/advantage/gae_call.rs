@@ -17,7 +17,7 @@ use crate::memory::views::{Plain, View, ViewMut, Written};
 /// (advantages, returns).
 pub(crate) type ArrayPair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// Rewards and values as arrays, and whether the results are float32, which needs both in float32.
+/// Rewards and values as arrays, and whether the kernel computes in float32.
 pub(crate) struct Inputs<'py> {
     pub(crate) rollout: Rollout<'py>,
     pub(crate) values: Bound<'py, PyUntypedArray>,

@@ -65,7 +65,7 @@ pub(crate) fn compute_n_step_returns<'py>(
 
 /// lambda-returns G_t = r_t + gamma ((1 - lam) V(s_{t+1}) + lam G_{t+1}).
 ///
-/// After termination both values are 0. After truncation and after the last step G_{t+1} is
+/// After termination V(s_{t+1}) and G_{t+1} are 0. After truncation and after the last step G_{t+1} is
 /// V(s_{t+1}). The result equals GAE's advantages plus V(s_t) where V(s_{t+1}) is the next step's
 /// value. Sources: Sutton and Barto 2018, eq. 12.3; the recursion is eq. 6 of Hafner et al. 2020
 /// (Dreamer). A NaN makes the return of its step NaN, and the returns of earlier steps of the same
@@ -86,7 +86,7 @@ pub(crate) fn compute_n_step_returns<'py>(
 ///
 /// Raises:
 ///     ShapeError: an array has another shape or is not numeric.
-///     ConfigError: n or gamma is out of range, or arguments contradict each other.
+///     ConfigError: gamma or lam is out of range, or arguments contradict each other.
 #[pyfunction]
 #[pyo3(
     signature = (

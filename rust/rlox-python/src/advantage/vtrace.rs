@@ -32,7 +32,8 @@ use crate::memory::views::{Plain, View, ViewMut};
 /// clipped spreads infinities or NaN in the same way.
 ///
 /// Args:
-///     log_rhos: log of target over behaviour probability of the actions, `[T]` or `[T, N]`.
+///     log_rhos: log of the ratio of target to behaviour probability of the actions, `[T]` or
+///         `[T, N]`.
 ///     rewards: r_t, `[T]` or `[T, N]`.
 ///     values: V(s_t), likewise.
 ///     dones: episode ends after step t, likewise, bool or numbers.

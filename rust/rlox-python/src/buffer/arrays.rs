@@ -55,7 +55,7 @@ impl<'a, 'py> Arrays<'a, 'py> {
         Ok(Self { columns, kind, n: lead.iter().product(), out_dict, views })
     }
 
-    /// Runs `fill`, which writes into the arrays, and passes its errors on.
+    /// Runs `fill`, which writes into the arrays, and returns its result.
     pub(super) fn batch<T>(
         &mut self,
         py: Python<'py>,
@@ -144,7 +144,7 @@ fn writable_view<'py, T: Written>(
     shape: &[usize],
 ) -> PyResult<ViewMut<'py, u8>> {
     let name = key.to_string_lossy();
-    // A tensor's NumPy view shares its memory. The array that NumPy makes of a list would be lost.
+    // A tensor's NumPy view shares its memory. NumPy copies a list, so what is written would be lost.
     let array = coerce::array(value, &name)?;
     let owned = || array.as_any().getattr("flags")?.getattr("owndata")?.is_truthy();
     if !array.is(value) && owned()? {
@@ -155,6 +155,6 @@ fn writable_view<'py, T: Written>(
 
 fn missing_error(key: &Bound<'_, PyString>, expected: &str) -> PyErr {
     let message =
-        format!("out[{key:?}] is missing or of no use, expected {expected}; pass what sample() returned");
+        format!("out[{key:?}] is missing or unusable, expected {expected}; pass what sample() returned");
     errors::new(key.py(), Class::Shape, message)
 }

@@ -11,7 +11,8 @@ use super::incoming::{self, Bytes};
 use crate::convert::coerce;
 use crate::errors::{self, Class, OrRaise, ReplaceRefusal};
 
-/// The columns and streams of a buffer. They never change, so calls read them without its lock.
+/// The columns of a buffer and its number of environments. They never change, so calls read them
+/// without the buffer's lock.
 pub(super) struct Columns {
     schema: Schema,
     n_envs: usize,
@@ -19,7 +20,7 @@ pub(super) struct Columns {
     obs_keys: Vec<Option<Py<PyString>>>,
     column_keys: Vec<Py<PyString>>,
     row_bytes: usize,
-    /// A batch that has only its keys. The first batch makes it.
+    /// A batch dict with keys but no values. It is made for the first batch.
     empty_batch: PyOnceLock<Py<PyDict>>,
 }
 
@@ -100,8 +101,8 @@ impl Columns {
         (None, fixed_key)
     }
 
-    /// Returns a dict for a batch. Where the keys are always the same it has them already, so that
-    /// it never grows.
+    /// Returns a dict for a batch. For plain transitions it has its keys already, so that it never
+    /// grows.
     pub(super) fn new_batch_dict<'py>(
         &self,
         py: Python<'py>,

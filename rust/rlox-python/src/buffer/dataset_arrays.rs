@@ -7,8 +7,8 @@ use rlox_core::{Dtype, Field};
 use crate::convert::coerce;
 use crate::errors::{self, Class};
 
-/// Applies `work` in float64 to observations, `[..., *row]`, and returns the result in the
-/// precision of the array.
+/// Applies `work` in float64 to observations, `[..., *row]`. The result is float32 if the
+/// observations are, else float64.
 pub(super) fn apply_in_float64<'py>(
     obs: &Bound<'py, PyAny>,
     row: &[usize],
@@ -27,7 +27,7 @@ pub(super) fn apply_in_float64<'py>(
     if is_single { result.call_method1("astype", ("float32",)) } else { Ok(result) }
 }
 
-/// Reads an array of `n` rows, `[n, ...]`, `[n]` or flat, and returns its column.
+/// Reads an array of `n` rows, `[n, ...]`, `[n]` or flat, and returns it with the field of its rows.
 pub(super) fn read_rows<'py>(
     value: &Bound<'py, PyAny>,
     name: &str,
@@ -51,7 +51,7 @@ pub(super) fn read_rows<'py>(
         [total] if n > 0 && *total > 0 && total.is_multiple_of(n) => vec![total / n],
         _ => {
             let message = format!(
-                "{name} has shape {shape:?}, expected [{n}, ...] or {n} times the numbers of a row \
+                "{name} has shape {shape:?}, expected [{n}, ...] or {n} rows in a flat array \
                  ({n} is the length of rewards)"
             );
             return Err(errors::new(value.py(), Class::Shape, message));

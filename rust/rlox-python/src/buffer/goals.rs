@@ -28,12 +28,12 @@ use crate::memory::views::{View, ViewMut};
 /// and a partly overwritten one from its oldest.
 ///
 /// Args:
-///     compute_reward: `compute_reward(achieved_goal, desired_goal, info)` with the goals of the m
-///         relabelled transitions, `[m, ...]`, the achieved ones of `next_obs`, and an empty dict;
-///         returns the rewards, `[m]`, finite. The `compute_reward` of a Gymnasium-Robotics
-///         environment has this form.
-///     strategy: "future" (any transition from the relabelled one on), "final" (the episode's last)
-///         or "episode" (any).
+///     compute_reward: a function `compute_reward(achieved_goal, desired_goal, info)` of the m
+///         relabelled transitions. It gets the `achieved_goal` of `next_obs` and the new goals,
+///         `[m, ...]`, and an empty dict, and returns finite rewards, `[m]`. The `compute_reward` of
+///         a Gymnasium-Robotics environment has this form.
+///     strategy: the transition that the goal is from: "future" (any from the relabelled one on),
+///         "final" (the episode's last) or "episode" (any).
 ///     k: number of relabelled transitions per transition that is not relabelled: `ratio` is k / (k
 ///         + 1).
 ///     ratio: the probability itself, in [0, 1], instead of `k`.

@@ -177,7 +177,7 @@ fn whole<'py, T: Plain + TryFrom<i128>>(
 ) -> PyResult<View<'py, u8>> {
     let is_signed = array.dtype().kind() != b'u';
     let wide = coerce::elements::<i64>(array, name, "iub")?;
-    // The values of unsigned numbers are in their bits.
+    // Unsigned numbers were read as int64 with the same bits.
     let to_i128 = |number: i64| {
         if is_signed { i128::from(number) } else { i128::from(number.cast_unsigned()) }
     };

@@ -27,7 +27,7 @@ macro_rules! push_methods {
             /// Raises:
             ///     ShapeError: an array has another shape, or the column cannot hold a number.
             ///     NonFiniteError: a flag is NaN.
-            ///     StorageError: for a buffer on disk: the disk refuses a segment, and memory has
+            ///     StorageError: of a buffer on disk: a segment cannot be written, and memory has
             ///         no room for its rows.
             #[pyo3(
                 signature = (obs, action, reward, terminated, truncated, next_obs=None, extra=None),
@@ -50,16 +50,16 @@ macro_rules! push_methods {
                 shared::push(py, &self.columns, &self.buffer, pushed, None)
             }
 
-            /// Stores consecutive transitions of one environment, oldest first. Each array has a
-            /// leading axis `[n]`; the rest is as in `push`.
+            /// Stores consecutive transitions of one environment (of several with `env_ids`), oldest
+            /// first. Each array has a leading axis `[n]`; the rest is as in `push`.
             ///
             /// Args:
-            ///     env_ids: the environment of each row, `[n]`, the rows of one environment in time
-            ///         order; without it all rows are of environment 0.
+            ///     env_ids: index of the environment of each row, `[n]`; the rows of an environment
+            ///         are in time order. Without it all rows are of environment 0.
             ///
             /// Raises:
-            ///     ShapeError, StorageError: as in `push`; rows before a refused segment are
-            ///         stored.
+            ///     ShapeError, StorageError: as in `push`; rows before a segment that cannot be
+            ///         written are stored.
             #[pyo3(
                 signature = (obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None,
                     extra=None),
@@ -96,7 +96,8 @@ macro_rules! ring_methods {
             ///
             /// Raises:
             ///     StaleIndexError: a row was overwritten or never written.
-            ///     CheckpointError: a row of a buffer on disk is damaged; names the file and byte.
+            ///     CheckpointError: a row of a buffer on disk is damaged; the message has the file
+            ///         and the byte.
             #[pyo3(signature = (indices, *, out=None))]
             fn gather<'py>(
                 &self,
@@ -108,8 +109,8 @@ macro_rules! ring_methods {
             }
 
             /// Ends the running episode of environment `env` after its newest transition, whatever
-            /// its flags are: n-step windows and goals do not join it with later transitions. Call
-            /// this when an environment has crashed and was replaced.
+            /// its flags are: n-step windows and hindsight goals do not reach beyond it. Call this
+            /// when an environment has crashed and was replaced.
             #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
             fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
                 let env = settings::size(&env, "env", 0)?;
@@ -154,9 +155,9 @@ macro_rules! held_methods {
     ($class:ident, $from_spaces:tt) => {
         #[pymethods]
         impl $class {
-            /// Makes a buffer for the observations and actions of Gymnasium spaces. Discrete
-            /// actions are `(1,)` of the space's dtype. The other keywords are those of the
-            /// constructor that do not follow from the spaces.
+            /// Makes a buffer for the observations and actions of Gymnasium spaces. A discrete
+            /// action has the shape `(1,)` and the space's dtype. The other keywords are those of
+            /// the constructor that do not follow from the spaces.
             ///
             /// Raises UnsupportedSpaceError for spaces whose elements are not arrays.
             #[classmethod]
@@ -179,8 +180,8 @@ macro_rules! held_methods {
             /// stays.
             ///
             /// Returns:
-            ///     Number of skipped rows: they were overwritten in the meantime, or are padding
-            ///     (2**64 - 1, which is -1 as int64).
+            ///     Number of skipped indices: their rows were overwritten in the meantime, or they
+            ///     mark padding (2**64 - 1, which is -1 as int64).
             ///
             /// Raises StaleIndexError if a row was never written, or was dropped by `load` or
             /// `restore`; nothing changes then.
@@ -209,9 +210,9 @@ macro_rules! held_methods {
                 state::save(py, &self.buffer)
             }
 
-            /// Continues from the result of `state`, in a buffer of the same columns, capacity and
-            /// number of environments (and alpha): with the same rows, indices, draws and
-            /// priorities.
+            /// Continues from the result of `state`, with the same rows, indices, draws and
+            /// priorities. The buffer must have the same columns, capacity and number of
+            /// environments (and alpha).
             ///
             /// Raises CheckpointError or ShapeError for a state that does not fit; nothing changes
             /// then.
@@ -222,17 +223,17 @@ macro_rules! held_methods {
             /// Saves the buffer as `name` in the folder `path`, which other saves and buffers may
             /// share.
             ///
-            /// Rows that a segment of the folder already contains are only listed, so a save costs
-            /// as much as the rows since the last one (after an `update`, the records of all rows,
-            /// without observations). Segments that no save lists are removed. After the call the
-            /// save survives a power failure; if the process is killed before, the earlier save of
-            /// that name stays.
+            /// Rows that a segment of the folder already contains are only listed. So a save writes
+            /// only the rows since the last one (after an `update`, the records of all rows, without
+            /// observations). Segments that no save lists are removed. After the call the save
+            /// survives a power failure; if the process is killed before its end, the earlier save
+            /// of that name stays.
             ///
             /// Returns:
             ///     Number of bytes written for rows.
             ///
             /// Raises:
-            ///     StorageError: the disk refuses, or another process is writing there.
+            ///     StorageError: the files cannot be written, or another process is writing there.
             ///     ConfigError: `name` has characters other than letters, digits, `_` and `-`, or
             ///         is `newest`.
             #[pyo3(
@@ -244,13 +245,14 @@ macro_rules! held_methods {
                 crate::detach::detached(py, crate::detach::LONG, || Ok(self.buffer.save(&path, &name)?.new_bytes))
             }
 
-            /// Continues from a save of a buffer of the same columns and size (and alpha): with the
-            /// same rows, indices, draws and priorities. In the folder of a `MmapReplayBuffer` the
-            /// name `newest` stands for the state that a reopened buffer starts from.
+            /// Continues from a save, with the same rows, indices, draws and priorities. The saved
+            /// buffer must have the same columns and size (and alpha). In the folder of a
+            /// `MmapReplayBuffer` the name `newest` stands for the state that a reopened buffer
+            /// starts from.
             ///
             /// Raises:
-            ///     CheckpointError: a file is damaged (named, with the byte) or missing, or is from
-            ///         a buffer of another layout. Nothing changes then.
+            ///     CheckpointError: a file is damaged (the message has the file and the byte) or
+            ///         missing, or is from a buffer of another layout. Nothing changes then.
             #[pyo3(
                 signature = (path, name=Text::Omitted("last")),
                 text_signature = "($self, path, name='last')"

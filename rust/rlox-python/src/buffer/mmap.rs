@@ -21,10 +21,11 @@ use crate::errors::OrRaise;
 /// same columns and `n_envs` sealed there, also if its process was killed; with `reopen=False` such
 /// rows are an error.
 ///
-/// Rows are sealed in segments of 1/256 of `total_capacity` or 1 MiB (at most a third of
-/// `hot_capacity`). If the process dies, the `n_unsealed` newest rows are lost; `flush` seals them.
-/// An observation is stored once, uint8 stays uint8 and frames of stacks are shared, as in
-/// `ReplayBuffer`; from the same pushes and seed both sample the same rows.
+/// Rows are sealed in segments of 1/256 of `total_capacity`. If that is less than 1 MiB, a segment
+/// has 1 MiB, but at most a third of `hot_capacity`. If the process dies, the `n_unsealed` newest
+/// rows are lost; `flush` seals them. An observation is stored once, uint8 stays uint8 and frames of
+/// stacks are shared, as in `ReplayBuffer`. With the same pushes and seed both buffers sample the
+/// same rows.
 ///
 /// Args:
 ///     hot_capacity: smallest number of transitions in memory (2/256 of `total_capacity` if that is
@@ -34,14 +35,14 @@ use crate::errors::OrRaise;
 ///     act_dim: numbers per action, 1 for a discrete action; or pass `action_shape`.
 ///     cold_path: the folder.
 ///     n_envs: number of environments whose transitions are pushed together.
-///     seed: without a seed of its own, the i-th batch draws from `Stream(seed, "replay", i)`.
+///     seed: batch i draws from `Stream(seed, "replay", i)`, unless `sample` gets its own seed.
 ///     reopen: take over rows that are in the folder.
 ///     obs_shape: this and the other keywords are as for `ReplayBuffer`.
 ///
 /// Raises:
 ///     ConfigError: a setting is out of range or contradicts another.
-///     StorageError: the disk refuses, another buffer uses the folder, or the folder has rows and
-///         `reopen` is False.
+///     StorageError: the files cannot be read or written, another buffer uses the folder, or the
+///         folder has rows and `reopen` is False.
 ///     CheckpointError: the files are damaged (the file and byte are named) or have other columns.
 #[pyclass(name = "MmapReplayBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PyMmapReplayBuffer {
@@ -94,7 +95,7 @@ impl PyMmapReplayBuffer {
     ///
     /// Raises:
     ///     ConfigError: the buffer is empty or closed, or a setting is out of range.
-    ///     CheckpointError: a row on disk is damaged; names the file and byte.
+    ///     CheckpointError: a row on disk is damaged; the message has the file and the byte.
     #[pyo3(
         signature = (batch_size, seed=Number::OMITTED, *, n_batches=Number::OMITTED,
             n_step=Number::OMITTED, gamma=None, out=None),
@@ -121,11 +122,11 @@ impl PyMmapReplayBuffer {
     /// `indices` are their indices, `[n]`; the rest is as in `ReplayBuffer.update`.
     ///
     /// Segments never change: a new value of a sealed row would be lost when the row leaves memory,
-    /// so that is an error. Only rows pushed since the last segment was sealed can be updated. A
-    /// newest row that waits for its next observation counts in `n_unsealed` though it is sealed.
+    /// so that is an error. Only rows pushed since the last segment was sealed can be updated. The
+    /// newest row of an environment may be sealed although `n_unsealed` still counts it.
     ///
     /// Returns:
-    ///     Number of skipped rows: they left the ring in the meantime, or are padding.
+    ///     Number of skipped indices: their rows left the ring in the meantime, or they mark padding.
     ///
     /// Raises ConfigError if a row is sealed, StaleIndexError if a row was never written; nothing
     /// is written then.
@@ -140,7 +141,7 @@ impl PyMmapReplayBuffer {
     }
 
     /// Seals the rows that are only in memory, so that they survive the process. The newest row of
-    /// an environment stays unsealed until its next observation is known.
+    /// an environment counts as unsealed until its next observation is known.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         detached(py, crate::detach::LONG, || self.buffer.flush())
     }
@@ -207,14 +208,14 @@ impl PyMmapReplayBuffer {
     }
 }
 
-/// Removes every save of the folder `path` except those named in `keep`, and the segments that none
-/// of these lists; returns the number of removed segments.
+/// Removes every save of the folder `path` except those named in `keep`, and the segments that no
+/// kept save lists; returns the number of removed segments.
 ///
 /// The rows that a `MmapReplayBuffer` left in the folder stay, whatever `keep` names.
 ///
 /// Raises:
-///     StorageError: the folder does not exist, the disk refuses, or another process is writing
-///         there.
+///     StorageError: the folder does not exist, its files cannot be removed, or another process is
+///         writing there.
 ///     CheckpointError: a save named in `keep` does not exist or cannot be read; nothing is removed
 ///         then.
 #[pyfunction]

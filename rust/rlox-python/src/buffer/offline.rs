@@ -26,8 +26,8 @@ use crate::errors::{self, Class, OrRaise};
 /// others. A `next_obs` that equals the next row's `obs` is stored once.
 ///
 /// Args:
-///     obs: `[n, ...]`, or flat, `[n * obs_dim]`, of any dtype of a column; float16 becomes
-///         float32, uint32 and uint64 become int64.
+///     obs: `[n, ...]`, or flat, `[n * obs_dim]`, of any dtype that a column can have; float16
+///         becomes float32, uint32 and uint64 become int64.
 ///     next_obs: the same as `obs`; at the end of an episode its last observation.
 ///     actions: `[n, ...]`, `[n]` or flat, `[n * act_dim]`.
 ///     rewards: `[n]`; its length is the number of rows.
@@ -36,7 +36,7 @@ use crate::errors::{self, Class, OrRaise};
 ///     normalize: standardise float observations by the dataset's mean and population standard
 ///         deviation of each element (elements with a deviation below 1e-6 are only centred);
 ///         `stats` returns both, `normalize` and `denormalize` convert other observations.
-///     seed: without a seed of their own, batches draw from `Stream(seed, "replay", i)`.
+///     seed: batch i draws from `Stream(seed, "replay", i)`, unless `sample` gets its own seed.
 ///
 /// Raises:
 ///     ShapeError: the arrays do not fit together.
@@ -82,7 +82,8 @@ impl PyOfflineDatasetBuffer {
             Schema::new(vec![column.clone()], (action.dtype, action.shape.clone()), reward_dtype, Vec::new());
         let schema = schema.or_raise(py)?;
         let reward = Field::new("rewards", reward_dtype, []);
-        // Both are read as flat, because the arrays may be flat. Their sizes have been checked.
+        // Observations and actions are read as flat, because the arrays may be flat. Their sizes have
+        // been checked.
         let flat_field = |field: &Field| Field::new("", field.dtype, [n * field.len()]);
         let obs = incoming::read(obs.as_any(), "obs", &flat_field(&column.field), &[])?;
         let next_obs = incoming::read(next_obs.as_any(), "next_obs", &flat_field(&column.field), &[])?;
@@ -144,14 +145,14 @@ impl PyOfflineDatasetBuffer {
         })
     }
 
-    /// Draws parts of episodes, as the Decision Transformer trains on (Chen et al. 2021).
+    /// Draws parts of episodes, on which a Decision Transformer trains (Chen et al. 2021).
     ///
     /// The first row of each part is uniform over the dataset. A part ends with its episode; its
     /// end is padded with zeros, where `mask` is False.
     ///
     /// Args:
     ///     batch_size: number of parts, B.
-    ///     seq_len: rows of each part with padding, L.
+    ///     seq_len: rows of each part, padding included, L.
     ///     seed: the same as for `sample`.
     ///
     /// Returns:
@@ -183,7 +184,7 @@ impl PyOfflineDatasetBuffer {
     /// Statistics of the dataset.
     ///
     /// Returns:
-    ///     A dict: `n_transitions`, `n_episodes` (with an incomplete one at the end),
+    ///     A dict: `n_transitions`, `n_episodes` (an incomplete last one included),
     ///     `n_complete_episodes`, `obs_dim` and `act_dim` (numbers per row), `mean_return`,
     ///     `std_return` (population), `min_return`, `max_return` (undiscounted),
     ///     `mean_episode_length`, and for float observations `obs_mean` and `obs_std` (population),
@@ -208,13 +209,13 @@ impl PyOfflineDatasetBuffer {
         Ok(dict)
     }
 
-    /// Number of episodes, with an incomplete one at the end.
+    /// Number of episodes, an incomplete last one included.
     fn n_episodes(&self, py: Python<'_>) -> PyResult<usize> {
         self.read_dataset(py, |data| data.episodes().len())
     }
 
-    /// (obs - mean) / std with the dataset's mean and std, for other observations, `[..., *obs]`,
-    /// in their precision. Elements with a std below 1e-6 are only centred.
+    /// (obs - mean) / std with the dataset's mean and std, for other observations, `[..., *obs]`:
+    /// float32 if they are float32, else float64. Elements with a std below 1e-6 are only centred.
     ///
     /// Raises ConfigError for a dataset without float observations.
     fn normalize<'py>(&self, obs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -252,12 +253,12 @@ impl PyOfflineDatasetBuffer {
         detached(py, crate::detach::LONG, || Ok(self.dataset.save(&path, &name)?.new_bytes))
     }
 
-    /// Continues from a save of a dataset of the same columns and number of rows, both with
-    /// `normalize` or both without: with the same rows, moments and draws.
+    /// Continues from a save, with the same rows, moments and draws. The saved dataset must have the
+    /// same columns, number of rows and `normalize`.
     ///
     /// Raises:
-    ///     CheckpointError: a file is damaged (named, with the byte) or missing, or has another
-    ///         layout. Nothing changes then.
+    ///     CheckpointError: a file is damaged (the message has the file and the byte) or missing, or
+    ///         has another layout. Nothing changes then.
     #[pyo3(
         signature = (path, name=Text::Omitted("last")),
         text_signature = "($self, path, name='last')"
@@ -306,7 +307,7 @@ impl PyOfflineDatasetBuffer {
         reading(py, &self.dataset, 1_000, |data| Ok(read(data)))
     }
 
-    /// Returns the numbers of an observation in its shape.
+    /// Returns `values` as an array in the shape of an observation.
     fn row_array<'py>(&self, py: Python<'py>, values: &[f64]) -> PyResult<Bound<'py, PyAny>> {
         PyArray1::from_slice(py, values).call_method1("reshape", (self.row_shape().to_vec(),))
     }

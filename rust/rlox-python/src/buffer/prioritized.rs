@@ -14,8 +14,8 @@ use crate::detach::{detached, reading, writing};
 
 /// A ring of transitions, sampled with probability proportional to priority^alpha.
 ///
-/// Slot i is drawn with P(i) = p_i / sum of p, p_i = priority^alpha (0^0 = 1). Its weight is (N
-/// P(i))^-beta divided by the largest weight of any transition in the buffer (Schaul et al. 2016,
+/// Of N rows, row i is drawn with P(i) = p_i / sum of p, p_i = priority^alpha (0^0 = 1). Its weight
+/// is (N P(i))^-beta divided by the largest weight of any row in the buffer (Schaul et al. 2016,
 /// equation 1 and section 3.4). A batch is stratified: one draw in each of B equal parts of the sum
 /// (appendix B.2.1). Storage, columns and thread safety are those of `ReplayBuffer`.
 ///
@@ -32,7 +32,7 @@ use crate::detach::{detached, reading, writing};
 ///
 /// Raises:
 ///     ConfigError: a setting is out of range or contradicts another.
-///     UnknownNameError: a keyword or dtype does not exist; names the nearest.
+///     UnknownNameError: a keyword or dtype does not exist; the message has the nearest.
 #[pyclass(name = "PrioritizedReplayBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PyPrioritizedReplayBuffer {
     pub(super) columns: Columns,
@@ -72,7 +72,7 @@ impl PyPrioritizedReplayBuffer {
         let (alpha, beta) = (alpha.read("alpha")?, beta.read("beta")?);
         let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());
         let make = || {
-            // This refuses too large a buffer before the tree is allocated, which takes seconds.
+            // This refuses a buffer that is too large, before the tree is allocated for seconds.
             drop(MemoryRows::new(schema.clone(), capacity, n_envs)?);
             // The tree has as many leaves as the buffer has rows.
             let leaves = capacity.checked_div(n_envs).unwrap_or(0).saturating_mul(n_envs).max(1);
@@ -138,7 +138,7 @@ impl PyPrioritizedReplayBuffer {
     ///
     /// Returns:
     ///     The dict of `ReplayBuffer.sample` with `weights`, float32 `[B]`, in [0, 1]: 0 only where
-    ///     float32 has no smaller number.
+    ///     the weight is too small for float32.
     ///
     /// Raises:
     ///     ConfigError: the buffer is empty, or a setting is out of range.
@@ -169,7 +169,8 @@ impl PyPrioritizedReplayBuffer {
     /// TD errors plus a small constant. If an index occurs twice, its last priority stays.
     ///
     /// Returns:
-    ///     Number of skipped rows: they were overwritten in the meantime, or are padding.
+    ///     Number of skipped indices: their rows were overwritten in the meantime, or they mark
+    ///     padding.
     ///
     /// Raises, with nothing changed:
     ///     ConfigError: a priority is negative or above 1e100.

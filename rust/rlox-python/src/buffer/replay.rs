@@ -30,9 +30,10 @@ use crate::errors::OrRaise;
 ///     obs_dim: numbers per observation; or pass `obs_shape` or `obs_spaces`.
 ///     act_dim: numbers per action, 1 for a discrete action; or pass `action_shape`.
 ///     n_envs: number of environments whose transitions are pushed together.
-///     seed: without a seed of its own, the i-th batch draws from `Stream(seed, "replay", i)`.
+///     seed: batch i draws from `Stream(seed, "replay", i)`, unless `sample` gets its own seed.
 ///     sampler: the rule by which `sample` draws: "uniform" gives every transition the same
-///         probability, "episode_balanced" every episode, and within it every transition.
+///         probability, "episode_balanced" gives every episode the same one, and within it
+///         every transition.
 ///     obs_shape: shape of an observation.
 ///     obs_dtype: uint8 to uint64, int8 to int64, float32, float64 or bool.
 ///     obs_spaces: `{name: (dtype, shape)}` for observations that are dicts of arrays.
@@ -47,7 +48,7 @@ use crate::errors::OrRaise;
 ///
 /// Raises:
 ///     ConfigError: a setting is out of range or contradicts another.
-///     UnknownNameError: a keyword or dtype does not exist; names the nearest.
+///     UnknownNameError: a keyword or dtype does not exist; the message has the nearest.
 #[pyclass(name = "ReplayBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PyReplayBuffer {
     pub(super) columns: Columns,
@@ -94,14 +95,14 @@ impl PyReplayBuffer {
     ///
     /// Args:
     ///     batch_size: rows per batch, B.
-    ///     seed: the same seed and contents give the same batch; without one the buffer continues
-    ///         its own draws, which `state` saves.
-    ///     n_batches: several batches in one call, equal to as many calls; every array then has a
-    ///         leading axis `[n_batches]`. With a seed, batch i draws from
+    ///     seed: the same seed and contents give the same batch; without a seed the buffer
+    ///         continues its own draws, which `state` saves.
+    ///     n_batches: several batches in one call, equal to those of as many calls; every array
+    ///         then has a leading axis `[n_batches]`. With a seed, batch i draws from
     ///         `Stream(seed, "replay", i)`.
-    ///     n_step: rewards become R = sum_{k<m} gamma^k r_{t+k} and `next_obs` and the flags those
-    ///         of row t+m-1, with m = n_step, or less where the episode ends or the newest row is
-    ///         reached; `discounts` is added. (Sutton & Barto 2018, equation 7.1.)
+    ///     n_step: `rewards` become R = sum_{k<m} gamma^k r_{t+k}; `next_obs` and the flags become
+    ///         those of row t+m-1; `discounts` is added. m is n_step, or less where the episode
+    ///         ends or the newest row is reached (Sutton & Barto 2018, equation 7.1).
     ///     gamma: discount per step, in [0, 1]; required with `n_step`.
     ///     her: hindsight relabelling of dict observations; see `HindsightConfig`.
     ///     out: a dict of arrays that an earlier call of the same sizes returned, or of CPU

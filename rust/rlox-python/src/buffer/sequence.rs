@@ -23,14 +23,14 @@ use crate::errors::OrRaise;
 ///     obs_dim: numbers per observation; or pass `obs_shape` or `obs_spaces`.
 ///     act_dim: numbers per action, 1 for a discrete action; or pass `action_shape`.
 ///     n_envs: number of environments whose transitions are pushed together.
-///     seed: without a seed of its own, the i-th batch draws from `Stream(seed, "replay", i)`.
+///     seed: batch i draws from `Stream(seed, "replay", i)`, unless `sample` gets its own seed.
 ///     cross_episodes: windows may continue into the next episode of the same environment, where
 ///         `is_first` is set; by default they do not.
 ///     obs_shape: this and the other keywords are as for `ReplayBuffer`.
 ///
 /// Raises:
 ///     ConfigError: a setting is out of range or contradicts another.
-///     UnknownNameError: a keyword or dtype does not exist; names the nearest.
+///     UnknownNameError: a keyword or dtype does not exist; the message has the nearest.
 #[pyclass(name = "SequenceReplayBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PySequenceReplayBuffer {
     columns: Columns,

@@ -221,7 +221,7 @@ pub(super) fn from_spaces<'py>(
         ["obs_dim", "act_dim", "obs_shape", "obs_dtype", "obs_spaces", "action_shape", "action_dtype"];
     for name in derived_keywords {
         if settings.contains(name)? {
-            return Err(Error::config(name, "given", "only spaces, which say it")).or_raise(py);
+            return Err(Error::config(name, "given", "only the spaces, from which it follows")).or_raise(py);
         }
     }
     let spaces = py.import("gymnasium.spaces")?;

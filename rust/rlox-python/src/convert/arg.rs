@@ -1,5 +1,5 @@
-//! Readers of arguments. Each one contains the name of its parameter for messages. A signature can
-//! therefore have plain defaults, and Python's signature, its text and the stub follow from them.
+//! Readers of arguments. A reader has the name of its parameter, which it puts into its messages. So
+//! the defaults in a `#[pyo3(signature = ...)]` are plain literals, which Python and the stub show.
 
 /// Defines a module of readers for parameters of one type.
 macro_rules! readers {
@@ -32,7 +32,7 @@ readers! {
 }
 
 readers! {
-    /// Integers in 0..2**64; a number beyond `usize` becomes `usize::MAX`, which no array can have.
+    /// Integers in 0..2**64; a number beyond `usize` becomes `usize::MAX`, which no array can reach.
     size: usize = crate::convert::coerce::size;
     batch_size ddof given max_len members n n_step obs_dim parallel_from shard size step
 }

@@ -18,8 +18,7 @@ use crate::memory::views::{Plain, Refusal, View, ViewMut, Written};
 /// An optional argument.
 pub(crate) type OptionalArg<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
-/// An unconverted integer argument, which may be `None`. Reading takes the argument's name for
-/// messages.
+/// An integer argument before its conversion. Its methods take its name for their messages.
 pub(crate) struct Number<'py>(Option<Bound<'py, PyAny>>);
 
 impl<'py> FromPyObject<'_, 'py> for Number<'py> {
@@ -47,8 +46,7 @@ impl Number<'_> {
     }
 }
 
-/// An unconverted float argument, which may be `None`, or its default. Reading takes the argument's
-/// name for messages.
+/// A float argument before its conversion, or its default. `read` takes its name for messages.
 pub(crate) enum Real<'py> {
     /// The object that Python passed.
     Given(Bound<'py, PyAny>),
@@ -80,8 +78,8 @@ pub(crate) fn optional_real(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyR
 }
 
 /// Reads anything that Python converts to a float, NaN and infinities included. NumPy's complex
-/// numbers are an error, because the conversion would drop the imaginary part, and so are time
-/// spans.
+/// numbers are an error, because the conversion would drop the imaginary part. NumPy's dates and
+/// time spans are errors too.
 pub(crate) fn real(value: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
     real_if_any(value)?.ok_or_else(|| {
         let message = format!("{name} is {}, expected a number in the range of float64", short_repr(value));
@@ -102,7 +100,7 @@ pub(crate) fn real_if_any(value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
     }
 }
 
-/// An unconverted text argument, or its default. Anything but a `str` is a `TypeError`.
+/// A text argument before its conversion, or its default. Anything but a `str` is a `TypeError`.
 pub(crate) enum Text<'py> {
     /// The text that Python passed.
     Given(Bound<'py, PyString>),
@@ -198,7 +196,7 @@ pub(crate) fn array<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Boun
         if array.len() > 0 || array.dtype().kind() != b'f' || value.hasattr("dtype")? {
             return Ok(array);
         }
-        // NumPy makes float64 of `[]`, which must also serve as an array of no indices. int64
+        // NumPy makes a float64 array of `[]`, but `[]` may also stand for no indices. int64
         // converts to any type of number.
         Ok(array.call_method1("astype", ("int64",))?.cast_into::<PyUntypedArray>()?)
     };
@@ -358,8 +356,8 @@ pub(crate) fn output<'py, T: Written>(
         ),
         Refusal::ReadOnly => format!("{name} is read-only, expected a writeable array"),
         Refusal::InUse => format!(
-            "{name} shares memory with another argument, or with one of a call that runs now; \
-             outputs must not share memory with other arguments, nor threads their outputs"
+            "{name} shares memory with another argument, or with an argument of a call in another thread; \
+             outputs must not share memory with other arguments, and each thread needs its own outputs"
         ),
     };
     Err(errors::new(py, Class::Shape, message))

@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 use super::coerce::short_repr;
 use crate::errors::{self, Class};
 
-/// An unconverted path argument. Reading takes the argument's name for messages.
+/// A path argument before its conversion. `read` takes its name for messages.
 pub(crate) struct PathArg<'py>(Bound<'py, PyAny>);
 
 impl<'py> FromPyObject<'_, 'py> for PathArg<'py> {

@@ -1,4 +1,4 @@
-//! The dicts of snapshots and states.
+//! Saved dicts: the results of `snapshot()` and `state()`.
 
 use std::fmt::Display;
 
@@ -12,7 +12,7 @@ use crate::errors::{self, Class, ReplaceRefusal};
 #[derive(Clone, Copy)]
 pub(crate) struct StateDict<'a, 'py> {
     pub(crate) dict: &'a Bound<'py, PyDict>,
-    /// Its name in messages: the method that makes it.
+    /// The method that returns such a dict; messages call the dict by this name.
     pub(crate) method: &'static str,
 }
 

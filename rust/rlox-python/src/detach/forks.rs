@@ -47,8 +47,8 @@ impl Drop for TaskGuard {
     }
 }
 
-/// Lets other threads fork. The current thread holds no lock and waits for one, perhaps for a lock
-/// of a thread that wants to fork.
+/// Lets other threads fork while this thread waits for a lock. It holds no lock itself, and the lock
+/// may be held by a thread that wants to fork.
 fn let_threads_fork() {
     if OWN_TASKS.get() == 1 {
         GATE.leave();
@@ -56,7 +56,8 @@ fn let_threads_fork() {
     }
 }
 
-/// Registers the functions below with `os.fork` when a task first runs without the GIL.
+/// Registers the functions below with `os.register_at_fork`, the first time that a task runs without
+/// the GIL.
 pub(super) fn prepare(py: Python<'_>) -> PyResult<()> {
     static READY: PyOnceLock<()> = PyOnceLock::new();
     READY.get_or_try_init(py, || register_hooks(py)).copied()
@@ -76,7 +77,7 @@ fn register_hooks(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Waits, without the GIL, until only tasks of this thread run, and lets no new ones start.
+/// Lets no new tasks start, and waits without the GIL until the tasks of all other threads are done.
 fn before_fork(py: Python<'_>) {
     GATE.close();
     let own_tasks = OWN_TASKS.get();

@@ -18,8 +18,8 @@ use crate::errors::{self, Class, OrRaise};
 
 pub(crate) use locks::{reading, writing, writing_both};
 
-/// Estimated nanoseconds of work from which the GIL is released. For shorter work, the release
-/// costs more than another thread could gain.
+/// Work that is estimated to take at least so many nanoseconds runs without the GIL. For shorter
+/// work, the release costs more than another thread could gain.
 pub(crate) const RELEASE_FROM: usize = 10_000;
 
 /// Nanoseconds of a call for which a release of the GIL is always worthwhile.

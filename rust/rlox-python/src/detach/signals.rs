@@ -1,5 +1,5 @@
-//! Signals during long work. Python handles signals in its main thread, between Python
-//! instructions, and none run during a call of this crate. Therefore the work polls for signals.
+//! Signals during long work. Python handles signals in its main thread, between two instructions of
+//! Python. A call of this crate runs no such instruction, so long work polls for signals.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ pub(super) fn is_main(py: Python<'_>) -> PyResult<bool> {
     Ok(result)
 }
 
-/// Forgets which thread is the main one: in a forked child the only thread is.
+/// Forgets which thread is the main one: in a forked child it is the only thread.
 pub(super) fn forget_main() {
     IS_MAIN.set(None);
 }
@@ -66,7 +66,7 @@ fn poll_signals() -> bool {
 }
 
 /// # Errors
-/// `Abandoned` if work of this kind has to be given up.
+/// `StopRequested` if the grace period of a stop request is over.
 fn check_expired(py: Python<'_>) -> PyResult<()> {
     py.import("rlox.stopping")?.call_method0("raise_if_expired").map(drop)
 }

@@ -24,7 +24,7 @@ impl PyNativeEnv {
     }
 }
 
-/// Registers an environment for this module's classes; for modules that build on this crate.
+/// Registers an environment for this module's classes. Modules that build on this crate call it.
 ///
 /// # Errors
 /// `rlox.errors.ConfigError` if its id is taken or its properties contradict each other.
@@ -48,7 +48,8 @@ impl PyNativeEnv {
     }
 
     fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let instead = "snapshot has its state, restore goes on from that in one that is made alike";
+        let instead =
+            "snapshot returns its state, restore puts that into an object made with the same arguments";
         Err(errors::not_copied(slf, instead))
     }
 

@@ -29,7 +29,7 @@ type Array<'py> = Bound<'py, PyUntypedArray>;
 ///     seed: episode starts are drawn from `Stream(seed, "env", 0)`.
 ///
 /// Raises:
-///     UnknownNameError: `env_id` is not native; names the nearest.
+///     UnknownNameError: `env_id` is not native; the message has the nearest id.
 ///     ConfigError: the seed is out of range.
 #[pyclass(name = "SingleEnv", module = "rlox._core", extends = PyNativeEnv, subclass, frozen)]
 pub struct PySingleEnv {
@@ -60,7 +60,7 @@ struct StepResult {
     truncated: bool,
 }
 
-/// Nanoseconds of a call for one environment: too short for a release of the GIL.
+/// Estimated nanoseconds of a call for one environment: too few for a release of the GIL.
 const STEP_NANOSECONDS: usize = 100;
 
 fn make_env(env_id: &str, seed: u64) -> Result<VecEnv> {
@@ -81,8 +81,8 @@ impl EnvWithEpisode {
         self.envs.observe_into(obs)
     }
 
-    /// Returns the result of a step and writes the observation that it reached, also at an episode
-    /// end.
+    /// Takes a step. Writes the observation that the step reached, even if it is the last one of the
+    /// episode.
     fn step(&mut self, actions: Actions<'_>, obs: &mut [f32]) -> Result<StepResult> {
         let (mut reward, mut terminated, mut truncated) = ([0.0], [false], [false]);
         let out = StepOut {
@@ -111,7 +111,8 @@ impl PySingleEnv {
         Ok(base.add_subclass(Self { spec, env }))
     }
 
-    /// Reads one action as integers and floats, of which the wrong kind is empty.
+    /// Reads one action as (integers, floats). The vector of the kind that the space does not take
+    /// is empty.
     fn action(&self, value: &Bound<'_, PyAny>) -> PyResult<(Vec<i64>, Vec<f32>)> {
         let space = self.spec.action;
         if let ActionSpace::Discrete { n } = space {
@@ -150,7 +151,7 @@ impl PySingleEnv {
     /// Starts an episode; returns its first observation, float32 `[obs_dim]`.
     ///
     /// Args:
-    ///     seed: start over as a new environment with this seed; None continues the draws.
+    ///     seed: start over as a new environment with this seed; None: draw the next episode start.
     ///
     /// Raises ConfigError for a seed out of range.
     #[pyo3(signature = (seed=None))]
@@ -211,7 +212,7 @@ impl PySingleEnv {
     }
 
     /// Replaces the state by finite numbers `[state_dim]` and, unless `elapsed` is None, the number
-    /// of steps taken in the episode, which is below `max_episode_steps`. Starts an episode if none
+    /// of steps taken in the episode (below `max_episode_steps`). Starts an episode if none
     /// is running.
     ///
     /// Raises ShapeError, NonFiniteError or ConfigError for arguments that do not fit; nothing

@@ -53,7 +53,7 @@ pub(crate) fn from_dict(dict: &Bound<'_, PyDict>, spec: &Spec, n: usize) -> PyRe
     })
 }
 
-/// Returns a dict that should be the result of `snapshot()`.
+/// Wraps a dict that should be the result of `snapshot()`.
 pub(crate) const fn as_state_dict<'a, 'py>(dict: &'a Bound<'py, PyDict>) -> StateDict<'a, 'py> {
     StateDict { dict, method: "snapshot" }
 }

@@ -9,7 +9,7 @@ use rlox_core::env::{EpisodeEnds, VecEnv, registry};
 /// The indices `[k]` and last observations `[k, obs_dim]` of ended episodes.
 pub(crate) type FinalArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f32>>);
 
-/// Ended episodes, held in Rust until the GIL is back and they can become arrays.
+/// Ended episodes as vectors of Rust: arrays can be made only once the GIL is held again.
 pub(crate) struct EndedEpisodes {
     indices: Vec<i64>,
     final_obs: Vec<f32>,
@@ -48,7 +48,9 @@ pub(crate) fn empty_step(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     empty.bind(py).copy()
 }
 
-/// Ids of the native environments, in alphabetical order; each equals Gymnasium's step by step.
+/// Ids of the native environments, in alphabetical order.
+///
+/// Each environment equals Gymnasium's environment of that id, step by step.
 #[pyfunction]
 #[must_use]
 pub fn native_env_ids() -> Vec<&'static str> {

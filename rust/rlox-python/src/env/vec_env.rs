@@ -37,13 +37,13 @@ const _: () = assert!(SHARD_SIZE == 1024 && PARALLEL_FROM == 16384);
 ///     seeds: explicit integers, `[n]`, instead of `seed`: environment i draws from
 ///         `Stream(seeds[i], "env", 0)`, at any position in the batch.
 ///     shard: number of environments that step together on one thread; never changes a result.
-///     parallel_from: number of environments from which threads share them; never changes a result.
+///     parallel_from: smallest `n` for which threads share the environments; never changes a result.
 ///     precision: "f64" steps as Gymnasium does; "f32" stores and steps the state in float32, 1.3
 ///         to 2.5 times as fast at 2,048 environments. The deviation is stated and tested for each
 ///         environment.
 ///
 /// Raises:
-///     UnknownNameError: `env_id` is not native; names the nearest.
+///     UnknownNameError: `env_id` is not native; the message has the nearest id.
 ///     ConfigError: `n`, a seed or `shard` is out of range, `seeds` is passed with a `seed` other
 ///         than 0, or `env_id` has no kernel of that precision.
 ///     ShapeError: the length of `seeds` is not `n`.
@@ -91,7 +91,7 @@ impl PyVecEnv {
         #[pyo3(from_py_with = arg::text::precision)] precision: &str,
     ) -> PyResult<PyClassInitializer<Self>> {
         if seeds.is_some() && seed != 0 {
-            return Err(Error::config("seed", seed, "no seed beside seeds, one or the other")).or_raise(py);
+            return Err(Error::config("seed", seed, "no seed together with seeds")).or_raise(py);
         }
         let seeding = match seeds {
             Some(seeds) => Seeding::PerEnv(
@@ -135,10 +135,11 @@ impl PyVecEnv {
     ///         action_dim is 1); the environment clips them to the bounds.
     ///
     /// Returns:
-    ///     A dict of new arrays: `obs` float32 `[n, obs_dim]`, the next episode's first where one
-    ///     ended; `rewards` float64 `[n]`; `terminated` and `truncated` bool `[n]`; `final_obs`
-    ///     float32 `[n, obs_dim]`, the observation that each step reached: the ended episode's last
-    ///     where one ended, elsewhere `obs`; `final_mask` bool `[n]`, where an episode ended.
+    ///     A dict of new arrays: `obs` float32 `[n, obs_dim]`, the first observation of the next
+    ///     episode where one ended; `rewards` float64 `[n]`; `terminated` and `truncated` bool
+    ///     `[n]`; `final_obs` float32 `[n, obs_dim]`, the observation that each step reached: the
+    ///     last one of the episode where one ended, elsewhere `obs`; `final_mask` bool `[n]`, True
+    ///     where an episode ended.
     ///
     /// Raises:
     ///     ShapeError: the number or dtype of actions is wrong.
@@ -172,7 +173,7 @@ impl PyVecEnv {
         Ok(result)
     }
 
-    /// Steps every environment once and writes into the caller's arrays; allocates nothing else.
+    /// Steps every environment once and writes the results into the caller's arrays.
     ///
     /// Args:
     ///     actions: the same as for `step_all`; int64 or float32 C-contiguous arrays are not
@@ -183,8 +184,9 @@ impl PyVecEnv {
     ///     truncated: bool `[n]`.
     ///
     /// Returns:
-    ///     None if no episode ended, else `(indices, final_obs)`: the environments, int64 `[k]`
-    ///     ascending, and the last observations of their ended episodes, float32 `[k, obs_dim]`.
+    ///     None if no episode ended, else `(indices, final_obs)`: the indices of the environments,
+    ///     int64 `[k]`, ascending, and the last observations of their ended episodes, float32
+    ///     `[k, obs_dim]`.
     ///
     /// Raises:
     ///     ShapeError: an output is not C-contiguous, writeable and of that dtype and shape, or

@@ -25,7 +25,7 @@ use crate::memory::views::{Plain, ViewMut, has_dtype};
 ///     rewards: one per completion, `[G]`, finite.
 ///     scale: "group" divides by the standard deviation; "none" does not (Dr. GRPO, Liu et al.
 ///         2025); "batch" is "group", since one group is the batch.
-///     ddof: the standard deviation divides by G - ddof; 0 or more.
+///     ddof: the divisor of the variance is G - ddof; 0 or more.
 ///     eps: added to the standard deviation; 0 or more; unused if `scale` is "none".
 ///
 /// Returns:
@@ -64,7 +64,7 @@ pub(crate) fn compute_group_advantages<'py>(
 ///     rewards: group after group, `[n_groups * group_size]` or `[n_groups, group_size]`, finite.
 ///     group_size: completions per group; may be omitted if rewards is `[n_groups, group_size]`.
 ///     scale: "group", "batch" or "none".
-///     ddof: a standard deviation over n rewards divides by n - ddof; 0 or more.
+///     ddof: the divisor of the variance of n rewards is n - ddof; 0 or more.
 ///     eps: added to the standard deviation; 0 or more; unused if `scale` is "none".
 ///
 /// Returns:

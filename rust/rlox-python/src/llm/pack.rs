@@ -15,7 +15,7 @@ use crate::memory::views::{View, ViewMut};
 /// (packed, masks, positions).
 type PackedArrays<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// Assigns sequences to rows of `max_len` tokens, first-fit-decreasing (Johnson 1974).
+/// Assigns sequences to rows of `max_len` tokens by first-fit decreasing (Johnson 1974).
 ///
 /// Takes the longest sequence first, and sequences of equal length in their original order. Each
 /// one goes into the first row that has room. This needs at most 11/9 of the fewest possible rows,
@@ -26,9 +26,9 @@ type PackedArrays<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny
 ///     max_len: tokens of a row, at least 1.
 ///
 /// Returns:
-///     (packed, masks, positions), each `[n_bins, max_len]`: packed int64 is the index into lengths
-///     of the token's sequence, or -1 for padding; masks bool is True where there is a token;
-///     positions int64 counts from 0 within each sequence, and is 0 for padding.
+///     (packed, masks, positions), each `[n_bins, max_len]`: packed (int64) has the index in lengths
+///     of the token's sequence, or -1 for padding; masks (bool) is True where there is a token;
+///     positions (int64) counts from 0 within each sequence, and is 0 for padding.
 ///
 /// Raises:
 ///     ShapeError: lengths is not `[n]` or not of integers.
@@ -57,9 +57,9 @@ pub(crate) fn pack_sequences<'py>(
 /// Returns:
 ///     A dict with `packed`, `masks`, `positions` of `pack_sequences`, and
 ///     tokens: int64 `[n_bins, max_len]`;
-///     cu_seqlens: int32 `[n + 1]`, where each sequence begins in `tokens[masks]`, the rows without
-///         padding, and last the number of tokens, in the form that variable-length attention
-///         kernels take;
+///     cu_seqlens: int32 `[n + 1]`, the positions at which the sequences begin in `tokens[masks]`
+///         (the rows without padding), and as last entry the number of tokens: the form that
+///         variable-length attention kernels take;
 ///     order: int64 `[n]`, the index of the sequence between cu_seqlens[i] and cu_seqlens[i + 1].
 ///
 /// Raises:

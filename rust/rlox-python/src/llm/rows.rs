@@ -10,8 +10,8 @@ use crate::convert::coerce::OptionalArg;
 use crate::errors::{self, Class};
 use crate::memory::views::{Plain, View};
 
-/// Returns the length of the rows of `array`: the argument for a flat array, the second size of
-/// `[rows, length]`.
+/// Returns the length of the rows of `array`: the argument if the array is flat, else the array's
+/// second size.
 pub(crate) fn row_len(
     array: &Bound<'_, PyUntypedArray>,
     name: &str,

@@ -31,7 +31,7 @@ impl Block {
         chosen.any(|(slot, _)| slot.start < span.end && span.start < slot.end)
     }
 
-    /// Takes a free slot, of which there must be one, and returns the position of its bit.
+    /// Puts a view into a free slot and returns the position of the slot's bit. A slot must be free.
     #[inline]
     fn add(&mut self, span: Range<usize>, thread: usize, write_bit: u64) -> usize {
         let bit = self.alive.trailing_ones();

@@ -2,7 +2,7 @@
 //!
 //! The C library returns large freed blocks to the system. A call that makes a new result then
 //! touches pages that the system has to provide and clear first. For two arrays of 32,768 float64
-//! that takes four times as long as the computation. Blocks of this pool keep their pages and are
+//! that takes four times as long as computing their numbers. Blocks of this pool keep their pages and are
 //! zeroed only once.
 
 use std::sync::{Mutex, PoisonError};
@@ -21,7 +21,8 @@ pub(crate) const NUMPY_ZEROED_FROM: usize = 1 << 15;
 /// Largest pooled result in bytes. Larger ones are rare, and keeping them would cost memory.
 const MAX_POOLED_BYTES: usize = 1 << 26;
 
-/// Most bytes of unused blocks: the results of a step of two million environments.
+/// Largest total size of the unused blocks in bytes: the results of a step of two million
+/// environments.
 const MAX_UNUSED_BYTES: usize = 1 << 27;
 
 /// Blocks from this size on are mappings of their own, which ask for huge pages: one touch instead
@@ -80,7 +81,7 @@ impl Lease {
         if !(MIN_POOLED_BYTES..=MAX_POOLED_BYTES).contains(&bytes) {
             return None;
         }
-        // Few sizes make reuse likely: eight steps between powers of two.
+        // Few different sizes make reuse likely: there are eight between two powers of two.
         let step = (bytes.next_power_of_two() / 16).max(size_of::<u64>());
         let size = bytes.div_ceil(step) * step;
         let block = UNUSED_BLOCKS.take(size).unwrap_or_else(|| Block::allocate(size));

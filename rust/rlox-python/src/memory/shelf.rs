@@ -8,7 +8,7 @@ use crate::sync::{Mutex, PoisonError};
 /// Largest number of unused blocks; `take` and `give` search them all.
 const MAX_BLOCKS: usize = 256;
 
-/// Blocks with their bytes, in the order of their return.
+/// Blocks with their sizes in bytes, in the order in which they were given back.
 pub(crate) struct Shelf<B>(pub(crate) Mutex<Vec<(usize, B)>>);
 
 impl<B> Shelf<B> {
@@ -19,7 +19,7 @@ impl<B> Shelf<B> {
         index.map(|place| blocks.remove(place).1)
     }
 
-    /// Adds a block, and drops the oldest ones until the number and bytes of blocks are in limits.
+    /// Adds a block. Drops the oldest blocks until their number and total size are within the limits.
     pub(crate) fn give(&self, bytes: usize, block: B, max_bytes: usize) {
         let dropped_blocks: Vec<(usize, B)> = {
             let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -220,7 +220,7 @@ pub(crate) struct ViewMut<'py, T> {
 }
 
 impl<'py, T: Written> ViewMut<'py, T> {
-    /// Views the caller's array for writing. Refused while another view of a call uses it.
+    /// Views the caller's array for writing. Refused while another view uses its memory.
     pub(crate) fn of(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
         if !(has_dtype::<T>(array) && is_contiguous_and_aligned(array)) {
             return Err(Refusal::Layout);

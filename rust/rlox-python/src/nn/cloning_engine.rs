@@ -21,9 +21,10 @@ use crate::memory::views::{Plain, View};
 /// Trains a policy to imitate recorded actions, without torch (Pomerleau 1991).
 ///
 /// The policy is a multilayer perceptron with parameters `net.0.weight` `[out, in]`, `net.0.bias`,
-/// ... Its outputs are the logits of choices, or the means of normal distributions, whose
-/// parameters `log_std` `[size]` come first. Each parameter begins at a multiple of 16 numbers of
-/// the vector, in the layout of `rlox.optim.FlatParameters`.
+/// ... Its outputs are the logits of choices, or the means of normal distributions. Normal
+/// distributions also have the parameter `log_std` `[size]`, before those of the layers. Each
+/// parameter begins at a multiple of 16 numbers of the vector, in the layout of
+/// `rlox.optim.FlatParameters`.
 ///
 /// Args:
 ///     parameters: names and shapes in the order of the vector.
@@ -90,8 +91,8 @@ impl PyCloningEngine {
         Ok(Self { net, kind, len, engine })
     }
 
-    /// Takes one step of Adam for each of k batches, along the gradient of -E[log pi(a | o)], or
-    /// for vectors optionally of E[(mean - a)^2].
+    /// Takes one step of Adam for each of k batches, along the gradient of -E[log pi(a | o)]; with
+    /// `squared`, of E[(mean - a)^2].
     ///
     /// Args:
     ///     policy: four arrays, changed in place: the parameter vector, Adam's first and second
@@ -105,8 +106,8 @@ impl PyCloningEngine {
     ///     adam_eps: Adam's epsilon.
     ///
     /// Returns:
-    ///     Means over the batches: `loss`, `fit` (the share of actions that are the policy's
-    ///     likeliest choice, or E|mean - a|), `grad_norm` (before clipping).
+    ///     Means over the batches: `loss`, `fit` (of choices: the share of actions that are the
+    ///     policy's likeliest choice; of vectors: E|mean - a|), `grad_norm` (before clipping).
     ///
     /// Raises:
     ///     ShapeError: an array has another shape, or an output has another precision than the

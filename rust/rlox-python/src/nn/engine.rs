@@ -38,7 +38,8 @@ use crate::memory::views::{Plain, ViewMut};
 /// Raises:
 ///     UnknownNameError: a parameter or activation does not exist.
 ///     ShapeError: a parameter has another shape.
-///     ConfigError: a kind or precision does not exist, or there are more layers than widths.
+///     ConfigError: a kind or precision does not exist, or the parameters have more layers than the
+///         widths say.
 #[pyclass(name = "OnPolicyEngine", module = "rlox._core", frozen)]
 pub(crate) struct PyOnPolicyEngine {
     pub(super) architecture: Architecture,
@@ -81,9 +82,9 @@ impl PyOnPolicyEngine {
 
     /// Learns from the rows of a rollout in minibatches, with one pass for each row of `order`.
     ///
-    /// Each minibatch takes one step of Adam along the gradient of E[-min(r A, clip(r, 1 - e, 1 +
-    /// e) A)] + vf_coef E[(V - R)^2] - ent_coef E[H] (Schulman et al. 2017, eq. 9), clipped to
-    /// `max_grad_norm`.
+    /// With the ratio r of new to old probabilities and the entropy H, it takes one step of Adam for
+    /// each minibatch, along the gradient of E[-min(r A, clip(r, 1 - e, 1 + e) A)] + vf_coef
+    /// E[(V - R)^2] - ent_coef E[H] (Schulman et al. 2017, eq. 9), clipped to `max_grad_norm`.
     ///
     /// Args:
     ///     parameters: the parameter vector, changed in place, like the next two.
@@ -97,14 +98,14 @@ impl PyOnPolicyEngine {
     ///     values: V(o) at the time of the action, `[rows]`.
     ///     advantages: `[rows]`.
     ///     returns: targets of V, `[rows]`.
-    ///     order: row numbers, `[passes, n]`.
+    ///     order: indices of rows, `[passes, n]`.
     ///     batch_size: rows of a minibatch; the last of a pass may have fewer.
     ///     learning_rate: Adam's step size; its betas are 0.9 and 0.999.
     ///     clip_eps: e.
     ///     vf_coef: weight of the value loss.
     ///     ent_coef: weight of the entropy.
     ///     max_grad_norm: largest norm of the gradient; None: no clipping.
-    ///     clip_vloss: clip the change of values to e.
+    ///     clip_vloss: clip the change of values to [-e, e].
     ///     normalize_advantages: normalize the advantages of each minibatch.
     ///     target_kl: the passes end at a minibatch whose KL estimate exceeds 1.5 times this value.
     ///     adam_eps: Adam's epsilon.
@@ -176,8 +177,8 @@ impl PyOnPolicyEngine {
     ///
     /// Args:
     ///     parameters: the parameter vector, changed in place, like the moments.
-    ///     first: RMSprop's means of squares (in TensorFlow's form they begin at 1), or Adam's
-    ///         first moments.
+    ///     first: RMSprop's running means of squared gradients (in TensorFlow's form they begin at
+    ///         1), or Adam's first moments.
     ///     second: Adam's second moments; without them the optimizer is RMSprop.
     ///     steps: number of steps so far, int64 `[1]`, updated in place, also if the call fails.
     ///     obs: `[rows, obs_dim]`.
@@ -189,9 +190,9 @@ impl PyOnPolicyEngine {
     ///     ent_coef: weight of the entropy.
     ///     max_grad_norm: largest norm of the gradient; None: no clipping.
     ///     normalize_advantages: normalize the advantages over all rows.
-    ///     alpha: decay of RMSprop's means.
+    ///     alpha: decay of RMSprop's running means.
     ///     eps: epsilon of RMSprop or Adam; Adam's betas are 0.9 and 0.999.
-    ///     tf_like: put epsilon inside of RMSprop's root.
+    ///     tf_like: put epsilon inside RMSprop's square root.
     ///     mask: which choices were allowed, `[rows, size]`.
     ///
     /// Returns:

@@ -21,8 +21,8 @@ use crate::env::PyVecEnv;
 use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::View;
 
-/// Explores without torch, with the network of a `DQNEngine` or the actor of a `SACEngine`,
-/// `TD3Engine` or `IQLEngine`.
+/// Chooses exploring actions without torch, with the network of a `DQNEngine` or the actor of a
+/// `SACEngine`, `TD3Engine` or `IQLEngine`.
 ///
 /// Args:
 ///     engine: the engine with the networks, of precision `f32`.
@@ -66,8 +66,8 @@ impl PyExplorer {
     /// Args:
     ///     parameters: the parameter vector of the network.
     ///     obs: `[n, obs_dim]`.
-    ///     actions: output: float32 `[n, size]`, or int64 `[n]`; int64 entries from 0 on are chosen
-    ///         already and stay.
+    ///     actions: output: float32 `[n, size]`, or int64 `[n]`. An int64 entry of at least 0 is
+    ///         already chosen and stays.
     ///     noise: standard normal, `[n, size]`; None for choices.
     ///
     /// Raises:
@@ -99,8 +99,8 @@ impl PyExplorer {
 
     /// Steps every environment T times: acts, steps, and writes the columns for a replay buffer.
     ///
-    /// The columns `[T, n, ...]` are outputs; `act` and `step_into` describe the entries of each
-    /// step. Row 0 of `obs` is the current observation of the environments.
+    /// The columns `[T, n, ...]` are outputs. The entries of each step are those that `act` and
+    /// `VecEnv.step_into` write. Row 0 of `obs` has the current observations of the environments.
     ///
     /// Args:
     ///     parameters: the parameter vector of the network.
@@ -116,13 +116,14 @@ impl PyExplorer {
     ///         place.
     ///     lengths: number of steps of each running episode so far, int64 `[n]`, updated in place.
     ///     noise: standard normal, `[T - given, n, size]`; None for choices.
-    ///     bounds: arrays `[size]` of the environments' actions to which -1 and 1 are scaled; None:
-    ///         no scaling.
-    ///     given: number of first steps whose actions are already in `actions`.
+    ///     bounds: two arrays `[size]`, the environments' actions to which -1 and 1 are scaled;
+    ///         None: no scaling.
+    ///     given: number of steps, from the first on, whose actions are already in `actions`.
     ///
     /// Returns:
-    ///     None if no episode ended, else arrays `[k]` in the order of steps and environments: the
-    ///     steps, the environments, last observations `[k, obs_dim]`, sums of rewards, lengths.
+    ///     None if no episode ended, else five arrays with a row for each of the k ended episodes, in
+    ///     the order of steps, then of environments: step, environment, last observation
+    ///     `[k, obs_dim]`, sum of rewards, length.
     ///
     /// Raises:
     ///     ShapeError: an array is not C-contiguous, writeable and of that dtype and shape, or
@@ -178,8 +179,8 @@ pub(super) fn noise_slice<'a>(noise: Option<&'a View<'_, f32>>) -> &'a [f32] {
     noise.map_or(&[], View::slice)
 }
 
-/// Returns how an engine explores, the numbers per observation, and the length of the parameter
-/// vector of its acting network.
+/// Returns how an engine explores, the size of an observation, and the length of the parameter
+/// vector of the network that acts.
 fn find_exploration(engine: &Bound<'_, PyAny>, deviation: f32) -> PyResult<(Exploration, usize, usize)> {
     let py = engine.py();
     if let Ok(dqn) = engine.cast::<PyDqnEngine>() {

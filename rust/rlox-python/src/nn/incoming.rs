@@ -98,7 +98,7 @@ impl<'py> Columns<'_, 'py> {
             }
             ActionKind::Gaussian(size) | ActionKind::Sde(size) => {
                 self.mask.map(|mask_value| mask(mask_value, architecture, n)).transpose()?;
-                let why = "one row for each of obs, size numbers each";
+                let why = "one row of size numbers for each row of obs";
                 coerce::check_shape(&actions, "actions", &[n, size], why)?;
                 Actions::Vectors(coerce::numbers(&actions, "actions")?)
             }
@@ -126,11 +126,11 @@ impl<'py> Columns<'_, 'py> {
 /// Reads which choices are allowed in each of n rows.
 pub(super) fn mask(value: &Bound<'_, PyAny>, architecture: &Architecture, n: usize) -> PyResult<Vec<bool>> {
     let ActionKind::Choices(size) = architecture.kind else {
-        let message = "mask is given, but actions are numbers, which no mask bars";
+        let message = "mask is given, but the actions are numbers; only choices can be masked";
         return Err(errors::new(value.py(), Class::Config, message));
     };
     let mask = coerce::array(value, "mask")?;
-    coerce::check_shape(&mask, "mask", &[n, size], "one row for each of obs, one flag a choice")?;
+    coerce::check_shape(&mask, "mask", &[n, size], "one flag for each choice in each row of obs")?;
     Ok(coerce::bools(&mask, "mask")?.slice().iter().map(|&allowed| allowed != 0).collect())
 }
 
@@ -183,7 +183,7 @@ impl<'py> Order<'py> {
         Ok(Self { passes, n, rows })
     }
 
-    /// Returns a function that writes the rows of a pass.
+    /// Returns a function that writes the row indices of a pass into a vector.
     pub(super) fn pass_rows(&self) -> impl FnMut(usize, &mut Vec<usize>) + Send {
         let (all, n) = (self.rows.slice(), self.n);
         move |pass, places| {

@@ -39,7 +39,8 @@ use crate::memory::views::Plain;
 /// Raises:
 ///     UnknownNameError: a parameter or activation does not exist.
 ///     ShapeError: a parameter has another shape.
-///     ConfigError: a precision does not exist, or there are more layers than widths.
+///     ConfigError: a precision does not exist, or the parameters have more layers than the
+///         widths say.
 #[pyclass(name = "IQLEngine", module = "rlox._core", frozen)]
 pub(crate) struct PyIqlEngine {
     pub(super) sizes: Sizes,
@@ -100,12 +101,13 @@ impl PyIqlEngine {
         Ok(Self { sizes, value_len, engine })
     }
 
-    /// Takes one step of V, then of the actor, the critics and their target, for each of k batches
-    /// (algorithm 1).
+    /// Takes one step of V, then of the actor, the critics and the target critics, for each of k batches
+    /// (algorithm 1 of the paper).
     ///
-    /// With u = min_i Q'_i(s, a) - V(s), w = min(e^(temperature u), max_weight) and y = R + gamma^m
-    /// V(s'), the losses are E[|expectile - 1(u < 0)| u^2] of V, -E[w log pi(a | s)] of the actor,
-    /// and sum_i E[(Q_i(s, a) - y)^2] of the critics. w and y use V after its step.
+    /// Q' are the target critics. With u = min_i Q'_i(s, a) - V(s), w = min(e^(temperature u),
+    /// max_weight) and y = R + gamma^m V(s'), the losses are E[|expectile - 1(u < 0)| u^2] of V,
+    /// -E[w log pi(a | s)] of the actor, and sum_i E[(Q_i(s, a) - y)^2] of the critics. w and y use V
+    /// after its step.
     ///
     /// Args:
     ///     actor: four arrays, changed in place: the actor's vector, Adam's first and second
@@ -113,7 +115,7 @@ impl PyIqlEngine {
     ///         that fails.
     ///     critic: the same four arrays of the critics.
     ///     value: the same four arrays of V.
-    ///     target: the vector of the critics' target, changed in place.
+    ///     target: the vector of the target critics, changed in place.
     ///     obs: `[k, rows, obs_dim]`.
     ///     actions: `[k, rows, size]`.
     ///     rewards: R, `[k, rows]`.
@@ -122,7 +124,7 @@ impl PyIqlEngine {
     ///     errors: output, mean over the critics of |Q_i(s, a) - y|, `[k, rows]`.
     ///     learning_rate: Adam's step size for the critics and the value network.
     ///     actor_learning_rate: Adam's step size for the actor.
-    ///     tau: step size of the target towards the critics.
+    ///     tau: step size of the target critics towards the critics.
     ///     expectile: the expectile that V estimates.
     ///     temperature: factor of u in w.
     ///     max_weight: upper limit of w.

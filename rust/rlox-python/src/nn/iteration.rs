@@ -48,7 +48,7 @@ use crate::memory::views::ViewMut;
 ///     seed: seed of the run.
 ///     rollout: number of the rollout in the run.
 ///     gamma: discount, in [0, 1].
-///     lam: trace decay, in [0, 1].
+///     lam: lambda of generalised advantage estimation, in [0, 1].
 ///
 /// Raises:
 ///     ConfigError: `gamma` or `lam` is out of range.
@@ -112,21 +112,21 @@ impl PyIteration {
     ///     exp_avg_sq: Adam's second moments.
     ///     steps: number of Adam's steps so far, int64 `[1]`, updated in place, also if the call
     ///         fails.
-    ///     order: row numbers, step by step and environment by environment, `[passes, n]`.
+    ///     order: indices of rows, `[passes, rows]`; row t * n + i is step t of environment i.
     ///     batch_size: rows of a minibatch; the last of a pass may have fewer.
     ///     learning_rate: Adam's step size; its betas are 0.9 and 0.999.
     ///     clip_eps: limit on how far the ratio of new to old probabilities may move from 1.
     ///     vf_coef: weight of the value loss.
     ///     ent_coef: weight of the entropy.
     ///     max_grad_norm: largest norm of the gradient; None: no clipping.
-    ///     clip_vloss: clip the change of values to `clip_eps`.
+    ///     clip_vloss: clip the change of values to [-clip_eps, clip_eps].
     ///     normalize_advantages: normalize the advantages of each minibatch.
     ///     target_kl: the passes end at a minibatch whose KL estimate exceeds 1.5 times this value.
     ///     adam_eps: Adam's epsilon.
     ///
     /// Returns:
     ///     The dict of `OnPolicyEngine.ppo`, with `explained_variance` of the returns by the
-    ///     values, and `seconds`, the duration of learning with the advantages.
+    ///     values, and `seconds`, the time that the advantages and learning took.
     ///
     /// Raises:
     ///     ShapeError: an array has another shape or dtype, or shares memory with another argument.
@@ -182,8 +182,8 @@ impl PyIteration {
     ///
     /// Args:
     ///     parameters: the parameter vector, changed in place, like the moments.
-    ///     first: RMSprop's means of squares (in TensorFlow's form they begin at 1), or Adam's
-    ///         first moments.
+    ///     first: RMSprop's running means of squared gradients (in TensorFlow's form they begin at
+    ///         1), or Adam's first moments.
     ///     second: Adam's second moments; without them the optimizer is RMSprop.
     ///     steps: number of steps so far, int64 `[1]`, updated in place, also if the call fails.
     ///     learning_rate: the step size.
@@ -191,13 +191,13 @@ impl PyIteration {
     ///     ent_coef: weight of the entropy.
     ///     max_grad_norm: largest norm of the gradient; None: no clipping.
     ///     normalize_advantages: normalize the advantages over all rows.
-    ///     alpha: decay of RMSprop's means.
+    ///     alpha: decay of RMSprop's running means.
     ///     eps: epsilon of RMSprop or Adam; Adam's betas are 0.9 and 0.999.
-    ///     tf_like: put epsilon inside of RMSprop's root.
+    ///     tf_like: put epsilon inside RMSprop's square root.
     ///
     /// Returns:
     ///     The dict of `OnPolicyEngine.a2c`, with `explained_variance` of the returns by the
-    ///     values, and `seconds`, the duration of learning with the advantages.
+    ///     values, and `seconds`, the time that the advantages and learning took.
     ///
     /// Raises:
     ///     ShapeError: an array has another shape or dtype, or shares memory with another argument.
@@ -239,7 +239,8 @@ impl PyIteration {
         add_iteration_entries(dict, &iterated)
     }
 
-    /// Whether the last call completed its rollout; an error after that came from learning.
+    /// Whether the last call completed its rollout. If it did, an error of that call came from
+    /// learning.
     #[getter]
     fn collected(&self) -> bool {
         self.lock_ended().is_some()

@@ -162,9 +162,10 @@ impl PyRolloutPolicy {
 
     /// Steps every environment T times: acts, steps, writes the columns, and computes the values.
     ///
-    /// The columns `[T, n, ...]` are outputs; `act` and `step_into` describe the entries of each
-    /// step. Row 0 of `obs` is the current observation of the environments. After an interrupted
-    /// call row T contains the observation at the interrupt, and sums and lengths are as of then.
+    /// The columns `[T, n, ...]` are outputs. The entries of each step are those that `act` and
+    /// `VecEnv.step_into` write. Row 0 of `obs` has the current observations of the environments.
+    /// After an interrupted call, row T has the observations at the interrupt, and `totals` and
+    /// `lengths` have their values at the interrupt.
     ///
     /// Args:
     ///     parameters: the parameter vector of the engine.
@@ -185,8 +186,9 @@ impl PyRolloutPolicy {
     ///     rollout: number of the rollout in the run.
     ///
     /// Returns:
-    ///     None if no episode ended, else arrays `[k]` in the order of steps and environments: the
-    ///     steps, the environments, last observations `[k, obs_dim]`, sums of rewards, lengths.
+    ///     None if no episode ended, else five arrays with a row for each of the k ended episodes, in
+    ///     the order of steps, then of environments: step, environment, last observation
+    ///     `[k, obs_dim]`, sum of rewards, length.
     ///
     /// Raises:
     ///     ShapeError: an array is not C-contiguous, writeable and of that dtype and shape, or
@@ -256,7 +258,7 @@ impl PyRolloutPolicy {
         ActorCriticPolicy::new(&self.net, parameters.slice(), self.noise_kept)
     }
 
-    /// Estimated nanoseconds of acting for n observations, for 20 multiplications and additions per
+    /// Estimated nanoseconds of acting for n observations, at 20 multiplications and additions per
     /// nanosecond.
     const fn cost(&self, n: usize) -> usize {
         n.saturating_mul(self.len) / 20

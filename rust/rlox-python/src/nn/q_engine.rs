@@ -38,7 +38,8 @@ use crate::memory::views::{Plain, View, ViewMut};
 /// Raises:
 ///     UnknownNameError: a parameter or activation does not exist.
 ///     ShapeError: a parameter has another shape.
-///     ConfigError: a precision does not exist, or there are more layers than widths.
+///     ConfigError: a precision does not exist, or the parameters have more layers than the
+///         widths say.
 #[pyclass(name = "DQNEngine", module = "rlox._core", frozen)]
 pub(crate) struct PyDqnEngine {
     pub(super) obs_dim: usize,

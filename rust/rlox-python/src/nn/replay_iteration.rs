@@ -39,8 +39,8 @@ use crate::errors::OrRaise;
 ///     lengths: int64 `[n]`.
 ///     noise: `[T - given, n, size]`; None for choices.
 ///     bounds: two arrays `[size]`; None: actions are not scaled.
-///     given: number of first steps whose actions are already in `actions`.
-///     n_step: number of steps of the batches' returns.
+///     given: number of steps, from the first on, whose actions are already in `actions`.
+///     n_step: number of steps of the returns in the batches.
 ///     gamma: discount, in [0, 1].
 ///
 /// Raises:
@@ -119,7 +119,8 @@ impl PyReplayIteration {
         })
     }
 
-    /// Collects, stores and draws a batch, then calls the engine's `learn` with the arguments.
+    /// Collects steps, stores them and draws batches, then calls the engine's `learn` with these
+    /// arguments.
     ///
     /// Returns:
     ///     The result of `learn`.
@@ -149,7 +150,8 @@ impl PyReplayIteration {
         result
     }
 
-    /// Whether the last call stored its steps; an error after that came from sampling or learning.
+    /// Whether the last call stored its steps. If it did, an error of that call came from sampling or
+    /// learning.
     #[getter]
     fn collected(&self) -> bool {
         self.lock_status().ended.is_some()
@@ -173,7 +175,8 @@ impl PyReplayIteration {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Steps the environments and stores the steps, while nobody else uses them or the buffer.
+    /// Steps the environments and stores the steps. Nobody else uses the environments or the explorer
+    /// meanwhile.
     fn collect(&self, py: Python<'_>, replay: &ReplayBufferRef<'_>) -> PyResult<RolloutEnds> {
         let (py_explorer, given) = (self.explorer.get(), self.given);
         let sizes = py_explorer.sizes;

@@ -29,7 +29,7 @@ pub(super) struct Views<'py, F, A> {
     weights: Option<View<'py, F>>,
 }
 
-const SHAPE_REASON: &str = "one for each of the rewards";
+const SHAPE_REASON: &str = "as the engine and the rewards require";
 
 impl<'py> Columns<'_, 'py> {
     /// Reads the columns with choices as actions.

@@ -60,7 +60,7 @@ impl<'py> RolloutOut<'py> {
         })
     }
 
-    /// T.
+    /// Returns T, the number of steps.
     pub(super) const fn steps(&self) -> usize {
         self.steps
     }

@@ -40,7 +40,8 @@ const TEMPERATURE_LEN: usize = 16;
 /// Raises:
 ///     UnknownNameError: a parameter or activation does not exist.
 ///     ShapeError: a parameter has another shape.
-///     ConfigError: a precision does not exist, or there are more layers than widths.
+///     ConfigError: a precision does not exist, or the parameters have more layers than the
+///         widths say.
 #[pyclass(name = "SACEngine", module = "rlox._core", frozen)]
 pub(crate) struct PySacEngine {
     pub(super) sizes: Sizes,
@@ -103,31 +104,33 @@ impl PySacEngine {
         Ok(Self { sizes, engine })
     }
 
-    /// Takes one step of temperature, critics and actor for each of k batches: along the gradients
-    /// of -log alpha E[log pi + H], of sum_i E[w (Q_i(s, a) - y)^2] / 2 with y = R + gamma^m (min_i
-    /// Q'_i(s', a') - alpha log pi(a' | s')), and of E[alpha log pi - min_i Q_i].
+    /// Takes one step of the temperature, the critics and the actor for each of k batches.
+    ///
+    /// With the target critics Q' and y = R + gamma^m (min_i Q'_i(s', a') - alpha log pi(a' | s')),
+    /// the losses are -log alpha E[log pi + H] of the temperature, sum_i E[w (Q_i(s, a) - y)^2] / 2
+    /// of the critics, and E[alpha log pi - min_i Q_i] of the actor.
     ///
     /// Args:
     ///     actor: four arrays, changed in place: the actor's vector, Adam's first and second
     ///         moments, and the number of steps, int64 `[1]`, which also counts the steps of a call
     ///         that fails.
     ///     critic: the same four arrays of the critics.
-    ///     target: the vector of the critics' target, changed in place.
+    ///     target: the vector of the target critics, changed in place.
     ///     obs: `[k, rows, obs_dim]`.
     ///     actions: `[k, rows, size]`, in [-1, 1].
     ///     rewards: R, `[k, rows]`.
     ///     next_obs: `[k, rows, obs_dim]`.
     ///     discounts: gamma^m, 0 after a termination, `[k, rows]`.
-    ///     errors: output, E_i |Q_i(s, a) - y|, `[k, rows]`.
+    ///     errors: output, mean over the critics of |Q_i(s, a) - y|, `[k, rows]`.
     ///     noise: standard normal, `[k, 2, rows, size]`, for the actions in s and in s'.
     ///     weights: w, `[k, rows]`; None: 1.
-    ///     temperature: four arrays like the actor's, of 16 numbers, the first of which is log
-    ///         alpha; None: alpha is fixed.
+    ///     temperature: four arrays like the actor's. The vector has 16 numbers, of which the first
+    ///         is log alpha. None: alpha is fixed.
     ///     entropy_or_alpha: H with a learned temperature, alpha without.
     ///     first: number of the first batch in the run.
     ///     learning_rate: Adam's step size for all networks.
-    ///     tau: step size of the target towards the critics.
-    ///     target_update_interval: number of batches per step of the target.
+    ///     tau: step size of the target critics towards the critics.
+    ///     target_update_interval: number of batches per step of the target critics.
     ///     max_grad_norm: largest norm of the gradient; None: no clipping.
     ///     adam_eps: Adam's epsilon.
     ///

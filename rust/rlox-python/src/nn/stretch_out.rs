@@ -49,7 +49,7 @@ impl<'py> StepsOut<'py> {
         })
     }
 
-    /// T.
+    /// Returns T, the number of steps.
     pub(super) const fn steps(&self) -> usize {
         self.steps
     }
@@ -106,7 +106,7 @@ impl Sizes {
             return Err(errors::new(py, Class::Shape, message));
         };
         let noise = coerce::array(array, "noise")?;
-        let why = "a number for each of an action's; of choices there are none";
+        let why = "one for each number of an action; choices have none";
         coerce::check_shape(&noise, "noise", &[rows, &[self.size]].concat(), why)?;
         coerce::numbers(&noise, "noise").map(Some)
     }
@@ -134,7 +134,7 @@ impl Sizes {
         }
     }
 
-    /// Estimated nanoseconds of acting for n observations, for 20 multiplications and additions per
+    /// Estimated nanoseconds of acting for n observations, at 20 multiplications and additions per
     /// nanosecond.
     pub(super) const fn cost(&self, n: usize) -> usize {
         n.saturating_mul(self.len) / 20

@@ -36,7 +36,8 @@ use crate::memory::views::{Plain, View};
 /// Raises:
 ///     UnknownNameError: a parameter or activation does not exist.
 ///     ShapeError: a parameter has another shape.
-///     ConfigError: a precision does not exist, or there are more layers than widths.
+///     ConfigError: a precision does not exist, or the parameters have more layers than the
+///         widths say.
 #[pyclass(name = "TD3Engine", module = "rlox._core", frozen)]
 pub(crate) struct PyTd3Engine {
     pub(super) sizes: Sizes,
@@ -90,29 +91,29 @@ impl PyTd3Engine {
 
     /// Takes one step of the critics for each of k batches, along the gradient of sum_i E[w (Q_i(s,
     /// a) - y)^2] with y = R + gamma^m min_i Q'_i(s', clip(mu'(s') + clip(noise))). Every
-    /// `policy_delay` batches it also takes one step of the actor along that of -E[Q_1(s, mu(s))],
-    /// and moves the targets.
+    /// `policy_delay` batches it also takes one step of the actor, along the gradient of -E[Q_1(s,
+    /// mu(s))], and moves the targets.
     ///
     /// Args:
     ///     actor: four arrays, changed in place: the actor's vector, Adam's first and second
     ///         moments, and the number of steps, int64 `[1]`, which also counts the steps of a call
     ///         that fails.
     ///     critic: the same four arrays of the critics.
-    ///     target_actor: the vector of the actor's target, changed in place.
-    ///     target_critic: the vector of the critics' target, changed in place.
+    ///     target_actor: the vector of the target actor, changed in place.
+    ///     target_critic: the vector of the target critics, changed in place.
     ///     obs: `[k, rows, obs_dim]`.
     ///     actions: `[k, rows, size]`, in [-1, 1].
     ///     rewards: R, `[k, rows]`.
     ///     next_obs: `[k, rows, obs_dim]`.
     ///     discounts: gamma^m, 0 after a termination, `[k, rows]`.
-    ///     errors: output, E_i |Q_i(s, a) - y|, `[k, rows]`.
+    ///     errors: output, mean over the critics of |Q_i(s, a) - y|, `[k, rows]`.
     ///     noise: standard normal, `[k, rows, size]`; None where target_noise is 0.
     ///     weights: w, `[k, rows]`; None: 1.
     ///     first: number of the first batch in the run.
     ///     learning_rate: Adam's step size for actor and critics.
     ///     tau: step size of the targets towards the networks.
     ///     policy_delay: number of batches per step of the actor.
-    ///     target_noise: standard deviation of the noise on the target's actions.
+    ///     target_noise: standard deviation of the noise on the target actor's actions.
     ///     noise_clip: limit at which the noise is clipped.
     ///     max_grad_norm: largest norm of the gradient; None: no clipping.
     ///     adam_eps: Adam's epsilon.

@@ -26,7 +26,7 @@ pub(super) struct NetworkArgs<'a, 'py> {
 /// The networks, each with the layout of its parameters.
 pub(super) type Nets = ((Mlp, Layout), (Critics, Layout));
 
-/// The sizes that the arrays of a training must have.
+/// The sizes that the arrays of a call of `learn` must have.
 pub(super) struct Sizes {
     pub(super) obs_dim: usize,
     size: usize,
@@ -80,7 +80,7 @@ impl NetworkArgs<'_, '_> {
             .arrays()
             .find(|(name, ..)| !extra_names.contains(name) && actor_names.iter().all(|o| o.0 != *name))
         {
-            let message = format!("parameter is {name}, which an actor of these widths has not");
+            let message = format!("parameter is {name}, which an actor of these widths does not have");
             return Err(errors::new(py, Class::Config, message));
         }
         let critics_architecture = CriticsArchitecture {

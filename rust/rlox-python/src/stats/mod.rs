@@ -98,7 +98,7 @@ fn to_state_dict<'py>(
     Ok(dict)
 }
 
-/// Returns a dict that should be the result of `state()`.
+/// Wraps a dict that should be the result of `state()`.
 const fn as_state_dict<'a, 'py>(dict: &'a Bound<'py, PyDict>) -> StateDict<'a, 'py> {
     StateDict { dict, method: "state" }
 }

@@ -45,8 +45,7 @@ impl PyRunningStats {
         add_rows(py, &self.moments, &xs)
     }
 
-    /// Adds everything that was added to `other`. Raises ConfigError if that makes more than 2**53
-    /// numbers.
+    /// Adds everything that was added to `other`. Raises ConfigError if the count would exceed 2**53.
     fn merge(&self, py: Python<'_>, other: &Bound<'_, Self>) -> PyResult<()> {
         merge(py, &self.moments, &other.get().moments)
     }

@@ -66,7 +66,7 @@ impl PyRunningStatsVec {
     }
 
     /// Adds everything that was added to `other`. Raises ShapeError for another dimension, and
-    /// ConfigError if that makes more than 2**53 vectors.
+    /// ConfigError if the count would exceed 2**53.
     fn merge(&self, py: Python<'_>, other: &Bound<'_, Self>) -> PyResult<()> {
         merge(py, &self.moments, &other.get().moments)
     }

@@ -25,7 +25,7 @@ const MIN_SEGMENT_BYTES: usize = 1 << 20;
 /// Capacities and folder of an [`MmapReplayBuffer`].
 #[derive(Debug, Clone)]
 pub struct TierConfig<'a> {
-    /// Minimum number of rows in memory.
+    /// Minimum capacity of memory, in rows.
     pub hot_capacity: usize,
     /// Maximum number of rows in memory and on disk together.
     pub total_capacity: usize,
@@ -38,8 +38,8 @@ pub struct TierConfig<'a> {
 
 /// A ring of transitions whose older part is on disk.
 ///
-/// Rows are sealed in segments of 1/256 of the capacity or, if that is larger, of 1 MiB (but at
-/// most a third of the hot rows). If the process dies, rows that are not sealed yet are lost;
+/// A segment has 1/256 of the total capacity. If that is less than 1 MiB, it has 1 MiB of rows, but
+/// at most a third of `hot_capacity`. If the process dies, rows that are not sealed yet are lost;
 /// `flush` seals them. The oldest segment is removed when all its rows have left the ring. Every
 /// read from disk is checked.
 #[derive(Debug)]
@@ -51,9 +51,9 @@ pub struct MmapReplayBuffer {
     pub(super) folder: Option<Arc<Folder>>,
     /// Rows per environment that are sealed at a time.
     pub(super) segment_rows: u64,
-    /// Position of each environment below which a reopened buffer finds its rows, `[envs]`.
+    /// For each environment, the position below which a reopened buffer finds the rows, `[envs]`.
     pub(super) durable_ends: Vec<u64>,
-    /// Position of each environment below which rows are being sealed. None if no seal is running.
+    /// For each environment, the position below which rows are being sealed. None if no seal runs.
     pub(super) sealing_ends: Option<Vec<u64>>,
     /// Whether the buffer is being closed. No row can be stored then.
     pub(super) is_closing: bool,
@@ -93,11 +93,11 @@ impl MmapReplayBuffer {
             return Err(Error::config("hot_capacity", hot, expected));
         }
         let env_capacity = total / n_envs.max(1);
-        // 1 MiB a segment saves disk operations. A third of the hot rows is the limit, because they
+        // Segments of at least 1 MiB save disk operations. The limit is a third of the hot rows, which
         // are in memory anyway.
         let min_rows = (MIN_SEGMENT_BYTES / row_bytes(&schema)).min(hot / n_envs.max(1) / 3);
         let segment_rows = env_capacity.div_ceil(SEGMENTS_PER_ENV).max(min_rows).max(1);
-        // Two blocks wait in memory while the disk is slow. The ring has one more row because the
+        // Memory has room for two blocks that wait for a slow disk. The ring has one more row because the
         // newest row is not durable until its next observation is known.
         let memory_capacity = (hot / n_envs.max(1)).max(2 * segment_rows + 2).saturating_mul(n_envs.max(1));
         check_frame_numbers("total_capacity", &schema, total, env_capacity)?;
@@ -178,7 +178,7 @@ impl MmapReplayBuffer {
         sealing_end.copied().unwrap_or_else(|| self.archive.sealed_rows(self.durable_ends.len(), env))
     }
 
-    /// Whether memory has room for one more block beside all rows that are not durable yet.
+    /// Returns whether memory has room for one more block beside all rows that are not durable yet.
     pub(super) fn has_room(&self) -> bool {
         let rings = self.rows.memory.rings();
         let waiting_rows = rings.rings.iter().zip(&self.durable_ends);
@@ -197,10 +197,11 @@ impl MmapReplayBuffer {
         unsealed_rows.max().unwrap_or(0)
     }
 
-    /// Stores one range of rows, unless so many rows wait that they have to be sealed first.
+    /// Stores one range of rows and returns true. If rows have to be sealed first, stores nothing and
+    /// returns false.
     ///
-    /// If the last argument is true, it refuses only if rows would otherwise be lost. Returns
-    /// whether the rows are stored.
+    /// With `without_seal`, that is so only if memory has no room. Otherwise it is so, too, if a
+    /// segment is due and no seal is running.
     pub(super) fn try_push(
         &mut self,
         env_index: EnvIndex<'_>,

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::shared::{Access, Direct, Shared};
 
 impl MmapReplayBuffer {
-    /// Stores rows in blocks. Before each block, the rows that have to be sealed are sealed.
+    /// Stores rows in blocks. Before a block, all rows are sealed if too many are only in memory.
     ///
     /// If the disk refuses a seal, the next push tries again, as long as memory has room.
     ///
@@ -40,8 +40,8 @@ impl MmapReplayBuffer {
         flush(&mut Direct(self))
     }
 
-    /// Saves the exact state as `name` in the folder of the rows. The rows are sealed, and kept for
-    /// this save.
+    /// Saves the exact state as `name` in the folder of the rows. The rows are sealed first, and
+    /// their files are kept for this save.
     ///
     /// # Errors
     /// Same as [`MmapReplayBuffer::flush`].

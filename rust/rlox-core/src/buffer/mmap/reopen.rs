@@ -12,13 +12,13 @@ use crate::buffer::rows::{
 use crate::error::Result;
 use crate::store::{Folder, Fs};
 
-/// The rows of a manifest and its segments, with the header.
+/// The rows that a manifest lists, and their header.
 pub(super) struct ReopenedRows {
     pub rows: TieredRows,
     pub header: Header,
 }
 
-/// Opens the rows that manifest `name` lists, as rows of `empty`, which has none yet.
+/// Opens the rows that manifest `name` lists. `empty` has no rows; they must have its layout.
 ///
 /// The records and frame numbers of all rows are read and checked here. Observations are checked
 /// when they are sampled.
@@ -48,7 +48,8 @@ pub(super) fn reopen(empty: TieredRows, folder: &Folder, fs: &dyn Fs, name: &str
     Ok(ReopenedRows { rows, header })
 }
 
-/// Checks the rows of an environment whose sources begin at number `first`.
+/// Checks the rows of an environment. `first` is the index of its first source, and `ranges` has
+/// the range of row numbers of each of its sources.
 fn check_rows(
     template: &crate::buffer::rows::MemoryRows,
     disk: &DiskRows,

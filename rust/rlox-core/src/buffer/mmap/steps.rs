@@ -1,5 +1,5 @@
-//! Operations of several steps. Each step locks the buffer alone or with other readers. The disk is
-//! waited for between the steps, without the lock.
+//! Operations of several steps. Each step locks the buffer, alone or with other readers. An operation
+//! waits for the disk between its steps, without the lock.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ struct SealPlan {
     folder: Arc<Folder>,
     /// The segment, and whether it replaces the newest one. None if every row is sealed.
     pending: Option<(PendingSegment, bool)>,
-    /// The header of the newest manifest after the seal: it has the complete rows.
+    /// The header of the newest manifest after the seal. It leaves out the newest row of an environment
+    /// if that row still lacks its next observation.
     header: Header,
     /// The header of a save: the exact state at the beginning of the seal.
     exact_header: Header,
@@ -45,8 +46,8 @@ pub(super) fn push<A: Access<MmapReplayBuffer>>(
                 return seal_result;
             }
             if !buffer.write(|b| b.try_push(env_index, &rows, part.clone(), true))?? {
-                // Other threads may have filled the room that the seal made. If the seal failed,
-                // the disk has refused.
+                // Memory still has no room: because the seal failed, or because other threads have
+                // filled the room that it made. In the second case, try again.
                 seal_result?;
                 continue;
             }
@@ -61,7 +62,7 @@ pub(super) fn seal(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<()> {
     seal_all(buffer).map(drop)
 }
 
-/// Same as [`seal`]. Returns the state at the beginning of the seal, all of which is sealed now.
+/// Same as [`seal`]. Returns the folder, and the header of the state at the beginning of the seal.
 fn seal_all(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<(Arc<Folder>, Header)> {
     let SealPlan { folder, pending, header, exact_header } = buffer.write(plan_seal)??;
     let write_result = pending.map_or(Ok(()), |(sealing, replaces_newest)| {

@@ -56,7 +56,8 @@ pub fn prune(path: &Path, keep: &[&str]) -> Result<usize> {
     Ok(folder.prune(&[keep, &[NEWEST]].concat())?.files)
 }
 
-/// A segment and the numbers of its rows, `[sources]`: the first and the one after the last.
+/// A segment, with the range of its row numbers for each source: the first, and the one after the
+/// last.
 #[derive(Debug, Clone)]
 pub(in crate::buffer) struct ArchiveEntry {
     pub reference: SegmentRef,
@@ -71,8 +72,8 @@ pub(in crate::buffer) struct Archive {
     pub entries: Vec<ArchiveEntry>,
     /// Rows below this number are sealed, `[sources]`.
     sealed_ends: Vec<u64>,
-    /// Number of updates of the rows at the last seal. Records that were updated since are sealed
-    /// again.
+    /// Number of updates of the rows at the last seal. If rows were updated since, all
+    /// records are sealed again.
     updates: u64,
 }
 
@@ -118,7 +119,7 @@ impl Archive {
         Ok(is_same_folder && !self.entries.iter().any(missing))
     }
 
-    /// Prepares a save of `rows`: removes the segments from the list that the save cannot use.
+    /// Prepares a save of `rows`: takes segments that the save cannot use off the list.
     pub(super) fn prepare(&mut self, rows: &MemoryRows, folder: &Folder, is_shared: bool) -> Result<()> {
         self.folder = Some(canonical_path(folder.path())?);
         self.remove_before(sources(rows).iter().map(|source| source.start));
@@ -129,7 +130,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Returns the number of the first row to seal of each source. None if every row is sealed.
+    /// Returns, for each source, the number of the first row to seal. None if every row is sealed.
     pub(super) fn first_unsealed(&mut self, rows: &MemoryRows, sources: &[Source]) -> Option<Vec<u64>> {
         self.sealed_ends.resize(sources.len(), 0);
         let has_updates = self.updates != rows.updates;
@@ -144,8 +145,8 @@ impl Archive {
         sources.iter().zip(&starts).any(|(source, &from)| from < source.end).then_some(starts)
     }
 
-    /// Lists a new segment, which has the rows of each source from a first number on. The last
-    /// argument is the number of updates before it was written.
+    /// Lists a new segment, which has the rows of each source from `starts` on. `updates` is the number
+    /// of updates when the writing of the segment began.
     pub(super) fn add_segment(
         &mut self,
         reference: SegmentRef,
@@ -187,7 +188,7 @@ impl Archive {
         self.entries.pop();
     }
 
-    /// Removes the segments from the list that have no row at or after `starts`, `[sources]`.
+    /// Takes the segments off the list that have no row at or after `starts`, `[sources]`.
     pub(in crate::buffer) fn remove_before(&mut self, starts: impl Iterator<Item = u64> + Clone) {
         let alive = |entry: &ArchiveEntry| {
             let mut rows = entry.ranges.iter().zip(starts.clone());

@@ -5,9 +5,9 @@ use crate::error::{Error, Result};
 
 /// Checks the records of one environment in order.
 ///
-/// - The observation of a row is the next one or the second next after that of the row before it.
-///   In the second case, the next observation of the row before lies between them; it is shared if
-///   the bytes are the same. (Where a buffer was reopened, more may lie between them.)
+/// - The observation of a row comes directly after that of the row before, or one observation lies
+///   between them: the next observation of the row before. (If this has the same bytes as the
+///   observation of the row, they share one. Where a buffer was reopened, more may lie between.)
 /// - Every observation and frame that a record refers to exists.
 /// - After a row that ends an episode comes a row that begins one.
 #[derive(Debug)]
@@ -22,13 +22,13 @@ pub(in crate::buffer) struct RecordChecker<'a> {
     /// Number of the oldest row's observation in each column.
     oldest: Vec<u64>,
     has_ended: bool,
-    /// Whether no earlier row has left the queues, so that the first row has the first observation.
+    /// Whether the queues have no observation of a row that left the buffer.
     is_complete: bool,
 }
 
 impl<'a> RecordChecker<'a> {
-    /// Makes a checker of the rows of `ring`. The last argument says whether no row that left the
-    /// buffer shares the queues.
+    /// Makes a checker of the rows of `ring`. `is_complete` says that the queues have no
+    /// observation of a row that left the buffer.
     pub(in crate::buffer) fn new(
         ring: &'a EnvRing,
         flags: usize,
@@ -122,8 +122,8 @@ const fn full_number(end: u64, lower: u32) -> u64 {
 
 /// Checks the frames of stacks in order.
 ///
-/// A frame of a stack is a frame of the stack before (at the same place or the next), its
-/// neighbour, or new. New frames have consecutive numbers.
+/// A frame of a stack is the frame at the same place or the next in the stack before, or the frame
+/// before it in its own stack, or new. New frames have consecutive numbers.
 #[derive(Debug)]
 pub(in crate::buffer) struct StackChecker {
     range: (u64, u64),

@@ -4,7 +4,7 @@ use crate::buffer::rows::{EnvRing, MemoryRows, sources};
 use crate::buffer::sampling::SamplerState;
 use crate::error::{Error, Result};
 
-/// Count of numbers per environment in the column `streams`.
+/// How many numbers the column `streams` has for each environment.
 const RING_NUMBERS: usize = 6;
 /// Largest number that a buffer can reach in practice.
 const MAX_NUMBER: u64 = 1 << 62;
@@ -17,7 +17,7 @@ pub(in crate::buffer) type SavedColumn = (String, usize, Vec<u8>);
 pub(in crate::buffer) struct Header {
     /// The ring of each environment.
     pub rings: Vec<EnvRing>,
-    /// The first number and the one after the last, for each source.
+    /// For each source, the number of its first row and the one after the last.
     pub ranges: Vec<(u64, u64)>,
     pub seed: u64,
     pub batches_drawn: u64,
@@ -63,7 +63,7 @@ impl Header {
 
     /// Reads the columns of [`Header::columns`] for rows like `rows`.
     ///
-    /// A ring with more rows than the limit is refused. `column` returns the bytes of a column.
+    /// A ring with more than `max_rows` rows is refused. `column` returns the bytes of a column.
     pub(in crate::buffer) fn parse(
         rows: &MemoryRows,
         max_rows: u64,

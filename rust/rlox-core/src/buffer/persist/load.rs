@@ -1,4 +1,4 @@
-//! Fills rows in memory from numbered rows of bytes.
+//! Fills a buffer in memory with saved rows, which are read by their numbers.
 
 use std::ops::Range;
 use std::path::Path;
@@ -15,7 +15,8 @@ use crate::store::{Fs, Manifest, read_manifest};
 /// Bytes that are read at a time, approximately.
 const PIECE: usize = 1 << 20;
 
-/// Reads the bytes of numbered rows. The arguments are source, numbers and destination.
+/// Reads the bytes of numbered rows. The arguments are the index of the source, the
+/// numbers, and the destination.
 pub(in crate::buffer) type RowReader<'a> = dyn Fn(usize, Range<u64>, &mut [u8]) -> Result<()> + 'a;
 
 /// Fills the empty `rows` with the rows of `header`, whose bytes come from `read`.
@@ -113,8 +114,7 @@ fn fill_queues(
     Ok(())
 }
 
-/// Calls the last argument with consecutive parts of `numbers` and memory for rows of `width`
-/// bytes.
+/// Calls `visit` with consecutive parts of `numbers`, each with memory for its rows of `width` bytes.
 pub(in crate::buffer) fn for_each_piece(
     numbers: Range<u64>,
     width: usize,

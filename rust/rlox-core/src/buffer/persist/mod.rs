@@ -1,5 +1,5 @@
-//! Saves and restores buffers, as immutable segments that later saves share or as a state in
-//! memory. The same rules check the rows in both cases.
+//! Saves and restores buffers: in files, as immutable segments that later saves share, or as a state
+//! in memory. The same rules check the rows in both cases.
 
 // Numbers in files are untrusted, so arithmetic that could overflow is denied.
 #![deny(clippy::arithmetic_side_effects)]

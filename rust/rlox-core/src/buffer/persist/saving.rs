@@ -30,7 +30,7 @@ pub(in crate::buffer) struct PendingSegment {
 impl PendingSegment {
     /// Begins a segment of the rows that are not sealed yet. None if every row is sealed.
     ///
-    /// From then on, until [`MemoryRows::end_snapshot`], the present content of `rows` can be read.
+    /// Until [`MemoryRows::end_snapshot`], the content that `rows` have now can still be read.
     pub(in crate::buffer) fn begin(
         archive: &mut Archive,
         rows: &mut MemoryRows,
@@ -141,7 +141,7 @@ pub(in crate::buffer) struct SealedSegment {
 }
 
 impl SealedSegment {
-    /// Lists the segment. The flag says that it replaces the newest segment.
+    /// Lists the segment, with `replaces_newest` in place of the newest one.
     pub(in crate::buffer) fn add_to(self, archive: &mut Archive, replaces_newest: bool) -> SegmentRef {
         if replaces_newest {
             archive.forget_newest();

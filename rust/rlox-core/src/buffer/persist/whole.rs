@@ -147,7 +147,7 @@ impl<B: InMemoryBuffer> Shared<B> {
         load_into(&mut &*self, folder, name)
     }
 
-    /// Replaces the content of the buffer by `change`, after saves in progress have ended.
+    /// Changes the content of the buffer with `change`, after saves in progress have ended.
     ///
     /// # Errors
     /// The errors of `change` and of the wait.
@@ -181,7 +181,7 @@ fn save<B: InMemoryBuffer>(buffer: &mut impl Access<B>, path: &Path, name: &str)
     Ok(report)
 }
 
-/// Writes a segment while others use the buffer and lists it. Returns its size in bytes.
+/// Writes a segment while other threads use the buffer, and lists it. Returns its size in bytes.
 fn seal<B: InMemoryBuffer>(buffer: &mut impl Access<B>, sealing: PendingSegment) -> Result<u64> {
     let write_result = sealing.write(|sealing| buffer.read(|buffer| sealing.copy(buffer.rows())));
     // Runs also if this thread is being interrupted, because it must release the copies.

@@ -4,13 +4,14 @@ use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
 
-/// A block of at least this size has its own memory pages.
+/// A block of at least this many bytes has its own memory pages.
 const MAPPED_FROM: usize = 128 << 10;
 
-/// Size of a huge page.
+/// Size of a huge page in bytes.
 ///
 /// Rows that are drawn from all parts of a large buffer miss the processor's page table cache each
-/// time. With huge pages the cache covers enough memory (32 x 226 kB of 115 MB: 1.1 times as fast).
+/// time. With huge pages the cache covers enough memory (32 rows of 226 kB out of 115 MB are copied 1.1
+/// times as fast).
 const HUGE_PAGE: usize = 2 << 20;
 
 /// Bytes that are zero at first.

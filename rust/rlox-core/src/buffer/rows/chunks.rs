@@ -20,7 +20,7 @@ pub(in crate::buffer) struct ChunkQueue {
     row_bytes: usize,
     /// Each chunk has `1 << shift` rows.
     shift: u32,
-    /// The chunks, at a power of two of places. Chunk c is at place c modulo the number of places,
+    /// The chunks, in places whose number is a power of two. Chunk c is at place c modulo that number,
     /// so the lower half of a row's number is enough to find the row. A place without live rows is
     /// empty.
     chunks: Vec<Block>,
@@ -128,7 +128,7 @@ impl ChunkQueue {
         self.snapshot = Some((self.end, BTreeMap::new()));
     }
 
-    /// Ends [`ChunkQueue::begin_snapshot`].
+    /// Ends the snapshot that [`ChunkQueue::begin_snapshot`] began.
     pub(in crate::buffer) fn end_snapshot(&mut self) {
         self.snapshot = None;
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::store::{Segment, SegmentRef};
 
-/// Open segments of the sources of a buffer.
+/// The open segments of a buffer, each with rows of its sources.
 #[derive(Debug)]
 pub(in crate::buffer) struct DiskRows {
     folder: PathBuf,

@@ -72,7 +72,7 @@ impl Rows for MemoryRows {
 
 /// Calls `copy` for `rows` rows of `width` bytes, about [`PIECE`] bytes at a time.
 fn for_each_piece(rows: usize, width: usize, mut copy: impl FnMut(Range<usize>)) -> Result<()> {
-    // Few rows need no division, which takes as long as a copy of some of them.
+    // Few rows need no division. It would take as long as copying some of them.
     let is_small = rows.saturating_mul(width) <= PIECE;
     let piece_rows = if is_small { rows } else { (PIECE / width.max(1)).max(1) };
     let mut start = 0;
@@ -154,8 +154,8 @@ impl MemoryRows {
         })
     }
 
-    /// Writes the index of each row and the flags of its end. Each row needs one access to a
-    /// record.
+    /// Writes the index of each of `rows` and the flags of each of `ends`. Each row needs one access
+    /// to a record.
     // A separate function, like those in `width`, so that its counters stay in registers.
     #[inline(never)]
     fn gather_indices_and_flags(&self, rows: &[RowRef], ends: &[RowRef], out: &mut Batch<'_, '_>) {

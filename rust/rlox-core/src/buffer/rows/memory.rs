@@ -101,7 +101,8 @@ impl MemoryRows {
         self.records.len() + self.obs.iter().flatten().map(Observations::nbytes).sum::<usize>()
     }
 
-    /// Removes every row. The count of indices continues, so that old indices are still recognised.
+    /// Removes every row. The indices of new rows continue from the old ones, so that old indices are
+    /// still recognised.
     pub fn clear(&mut self) {
         for ring in &mut self.rings.rings {
             *ring = EnvRing::empty_at(ring.n_pushed);
@@ -168,23 +169,24 @@ impl MemoryRows {
         Ok(n_stale)
     }
 
-    /// Keeps the present rows readable by [`MemoryRows::snapshot_records`] and by the queues' parts
-    /// until [`MemoryRows::end_snapshot`], whatever is pushed or updated in the meantime.
+    /// Keeps the present rows readable until [`MemoryRows::end_snapshot`], even if they are updated or
+    /// overwritten in the meantime: by [`MemoryRows::snapshot_records`] and
+    /// [`ChunkQueue::contiguous_rows`].
     pub(in crate::buffer) fn begin_snapshot(&mut self) {
         self.snapshot = Some(BlockCopies::new());
         let observations = self.obs.iter_mut().flatten();
         observations.flat_map(Observations::queues_mut).for_each(ChunkQueue::begin_snapshot);
     }
 
-    /// Ends [`MemoryRows::begin_snapshot`].
+    /// Ends the snapshot that [`MemoryRows::begin_snapshot`] began.
     pub(in crate::buffer) fn end_snapshot(&mut self) {
         self.snapshot = None;
         let observations = self.obs.iter_mut().flatten();
         observations.flat_map(Observations::queues_mut).for_each(ChunkQueue::end_snapshot);
     }
 
-    /// Returns at most `count` records from `slot` on, as they were at the start of the snapshot.
-    /// There is at least one.
+    /// Returns records from `slot` on, as they were at the start of the snapshot: at least one and at
+    /// most `count`.
     pub(in crate::buffer) fn snapshot_records(&self, slot: usize, count: usize) -> &[u8] {
         let (stride, rows_per_block) = (self.layout.stride, block_rows(self.layout.stride));
         let (block, first) = (slot / rows_per_block, slot % rows_per_block);

@@ -68,8 +68,8 @@ pub trait Rows {
     /// - [`Error::Interrupted`](crate::Error::Interrupted).
     fn gather(&self, rows: &[RowRef], ends: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()>;
 
-    /// Calls the last argument with the reward and flags of the rows from `first` on, before
-    /// position `end` of the same environment, until it returns false.
+    /// Calls `visit` with the reward and flags of each row from `first` on, before position `end` of
+    /// the same environment, until it returns false.
     ///
     /// # Errors
     /// Same as [`Rows::gather`].

@@ -45,7 +45,7 @@ pub(super) struct ObsBlock<'a> {
 }
 
 impl Observations {
-    /// Makes an empty store. The last argument is the approximate number of live observations.
+    /// Makes an empty store. `expected` is the approximate number of live observations.
     pub(super) fn new(column: &ObsField, expected: usize) -> Self {
         match column.stack {
             Some(stack) => Self::Stacked(Box::new(Stacks::new(column, stack, expected))),
@@ -64,8 +64,8 @@ impl Observations {
 
     /// Appends rows.
     ///
-    /// The second argument says whether row i ends an episode. The last is called with each row and
-    /// the number of its `obs`. Returns whether the newest row still needs the next `obs`.
+    /// `ends_episode` says whether row i ends an episode. `set_number` is called with each row and the
+    /// lower half of the number of its `obs`. Returns whether the newest row still needs the next `obs`.
     pub(super) fn push(
         &mut self,
         block: ObsBlock<'_>,
@@ -254,7 +254,7 @@ pub(super) fn gather_neighbours(
     }, else false)
 }
 
-// Both are separate functions: inlined beside other widths, their counters would not stay in
+// The next two are separate functions: inlined beside other widths, their counters would not stay in
 // registers.
 #[inline(never)]
 fn gather_fixed<const N: usize>(
@@ -299,7 +299,7 @@ pub(super) fn gather_pairs(
     });
 }
 
-/// Copies observations that are longer than a few loads and stores.
+/// Copies observations that are too long for a few loads and stores.
 #[derive(Debug, Clone, Copy)]
 struct WideCopy<'a> {
     envs: &'a [Observations],
@@ -309,7 +309,7 @@ struct WideCopy<'a> {
 }
 
 impl<'a> WideCopy<'a> {
-    /// Makes the copier of a call that copies this number of bytes in total.
+    /// Makes the copier of a call that copies `bytes` bytes in total.
     fn new(envs: &'a [Observations], width: usize, bytes: usize) -> Self {
         let threads = bytes >= PARALLEL_FROM && threads::count() > 1;
         Self { envs, width, copy: RowCopy::for_size(bytes), is_parallel: threads }

@@ -10,7 +10,7 @@ use super::{RowRef, width};
 use crate::error::{Result, check_len};
 use crate::interrupt;
 
-/// Rows that are stored at a time.
+/// Number of rows that are stored at a time.
 const BLOCK: usize = 1_024;
 
 /// A push of at least this many rows or bytes takes about 100 ms or more and can be interrupted.
@@ -49,8 +49,8 @@ pub enum EnvIndex<'a> {
 impl MemoryRows {
     /// Stores rows.
     ///
-    /// The last argument is called with each row's number in the call and its reference. It may not
-    /// be called for rows that later rows of the same call overwrite.
+    /// `on_stored` is called with the index of each row in `rows` and its reference. It may not be
+    /// called for rows that later rows of the same call overwrite.
     ///
     /// # Errors
     /// Nothing is stored if there is an error.
@@ -81,8 +81,8 @@ impl MemoryRows {
         has_many_rows || n.saturating_mul(row_bytes) >= LONG_BYTES
     }
 
-    /// Same as [`MemoryRows::push`], for rows that were checked. If it is interrupted, some are
-    /// stored.
+    /// Same as [`MemoryRows::push`], for rows that were checked. If it is interrupted, some rows
+    /// are stored.
     pub(in crate::buffer) fn push_checked(
         &mut self,
         env_index: EnvIndex<'_>,
@@ -364,8 +364,8 @@ impl<'a> Transitions<'a> {
     }
 }
 
-/// Returns the slot of an environment's ring with this index, which may be up to one capacity too
-/// large.
+/// Returns the slot of place `index` in an environment's ring. `index` is below twice the
+/// capacity and wraps around.
 #[inline]
 const fn slot(env: usize, capacity: usize, index: usize) -> usize {
     env * capacity + if index < capacity { index } else { index - capacity }

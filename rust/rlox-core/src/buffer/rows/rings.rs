@@ -47,7 +47,7 @@ impl EnvRing {
         if back <= self.head { self.head - back } else { self.head + capacity - back }
     }
 
-    /// Updates the episodes by one row, in order: its position, and whether it ends an episode.
+    /// Updates the episodes by the next row, which is at `position`.
     #[inline]
     pub(in crate::buffer) fn mark_episode(&mut self, position: u64, ends_episode: bool) {
         if self.begins_episode {

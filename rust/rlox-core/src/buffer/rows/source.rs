@@ -1,4 +1,5 @@
-//! Rows in memory as numbered rows of bytes that are only appended. Segments consist of them.
+//! The sources of a buffer: records and queues as rows of bytes, which have numbers and are only
+//! appended. A segment has rows of each source.
 
 use std::ops::Range;
 
@@ -29,7 +30,7 @@ enum SourceKind {
 }
 
 impl Source {
-    /// Returns whether rows may change after they were pushed.
+    /// Returns whether the rows are records. Only records may change after they were pushed.
     pub(in crate::buffer) const fn is_records(&self) -> bool {
         matches!(self.kind, SourceKind::Records { .. })
     }
@@ -40,8 +41,7 @@ pub(in crate::buffer) fn sources_per_env(rows: &MemoryRows, n_envs: usize) -> us
     sources(rows).len().checked_div(n_envs).unwrap_or(0)
 }
 
-/// Returns the numbers of the sources of an environment, if every environment has the same number
-/// of sources.
+/// Returns the indices of the sources of an environment, if every environment has `n_sources`.
 pub(in crate::buffer) const fn env_sources(env: usize, n_sources: usize) -> Range<usize> {
     let first = env.saturating_mul(n_sources);
     first..first.saturating_add(n_sources)
@@ -88,8 +88,8 @@ pub(in crate::buffer) fn sources(rows: &MemoryRows) -> Vec<Source> {
 impl MemoryRows {
     /// Returns the bytes of the rows of a source from `number` on. There is at least one row.
     ///
-    /// Between [`MemoryRows::begin_snapshot`] and [`MemoryRows::end_snapshot`], the bytes are those at the time of
-    /// the first of these calls.
+    /// Between [`MemoryRows::begin_snapshot`] and [`MemoryRows::end_snapshot`], the bytes are those at
+    /// the time of the first of these calls.
     pub(in crate::buffer) fn source_rows(&self, source: &Source, number: u64) -> &[u8] {
         match source.kind {
             SourceKind::Queue(index) => {

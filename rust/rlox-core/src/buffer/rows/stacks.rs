@@ -1,15 +1,16 @@
 //! Frame stacks whose frames are stored once.
 //!
 //! A stack is stored as the numbers of its frames. A pushed stack is compared with the one before
-//! it by bytes, frame by frame. A frame is shared if it moved by one place, did not move, or is
-//! equal to its neighbour. Any other frame is stored. So stacks after a reset are reproduced
-//! exactly for every convention (repeated first frames, zeros, frames of the last episode).
+//! it by bytes, frame by frame. A frame is shared if it equals the frame at the next place or at the
+//! same place of that stack, or the frame before it in its own stack. Any other frame is stored. So
+//! stacks after a reset are reproduced exactly for every convention (repeated first frames, zeros,
+//! frames of the last episode).
 
 use super::chunks::ChunkQueue;
 use crate::buffer::schema::{FrameStack, ObsField, StackAxis};
 use crate::row_copy::RowCopy;
 
-/// Limit on the age of shared frames, in stacks' worth of newer frames.
+/// A frame is shared only if no more newer frames are stored than this many stacks have.
 ///
 /// An older frame is stored again, so that a frame that never changes does not keep all later
 /// frames alive.
@@ -30,7 +31,7 @@ pub(in crate::buffer) struct Stacks {
 }
 
 impl Stacks {
-    /// Makes an empty store. The last argument is the approximate number of live stacks.
+    /// Makes an empty store. `expected_stacks` is the approximate number of live stacks.
     pub(super) fn new(column: &ObsField, stack: FrameStack, expected_stacks: usize) -> Self {
         let bytes = column.field.row_bytes();
         let last = column.field.shape.last().copied().unwrap_or(1);

@@ -18,8 +18,8 @@ use crate::row_copy::RowCopy;
 pub(in crate::buffer) struct TieredRows {
     pub memory: MemoryRows,
     pub disk: DiskRows,
-    /// The rings of all rows. Of the episode starts, they have only those without a flag before
-    /// them.
+    /// The rings of all rows. Their `episode_starts` are only the cuts: the starts after a row that
+    /// has no flag of an episode end.
     pub rings: Rings,
     /// Position of the oldest row that each environment ever had, `[envs]`.
     first_positions: Vec<u64>,
@@ -150,7 +150,7 @@ impl TieredRows {
         Ok(scratch)
     }
 
-    /// Reads the `obs` of the row with this record, or the observation some places after it.
+    /// Reads the observation whose number has the lower half `lower`, or that `offset` places after it.
     fn read_obs(
         &self,
         (env, column, lower, offset): (usize, usize, u32, u64),

@@ -14,12 +14,12 @@ struct UndoState {
 }
 
 impl MemoryRows {
-    /// Does `work`. If it is a long push and fails, its writes are rolled back.
+    /// Does `work`. With `is_long`, its writes are rolled back if it fails.
     ///
-    /// No observation is released in the meantime, which takes memory for the new ones.
+    /// No observation is released in the meantime, so the new ones take additional memory.
     ///
     /// # Errors
-    /// The errors of `work`. Unless it is a long push, it must not write before it fails.
+    /// The errors of `work`. Without `is_long`, it must not write before it fails.
     pub(in crate::buffer) fn all_or_nothing<T>(
         &mut self,
         is_long: bool,

@@ -17,8 +17,8 @@ macro_rules! with_width {
 
 pub(super) use with_width;
 
-/// Copies bytes `[offset, offset + width)` of the record at each byte of `places` into `out`, row
-/// by row.
+/// Copies bytes `[offset, offset + width)` of each record into `out`, row by row. Each of `places` is
+/// the byte at which a record begins.
 ///
 /// # Panics
 /// Panics if there is no such record, so that `out` never keeps its old bytes.

@@ -17,7 +17,7 @@ pub struct EpisodeBalanced;
 impl Sampler for EpisodeBalanced {
     fn draw(&self, rings: &Rings, shape: BatchShape, rng: &mut SampleRng, draws: &mut Draws) -> Result<()> {
         let mut episodes = 0;
-        // Number of episodes of all environments up to and including each.
+        // For each environment, the number of episodes of all environments up to and including it.
         let ends: Vec<usize> = rings
             .rings
             .iter()

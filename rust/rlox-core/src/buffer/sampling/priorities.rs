@@ -6,7 +6,7 @@ use super::sum_tree::SumTree;
 use crate::error::{Error, Result};
 use crate::interrupt::{self, CheckPace};
 
-/// Rows that are drawn between two checks for interruption.
+/// Number of slots that are drawn between two checks for interruption.
 const PIECE: usize = 1 << 14;
 
 /// The largest valid priority. A sum of 10^9 of them is finite.
@@ -16,7 +16,7 @@ const MAX_PRIORITY: f64 = 1e100;
 ///
 /// Slot i is drawn with probability P(i) = `p_i` / sum of p, where `p_i` = priority^alpha
 /// (0^0 = 1). A slot of priority 0 is not drawn if alpha > 0. The weight of a slot is (N
-/// P(i))^-beta, divided by the largest weight of any slot that can be drawn. That is (`p_min` /
+/// P(i))^-beta, divided by the largest weight of any slot that can be drawn. It equals (`p_min` /
 /// `p_i`)^beta (equation 1 and section 3.4).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Priorities {
@@ -73,9 +73,9 @@ impl Priorities {
         &self.tree
     }
 
-    /// Sets the priorities of new rows. Each item of `rows` is a number and a slot.
+    /// Sets the priorities of new rows. Each item of `rows` is an index and a slot.
     ///
-    /// The row gets the priority with that number, or [`Priorities::max`] if there are no
+    /// The row gets the priority at that index, or [`Priorities::max`] if there are no
     /// `priorities`. Priorities of rows that were overwritten in the same push also count for the
     /// largest one.
     ///
@@ -154,7 +154,7 @@ impl Priorities {
 
     /// Draws `weights.len()` slots with replacement and writes their importance weights.
     ///
-    /// With `stratified`, it divides the sum into that many equal parts and draws one point in
+    /// With `stratified`, the sum is divided into that many equal parts, and one point is drawn in
     /// each. The draws depend only on the priorities, the random stream and the batch size.
     ///
     /// # Errors

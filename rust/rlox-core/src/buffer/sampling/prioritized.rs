@@ -16,8 +16,9 @@ pub struct Prioritized {
 impl Prioritized {
     /// Makes a sampler for `capacity` rows; see [`Priorities::new`].
     ///
-    /// With `stratified`, it draws one point in each of B equal parts (Schaul et al. 2016, appendix
-    /// B.2.1). Each row has the same expected count as with independent draws, with less variance.
+    /// With `stratified`, a batch of B rows is drawn as one point in each of B equal parts of the sum
+    /// of priorities (Schaul et al. 2016, appendix B.2.1). Each row has the same expected count as with
+    /// independent draws, with less variance.
     ///
     /// # Errors
     /// Same as [`Priorities::new`].

@@ -16,26 +16,26 @@ pub const MAX_BATCH: usize = 1 << 28;
 /// A draw depends only on the live rows, on the earlier calls that changed the sampler, and on
 /// `rng`.
 pub trait Sampler: Debug + Send + Sync {
-    /// Draws one batch and appends it to the last argument. The rings have at least one row.
+    /// Draws one batch and appends it to `draws`. The rings have at least one row.
     ///
     /// # Errors
     /// [`Error::Config`] if the sampler finds no row, and [`Error::Interrupted`].
     fn draw(&self, rings: &Rings, shape: BatchShape, rng: &mut SampleRng, draws: &mut Draws) -> Result<()>;
 
-    /// Whether the buffer has to call [`Sampler::on_push`].
+    /// Returns whether the buffer has to call [`Sampler::on_push`].
     fn tracks_rows(&self) -> bool {
         false
     }
 
-    /// Called with the rows that a push stored, in order: the number of each row in the call, and
+    /// Called with the rows that a push stored, in order: the index of each row in the call, and
     /// its reference.
     ///
-    /// A row's priority is the one with its number. Rows that later rows of the same call overwrite
+    /// The priority of a row is the one at its index. Rows that later rows of the same call overwrite
     /// may be left out.
     ///
     /// # Errors
     /// [`Error::Interrupted`] in a long push. The push is rolled back then, and nothing is changed.
-    /// Any other error leaves rows that the sampler does not know.
+    /// After any other error, the buffer has rows that the sampler does not know.
     fn on_push(
         &mut self,
         _rings: &Rings,
@@ -64,8 +64,8 @@ pub trait Sampler: Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Restores the columns that [`Sampler::saved_columns`] returned, for the rows of the rings. The last
-    /// argument returns the bytes of a column by name.
+    /// Restores the columns that [`Sampler::saved_columns`] returned, for the rows of
+    /// the rings. `_column` returns the bytes of a column by its name.
     ///
     /// # Errors
     /// [`Error::Snapshot`] if they do not fit. Nothing is changed then.
@@ -110,7 +110,7 @@ pub struct Relabel {
 pub struct SampleRequest {
     /// Rows or windows per batch.
     pub batch_size: usize,
-    /// Number of batches. They equal the batches of as many single calls.
+    /// Number of batches. That many calls for one batch each would draw the same batches.
     pub n_batches: usize,
     /// Rows per window; 1 if there are no windows.
     pub len: usize,
@@ -133,7 +133,7 @@ impl SampleRequest {
             Some(rows) if (1..=MAX_BATCH).contains(&rows) => Ok(rows),
             _ if self.n_batches == 0 => Err(Error::config("n_batches", 0, "at least 1")),
             _ if self.n_batches > 1 && Self { n_batches: 1, ..self }.rows().is_ok() => {
-                let expected = "at most 2**28 rows a call: batch_size times windows' length times it";
+                let expected = "at most 2**28 rows a call: batch_size times windows' length times n_batches";
                 Err(Error::config("n_batches", self.n_batches, expected))
             }
             _ => {
@@ -145,11 +145,11 @@ impl SampleRequest {
 
     /// Draws every batch of the request.
     ///
-    /// After each batch, the last argument may draw more from the same random numbers. It gets the
-    /// random numbers, the index of the batch's first row, and all rows drawn so far.
+    /// After each batch, `after_batch` may draw more from the same random numbers. It gets the random
+    /// numbers, the index of the batch's first row, and all rows drawn so far.
     ///
     /// # Errors
-    /// - The errors of [`SampleRequest::rows`], of the sampler and of the last argument.
+    /// - The errors of [`SampleRequest::rows`], of the sampler and of `after_batch`.
     /// - [`Error::Config`] if the buffer is empty.
     pub(in crate::buffer) fn draw(
         self,
@@ -187,7 +187,7 @@ impl SamplerState {
         Self::at_batch(seed, 0)
     }
 
-    /// Starts at this batch number.
+    /// Starts at batch `batches_drawn` of `seed`.
     #[must_use]
     pub const fn at_batch(seed: u64, batches_drawn: u64) -> Self {
         Self { seed, batches_drawn: AtomicU64::new(batches_drawn) }

@@ -77,8 +77,8 @@ pub(super) fn push_window(rings: &Rings, first: RowRef, end: u64, len: usize, dr
 impl MemoryRows {
     /// Copies windows of `len` rows into `out`.
     ///
-    /// `is_first` is 1 where an episode begins. `mask` is 0 for padding rows. All other arrays are
-    /// 0 there, except the index, which is [`PADDING`](crate::buffer::PADDING).
+    /// `is_first` is 1 where an episode begins. `mask` is 1 for rows and 0 for padding. All other
+    /// arrays are 0 for padding, except the index, which is [`PADDING`](crate::buffer::PADDING).
     ///
     /// # Errors
     /// Same as [`Rows::gather`].

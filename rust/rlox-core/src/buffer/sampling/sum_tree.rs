@@ -167,8 +167,8 @@ impl SumTree {
     /// Fills `leaves` with the leaf of each of `points` in [0, total): the first whose cumulative
     /// sum exceeds the point. `points` is overwritten.
     ///
-    /// If rounding puts a point at or after the end of the sum, it finds the last leaf that is not
-    /// empty. An empty tree finds leaf 0.
+    /// If rounding puts a point at or after the end of the sum, its leaf is the last that is not
+    /// empty. In an empty tree it is leaf 0.
     pub fn find_many(&self, points: &mut [f64], leaves: &mut Vec<usize>) {
         leaves.clear();
         leaves.resize(points.len(), 0);

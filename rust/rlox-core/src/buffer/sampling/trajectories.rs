@@ -1,4 +1,4 @@
-//! Draws windows of episodes, as the Decision Transformer trains on.
+//! Draws windows of episodes, on which the Decision Transformer trains.
 
 use super::rng::SampleRng;
 use super::rule::{BatchShape, Draws, Sampler};

@@ -5,7 +5,7 @@ use rlox_core::error::Result;
 use super::super::gemm::Number;
 use super::{Scores, ToScores, gaussian};
 
-/// The range to which log deviations are clipped, as in the authors' code.
+/// The range to which log deviations are clipped, as in the code of IQL's authors.
 const LOG_STD: (f64, f64) = (-5.0, 2.0);
 
 /// Values that the backward pass needs from the scores.
@@ -32,8 +32,8 @@ pub(in super::super) fn score<F: Number>(
     gaussian::score(means, &clip_log_std(log_std), actions, &mut memory.z_scores, out)
 }
 
-/// Computes the gradient of the network's outputs before tanh. Adds the gradient of `log_std` where
-/// it is not clipped.
+/// Computes the gradient with respect to the network's outputs before tanh. Where `log_std` is not
+/// clipped, adds the gradient with respect to it to `to_log_std`.
 pub(in super::super) fn backward<F: Number>(
     means: &[F],
     log_std: &[F],

@@ -58,7 +58,7 @@ pub(super) fn mask_logits<F: Number>(logits: &mut [F], n: usize, action_mask: Op
 
 /// Draws a choice for each row of logits, and writes its log-probability. The choice is the first
 /// at which the cumulative probability exceeds the row's noise, a uniform number. Because of
-/// rounding the sum may not reach it; then the last choice of nonzero probability is taken.
+/// rounding the sum may stay below the noise; then the last choice of nonzero probability is taken.
 pub(super) fn act<F: Number>(
     logits: &mut [F],
     n: usize,
@@ -84,7 +84,7 @@ pub(super) fn act<F: Number>(
     Ok(())
 }
 
-/// Computes the gradient of the logits, where d log p_a / d logit = 1\[a\] - p and dH / d logit =
+/// Computes the gradient with respect to the logits. Here d log p_a / d logit = 1\[a\] - p and dH / d logit =
 /// -p (log p + H).
 pub(super) fn backward<F: Number>(
     log_p: &[F],

@@ -14,8 +14,9 @@ pub enum Outputs<'a> {
     Means(&'a [f32], &'a [f32]),
 }
 
-/// Draws actions and their log-probabilities `[n]`. With the same noise they equal those of this
-/// crate's policies: uniform numbers `[n]` for choices, else normal ones `[n, dim]`.
+/// Draws actions, and computes their log-probabilities `[n]`. `noise` has uniform numbers `[n]` for
+/// choices, else normal ones `[n, dim]`. With the same noise, the results equal those of this crate's
+/// policies.
 ///
 /// # Errors
 /// [`Error::Shape`] for slices that do not fit, [`Error::Config`] for actions of another kind and

@@ -48,9 +48,10 @@ pub(super) fn score<F: Number>(
     Ok(())
 }
 
-/// Computes the gradient of the means, and adds that of `log_std` to `to_log_std`. With the z-score
-/// z = (a - mean) / std: d log p / d mean = z / std, d log p / d `log_std` = z^2 - 1, dH / d
-/// `log_std` = 1.
+/// Computes the gradient with respect to the means, and adds that for `log_std` to `to_log_std`.
+///
+/// With the z-score z = (a - mean) / std: d log p / d mean = z / std, d log p / d `log_std` = z^2 - 1,
+/// dH / d `log_std` = 1.
 pub(super) fn backward<F: Number>(
     z_scores: &[F],
     log_std: &[F],

@@ -111,7 +111,7 @@ impl Head {
         check_len("noise", noise.len(), n * self.noise().dim(), "as the policy asks for")?;
         let head_parameters = |range: &Range<usize>| parameters.get(range.clone()).unwrap_or_default();
         if action_mask.is_some() && !matches!(self, Self::Categorical { .. }) {
-            return Err(wrong_action_kind("vectors, which no mask bars,", "choices where there is a mask"));
+            return Err(wrong_action_kind("vectors with a mask", "vectors without a mask"));
         }
         let vectors = match (self, actions) {
             (Self::Categorical { n }, ActionsMut::Discrete(actions)) => {
@@ -171,8 +171,8 @@ impl Head {
         }
     }
 
-    /// Runs backward from the last [`Head::score`]: computes the gradient of the network's outputs,
-    /// and adds that of the head's own parameters to `gradient`.
+    /// Runs backward from the last [`Head::score`]: computes the gradient with respect to the
+    /// network's outputs, and adds that for the head's own parameters to `gradient`.
     pub(super) fn backward<F: Number>(
         &self,
         parameters: &[F],

@@ -68,7 +68,8 @@ pub(super) fn score<F: Number>(
     Ok(())
 }
 
-/// Computes the gradient of the means, and adds that of the log deviations to `to_log_std`.
+/// Computes the gradient with respect to the means, and adds that for the log deviations to
+/// `to_log_std`.
 ///
 /// For s, a row's log std, and z = (a - mean) / std: d log p / ds = z^2 - 1, dH / ds = 1, ds / d
 /// variance = 1 / (2 variance), d variance / d `log_std_ij` = 2 theta_i^2 std_ij^2.

@@ -57,12 +57,13 @@ impl<F: Number> SquashedSample<F> {
         in_place::tanh(actions);
     }
 
-    /// Computes the gradient of the network's outputs, `[n, 2 dim]`, from the gradient of the
-    /// actions `[n, dim]` and the derivative with respect to the log-densities, the same for all
-    /// rows.
+    /// Computes the gradient with respect to the network's outputs, `[n, 2 dim]`, from that with
+    /// respect to the actions, `[n, dim]`, and the derivative with respect to the log-densities, which
+    /// is the same for all rows.
     ///
-    /// du = da (1 - a^2) + 2 a dlog p. The gradient of the mean is du. The gradient of the log
-    /// deviation is du std noise - dlog p where it is not clipped, else 0.
+    /// Let du, da and dlogp be the derivatives with respect to u, a = tanh u and log p. Then
+    /// du = da (1 - a^2) + 2 a dlogp. The derivative with respect to the mean is du. That with respect
+    /// to the log deviation is du std noise - dlogp where the deviation is not clipped, else 0.
     pub(crate) fn backward(
         &self,
         outputs: &[F],

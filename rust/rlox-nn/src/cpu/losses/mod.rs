@@ -55,7 +55,7 @@ pub struct ActorCriticLoss {
     pub ent_coef: f64,
 }
 
-/// The parts of a loss, means over the minibatch.
+/// The parts of a loss, as means over the minibatch.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Terms {
     /// -E\[log pi(a | o) A\], or the clipped surrogate.

@@ -12,20 +12,20 @@ use crate::cpu::gemm::Number;
 pub struct PpoLoss {
     /// The weights of the value loss and of the entropy bonus.
     pub coefficients: ActorCriticLoss,
-    /// e: the largest distance of the ratio from 1 that is learned from.
+    /// e: ratios are clipped to within this distance of 1.
     pub clip_eps: f64,
     /// Whether a value is learned only within `clip_eps` of its value at collection.
     pub clip_vloss: bool,
 }
 
-/// The parts of the loss and measures of the policy's change, means over the minibatch.
+/// The parts of the loss and measures of the policy's change, as means over the minibatch.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PpoTerms {
     /// The parts of the loss.
     pub terms: Terms,
     /// E\[r - 1 - ln r\], the k3 estimate of KL(old || new).
     pub approx_kl: f64,
-    /// E\[|r - 1| > e\].
+    /// The fraction of rows with |r - 1| > e.
     pub clip_fraction: f64,
 }
 

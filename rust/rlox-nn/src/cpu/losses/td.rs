@@ -24,8 +24,8 @@ pub struct TdTargets<'a, F> {
 }
 
 impl TdLoss {
-    /// Computes E\[w loss(q - target)\], the errors and the gradient of q, `[n]` each. Returns the
-    /// loss.
+    /// Computes E\[w loss(q - target)\], the errors and the gradient with respect to q, `[n]` each.
+    /// Returns the loss.
     ///
     /// # Errors
     /// [`rlox_core::Error::Shape`] for slices of different lengths.
@@ -38,7 +38,7 @@ impl TdLoss {
         let n = q.len();
         let weights = targets.weights.map_or(n, <[F]>::len);
         for (name, len) in [
-            ("goals", targets.values.len()),
+            ("targets", targets.values.len()),
             ("weights", weights),
             ("errors", errors.len()),
             ("gradient of values", slopes.len()),
