@@ -32,7 +32,7 @@ __all__ = [
 class Callback:
     """Base class of callbacks; override the methods you need.
 
-    Every method receives `algo`, and the following where they apply. `step` counts the run's unit,
+    Every method receives `algo`, and the following arguments where they apply. `step` counts the run's unit,
     environment steps for most runs. `metrics` has `mean_reward`, the metrics of the last update, and
     `train/success_rate` if episodes report success. `episodes` are the `rlox.types.Episode`s that ended since
     the previous call, each with the `info` of its last step if the environment provides one (with
@@ -108,7 +108,7 @@ class CallbackRunner:
                 self.logger.on_train_step(step, dict(metrics))
         for i, callback in enumerate(self.callbacks):
             arguments = {"algo": algo, "step": step}
-            # each callback may modify its infos, so the log and other callbacks have their own
+            # each callback may modify its infos, so the log and other callbacks have copies
             new_episodes = [episode._replace(info=copy_info(episode.info)) for episode in episodes]
             with name_errors(callback):
                 callback.on_rollout_end(**arguments, metrics=dict(metrics), episodes=tuple(new_episodes))
@@ -186,7 +186,7 @@ def _require_state_methods(callback: Any) -> None:
         missing_method = "restore" if own_methods == ["state"] else "state"
         raise ConfigError(
             f"callbacks: a {callback_class.__name__} defines {own_methods[0]}() without {missing_method}(): "
-            "what it remembers would be lost when a run goes on; define both"
+            "what it remembers would be lost when a run is resumed; define both"
         )
     if not isinstance(callback, Callback) and len(own_methods) == 2:
         raise ConfigError(
@@ -302,8 +302,8 @@ class EvalCallback(_SingleRunCallback):
     """Evaluates every `eval_freq` steps in separate environments; stores `(step, mean return)`.
 
     If `best_model_path` is given, a checkpoint is written there whenever the mean return is a new best. NaN
-    and infinities are never the best. When another algorithm trains, `eval_results` starts again;
-    `ConfigError` if `best_model_path` holds a checkpoint of another run.
+    and infinities are never the best. When another algorithm trains, `eval_results` starts again.
+    Raises `ConfigError` if `best_model_path` holds a checkpoint of another run.
     """
 
     def __init__(
@@ -357,8 +357,8 @@ class CheckpointCallback(_SingleRunCallback):
     """Saves `path/step-<12 digits>` every `save_freq` steps.
 
     Placed last in the list, it saves the current states of the other callbacks. At the start of training it
-    creates the folder `path`: `StorageError` if it cannot be written, `ConfigError` if it holds checkpoints
-    of another run.
+    creates the folder `path`. Raises `StorageError` if it cannot be written, and `ConfigError` if it holds
+    checkpoints of another run.
     """
 
     def __init__(self, save_freq: int, path: str | Path) -> None:

@@ -1,4 +1,4 @@
-"""Copies between devices and the number of torch's CPU threads."""
+"""Copies between devices, the number of torch's CPU threads, and checks of torch's modes."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _MAX_NAME_BYTES = 255  # on every file system
 
 
 def is_transient(error: OSError) -> bool:
-    """Return whether retrying may help: a full disk may be freed, a disk without links stays without."""
+    """Return whether retrying may help: with a full disk it may, on a disk without links it does not."""
     cause = error.__cause__ if error.errno is None else error
     return not (isinstance(cause, OSError) and cause.errno in _PERMANENT_ERRNOS)
 
@@ -190,7 +190,7 @@ class Disk:
         path.mkdir(parents=True, exist_ok=True)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write a new file and sync it to the device; `OSError` if the path is a link."""
+        """Write a new file and sync it to the device; raise `OSError` if the path is a link."""
         with open(path, "wb", opener=_open_without_links) as file:
             file.write(data)
             file.flush()

@@ -39,8 +39,8 @@ class ExclusiveLock:
         holder = self._thread
         if holder is threading.current_thread():
             raise RloxError(
-                f"{self._activity}, expected one call at a time; this one comes from within it, as from a "
-                "callback: make it when the other has returned"
+                f"{self._activity}, expected one call at a time; this call comes from within another, "
+                "such as from a callback: make it when the other has returned"
             )
         thread_text = f" in thread {holder.name}" if holder else ""
         raise RloxError(

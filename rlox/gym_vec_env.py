@@ -23,7 +23,7 @@ class GymVecEnv:
     ----------
     env_id : an id, a `gymnasium.Env`, or a callable that makes one
     n_envs : parallel copies
-    seed : of the run: each environment is reset once with its own number
+    seed : seed of the run; it gives each environment its own seed, with which it is reset once
     workers : `"sync"` (this process) or `"subprocess"` (supervised processes, with a deadline)
     step_timeout : seconds a subprocess may take to answer before it is replaced
     max_restarts : how often in a row an environment in a subprocess may fail

@@ -31,8 +31,8 @@ _LIBRARY_PATHS = (
 def import_module(setting: str, module: str) -> ModuleType:
     """Import a module. `setting` is the `key=value` that names it.
 
-    Raises `UnknownNameError` if it cannot be imported, and `ConfigError` for a path or if the import fails;
-    the latter names the file and line.
+    Raises `UnknownNameError` for an `ImportError`, and `ConfigError` for a path or another error during the
+    import; that message names the file and line.
     """
     if module.startswith(".") or "/" in module or module.endswith(".py"):
         dotted_name = module.removesuffix(".py").removeprefix("./").lstrip(".").replace("/", ".")
@@ -41,7 +41,7 @@ def import_module(setting: str, module: str) -> ModuleType:
             f"{setting}: '{module}' is a path, expected a module that Python can import from the current "
             "folder" + (f"; did you mean '{dotted_name}'?" if has_hint else "")
         )
-    # Like `python -m`: modules in the current folder can be named; an installed command lacks that entry.
+    # As with `python -m`, modules in the current folder can be imported; installed commands lack that entry.
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:

@@ -93,7 +93,7 @@ class PluginEntry:
         try:
             return EntryPoint(self.entry_point.name, value or self.entry_point.value, GROUP).load()
         except (Exception, SystemExit) as error:
-            from rlox.importing import describe_error  # it imports the configurations, which import this
+            from rlox.importing import describe_error  # that module imports this one
 
             detail = str(error) if isinstance(error, RloxError) else describe_error(error)
             raise ConfigError(

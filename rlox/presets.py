@@ -71,8 +71,9 @@ def preset_algorithms(algo: str) -> list[str]:
 
 
 def preset_candidates(env_id: str) -> list[str]:
-    """Return the possible preset names of an environment: its name without the module to import, then its
-    family (`ALE` for `ALE/Pong-v5`).
+    """Return the possible preset names of an environment: its name, then its family.
+
+    The name is without the module to import; the family of `ALE/Pong-v5` is `ALE`.
     """
     name = env_id.rpartition(":")[2]
     family = name.rpartition("/")[0]

@@ -25,7 +25,7 @@ def seeded_default_generators(key: int, devices: Iterable[torch.device] = ()) ->
     """Run a block in which torch's default generators are seeded with `key`.
 
     This covers the generators of the CPU and of `devices` (each CUDA device and MPS has its own); they are
-    restored afterwards. It serves code that rlox cannot change: module constructors, a user's policy.
+    restored afterwards. Use it for code that rlox cannot change: module constructors, a user's policy.
     """
     import torch
 

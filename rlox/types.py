@@ -114,7 +114,7 @@ class Progress:
     env_steps: int = 0
     episodes: tuple[Episode, ...] = ()
     lost_episodes: int = 0  # cut off because an environment failed and restarted
-    restarts: int = 0  # number of failures
+    restarts: int = 0  # number of environment failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class Minibatch(NamedTuple):
 class FinalObs(NamedTuple):
     """Last observations of the episodes that ended in a rollout: a sparse table `(t, n) -> obs`.
 
-    Sorted by step, then by environment; as the policy sees them.
+    They are sorted by step, then by environment. Observations are as the policy sees them.
     """
 
     steps: Tensor  # [K] int64, t in 0..T-1: the step that ended the episode

@@ -7,6 +7,7 @@ CHANGEABLE_KEYS = (
     "algo.backend", "buffer.path", "buffer.memory", "dataset", "eval_dataset", "model", "tokenizer",
 )  # fmt: skip
 CHANGEABLE_KEYS_TEXT = (
-    "total_steps, eval.*, checkpoint.*, log.*, stop.*, run.*, device, torch_threads, threads, algo.backend "
-    "and buffer.path, buffer.memory, dataset, model and tokenizer (the same ones), eval_dataset"
+    "total_steps, eval.*, checkpoint.*, log.*, stop.*, run.*, device, torch_threads, threads, algo.backend, "
+    "buffer.memory, eval_dataset, and where the same data, model and tokenizer are (buffer.path, dataset, "
+    "model, tokenizer)"
 )

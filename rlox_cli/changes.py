@@ -48,13 +48,13 @@ def split_resume(args: Sequence[str]) -> tuple[str, list[str]]:
     if len(runs) > 1:
         raise ConfigError(f"resume= is given {len(runs)} times; it continues one run")
     if not runs[0]:
-        raise ConfigError("resume=: name the run folder, rlox train resume=RUN")
+        raise ConfigError("resume=: name the run folder: rlox train resume=RUN")
     flags = [arg for arg in rest if arg.startswith("-")]
     if flags and flags[0] in ("-m", "--multirun"):
-        raise ConfigError(f"{flags[0]}: resume=RUN continues one run, it cannot be swept")
+        raise ConfigError(f"{flags[0]}: resume=RUN continues one run; it cannot be swept")
     if flags:
         raise ConfigError(
-            f"{flags[0]} does not go with resume=RUN: the run is composed already, "
+            f"{flags[0]} does not go with resume=RUN: the run is composed already; "
             f"its configuration is {runs[0]}/config.yaml"
         )
     return runs[0], rest
@@ -64,7 +64,7 @@ def apply_overrides(saved_config: RunConfig, overrides: Sequence[str]) -> RunCon
     """Return the configuration of the resumed run; raise `ConfigError` for a wrong or frozen key."""
     data = to_plain(saved_config)
     for override in overrides:
-        if override == f"env={saved_config.env.id}":  # repeated to trust the code that it names
+        if override == f"env={saved_config.env.id}":  # the user repeats it to trust the code that it names
             continue
         key = override.partition("=")[0]
         _require_key(key, override, data)

@@ -74,7 +74,7 @@ class Call:
     args: list[str]  # the arguments after the command's name
     signals: Signals
     full_trace: bool = False  # HYDRA_FULL_ERROR=1
-    reporter: JobReporter = field(default_factory=JobReporter)  # its jobs report their state to it
+    reporter: JobReporter = field(default_factory=JobReporter)  # the call's jobs report their state to it
     alias: str = ""  # the typed name, which may be an alias
 
     @property

@@ -87,7 +87,7 @@ def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
             plan = sweep.plan_sweep(app, arguments.primary, arguments.overrides)
         task.prepare(plan)
         with tempfile.TemporaryDirectory() as scratch_dir:
-            # Hydra's sweeper always creates its folder; a dry run must leave none.
+            # Hydra's sweeper always creates its folder; a dry run must leave no folder.
             extra_overrides = [f"hydra.sweep.dir={scratch_dir}"] if plan.is_dry_run else []
             extra_overrides += grid.prechecked_sweeper_override() if plan.jobs is not None else []
             extra_overrides = [*arguments.overrides, *extra_overrides]
@@ -170,7 +170,7 @@ class ParsedArguments:
 
     @property
     def needs_hydra_main(self) -> bool:
-        """Whether Hydra's own `main` must handle the flags: help, information, completion, contradictions."""
+        """Whether Hydra's own `main` must handle the flags: help, information, completion, conflicts."""
         flags = self.namespace
         shows_information = (flags.help, flags.hydra_help, flags.shell_completion, flags.info is not None)
         has_conflicting_flags = bool(flags.run) + bool(flags.multirun) + (flags.cfg is not None) > 1
@@ -210,8 +210,8 @@ def _require_primary(name: str | None, folders: Sequence[Path]) -> None:
     file = f"{(name or '').removesuffix('.yaml')}.yaml"
     if name is not None and not any((folder / file).is_file() for folder in folders):
         raise ConfigError(
-            f"--config-name {name}: no folder of configurations has a {file}; leave it out, or name its "
-            "folder: --config-dir FOLDER"
+            f"--config-name {name}: no folder of configurations has a {file}; leave the flag out, or name "
+            "the folder of the file: --config-dir FOLDER"
         )
 
 
@@ -265,7 +265,7 @@ def parse_flags(args: list[str], command: Command) -> argparse.Namespace:
 
 
 class _ErrorKeepingTask:
-    """A task that keeps its first error until Hydra is done: it must not be taken for a composition error."""
+    """A task that keeps its first error until Hydra is done, so that Hydra cannot handle it."""
 
     def __init__(self, task: TaskFunction) -> None:
         self.task = task
@@ -317,7 +317,7 @@ def _require_one_run(composed: DictConfig) -> None:
 
 
 class _Application(Hydra):
-    """Hydra's application; it calls `check` with the composed configuration before it uses that."""
+    """Hydra's application; it passes each composed configuration to `check` before using it."""
 
     check: Callable[[DictConfig], None] | None = None
 

@@ -30,7 +30,7 @@ from rlox_cli.commands.dataset import DatasetConfig
 
 BINS, WIDTH = 10, 40  # of the histogram
 SUFFIXES = {".npz": "npz", ".parquet": "parquet", ".hdf5": "d4rl", ".h5": "d4rl"}
-COLUMNS = 16  # components of an observation that are shown
+COLUMNS = 16  # most components of an observation or action that are shown
 
 
 def run_dataset_command(config: DatasetConfig, env: str | None) -> int:
@@ -100,8 +100,8 @@ def _open_dataset(
 ) -> Iterator[Dataset]:
     """Open a dataset of any format, with its rows on disk.
 
-    Unless it is in rlox's format and needs no conversion, it is copied to a temporary folder in
-    `scratch_parent`, by default in the system's ($TMPDIR).
+    A dataset that needs conversion is copied to a temporary folder in `scratch_parent`, by default in the
+    system's folder for temporary files ($TMPDIR).
     """
     if detect_format(path) == "rlox" and conversion == ConversionOptions():
         yield read_dataset(path, max_bytes=0)

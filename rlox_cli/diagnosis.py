@@ -20,7 +20,7 @@ from rlox_cli.plugin_states import IGNORED, plugin_state
 from rlox_cli.provenance import cores, cpu_model
 
 INDENT = 15
-# The state of CartPole one step after it stood still and upright at 0 and was pushed to the right, by the
+# CartPole's state one step after it stood still and upright at 0 and was pushed to the right, by the
 # equations of Barto, Sutton and Anderson (1983): (0, 8/41, 0, -12/41).
 EXPECTED_STATE = (0.0, 8 / 41, 0.0, -12 / 41)
 N_ENVS = 20_000  # enough to split the step among several threads
@@ -87,7 +87,7 @@ def _quota(root: Path = Path("/")) -> str:
         quota, period = (root / "sys/fs/cgroup/cpu.max").read_text().split()
         limit = int(quota) / int(period)
         return f"; its control group allows it the CPU time of {limit:g} core{'s' * (limit != 1)}"
-    except (OSError, ValueError):  # no control group, or `max`
+    except (OSError, ValueError):  # no control group, or no limit (`max`)
         return ""
 
 
@@ -98,13 +98,13 @@ def _disk(run_root: Path) -> Diagnostic:
     free_text = _size(shutil.disk_usage(existing_parent).free)
     if not os.access(existing_parent, os.W_OK | os.X_OK):
         return Diagnostic(
-            "disk", f"{existing_parent} cannot be written; choose another with run_root=FOLDER", True
+            "disk", f"{existing_parent} cannot be written; choose another folder: run_root=FOLDER", True
         )
     return Diagnostic("disk", f"{free_text} free for {run_root}")
 
 
 def _packages() -> Iterator[Diagnostic]:
-    """Check the required packages: installed, in a version that fits, and importable?"""
+    """Check that each required package is installed, in a version that fits, and can be imported."""
     if (other := requirements.version("rlox")) is not None:
         message = (
             f"the installed package rlox {other} is another project, not {DISTRIBUTION}: pip uninstall rlox"
@@ -154,7 +154,7 @@ def _engine() -> Diagnostic:
     """Check that an update of the native engine gives the numbers that torch gives."""
     try:
         from rlox.policies import self_test
-    except ImportError as error:  # of a package; `_packages` reports it
+    except ImportError as error:  # a package is missing; `_packages` reports it
         return Diagnostic("engine", f"not tried: {' '.join(str(error).split())}")
     if (message := self_test.self_test_mismatch()) is not None:
         return Diagnostic("engine", f"{message}; please report it, and use algo.backend=torch", True)
@@ -187,7 +187,7 @@ def _gpu() -> Iterator[Diagnostic]:
     if torch.backends.mps.is_available():
         yield Diagnostic("mps", "Apple's GPU: device=mps")
     elif not count and Path("/proc/driver/nvidia/version").exists():
-        message = f"a driver is here, but torch {torch.__version__} does not use it"
+        message = f"an NVIDIA driver is installed, but torch {torch.__version__} does not use it"
         address = "https://pytorch.org/get-started"
         yield Diagnostic("none", f"{message}; to choose a build of torch that does: {address}")
     elif not count:
@@ -218,7 +218,7 @@ def _plugins() -> Iterator[Diagnostic]:
     for source in sorted({offer.source for offer in plugins.plugin_entries()}):
         offers = [offer for offer in plugins.plugin_entries() if offer.source == source]
         ready = [o.entry_point.name for o in offers if plugin_state(o) == "ready"]
-        yield Diagnostic(source, ", ".join(ready) or "nothing that is used")
+        yield Diagnostic(source, ", ".join(ready) or "no plugin that is used")
         for offer in offers:
             if (reason := plugin_state(offer)).startswith(IGNORED):
                 yield Diagnostic("", f"{offer.entry_point.name}: {reason}")

@@ -1,4 +1,4 @@
-"""One run in several processes (torchrun): rank 0 has the run folder, the other ranks learn along."""
+"""One run in several processes (torchrun): rank 0 writes the run folder; the other ranks only learn."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def require_shared(config: RunConfig) -> None:
     algo = config.algo
     if not isinstance(algo, TextAlgorithmConfig):
         raise ConfigError(
-            f"{process_count()} processes (WORLD_SIZE) were started together, and {algo.name} learns in "
-            "one: start it without torchrun. Algorithms on text share their batches"
+            f"{process_count()} processes (WORLD_SIZE) were started together, but {algo.name} learns in "
+            "one: start it without torchrun. Only algorithms on text divide their batches among processes"
         )
     counts, parts = algo.batch_layout(config.total_steps)
     for count in counts:
@@ -46,8 +46,8 @@ def require_one_run() -> None:
     """Raise `ConfigError` for a sweep in several processes."""
     if process_count() > 1:
         raise ConfigError(
-            f"a sweep in {process_count()} processes (WORLD_SIZE) at once: run rlox sweep without torchrun, "
-            "or a single run with it"
+            f"a sweep was started in {process_count()} processes (WORLD_SIZE): run rlox sweep without "
+            "torchrun, or a single run with it"
         )
 
 
@@ -77,7 +77,7 @@ class RankZero:
         algorithm.components = replace(algorithm.components, broadcast_done=agree)
 
     def release(self) -> None:
-        """Release ranks that have received no run yet, or wait because the run has nothing left to learn."""
+        """End the wait of the other ranks if they got no run, or a run that has nothing left to learn."""
         if process_count() == 1 or self._is_finished or self._has_agreed:
             return
         message = True if self._has_broadcast else None

@@ -33,7 +33,7 @@ def endless_episodes_warning(algorithm: Algorithm) -> str | None:
     )
     return (
         f"no episode has ended in {steps:,} steps of each environment; an evaluation plays "
-        f"{config.eval.episodes} whole ones: {remedy}"
+        f"{config.eval.episodes} whole episodes: {remedy}"
     )
 
 
@@ -56,5 +56,5 @@ def step_limit(config: EnvConfig) -> int | None:
         return None
     frame_skip = (
         frame_skip_option if isinstance(frame_skip_option, int) else 1
-    )  # for a range (ALE): the longest possible episode
+    )  # for a range of frame skips (ALE): 1, which gives the longest possible episode
     return -(-limit // (frame_skip * config.action_repeat))

@@ -48,7 +48,7 @@ def require_playable(config: EvaluateConfig) -> tuple[RunConfig, Path]:
     if config.target_return is not None and not isinstance(run_config.algo, DecisionTransformerConfig):
         raise ConfigError(
             f"target_return={config.target_return:g}: {run_config.algo.name} takes no target return, "
-            "decision_transformer does; leave it out"
+            "only decision_transformer does; leave it out"
         )
     if config.best_of is not None and not is_text(run_config.env.id):
         raise ConfigError(f"best_of={config.best_of}: {run_config.algo.name} writes no text; leave it out")
@@ -74,9 +74,10 @@ def require_playable(config: EvaluateConfig) -> tuple[RunConfig, Path]:
 def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     """Play `config.episodes` episodes and write the result to a file of its own.
 
-    `eval/<checkpoint>.json` is written too if the environment and the rows are the run's own.
+    `eval/<checkpoint>.json` is written too if the environment and the dataset of the evaluation are the
+    run's own.
 
-    With `config.method` fqe the value is estimated from a dataset.
+    If `config.method` is fqe, no episode is played: the value is estimated from a dataset.
     """
     if config.method == "fqe":
         return _estimate_value(config)
@@ -154,7 +155,7 @@ def _best_of(algorithm: Algorithm, config: EvaluateConfig, n: int) -> Evaluation
 
 
 def _set_target_return(algorithm: Algorithm, target_return: float | None) -> float | None:
-    """Set the target return of a return-conditioned policy; return the one in force, `None` for others."""
+    """Set the target return of a return-conditioned policy and return it; `None` for other policies."""
     if not isinstance(algorithm.config.algo, DecisionTransformerConfig):
         return None
     if target_return is not None:
@@ -204,8 +205,8 @@ def _estimate_value(config: EvaluateConfig) -> dict[str, Any]:
     start_text = f"where episodes of {data} begin"
     if not value_estimate.is_converged:
         print(
-            f"rlox evaluate: warning: the value has not converged, it was {value_estimate.earlier_value:.1f} "
-            f"with a fifth of the updates left; give more, fqe.updates={5 * fqe.updates}",
+            f"rlox evaluate: warning: the value has not converged: it was {value_estimate.earlier_value:.1f} "
+            f"with a fifth of the updates left; give more: fqe.updates={5 * fqe.updates}",
             file=sys.stderr,
         )
     print(
@@ -238,7 +239,7 @@ def _load(config: EvaluateConfig, load: Any, checkpoint: Path, load_options: dic
 
 
 def _result_name(config: EvaluateConfig, checkpoint: Path, played_config: RunConfig) -> str:
-    """Return one name per checkpoint, seed, number of episodes, way to play, environment and file of rows."""
+    """Return a name that tells checkpoint, seed, episodes, way to play, environment and dataset apart."""
     name = f"{checkpoint.resolve().name}_s{config.seed}_e{config.episodes}"
     name += "" if config.max_steps is None else f"_max-{config.max_steps}"
     name += "" if config.deterministic else "_sampled"
@@ -249,7 +250,7 @@ def _result_name(config: EvaluateConfig, checkpoint: Path, played_config: RunCon
 
 
 def _difference_suffix(config: EvaluateConfig, played_config: RunConfig) -> str:
-    """Return a suffix for an environment or rows that differ from the run's own, else an empty string."""
+    """Return a suffix if the environment or the evaluation dataset is not the run's own, else ''."""
     run_config = read_run_config(Path(config.run))
     run_env, played_env = to_plain(run_config.env), to_plain(played_config.env)
     name = f"_env-{played_env['id']}" if played_env["id"] != run_env["id"] else ""

@@ -1,8 +1,8 @@
 """Executors of a sweep's jobs: joblib's processes, Ray and submitit.
 
 Each library only starts one process per job; the outcome of a job is read from the sweep's event folder.
-Hydra's launchers for these libraries submit all jobs as one: the first that dies loses the outcomes of
-all others.
+Hydra's own launchers for these libraries submit all jobs together: if one job dies, the outcomes of all
+others are lost.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ MEANINGS = {
 
 
 def is_disk_error(error: OSError) -> bool:
-    """Return whether this is a disk's own error, which no rlox error has wrapped."""
+    """Return whether this is an error of the disk that no rlox error wraps."""
     return type(error) is OSError and error.errno in _DISK_ERRORS
 
 
@@ -36,7 +36,7 @@ def exit_code(error: BaseException) -> int:
     """Return the exit code for an error."""
     table = (
         (ConfigError, WRONG_USE),
-        (ShapeError, WRONG_USE),  # a dataset, or a policy, of another environment
+        (ShapeError, WRONG_USE),  # a dataset or a policy from another environment
         (NonFiniteError, NON_FINITE),
         (EnvError, ENVIRONMENT),
         (StorageError, STORAGE),

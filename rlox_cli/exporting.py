@@ -39,7 +39,7 @@ def export_run(config: ExportConfig) -> None:
     folder = run / "export" if config.out is None else Path(config.out)
     load_options: dict[str, Any] = dict(text_files(config, run_config))
     if is_text_run and folder.is_file():
-        raise ConfigError(f"out={folder}: a file, expected a folder")
+        raise ConfigError(f"out={folder} is a file, expected a folder")
     with closing(
         load(checkpoint, replay=False, trust=config.trust, device="cpu", **load_options)
     ) as algorithm:

@@ -1,7 +1,7 @@
 """`hydra/launcher=joblib|ray|submitit_local|submitit_slurm`: run the jobs of a sweep through a library.
 
-The options have the names of Hydra's published launchers; rlox itself manages the jobs, on top of the
-same libraries.
+The options have the names of Hydra's launcher plugins (hydra-joblib-launcher and others); rlox itself
+manages the jobs, on top of the same libraries.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ExternalLauncher(BaseLauncher):
         """Return the executor for `jobs` jobs."""
 
     def job_environment(self, jobs: int) -> dict[str, str]:
-        """Return environment variables of each job: the data plane's threads, where jobs share a machine."""
+        """Return the variables that set a job's number of data plane threads, where jobs share a machine."""
         return {}
 
     def require_valid(self) -> None:
@@ -106,7 +106,7 @@ class RayLauncher(ExternalLauncher):
         return RayExecutor(self.init, self.remote)
 
     def job_environment(self, jobs: int) -> dict[str, str]:
-        """Use the CPUs that a task requests, by default one."""
+        """Set as many threads as a task requests CPUs, by default 1."""
         return _thread_environment(max(1, int(self.remote.get("num_cpus", 1))))
 
 
@@ -132,7 +132,7 @@ class SubmititLauncher(ExternalLauncher):
         return SubmititExecutor(self._executor(), self._worker_count(), self.cluster == "slurm")
 
     def job_environment(self, jobs: int) -> dict[str, str]:
-        """Use the CPUs that a job requests, by default one."""
+        """Set as many threads as a job requests CPUs, by default 1."""
         return _thread_environment(int(self.settings.get("cpus_per_task") or 1))
 
     def _worker_count(self) -> int:
@@ -176,7 +176,7 @@ LAUNCHERS: Mapping[str, type[ExternalLauncher]] = {
 
 
 def register() -> None:
-    """Register the launchers for `hydra/launcher=`, in place of installed ones of the same names."""
+    """Register the launchers for `hydra/launcher=`, in place of installed launchers of the same names."""
     plugins = Plugins.instance()  # first, because this registers the installed launchers
     for name, kind in LAUNCHERS.items():
         plugins.class_name_to_class[f"{TARGET}.{name}"] = kind

@@ -1,6 +1,6 @@
 """The combinations of a sweep, all composed and checked before the first one runs.
 
-Hydra composes a job from all files of its groups, which takes about a fifth of a second, and would do it
+Hydra composes a job from all files of its groups, which takes about a fifth of a second, and would compose it
 again before the launch. Here jobs that choose the same options are composed once; their values are set
 afterwards, as Hydra itself sets values last.
 """
@@ -78,7 +78,7 @@ class Composer:
         return self._parsed[text]
 
     def _is_value(self, override: Override) -> bool:
-        """Return whether it only sets a value: groups choose options, and packages place options."""
+        """Return whether the override only sets a value, and neither chooses nor places an option."""
         if override.package is not None or override.is_hydra_override():
             return False
         assert isinstance(self._loader, ConfigLoaderImpl)

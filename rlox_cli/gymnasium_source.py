@@ -30,7 +30,7 @@ def _is_known_env(env_id: str) -> bool:
     except UnknownNameError as error:
         from rlox.envs.engines.pools import is_envpool_id
 
-        # also for a module that does not import and for EnvPool's ids: the backend is not known here
+        # true if the id's module cannot be imported; and for EnvPool's ids: the backend is not known here
         return error.__cause__ is not None or is_envpool_id(env_id)
     return True
 
@@ -72,10 +72,10 @@ class GymnasiumSource(ConfigSource):
 
 
 class RloxSearchPath(SearchPathPlugin):
-    """User folders first; variants, plugins, defaults and Gymnasium's ids last, for every primary config.
+    """Puts the user's folders first in the search path, and variants, plugins, defaults and ids last.
 
-    `config_dir` is the folder of `--config-dir`. Hydra itself would put it last, or leave it out when it
-    composes without a command line.
+    `config_dir` is the folder of `--config-dir`. Hydra itself would put this folder last, or leave it
+    out when it composes without a command line.
     """
 
     config_dir: ClassVar[str | None] = None

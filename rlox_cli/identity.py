@@ -38,8 +38,8 @@ def identity(config: RunConfig) -> str:
 def result_config(config: RunConfig) -> dict[str, Any]:
     """Return the configuration without the keys that change no result.
 
-    Environment seeds from before `env.seeding` existed count as present ones: they are other draws of the
-    same job.
+    A run from before `env.seeding` existed counts as seeded in the present way: it is the same job, only
+    with other random draws.
     """
     if config.env.seeding == LEGACY:
         config = replace(config, env=replace(config.env, seeding=KEYED))
@@ -47,9 +47,10 @@ def result_config(config: RunConfig) -> dict[str, Any]:
 
 
 def require_same_normalize_rule(folder: Path, rules: Container[str]) -> None:
-    """Raise `ConfigError` if runs of a sweep normalise by a rule from before the key for it existed.
+    """Raise `ConfigError` if an old run of a sweep normalises by a rule that is not in `rules`.
 
-    A command that names no rule asks for the present default. `rules` are the requested rules.
+    Old runs are those from before `env.normalize_rule` existed. `rules` are the rules that the command
+    requests; if it names none, it requests the present default.
     """
     for path in job_folders(folder):
         saved_config = saved_run(path)

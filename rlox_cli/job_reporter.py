@@ -31,4 +31,4 @@ class JobReporter:
         return progress.make_reporter()
 
     def report_outcome(self, outcome: dict[str, Any], is_last: bool) -> None:
-        """Report the outcome, and whether it is the last; on a terminal earlier messages have shown it."""
+        """Do nothing: earlier messages have shown the outcome on the terminal already."""

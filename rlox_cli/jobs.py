@@ -34,7 +34,7 @@ from rlox_cli.run_schema import ALGO, BUFFER
 from rlox_cli.variants import resolve_variant
 
 BUSY_MESSAGE = "running in another process"
-STOPPED_STATES = (KILLED, RUNNING)  # by a signal, or killed before the status was written
+STOPPED_STATES = (KILLED, RUNNING)  # stopped by a signal; or killed while status.json said running
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Job:
     tuned: str | None = None
     preset_keys: frozenset[str] = frozenset()  # keys of the tuned preset that were not typed
     common_overrides: frozenset[str] = frozenset()  # overrides that every job of the sweep has
-    trial: int | None = None  # of a search; its pruned run may be resumed
+    trial: int | None = None  # number in a search; a pruned run of it may be resumed
     identity: str = ""  # set once its configuration is known
     folder: Path | None = None  # set once it has been created
     run: RunFolder | None = None  # set once this process may write to it
@@ -67,7 +67,7 @@ class Job:
         return [path for path in job_folders(self.sweep) if self._has_identity(path)] if self.sweep else []
 
     def earlier_dirs(self) -> list[Path]:
-        """Return `run_dirs()` and any folder in the job's place, from an early kill or from another job."""
+        """Return `run_dirs()` and any folder that has the job's name, from an early kill or another job."""
         run_dirs = self.run_dirs()
         own_dir = self.sweep / self.name if self.sweep else None
         return [*run_dirs, own_dir] if own_dir and own_dir.exists() and own_dir not in run_dirs else run_dirs
@@ -88,7 +88,7 @@ def current_job(common_overrides: frozenset[str] = frozenset()) -> Job:
     """Return the job that Hydra is running now."""
     node = HydraConfig.get()
     swept = node.mode == RunMode.MULTIRUN
-    # Hydra's folder of a run without its own is `.` too
+    # Hydra's folder of a run that has no folder of its own is `.` too
     has_run_dir = any(str(o).lstrip("+").startswith("hydra.run.dir=") for o in node.overrides.hydra)
     has_own_dir = not swept and (has_run_dir or str(node.run.dir) != ".")
     overrides = _task_overrides(node)
@@ -109,7 +109,7 @@ def current_job(common_overrides: frozenset[str] = frozenset()) -> Job:
 
 
 def _variant(choices: Mapping[str, Any]) -> str:
-    """Return the chosen options that are not algorithms or buffers themselves, and the experiment."""
+    """Return the user's own options: the experiment, and the variants of an algorithm or a buffer."""
     options = {group: str(choices.get(group)) for group in ("exp", ALGO.name, BUFFER.name)}
     known = {"None", "null", *ALGO.registry, *BUFFER.registry}
     return " ".join(f"{group}={option}" for group, option in options.items() if option not in known)
@@ -122,7 +122,7 @@ def _preset_env_keys(tuned: str | None, folders: Sequence[Path]) -> frozenset[st
 
 
 def _used_preset(name: str, folders: Sequence[Path]) -> str | None:
-    """Return the tuned preset in use, if there is one: Hydra keeps the name of a missing preset."""
+    """Return the tuned preset in use, if any; Hydra names a preset even if it does not exist."""
     if name in group_options("tuned", folders):
         return name
     variant_path = resolve_variant(f"tuned/{name}", folders)
@@ -150,7 +150,7 @@ def find_interrupted(job: Job) -> Path | None:
             *[PRUNED] * bool(job.trial),
         )  # DONE: `find_finished` found no result
         if read_state(folder) in resumable_states and any(folder.glob("checkpoints/step-*")):
-            from rlox.runs.checkpoint import newest_checkpoint  # late: it imports torch
+            from rlox.runs.checkpoint import newest_checkpoint  # imported here because it imports torch
 
             if newest_checkpoint(folder) is not None:
                 return folder
@@ -159,9 +159,9 @@ def find_interrupted(job: Job) -> Path | None:
 
 @contextmanager
 def claim(job: Job) -> Iterator[bool]:
-    """Prevent other processes from starting this job in this sweep; yield false if one runs it already.
+    """Let no other process start this job in this sweep; yield False if another process runs it already.
 
-    The lock of a run folder is not enough: the folder is searched, moved and created before it has one.
+    The lock of a run folder is not enough: the folder is searched, moved and created before it has a lock.
     """
     assert job.sweep is not None
     path = job.sweep / f".claim-{job.identity[:16]}"
@@ -199,7 +199,7 @@ def _task_overrides(node: Any) -> list[str]:
 
 
 def _lock_file(path: Path) -> int | None:
-    """Create and lock the file, return its descriptor; `None` if another process has the lock."""
+    """Create and lock the file and return its descriptor; `None` if another process has the lock."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -210,7 +210,7 @@ def _lock_file(path: Path) -> int | None:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
-        os.close(descriptor)  # its last holder removed it just before this process got the lock
+        os.close(descriptor)  # the last holder removed the file just before this process got the lock
 
 
 def _set_aside(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A message: finished jobs keep their loggers, so loggers that a command adds do not apply to them."""
+"""The message that finished jobs keep their loggers, so that added loggers apply to new jobs only."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Loggers = dict[str, LoggerConfig]
 def kept_loggers_message(
     outcomes: Sequence[Mapping[str, Any]], requested_configs: Mapping[str, RunConfig]
 ) -> str:
-    """Return the message as one line; empty if the command adds no logger.
+    """Return the message as one line; empty if the command adds no logger and redirects none.
 
-    `requested_configs` has the configurations by identity.
+    `requested_configs` maps a job's identity to its configuration.
     """
     count = 0
     previous_names: dict[str, None] = {}
@@ -41,7 +41,7 @@ def kept_loggers_message(
     jobs = f"{count} finished jobs keep their" if count > 1 else "1 finished job keeps its"
     message_parts = [f"logger={','.join(new_names)} applies to new jobs only"] if new_names else []
     message_parts += [
-        f"to send their rows there too: rlox sync RUN {argument}" for argument in sync_arguments
+        f"to send their rows to the new address too: rlox sync RUN {argument}" for argument in sync_arguments
     ]
     return f"{jobs} loggers ({', '.join(previous_names) or 'none'}); {'; '.join(message_parts)}"
 

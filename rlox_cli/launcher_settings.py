@@ -1,6 +1,7 @@
 """The settings of the launchers of `hydra/launcher=`, and their valid values.
 
-The names are those of Hydra's published launchers, as far as they make sense where each job is tracked.
+The names are those of Hydra's launcher plugins. Settings that make no sense because rlox itself tracks
+each job are left out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from rlox_cli import provenance
 # Settings of a queued job, with submitit's names; null: the default of submitit or Slurm.
 QUEUE: Mapping[str, Any] = {
     "submitit_folder": "${hydra.sweep.dir}/.submitit/%j",
-    "timeout_min": 1440,  # the published launcher's hour would end most trainings
+    "timeout_min": 1440,  # the default of Hydra's launcher plugin, 60, would end most trainings
     "cpus_per_task": None,
     "gpus_per_node": None,
     "tasks_per_node": 1,
@@ -29,7 +30,7 @@ SLURM: Mapping[str, Any] = {
     **dict.fromkeys(("partition", "qos", "comment", "constraint", "exclude", "gres", "account")),
     **dict.fromkeys(("cpus_per_gpu", "gpus_per_task", "mem_per_gpu", "mem_per_cpu", "setup")),
     "signal_delay_s": 120,  # the job gets a signal before the time limit, and saves
-    "max_num_timeout": 3,  # how often it is then continued in a new job
+    "max_num_timeout": 3,  # how often the run is then continued in a new job
     "additional_parameters": {},
     "array_parallelism": 256,
 }
@@ -80,7 +81,7 @@ AMOUNT = Expectation("a number of 0 or more", _is_amount)
 AMOUNTS = Expectation("a mapping of names to numbers of 0 or more", _is_amounts)
 MAPPING = Expectation("a mapping", lambda value: isinstance(value, dict))
 TEXT = Expectation("text", lambda value: isinstance(value, str))
-DEVICES = Expectation("0 or more, above 1 a whole number", _is_device_count)
+DEVICES = Expectation("a number from 0 to 1, or a whole number above 1", _is_device_count)
 EXPECTED: Mapping[str, Expectation] = {
     "n_jobs": Expectation("1 or more, or -1 for all CPUs", lambda v: _is_integer(v) and v != 0),
     **dict.fromkeys(("timeout_min", "cpus_per_task", "gpus_per_node", "mem_gb"), COUNT),
@@ -124,7 +125,10 @@ def _require_known(launcher: str, settings: Mapping[str, Any], known: Mapping[st
 
 
 def _require_ray_capacity(ray: Mapping[str, Any]) -> None:
-    """Check that Ray has the resources of a task, which would else wait for ever; a cluster has its own."""
+    """Check that Ray has the resources of a task, because a task that lacks them waits for ever.
+
+    A cluster sets its own resources, so `ray.init` must not set any.
+    """
     init = {key: value for key, value in (ray.get("init") or {}).items() if value is not None}
     address = init.get("address") or os.environ.get("RAY_ADDRESS", "local")
     if address != "local":

@@ -85,7 +85,8 @@ def _describe_option(group: str, name: str, registry: Mapping[str, type[Any]]) -
         # no plugin is imported for this
         modules = [config_class.__module__ for config_class in dict.values(ALGO_CONFIGS)]
         is_alone_in_module = modules.count(kind.__module__) == 1
-        # an algorithm's module docstring starts with name and paper, its class's with the source of defaults
+        # an algorithm's module docstring starts with its name and paper;
+        # the docstring of its class starts with the source of the defaults
         docstring = (
             sys.modules[kind.__module__].__doc__ if group == "algo" and is_alone_in_module else kind.__doc__
         )
@@ -115,7 +116,7 @@ def _describe_env(name: str) -> str:
         return f"{kind}{f', needs: {needs}' if needs else ''}"
     spec = gym.registry[name]
     if getattr(spec.entry_point, "__module__", "").startswith("gymnasium.envs"):
-        return "not in Gymnasium any more"  # the entry point is a function that says where it went
+        return "not in Gymnasium any more"  # its entry point is a function that says where it is now
     limit, solved, needs = spec.max_episode_steps, spec.reward_threshold, install_hint(spec.entry_point)
     parts = (
         f"at most {limit:,} steps" if limit else "no time limit",
@@ -146,7 +147,7 @@ class _RunRow(NamedTuple):
         return tuple(map(summary.replace_unprintable, (self.state, date, *rest)))
 
     def matches(self, config: ListConfig) -> bool:
-        """Return whether it has the requested text, state, algorithm and environment."""
+        """Return whether the run has the requested text, state, algorithm and environment."""
         filters, text = config.only, config.contains or ""
         return (
             any(text in part for part in (self.label, str(self.path)))
@@ -171,7 +172,7 @@ def _run_rows(config: ListConfig) -> Iterator[tuple[str, ...]]:
 def _run_folders(root: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name != ".hydra"]
-        if {"status.json", METRICS} & set(files):  # a logger's copies have neither
+        if {"status.json", METRICS} & set(files):  # a folder with a logger's copies has neither file
             yield Path(folder)
 
 
@@ -201,7 +202,7 @@ def _read_run(path: Path) -> _RunRow:
         unit = kind.unit if kind is not None else result.get("unit", unit)
         saved_score = result.get("score")
         score = saved_score if isinstance(saved_score, int | float) else None
-    if state == "died":  # its status is as old as its last checkpoint
+    if state == "died":  # status.json is as old as the last checkpoint
         with suppress(OSError, TypeError):
             step = max([step, *(row[unit] for row in read_rows(path / METRICS) if unit in row)])
     score_text = summary.format_number(score) if score is not None else ""

@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report_truncated_output(args: list[str], output: NonFailingStream) -> int:
-    """Return 5, with a message, if a print-only command could not write its output to a full disk; else 0."""
+    """Print an error and return 5 if a print-only command found its output's disk full; else return 0."""
     output.flush()
     if output.disk_full_error is None or not _is_print_only(args):
         return 0
@@ -62,9 +62,9 @@ def _is_print_only(args: list[str]) -> bool:
 
 
 def _leave_quickly() -> None:
-    """Collect garbage once: at exit the interpreter would do so several times, a second with torch loaded."""
+    """Collect garbage once: at exit the interpreter would do so several times, which takes 1 s with torch."""
     gc.collect()
-    if "triton" not in sys.modules:  # its objects would print a screen of leak reports
+    if "triton" not in sys.modules:  # triton's objects would print a screen of leak reports
         gc.freeze()
 
 
@@ -113,7 +113,7 @@ def _find_command(name: str) -> tuple[Command, Alias | None] | None:
 def _report_unknown_command(name: str) -> int:
     aliases = [c.alias.name for c in map(commands.load, commands.names()) if c.alias]
     known = sorted([*commands.names(), *aliases])
-    from rlox.configs import nearest  # late: a known command does not need it
+    from rlox.configs import nearest  # imported here because a known command does not need it
 
     print(f"rlox: unknown command '{name}'{nearest(name, known)}", file=sys.stderr)
     print(f"  commands: {', '.join(known)}; rlox --help", file=sys.stderr)

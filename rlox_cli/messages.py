@@ -50,7 +50,7 @@ SYNONYMS = {
 
 
 def describe(error: BaseException) -> str:
-    """Return the message; with the type if rlox does not word the error itself."""
+    """Return the error's message, with the error's type in front if rlox did not write the message."""
     text = redact(str(error))
     if isinstance(error, OSError) and is_disk_error(error):
         path_text = redact(str(error.filename or "a file"))
@@ -79,7 +79,7 @@ def shorten(text: str, lines: int = MAX_LINES) -> str:
 
 
 def nearest_keys(key: str, names: Iterable[str]) -> str:
-    """Return `; did you mean ...?` over full key names: by synonym, by last part, then by spelling."""
+    """Return `; did you mean ...?` with full key names, found by synonym or last part, else by spelling."""
     known = list(names)
     last = key.rsplit(".", 1)[-1]
     matches = _by_last_part(last, known)
@@ -99,7 +99,7 @@ def _by_last_part(last: str, known: Iterable[str]) -> list[str]:
 
 
 def unknown_key(key: str, names: Iterable[str], owners: Sequence[str] = ()) -> ConfigError:
-    """Return the error for a key that no dataclass declares, or only those of the options `owners`."""
+    """Return the error for a key that nothing declares, or only `owners`, options that are not chosen."""
     if owners:
         return ConfigError(f"unknown key '{key}': it belongs to {' and '.join(owners)}")
     return ConfigError(f"unknown key '{key}'{nearest_keys(key, names)}")
@@ -112,7 +112,7 @@ def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigErr
         return _unknown_plugin(f"hydra/{option.replace('/', '=', 1)}")
     if group == "env":
         module, colon, name = option.rpartition(":")
-        from rlox.envs.ids import describe_registered_ids  # late: it imports Gymnasium
+        from rlox.envs.ids import describe_registered_ids  # imported here because it imports Gymnasium
 
         hint = describe_registered_ids(module) if module else ""
         hint += nearest(name, {*names, *OPTIONAL_PACKAGE_IDS}, module + colon)
@@ -156,7 +156,7 @@ def unknown_flag(flag: str, value: str | None, names: Sequence[str]) -> ConfigEr
 
 
 def as_typed(text: str) -> str:
-    """Return a text of Hydra with keys of `env.kwargs` as typed, without the `++` that `overrides` adds."""
+    """Return Hydra's text without the `++` that `overrides` adds to keys of `env.kwargs`."""
     return re.sub(r"\+\+(?=env\.kwargs[.=])", "", text)
 
 
@@ -170,8 +170,8 @@ def from_hydra(
 ) -> ConfigError:
     """Return a composition error of Hydra or OmegaConf, reworded.
 
-    `options` lists those of a group, `owners` those that have a key; `sweep_hint` shows how to give a key
-    several values; `list_keys` are the keys that take a list.
+    `options` returns the options of a group, `owners` the options that have a key; `sweep_hint` shows how to
+    give a key several values; `list_keys` are the keys that take a list.
     """
     if isinstance(error, OverrideParseException):
         return malformed_override(error)

@@ -17,7 +17,10 @@ CONF = Path(__file__).parent / "conf"
 
 
 def conf_folders(config_dir: str | None = None) -> list[Path]:
-    """Return the conf folders in use, the last one wins: plugins', shipped, the user's, `--config-dir`."""
+    """Return the conf folders in use; a file in a later folder replaces one of that name in an earlier one.
+
+    The order: folders of plugins, rlox's own folder, folders in RLOX_CONF_PATH, `--config-dir`.
+    """
     extra = [config_dir] if config_dir else []
     plugin_folders = [folder for _, folder in plugins.conf_folders()]
     return [*plugin_folders, CONF, *(Path(p).absolute() for p in [*user_conf_folders(), *extra])]
@@ -40,10 +43,10 @@ def require_user_conf_folders() -> None:
 
 
 def group_options(group: str, folders: Iterable[Path]) -> list[str]:
-    """Return the options of a config group: files in conf folders, plugins', and for env registered ids."""
+    """Return the options of a config group: files in conf folders, plugins, and registered ids for env."""
     options = set(declared_options(group, folders))
     if group == "env":
-        from rlox.envs.ids import env_ids  # late: it imports Gymnasium
+        from rlox.envs.ids import env_ids  # imported here because it imports Gymnasium
 
         options.update(env_ids())
     return sorted(options)

@@ -77,9 +77,9 @@ class NonFailingStream:
             self._drop()
 
     def _drop(self) -> None:
-        """Redirect the stream to the null device, also what is buffered, which Python writes at exit."""
+        """Redirect the stream to the null device, and so the buffered text that Python writes at exit."""
         self._is_closed = True
-        with suppress(OSError, ValueError, AttributeError):  # it may have no file descriptor
+        with suppress(OSError, ValueError, AttributeError):  # the stream may have no file descriptor
             devnull = os.open(os.devnull, os.O_WRONLY)
             os.dup2(devnull, cast(TextIO, self._stream).fileno())
             os.close(devnull)
@@ -89,7 +89,7 @@ class NonFailingStream:
 def non_failing_output() -> Iterator[NonFailingStream]:
     """Replace standard output and error by `NonFailingStream`s and yield that of standard output.
 
-    Both are flushed at the end.
+    Both streams are flushed at the end.
     """
     _open_closed_streams()
     before = sys.stdout, sys.stderr
@@ -106,7 +106,7 @@ def non_failing_output() -> Iterator[NonFailingStream]:
 def _open_closed_streams() -> None:
     """Open the null device for each closed standard stream.
 
-    Else the next file would get its descriptor, and receive what is written to standard error by descriptor.
+    Otherwise the next file would get its descriptor, and receive what libraries write to descriptor 2.
     """
     for number in range(3):
         try:

@@ -54,9 +54,9 @@ def require_no_password(override: str) -> None:
 
 
 def require_one_list(overrides: Sequence[str]) -> None:
-    """Raise `ConfigError` if a key with a list of values is given again without all of them.
+    """Raise `ConfigError` if a key is given a second list of values that lacks values of the first list.
 
-    Jobs of the first list would be lost; a longer second list is a sweep that grows.
+    The jobs of the missing values would be lost. A second list that has them all is a sweep that grows.
     """
     last_by_key: dict[str, str] = {}
     for override in overrides:
@@ -87,7 +87,7 @@ def _disable_preset(overrides: Sequence[str]) -> list[str]:
 
 def env_id_as_group(override: str, env_overrides: Sequence[str]) -> str:
     """Rewrite `env.id=X` as `env=X`, so that the environment's presets apply."""
-    if not override.startswith("env.id=") or override[7:8] in "[{":  # not a name, which is reported later
+    if not override.startswith("env.id=") or override[7:8] in "[{":  # no name: that is reported later
         return override
     if env_overrides:
         raise ConfigError(f"{env_overrides[0]} and {override} both name the environment; give one of them")
@@ -159,15 +159,15 @@ def _require_matching_preset(overrides: Sequence[str], folders: Sequence[Path]) 
         owner = ALGO.tag(preset.partition("/")[0], folders) if "/" in preset else None
         if owner and (others := sorted(algorithms - {owner})):
             raise ConfigError(
-                f"tuned={preset}: this preset is for {owner}, the run has algo={others[0]}; choose "
+                f"tuned={preset}: this preset is for {owner}, but the run has algo={others[0]}; choose "
                 f"algo={owner}, or tuned=null"
             )
 
 
 def displaced_defaults(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
-    """Yield defaults for keys that a preset may set and that conflict with a key on the command line.
+    """Yield overrides that reset keys to their defaults, because a typed key excludes their use.
 
-    If both keys are typed, they contradict each other.
+    A preset may have set these keys. If both keys are typed, they contradict each other, which is an error.
     """
     pairs = [o.lstrip("+~").partition("=") for o in overrides]
     values = {key: _parse_value(value) for key, _, value in pairs}

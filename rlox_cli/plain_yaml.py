@@ -43,7 +43,7 @@ for _yaml_class in (_Loader, _Dumper):
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file; raise `ConfigError` for other data than plain values and lists."""
+    """Return the mapping in a YAML file; raise `ConfigError` for data other than plain values."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ConfigError(f"{path} is larger than any configuration")

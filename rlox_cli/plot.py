@@ -38,7 +38,7 @@ def learning_curve(run: Path) -> Path | None:
 
 
 def curve_figure(run: Path) -> Figure | None:
-    """Return the learning curve over the run's unit; `None` if there is none.
+    """Return a figure of the learning curve over the run's unit; `None` if there is nothing to draw.
 
     If no episodes were played for training, as with datasets, the losses are drawn below the returns.
     """
@@ -50,7 +50,7 @@ def curve_figure(run: Path) -> Figure | None:
     losses = {} if episodes else _losses(rows, unit)
     if not (has_returns or losses):
         return None
-    # it logs the place of its cache if the home folder is read-only, which is irrelevant to a run
+    # if the home folder is read-only, matplotlib logs where its cache is; a user need not know
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -100,7 +100,7 @@ def moving_mean(values: NDArray[np.float64], window: int) -> NDArray[np.float64]
 def _unit_and_env(run: Path) -> tuple[str, str]:
     """Return the run's unit and environment, from its result, else from its configuration.
 
-    Results of early versions name no unit: these runs counted steps.
+    Results of early versions name no unit: these runs counted environment steps.
     """
     result = read_result(run)
     if result is not None:

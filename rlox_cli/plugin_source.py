@@ -21,7 +21,7 @@ ALGO_FOLDERS = ("schema/brings", "buffer/_of")  # other folders with an option p
 class PluginSource(ConfigSource):
     """`plugins://`: searched after the sources of rlox and the user, so that it replaces none of theirs.
 
-    A plugin is imported when Hydra loads its option, not to list the options.
+    A plugin is imported when Hydra loads its option, but not when Hydra lists the options.
     """
 
     @staticmethod

@@ -16,14 +16,17 @@ IGNORED = "ignored"
 def plugin_state(offer: PluginEntry) -> str:
     """Return `ready`, or why the plugin is ignored; nothing is imported."""
     if offer.kind not in KINDS or not offer.name:
-        return f"{IGNORED}: '{offer.entry_point.name}' is not named KIND.NAME, KIND one of {', '.join(KINDS)}"
+        return (
+            f"{IGNORED}: '{offer.entry_point.name}' is not named KIND.NAME, where KIND is one of "
+            f"{', '.join(KINDS)}"
+        )
     if is_shadowed(offer):
         return f"{IGNORED}: rlox has a {offer.name} of its own"
     other_sources = [
         o.source for o in plugin_entries() if (o.kind, o.name) == (offer.kind, offer.name) and o != offer
     ]
     if other_sources:
-        return f"{IGNORED}: {', '.join(other_sources)} offers it too; uninstall one of them"
+        return f"{IGNORED}: {', '.join(other_sources)} offers this name too; uninstall one of them"
     if offer.kind == "conf" and offer not in [conf_offer for conf_offer, _ in conf_folders()]:
         return f"{IGNORED}: no folder {offer.entry_point.value} is installed"
     return "ready"
@@ -32,7 +35,7 @@ def plugin_state(offer: PluginEntry) -> str:
 def is_shadowed(offer: PluginEntry) -> bool:
     """Return whether rlox or Gymnasium has that name itself."""
     if offer.kind == "env":
-        from rlox.envs.ids import env_ids  # late: it imports Gymnasium
+        from rlox.envs.ids import env_ids  # imported here because it imports Gymnasium
 
         return offer.name in env_ids() and offer.entry_point.module not in sys.modules
     builtin_names = {
@@ -49,7 +52,7 @@ def shadowing_messages(config: RunConfig) -> list[str]:
     used |= {("logger", logger.name) for logger in config.logger.values()}
     used |= {("wrapper", name) for name in _names(config.env.wrappers, config.env.reward_wrappers)}
     return [
-        f"{o.kind}={o.name} is rlox's own; the one of {o.source} is ignored, because a plugin cannot "
+        f"{o.kind}={o.name} is rlox's own; the plugin of {o.source} is ignored, because a plugin cannot "
         "replace a name of rlox"
         for o in plugin_entries()
         if (o.kind, o.name) in used and is_shadowed(o)

@@ -27,8 +27,8 @@ ENV_PACKAGES = (
     "ale-py",
     "envpool",
     "minigrid",
-)  # of environments; most machines lack some
-CPU_FIELDS = {"cpu family": "family", "model": "model", "stepping": "stepping"}  # of x86 processors
+)  # packages of environments; most machines lack some
+CPU_FIELDS = {"cpu family": "family", "model": "model", "stepping": "stepping"}  # x86 only
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -98,7 +98,8 @@ def git_state(folder: Path) -> dict[str, Any] | None:
         return None
     sha = _run_git(folder, "rev-parse", "--verify", "-q", "HEAD")
     diff = _run_git(folder, "diff", "--binary", "HEAD") if sha else None
-    # Untracked files by name: their content can be large, and a run's own folder may be among them.
+    # Only the names of untracked files count: their content can be large, and a run's own folder may be among
+    # them.
     status = _run_git(folder, "status", "--porcelain", "--untracked-files=normal") or b""
     dirty = bool(status.strip())
     digest = hashlib.sha256((diff or b"") + status).hexdigest() if dirty else None
@@ -136,7 +137,7 @@ def _extension_hash() -> dict[str, str] | None:
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """Return the processor's name and exact model from the kernel, else what Python knows.
 
-    One name, such as AMD EPYC, covers several models, whose sums differ in the last bit.
+    One name, such as AMD EPYC, covers several models, on which sums may differ in the last bit.
     """
     try:
         lines = cpuinfo.read_text(encoding="utf-8").partition("\n\n")[0].splitlines()

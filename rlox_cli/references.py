@@ -1,4 +1,4 @@
-"""References for composed values from environment variables, under keys that do not belong to rlox."""
+"""Keeps references to environment variables, in place of values, below keys that rlox does not define."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def with_references(data: dict[str, Any], config: DictConfig, schema: Schema) ->
 
 
 def _mark_references(raw: Any, resolved: Any, tree: Any) -> Any:
-    """Return the resolved value, or an `EnvVarRef` with its raw text if it depends on the environment."""
+    """Return the resolved value, or an `EnvVarRef` with the raw text if it needs an environment variable."""
     if isinstance(raw, str):
         if not _depends_on_environment(raw, tree, ()):
             return resolved
@@ -40,7 +40,7 @@ def _mark_references(raw: Any, resolved: Any, tree: Any) -> Any:
 
 
 def _depends_on_environment(raw: Any, tree: Any, visited: tuple[str, ...]) -> bool:
-    """Return whether a value, or one that it refers to, uses `oc.env`."""
+    """Return whether a value, or one that it refers to, uses `oc.env`; true if unknown."""
     if isinstance(raw, (dict, list)):
         return any(
             _depends_on_environment(v, tree, visited)

@@ -1,6 +1,6 @@
 """A job of a sweep in a process that a library starts, perhaps on another machine.
 
-It writes its events to a file in the sweep's event folder, as lines of JSON like a worker's, and checks
+The job writes its events to a file in the sweep's event folder, as lines of JSON like a worker's, and looks
 there for a stop request. So the sweep knows each job's outcome, however the library reports its end.
 """
 
@@ -40,7 +40,7 @@ def has_exited(process: Mapping[str, Any]) -> bool:
 
 
 def _process_start_time(pid: int) -> str:
-    """Return when a process began, by its machine's clock; empty once it has exited, also as a zombie."""
+    """Return when a process began, in clock ticks after boot; empty if it has exited or is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -55,7 +55,7 @@ class RemoteJob:
     number: int
     overrides: list[str]
     events_dir: str
-    worker_init: dict[str, Any]  # the sweep's, as a worker gets it
+    worker_init: dict[str, Any]  # what a worker of the sweep gets before its first job
     environment: dict[str, str] = field(default_factory=dict)
     is_detached: bool = False  # the job goes on without the sweep
 
@@ -104,7 +104,7 @@ class RemoteJob:
             except SignalInterrupt:
                 if reporter.on_preempted is None:
                     reporter.send_event("left")
-            except Exception as error:  # of the sweep: jobs handle their own errors
+            except Exception as error:  # an error of the sweep's code: jobs handle their own
                 from rlox_cli.messages import describe
 
                 failure = {"status": "failed", "code": exit_code(error), "message": describe(error)}
@@ -140,7 +140,7 @@ class _FileJobReporter(JsonJobReporter):
         self.on_preempted: Callable[[], object] | None = None
 
     def report_outcome(self, outcome: dict[str, Any], is_last: bool) -> None:
-        """Report the outcome of the job, unless it is to go on."""
+        """Report the outcome of the job, unless the job goes on elsewhere."""
         if self.on_preempted is None or outcome["status"] != "killed":
             self.on_preempted = None
             super().report_outcome(outcome, is_last)
@@ -154,9 +154,9 @@ class _FileJobReporter(JsonJobReporter):
 
 @contextmanager
 def _handle_preemption(reporter: _FileJobReporter) -> Iterator[None]:
-    """While active, save the run first when a preemption notice arrives."""
+    """While active, a preemption signal first saves the run; then submitit's handler is called."""
     before = signal.getsignal(PREEMPTION_SIGNAL)
-    if not callable(before):  # no handler, so there are no such notices
+    if not callable(before):  # no handler, so no such signal comes
         yield
         return
 

@@ -125,7 +125,7 @@ class RemoteJobRunner:
             if number in self._unfinished:
                 self._exited.setdefault(number, (time.monotonic() + self.executor.grace, reason))
         for number, event in self.event_dir.read_events(list(self._unfinished)):
-            if number in self._unfinished:  # events after its end are ignored
+            if number in self._unfinished:  # events after the job's end are ignored
                 self._handle_event(number, event)
         for number, (deadline, reason) in list(self._exited.items()):
             if number in self._unfinished and time.monotonic() >= deadline:
@@ -178,7 +178,7 @@ class RemoteJobRunner:
 
 @contextmanager
 def open_event_dir(sweep: Path) -> Iterator[JobEventDir]:
-    """Create an event folder while the sweep runs; remove those of sweeps that were killed."""
+    """Create an event folder and remove it at the end; also remove the folders that killed sweeps left."""
     for path in sweep.glob(".jobs-*"):
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             if has_exited(json.loads((path / RUNNER_FILE).read_text())):

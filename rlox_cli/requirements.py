@@ -82,7 +82,7 @@ def _declared_extras() -> list[str]:
 
 
 def _requirements_of(package: str, extra: str, visited: tuple[str, ...] = ()) -> Iterator[RequirementStatus]:
-    """Yield the requirements of a package that belong to an extra, or to none."""
+    """Yield the requirements of a package for an extra; for an empty `extra`, those it always has."""
     for text in importlib.metadata.requires(package) or ():
         try:
             requirement = Requirement(text)
@@ -105,7 +105,7 @@ def _requirements_of(package: str, extra: str, visited: tuple[str, ...] = ()) ->
 
 
 def _deduplicate(statuses: Iterable[RequirementStatus]) -> list[RequirementStatus]:
-    """Keep one status per package: the first, or the first that is not met."""
+    """Keep one status per package: the first with a problem, else the first."""
     by_name: dict[str, RequirementStatus] = {}
     for status in statuses:
         name = status.name.lower().replace("_", "-")

@@ -101,9 +101,7 @@ class ResumePlan:
 
     @property
     def is_missing_evaluation(self) -> bool:
-        """Whether only the final evaluation is left: `stop.minutes` ended before it did, or its result is
-        lost with `result.json`.
-        """
+        """Whether only the final evaluation is missing: it exceeded `stop.minutes`, or its result is lost."""
         result = read_result_or_none(self.path)
         if result is None:
             return self.status.get("reason") == "total_steps"
@@ -149,7 +147,7 @@ def resume_job(folder: RunFolder, call: Call, config: RunConfig) -> dict[str, An
     define the job apply to new runs only: this run keeps its loggers, name and tags.
     """
     if identity(validate.saved_config(read_config(folder.path))) != identity(config):
-        raise ConfigError(f"{folder.path}/config.yaml belongs to another job: it has just been changed")
+        raise ConfigError(f"{folder.path}/config.yaml belongs to another job: the file has just been changed")
     plan = ResumePlan.read(folder.path, [], is_trusted=True)
     if plan.is_finished():
         return {"status": "skipped"}
@@ -179,7 +177,7 @@ def find_run(name: str) -> Path:
     if has_started:
         raise ConfigError(f"resume={name}: config.yaml is missing, {_missing_config_message(path)}")
     missing = "status.json" if (path / "config.yaml").is_file() else "config.yaml"
-    raise ConfigError(f"resume={name}: not a run folder, {missing} is missing{nearest_runs_hint(path)}")
+    raise ConfigError(f"resume={name}: not a run folder: {missing} is missing{nearest_runs_hint(path)}")
 
 
 def _missing_config_message(path: Path) -> str:
@@ -198,7 +196,7 @@ def _missing_config_message(path: Path) -> str:
 
 
 def _resume(plan: ResumePlan, folder: RunFolder, call: Call) -> dict[str, Any]:
-    from rlox import build  # late: it imports torch; wrong use is reported before that
+    from rlox import build  # imported here because it imports torch: wrong use is reported before
 
     with _show_warnings(call.name):
         algorithm, checkpoint = build.resume(
@@ -236,7 +234,7 @@ def _require_regular_files(run: Path) -> None:
     for name in ("config.yaml", "status.json", "result.json", "provenance.json", *LOG_FILES):
         file = run / name
         if file.exists() and not file.is_file():
-            raise ConfigError(f"{file} is not a regular file, expected the one that the run wrote")
+            raise ConfigError(f"{file} is not a regular file; expected the file that the run wrote")
 
 
 def _warn_if_damaged(run: Path, command: str) -> None:
@@ -254,8 +252,8 @@ def _require_logs(run: Path, checkpoint: Checkpoint | None) -> None:
         if _file_size(file) < size:
             problem = f"has {_file_size(file)} bytes" if file.exists() else "is missing"
             raise CheckpointError(
-                f"{file} {problem}, the checkpoint was saved at {size} bytes of it: put the file back, or "
-                "start a new run"
+                f"{file} {problem}, but had {size} bytes when the checkpoint was saved: put the file back, "
+                "or start a new run"
             )
 
 
@@ -281,7 +279,7 @@ def _require_same_origin(plan: ResumePlan, algorithm: Algorithm) -> None:
 def _resume_message(algorithm: Algorithm, checkpoint: Checkpoint | None, interruption_reason: str) -> str:
     position = f"resumed at step {algorithm.clock.now:,} of {algorithm.clock.horizon:,}"
     if checkpoint is None:
-        return f"{position} (there was no checkpoint yet, the run starts again)"
+        return f"{position} (there was no checkpoint yet; the run starts again)"
     return f"{position} ({interruption_reason or 'exact'})"
 
 
@@ -297,7 +295,7 @@ def _require_matching_checkpoints(plan: ResumePlan, checkpoint: Checkpoint | Non
             raise CheckpointError(summary.missing_checkpoints_message(plan.path, plan.status["step"]))
         return
     file_values = dict(dotted_items(plain_yaml.load(plan.path / "config.yaml")))
-    # a version that resumed an older version's run saved the defaults of these in its checkpoints
+    # in a run of an older version, a resume saved the defaults of these keys in checkpoints only
     newer_keys = {"env.seeding", "env.normalize_rule"} - file_values.keys()
     checkpoint_values = to_plain(validate.saved_config(upgrade_saved_config(checkpoint.config)))
     edits = [
@@ -309,7 +307,7 @@ def _require_matching_checkpoints(plan: ResumePlan, checkpoint: Checkpoint | Non
         key, saved_value, current_value = edits[0].key, *map(value_text, (edits[0].old, edits[0].new))
         omitted_text = f" (and {len(edits) - 1} more)" if len(edits) > 1 else ""
         raise ConfigError(
-            f"{plan.path / 'config.yaml'} was edited: {key}={current_value}, the checkpoint has "
+            f"{plan.path / 'config.yaml'} was edited: {key}={current_value}, but the checkpoint has "
             f"{key}={saved_value}{omitted_text}; put it back or start a new run"
         )
 
@@ -367,7 +365,7 @@ def _status(path: Path) -> dict[str, Any]:
         status = read_status(path)
         return {**status, "step": int(status["step"])}
     except (OSError, ValueError, TypeError, KeyError):
-        return {}  # killed before it was written, or damaged: the checkpoints decide
+        return {}  # the file is damaged, or a kill came before it was written: the checkpoints decide
 
 
 def _print_done(plan: ResumePlan) -> int:

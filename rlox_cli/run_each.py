@@ -26,8 +26,8 @@ def run_each(
 ) -> int:
     """Compose the command for each of `runs` and call `task`; return the highest exit code of their errors.
 
-    An error of one run is printed and the next run follows. It is raised if there is no other run, or while
-    `is_fatal` is true. Without `runs`, `rest` names one.
+    An error of one run is printed and the next run follows. The error is raised instead if there is no other
+    run, or if `is_fatal()` is true. If `runs` is empty, `rest` names the run.
     """
     code = OK
     for args in [[f"run={quote_existing_path(run)}", *rest] for run in runs] or [[*rest]]:

@@ -45,7 +45,7 @@ def slug(text: str) -> str:
 
 
 def run_path(config: RunConfig) -> Path:
-    """Return a new `run_root/env/algo/date-time_seed_id`."""
+    """Return a new path `run_root/env/algo/date-time_seed_id`."""
     name = f"{datetime.now():%Y%m%d-%H%M%S}_s{config.seed}_{secrets.token_hex(2)}"
     return Path(config.run_root) / slug(config.env.id) / config.algo.name / name
 
@@ -91,7 +91,7 @@ def read_status(folder: Path) -> dict[str, Any]:
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """Return `result.json` of a run folder; `None` if no session has ended. Errors as in `read_json`."""
+    """Return `result.json` of a run folder; `None` if no session has ended; errors as in `read_json`."""
     path = folder / "result.json"
     return _read_mapping(path) if path.exists() else None
 
@@ -131,7 +131,7 @@ def _read_mapping(path: Path) -> dict[str, Any]:
 def read_config(folder: Path) -> dict[str, Any]:
     """Return `config.yaml` of a run folder as plain data: nothing in it is resolved or executed.
 
-    The keys are the present ones (`upgrade_saved_config`).
+    Keys of older versions are renamed to the present keys (`upgrade_saved_config`).
     """
     data = plain_yaml.load(folder / "config.yaml")
     return upgrade_saved_config({key: value for key, value in data.items() if key != "hydra"})
@@ -159,13 +159,13 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: int | None = None
-        self._folder_identity: FolderIdentity | None = None  # set once it is locked
+        self._folder_identity: FolderIdentity | None = None  # set once the folder is locked
         self._step = 0
         self._last_heartbeat = 0.0
         self._log: logging.Handler | None = None
         self._has_ended = False  # a final status has been written
         self.is_new = self.has_started = True  # both false at first for a reopened folder
-        self._is_resumable = False  # a new one once it has what a resume needs
+        self._is_resumable = False  # true for a new folder once it has what a resume needs
 
     @classmethod
     def create(cls, config: RunConfig, path: Path | None = None) -> RunFolder:
@@ -251,10 +251,10 @@ class RunFolder:
                 self.write_status(RUNNING)
             # the session waits for the disk, and reports when it gives up
             except StorageError as error:
-                print(f"rlox: {error}; the run goes on, rows wait in memory", file=sys.stderr)
+                print(f"rlox: {error}; the run goes on; its rows wait in memory", file=sys.stderr)
 
     def discard(self) -> None:
-        """Remove the folder of a run that never started, and parents that it leaves empty."""
+        """Remove the folder of a run that never started, and parents that are then empty."""
         self._release()
         shutil.rmtree(self.path, ignore_errors=True)
         for parent in list(self.path.parents)[:2]:
@@ -333,7 +333,7 @@ class RunFolder:
                 "writing to the run as well",
                 file=sys.stderr,
             )
-        with suppress(OSError):  # only for the message of a process that finds it locked
+        with suppress(OSError):  # only for the message of a process that finds the folder locked
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, str(os.getpid()).encode(), 0)
         self._folder_identity = FolderIdentity(self.path)

@@ -109,12 +109,15 @@ def _status_and_reason(outcome: Outcome) -> tuple[str, str]:
 
 
 def report_failure(error: Exception, folder: Path | None, call: Call) -> tuple[int, str]:
-    """Print the error; return the exit code and the text. `folder`: the run's, if it had begun."""
+    """Print the error; return the exit code and the error's text.
+
+    `folder`: the folder of the run, if the run had begun.
+    """
     code, text = exit_code(error), messages.strip_frames(messages.describe(error))
     if folder is not None:
         code = FAILED if code == WRONG_USE else code
         text = messages.shorten(text, 4)
-        if folder.is_dir():  # not if it was moved away
+        if folder.is_dir():  # false if it was moved away
             text += f"\n  traceback: {folder / 'log.txt'}"
         is_disk_full = isinstance(error, StorageError) and _is_disk_full(error)
         has_checkpoint = any(folder.glob("checkpoints/step-*")) and not isinstance(error, CheckpointError)

@@ -118,7 +118,7 @@ class ChosenOption:
 class Schema:
     """The names that one command accepts left of `=`.
 
-    `dataclass` is the dataclass of the whole, with a field for each group. Besides the keys there are
+    `dataclass` is that of the whole configuration; it has a field for each group. Besides the keys there are
     groups of presets, which only set keys, and special keys that make the command do something else.
     `primary` is the file in conf/ whose defaults are chosen unless the command line overrides them.
     """
@@ -198,8 +198,8 @@ class Schema:
     def node(self, path: str) -> dict[str, Any] | None:
         """Return the defaults that files in conf/ call `schema/<path>`; `None` if there are none.
 
-        `<group>/<option>` has those of an option, `brings/<option>` those that it sets for other keys, and
-        the name of the schema those of all keys outside the groups.
+        The path `<group>/<option>` has the defaults of an option, and `brings/<option>` the defaults that the
+        option sets for other keys. The schema's name as path has the defaults of all keys outside the groups.
         """
         if path == self.name:
             multiplicity = {group.name: group.is_multiple for group in self.groups}

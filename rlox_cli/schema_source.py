@@ -19,7 +19,7 @@ class SchemaSource(ConfigSource):
     Hydra's own ConfigStore would be copied completely at each composition.
     """
 
-    # The schema of the command, which Hydra does not pass to a source; an instance keeps that of its call.
+    # The schema of the command, which Hydra does not pass to a source; an instance keeps its call's.
     current_schema: ClassVar[Schema]
 
     def __init__(self, provider: str, path: str) -> None:
@@ -53,7 +53,7 @@ class SchemaSource(ConfigSource):
         )
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        """Return the options of a group below `schema`; Hydra lists them if one is not found."""
+        """Return the options of a group below `schema`; Hydra lists them if it does not find one."""
         groups = [g for g in self.schema.groups if config_path == f"{ROOT}/{g.name}"]
         return sorted(groups[0].registry) if groups and results_filter != ObjectType.GROUP else []
 

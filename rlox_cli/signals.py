@@ -1,5 +1,6 @@
-"""Ctrl-C, SIGTERM, SIGUSR1 and a closing terminal: the first signal asks the run to save and stop, the
-second exits at once.
+"""Handles Ctrl-C, SIGTERM, SIGUSR1 and a closing terminal.
+
+The first signal asks the run to save and stop; a second one ends the process at once.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-SAME_CAUSE_SECONDS = 1.0  # seconds within which signals have one cause
+SAME_CAUSE_SECONDS = 1.0  # signals that come within this time have one cause
 HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 STOPPING_MESSAGE = (
-    "{}: stopping, and saving if the step under way ends within 2 s; again: quit without saving"
+    "{}: stopping, and saving if the step under way ends within 2 s; a second signal quits without saving"
 )
 
 
@@ -65,7 +66,7 @@ class Signals:
             self._stop = None
 
     def raise_pending(self) -> None:
-        """Raise `SignalInterrupt` again: a library may have caught it and gone on, or failed otherwise."""
+        """Raise `SignalInterrupt` again: a library may have caught it, or raised another error."""
         if self._raised_signal is not None:
             raise SignalInterrupt(self._raised_signal)
 
@@ -92,13 +93,13 @@ class Signals:
             self.raise_pending()
 
     def _unraisable_hook(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """Hide a `SignalInterrupt` in a destructor, where it ends nothing; `raise_pending` raises again."""
+        """Hide a `SignalInterrupt` in a destructor, as it ends nothing there; `raise_pending` repeats it."""
         if not isinstance(unraisable.exc_value, SignalInterrupt):
             self._previous_hook(unraisable)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self.received_signal is not None:
-            # a closing terminal sends SIGHUP twice, the end of a session SIGTERM too
+            # a closing terminal sends SIGHUP twice, and the end of a login session also sends SIGTERM
             is_same_cause = (
                 self.received_signal == signal.SIGHUP
                 and time.monotonic() - self._received_at < SAME_CAUSE_SECONDS

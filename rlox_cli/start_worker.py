@@ -1,4 +1,4 @@
-"""The start script of a sweep's worker: signals are blocked, and Python's path is its parent's.
+"""The start script of a sweep's worker: signals are blocked, and `sys.path` is its parent's.
 
 Standard input carries orders and standard output events. Both are moved to other descriptors, which the
 rest of the process and its children do not use.

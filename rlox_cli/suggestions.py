@@ -1,4 +1,4 @@
-"""Completions of a command line; a shell waits for them, so this imports neither Hydra nor torch."""
+"""Completions of a command line; a shell waits for them, so this module imports neither Hydra nor torch."""
 
 from __future__ import annotations
 
@@ -155,7 +155,10 @@ class _CompletionContext:
 
 
 def _complete_step(names: Iterable[str], typed: str, separator: str) -> set[str]:
-    """Return the names that begin so, cut after the next `separator` if several go on, as hundreds may."""
+    """Return the names that begin with `typed`, shortened where several go on after the next `separator`.
+
+    Of several names that share the text up to that separator, only this text is returned once.
+    """
     steps: dict[str, set[str]] = {}
     for name in names:
         if name.startswith(typed):
@@ -165,7 +168,7 @@ def _complete_step(names: Iterable[str], typed: str, separator: str) -> set[str]
 
 
 def _gymnasium_ids() -> list[str]:
-    """Return the ids that Gymnasium itself registers, read from its source: importing it takes too long."""
+    """Return the ids that Gymnasium itself registers, read from its source: an import takes too long."""
     spec = importlib.util.find_spec("gymnasium")
     locations = list(spec.submodule_search_locations or ()) if spec is not None else []
     try:
@@ -176,7 +179,7 @@ def _gymnasium_ids() -> list[str]:
 
 
 def _run_paths(typed: str) -> list[str]:
-    """Return run folders below the typed folder, or below `runs`; else folders on the way."""
+    """Return run folders below the typed folder, or below `runs`; else folders that begin with `typed`."""
     prefix = typed[: typed.rfind("/") + 1] or "runs/"
     start = Path(prefix).expanduser()
     run_paths = [f"{prefix}{path.relative_to(start)}" for path in _run_folders(start, MAX_DEPTH)]
@@ -196,7 +199,7 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _folders(typed: str) -> Iterator[str]:
-    """Yield folders that begin so, each with a slash: there may be more below."""
+    """Yield the folders that begin with `typed`, each with a slash: more folders may follow."""
     prefix = typed[: typed.rfind("/") + 1]
     try:
         entries = [e.name for e in os.scandir(Path(prefix).expanduser()) if e.is_dir()]

@@ -19,7 +19,7 @@ TIME_PARTS = ("total", "collect", "update", "evaluate")
 
 
 def replace_unprintable(text: str) -> str:
-    """Replace characters that could move the cursor in text from a file that anybody may have written."""
+    """Replace characters that could move the cursor: anybody may have written the file of the text."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -57,7 +57,7 @@ def result_document(config: RunConfig, outcome: Any, status: str, reason: str) -
         "seconds": {part: outcome.seconds[part] for part in TIME_PARTS},
         "steps_per_second": {part: _rate(clock.now, outcome.seconds[part]) for part in TIME_PARTS},
     }
-    # Steps of the evaluation itself, not of training; known if there was only the final one.
+    # The steps of evaluations, not of training; known only if the final evaluation was the only one.
     only_final = evaluation is not None and config.eval.every == 0
     data["steps_per_second"]["evaluate"] = (
         _rate(sum(evaluation.lengths), outcome.seconds["evaluate"]) if only_final else None

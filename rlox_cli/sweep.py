@@ -1,4 +1,4 @@
-"""`rlox sweep`: many runs in one folder; finished jobs are skipped, failed ones are named."""
+"""`rlox sweep`: many runs in one folder; finished jobs are skipped, and failed jobs are named."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class SweepPlan:
     folder: Path
     jobs: list[PlannedJob] | None
     is_dry_run: bool
-    # by algorithm, for jobs with algo.backend=auto: decided now, and recorded earlier
+    # for jobs with algo.backend=auto, by algorithm: the backends decided now, and those recorded earlier
     backends: dict[str, Backend] = field(default_factory=dict, kw_only=True)
     recorded_backends: dict[str, str] = field(default_factory=dict, kw_only=True)
 
     def record_decisions(self, folder: Path) -> None:
-        """Print the decisions; save them and the list of jobs in the folder of the jobs."""
+        """Print the decisions; save them and the list of jobs in `folder`."""
         self.print_decisions([config for _, config in self.jobs or ()])
         sweep_backend.record_backends(folder, self.backends)
         if self.jobs:  # now, because a kill -9 leaves no time for it
@@ -102,7 +102,7 @@ def plan_sweep(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     require_no_links(folder)
     _require_no_run(folder)
     external_launchers.require_launchable(master.hydra.launcher)
-    from rlox_cli.search.plan import is_search, search_plan  # late: it imports this module
+    from rlox_cli.search.plan import is_search, search_plan  # imported here because it imports this module
 
     _require_same_kind(folder, is_search(master))
     if is_search(master):
@@ -148,7 +148,11 @@ def length_warnings(configs: Iterable[RunConfig]) -> Iterator[str]:
             continue
         common_multiple = math.lcm(*sizes)
         common_total = -(-total // common_multiple) * common_multiple
-        hint = f"; total_steps={common_total} is the same for all" if common_total <= 2 * total else ""
+        hint = (
+            f"; total_steps={common_total} gives all jobs the same length"
+            if common_total <= 2 * total
+            else ""
+        )
         yield (
             f"total_steps={total} is {min(step_counts):,} to {max(step_counts):,} {unit_label(unit)}, "
             f"because batch sizes differ and totals are rounded up to whole batches{hint}"
@@ -165,7 +169,7 @@ def _require_no_run(folder: Path) -> None:
 
 
 def _require_same_kind(folder: Path, is_search_requested: bool) -> None:
-    """Raise `ConfigError` for a sweep in a search's folder, or the reverse: they continue differently."""
+    """Raise `ConfigError` for a sweep in the folder of a search, or a search in that of a sweep."""
     search_files = [name for name in SEARCH_FILES if (folder / name).exists()]
     runs = len(job_folders(folder))
     if is_search_requested == bool(search_files) or not (search_files or runs):
@@ -199,10 +203,10 @@ def _require_distinct(jobs: Sequence[PlannedJob]) -> None:
 def finish_sweep(
     plan: SweepPlan, outcomes: Sequence[dict[str, Any]], command_line: Sequence[str] = ()
 ) -> int:
-    """Write and print the summary; return the sweep's exit code. `command_line` is the typed command.
+    """Write and print the summary; return the exit code of the sweep.
 
-    A job counts as done if its folder says so: a launcher may have run it in another process, or
-    not at all.
+    `command_line` is the typed command. A job counts as done if its folder says so: a launcher may have run
+    it in another process, or not at all.
     """
     failed = any(outcome["code"] != OK for outcome in outcomes)
     if plan.is_dry_run or not plan.folder.is_dir():
@@ -237,7 +241,7 @@ def continue_command(command_line: Sequence[str], folder: Path) -> str:
 
 
 def job_states(folder: Path) -> dict[str, str]:
-    """Return the state of each job in a folder by identity; `UNREADABLE` if its file is damaged."""
+    """Return the state of each job in a folder by identity; `UNREADABLE` if status or result is damaged."""
     runs = {path: saved_identity(path) for path in job_folders(folder)}
     states = {
         job: read_state(path)

@@ -1,4 +1,4 @@
-"""One backend for all jobs of an algorithm in a sweep, so that compared runs learn with the same one.
+"""One backend for all jobs of an algorithm in a sweep, so that compared runs learn with the same backend.
 
 `algo.backend=auto` depends on sizes, so jobs of one sweep could learn partly in torch and partly in the
 native engine. The sweep decides before its first job and saves the decision in `backend.json` in its folder,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # help and versions need no environment
 
 FILE = "backend.json"
 AUTO = "auto"
-ANY_ALGO = "*"  # in place of a name: every algorithm
+ANY_ALGO = "*"  # stands for every algorithm
 UNKNOWN_REASON = "the sweeper chooses the settings of its jobs as it goes"
 NO_ENV_REASON = "without an environment the sizes of its networks are not known in advance"
 
@@ -54,7 +54,7 @@ def backend_for(algo: str, config: RunConfig, names: Mapping[str, str]) -> str |
 
 
 def read_backends(folder: Path) -> dict[str, str]:
-    """Return the backends that a sweep has decided on, by algorithm; empty if it began without."""
+    """Return the backends that a sweep has decided on, by algorithm; empty if it has decided none."""
     try:
         data = json.loads((folder / FILE).read_text(encoding="utf-8"))
         return {str(algo): str(entry["name"]) for algo, entry in data.items()}
@@ -86,10 +86,10 @@ def record_backends(folder: Path, backends: Mapping[str, Backend]) -> None:
 def decide_backends(
     folder: Path, recorded_backends: Mapping[str, str], jobs: Sequence[BackendRequest]
 ) -> dict[str, Backend]:
-    """Decide the backend of each algorithm whose jobs leave the choice open: native if all would get it.
+    """Decide the backend of each algorithm whose jobs leave the choice open: native if all would use it.
 
-    No decision is made for algorithms in `recorded_backends`, the decisions of the folder, or for those
-    with jobs from before sweeps decided.
+    No decision is made for algorithms in `recorded_backends`, the decisions of the folder, or for algorithms
+    that have jobs from before sweeps recorded decisions.
     """
     from rlox.training.backend import NATIVE, TORCH, Backend, predict_backend
 
@@ -117,7 +117,7 @@ def decide_backends_between(
     configs: Sequence[RunConfig],
     spaces: Spaces | None,
 ) -> dict[str, Backend]:
-    """Decide the same for a search, whose jobs lie between configurations in the same spaces."""
+    """Decide the backends for a search, whose jobs lie between `configs` and have the same spaces."""
     from rlox.training.backend import TORCH, Backend, predict_backend_between
 
     jobs = [BackendRequest((), config, spaces) for config in configs]
@@ -131,7 +131,7 @@ def decide_backends_between(
 
 
 def decide_unknown_backends(folder: Path, recorded_backends: Mapping[str, str]) -> dict[str, Backend]:
-    """Decide the same for jobs that are not known in advance."""
+    """Decide the backend for jobs that are not known in advance."""
     from rlox.training.backend import TORCH, Backend
 
     has_open_jobs = any(_leaves_choice(config) for config in _job_configs(folder))
@@ -160,7 +160,7 @@ def _leaves_choice(config: RunConfig) -> bool:
 def _undecided_jobs(
     folder: Path, recorded_backends: Mapping[str, str], jobs: Iterable[BackendRequest]
 ) -> dict[str, list[BackendRequest]]:
-    """Return the jobs that leave the choice open, by algorithm, if the folder has no decision."""
+    """Return the jobs that leave the choice open, by algorithm, where the folder has no decision."""
     earlier_algos = {config.algo.name for config in _job_configs(folder) if _leaves_choice(config)}
     by_algo: dict[str, list[BackendRequest]] = {}
     for job in jobs:

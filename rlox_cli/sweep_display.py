@@ -18,7 +18,7 @@ from rlox_cli.job_titles import job_title
 from rlox_cli.messages import shorten
 from rlox_cli.run_folder import KILLED, read_result
 
-LINE_SECONDS = 10.0  # between lines about one job
+LINE_SECONDS = 10.0  # seconds between lines about one job
 REDRAW_SECONDS = 0.2
 NARROW_WIDTH = 60  # columns; below that, permanent lines are easier to read
 STARTED_KINDS = ("begun", "resumed")
@@ -68,7 +68,7 @@ class Display:
         """Show how the job ended; a skipped job has reported that itself."""
         name = self._unannounced.pop(number, "")
         if text := closing_line(outcome):
-            if name:  # it failed before it began
+            if name:  # the job failed before it began
                 self.print_lines(number, name)
             self.print_lines(number, text, is_error=outcome["code"] != OK and outcome["status"] != KILLED)
 
@@ -120,7 +120,7 @@ class LiveTable(Display):
         self._snapshots: dict[int, ProgressSnapshot] = {}
         self._drawn_at = 0.0
         self._console = Console(highlight=False)
-        # The loop of the sweep redraws it: a thread of rich could draw into other output.
+        # The loop of the sweep redraws the table: a thread of rich could draw into other output.
         # Rich must not redirect standard error either, which may lead elsewhere.
         self._live = Live(
             console=self._console,

@@ -1,4 +1,4 @@
-"""`sweep.*`: how a sweep runs its jobs. Jobs do not have these keys, which change no result."""
+"""`sweep.*`: how a sweep runs its jobs; its jobs lack these keys, which change no result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlox.errors import ConfigError
 PREFIX = "sweep."
 WORKERS = f"{PREFIX}workers"
 LAUNCHER = "hydra/launcher"
-# Hydra's keys for several jobs, which have no effect on one job, and those for one job.
+# Hydra's keys that have no effect on a single job, and its keys for a single job.
 MULTI_RUN_PREFIXES = (LAUNCHER, "hydra/sweeper", "hydra.launcher.", "hydra.sweeper.", "hydra.sweep.")
 SINGLE_RUN_PREFIXES = ("hydra.run.dir",)
 
@@ -27,14 +27,14 @@ class SweepOptions:
         """Return the overrides that make Hydra use this number of workers."""
         if self.workers == 1:
             return []
-        from rlox_cli.launcher import register  # late: it imports Hydra
+        from rlox_cli.launcher import register  # imported here because it imports Hydra
 
         register()
         return [f"{LAUNCHER}=workers", f"hydra.launcher.workers={self.workers}"]
 
 
 def split_sweep_options(args: Sequence[str]) -> tuple[SweepOptions, list[str]]:
-    """Return the sweep options of a command line, the last value of each, and the other arguments."""
+    """Return the sweep options of a command line, each with its last value, and the other arguments."""
     values = {key: value for key, value in map(_split_argument, args) if key == WORKERS}
     rest = [arg for arg in args if _split_argument(arg)[0] not in values]
     for arg in rest:

@@ -40,7 +40,7 @@ COLUMNS = (
     "steps",
     "env_steps",
     "score",
-    "score_ci95_low",  # of the score, a mean
+    "score_ci95_low",  # ends of the interval of `score`, which is a mean
     "score_ci95_high",
     "score_iqm",
     "seconds",
@@ -168,7 +168,7 @@ def _result_columns(path: Path) -> dict[str, Any]:
     if row["score"] is None and read_status(path)["status"] == DONE:
         if no_score_reason := data.get("unscored"):
             row["reason"] = no_score_reason
-        if data["episodes"]:  # from an earlier version, which recorded it as done
+        if data["episodes"]:  # an earlier version recorded such a run as done
             row |= {"status": FAILED, "reason": "its score is not finite"}
     return row
 

@@ -1,4 +1,4 @@
-"""Let the loggers of a run catch up: in its locked folder, to addresses that the folder cannot set."""
+"""Send what the loggers of a run missed; the run folder is locked, and cannot set the addresses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def sync_run(config: SyncConfig) -> bool:
         run, logger={key: _with_target(logger, config) for key, logger in run.logger.items()}
     )
     if not any(logger.name in LOGGERS for logger in target_config.logger.values()):
-        print(f"{path}: no logger besides metrics.jsonl, nothing to send")
+        print(f"{path}: no logger besides metrics.jsonl; nothing to send")
         return True
     with RunFolder.reopen(path), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # reported below

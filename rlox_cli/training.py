@@ -53,7 +53,7 @@ class TrainTask:
 
     def __init__(self, call: Call, args: Sequence[str] = ()) -> None:
         self.call = call
-        self.args = list(args)  # of a sweep: the arguments that each job is composed from
+        self.args = list(args)  # in a sweep: the arguments from which each job is composed
         self.code = OK
         self.plan: SweepPlan | None = None
         self.outcomes: list[dict[str, Any]] = []

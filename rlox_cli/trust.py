@@ -12,7 +12,7 @@ from rlox.configs.code import code_paths, require_trusted
 from rlox.configs.secrets import references, resolve
 from rlox.errors import ConfigError
 
-# the links of `Disk.link`; the new ones are left if a kill came before they were in place
+# the links of `Disk.link`; `.new` links remain if a kill came before they were renamed
 CHECKPOINT_LINKS = ("last", "best", ".last.new", ".best.new")
 
 
@@ -33,7 +33,7 @@ def resolve_trusted(
     """Return a run folder's configuration with its references resolved.
 
     Raise `ConfigError` unless everything that the folder names is trusted. `repeated_arguments` are the
-    overrides in which the user repeats that; `None` if the command takes none.
+    overrides, in which the user may repeat these things; `None` if the command takes no overrides.
     """
     if not trust:
         require_no_links(source.parent)
@@ -52,9 +52,9 @@ def resolve_trusted(
 def require_no_links(run: Path) -> None:
     """Raise `ConfigError` for a link in a run's or sweep's folder: a stranger could redirect writes by it.
 
-    Runs themselves create `last` and `best`; they replace these and do not write through them. Links of W&B
-    in wandb/live of a killed run are removed before the folder is used again; submitit links the script of
-    a job to itself.
+    Runs themselves create `last` and `best`; they replace these links and do not write through them. Links of
+    W&B in wandb/live of a killed run are removed before the folder is used again; submitit links the script
+    of a job to itself.
     """
     for folder, folders, files in os.walk(run):
         allowed_links = CHECKPOINT_LINKS if Path(folder).name == "checkpoints" else ()
@@ -73,12 +73,12 @@ def _is_submitit_link(path: Path) -> bool:
 
 
 def trust_arguments(config: RunConfig) -> str:
-    """Return what a command that continues the run must repeat, after a space; empty for most runs."""
+    """Return, after a space, the argument by which a command trusts the run; empty if none is needed."""
     items = [*code_paths(config), *references(config, include_resolved=True)]
     return f" {_trust_argument([f'{key}={text}' for key, text in items])}" if items else ""
 
 
 def _trust_argument(items: Sequence[str]) -> str:
-    """Return the environment's id repeated; for anything else, trust in the whole folder."""
+    """Return `env=ID` if only the environment's id needs trust, else `trust=true` for the whole folder."""
     (key, _, value), *others = [item.partition("=") for item in items]
     return shlex.quote(f"env={value}") if key == "env.id" and not others else "trust=true"

@@ -55,7 +55,7 @@ def require_environment(config: RunConfig) -> None:
 
 
 def saved_config(data: dict[str, Any]) -> RunConfig:
-    """Return the configuration in plain data, e.g. of a run folder; import nothing that it names."""
+    """Return the validated configuration from plain data, e.g. of a run folder; import nothing it names."""
     require_known(data, RUN)
     config = make_run(data)
     for key, logger in config.logger.items():
@@ -150,7 +150,7 @@ def require_init_from(config: RunConfig) -> None:
 
 
 def plain_data(config: DictConfig) -> dict[str, Any]:
-    """Return plain data without the `hydra` node, interpolations resolved; missing values stay `???`."""
+    """Return plain data without the `hydra` node, with interpolations resolved; missing values stay `???`."""
     try:
         data = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException as error:
@@ -222,7 +222,7 @@ def _unknown_key(data: dict[str, Any], schema: Schema) -> str | None:
         segments = name.split(".")
         known.update(".".join(segments[:depth]) for depth in range(1, len(segments)))
     for name, _ in _flatten(data):
-        # a name below a key that takes none means a value of the wrong type, which `make` reports
+        # a name below a key with a single value means a wrong type of value, which `make` reports
         if name not in known and not any(name.startswith(f"{key.name}.") for key in keys):
             return name
     return None

@@ -1,8 +1,8 @@
-"""Files that replace missing ones of a user's variants.
+"""Replacements for configuration files that a user's variants lack.
 
 `algo/ppo_big.yaml`, built on `ppo`, has PPO's buffer and PPO's tuned presets; `my_pkg:MyEnv-v0` has the
-preset `MyEnv-v0`, `ALE/Pong-v5` that of `ALE`. An algorithm of a plugin whose configuration derives from
-`SACConfig` has SAC's presets.
+preset of `MyEnv-v0`, and `ALE/Pong-v5` that of `ALE`. An algorithm of a plugin whose configuration derives
+from `SACConfig` has SAC's presets.
 
 Hydra asks for `tuned/<algo>/<env>` and `buffer/_of/<algo>` by the typed names. A file of exactly that name
 comes first; this module replaces only a missing one.
@@ -50,7 +50,8 @@ def _is_file(path: str, folders: Sequence[Path]) -> bool:
 def variant_keys(group: Group, option: str, folders: Sequence[Path]) -> dict[str, Any]:
     """Return the keys in the file of a variant, and in those of the variants that it is built on.
 
-    If it sets one of two conflicting fields, the other gets its default, in place of a preset's value.
+    If the variant sets one of two conflicting fields, the other gets its default, in place of a preset's
+    value.
     """
     tag = group.tag(option, folders)
     if tag is None:
@@ -77,7 +78,7 @@ def _merged_values(
 class VariantSource(ConfigSource):
     """`variants://`: replacements for missing files of a user's variants."""
 
-    # The conf folders in use, which Hydra does not pass to a source; an instance keeps those of its call.
+    # The conf folders in use, which Hydra does not pass to a source; an instance keeps its call's.
     current_folders: ClassVar[tuple[Path, ...]] = (CONF,)
 
     def __init__(self, provider: str, path: str) -> None:

@@ -17,7 +17,7 @@ _CALL = re.compile(r"\w+\(.*\)", re.DOTALL)
 
 
 def verbatim_keys(keys: Iterable[Key]) -> frozenset[str]:
-    """Return the names of the keys whose values are any text, including Hydra's own."""
+    """Return the names of the keys whose values may be any text, including keys of Hydra."""
     return HYDRA_KEYS | {key.name for key in keys if key.field.metadata.get("verbatim")}
 
 

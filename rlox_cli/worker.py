@@ -29,7 +29,7 @@ PROGRESS_SECONDS = 0.25
 
 
 class JsonJobReporter(JobReporter):
-    """Reports in events, lines of JSON."""
+    """Reports by events; each is a line of JSON."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -42,7 +42,7 @@ class JsonJobReporter(JobReporter):
                 data = data[os.write(self._descriptor, data) :]
 
     def message(self, kind: str, text: str) -> None:
-        """Send a message; the sweep chooses which ones it shows."""
+        """Send a message; the sweep chooses which messages it shows."""
         self.send_event("said", about=kind, text=text)
 
     def report_error(self, text: str) -> None:
@@ -72,7 +72,7 @@ class JsonJobReporter(JobReporter):
 
 
 class EventStream(io.TextIOBase):
-    """Standard output or error as events, one per whole line."""
+    """A stream in place of standard output or error; it sends each whole line as an event."""
 
     def __init__(self, reporter: JsonJobReporter, is_error: bool = False) -> None:
         self._reporter, self._partial_line, self._is_error = reporter, "", is_error
@@ -85,7 +85,7 @@ class EventStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Send the rest as a line."""
+        """Send the text of an unfinished line as a line."""
         if self._partial_line:
             self.write("\n")
 
@@ -129,7 +129,7 @@ def _run_jobs(
 
 def _read_orders(orders: IO[bytes], orders_queue: queue.Queue[dict[str, Any]], signals: Signals) -> None:
     """Queue the orders; a stop order, or the end of the sweep, becomes a signal to this process."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)  # they are for the main thread, which may wait
+    signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)  # the main thread gets them; it may wait
     for line in orders:
         order = json.loads(line)
         if "stop" in order:

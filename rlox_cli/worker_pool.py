@@ -25,7 +25,7 @@ class Task(NamedTuple):
 
 
 class WorkerPool:
-    """Worker processes that run one job after another; one that dies loses its job and is replaced."""
+    """Worker processes that run one job after another; a worker that dies loses its job and is replaced."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class WorkerPool:
 
     def _read(self, worker: WorkerProcess, stream: Any) -> None:
         if stream not in self._selector.get_map():
-            return  # it ended since it was selected
+            return  # the stream has ended since it was selected
         data = worker.read(stream)
         if data is None:
             self._selector.unregister(stream)
@@ -133,12 +133,12 @@ class WorkerPool:
         """Read the last output of a process that has exited, and record its unfinished job."""
         for stream in worker.streams:
             self._drain(worker, stream)
-            if stream in self._selector.get_map():  # its own children may keep it open
+            if stream in self._selector.get_map():  # children of the process may keep the stream open
                 self._selector.unregister(stream)
         task = self._busy.get(worker)
         if task is None:
             self._idle.remove(worker)
-        elif self._stop_sent and worker.exited_by_signal():  # before its run began, so there is no outcome
+        elif self._stop_sent and worker.exited_by_signal():  # before its run began: no outcome
             del self._busy[worker]
             self.display.on_stopped(task.number)
         else:

@@ -44,7 +44,7 @@ class WorkerProcess:
         for stream in self.streams:
             os.set_blocking(stream.fileno(), False)
         self._partial = dict.fromkeys(self.streams, b"")
-        self.is_leaving = False  # it has reported that it takes no more jobs
+        self.is_leaving = False  # true once it has reported that it takes no more jobs
         self.send(worker_init)
 
     def send(self, order: Mapping[str, Any]) -> None:
@@ -77,7 +77,7 @@ class WorkerProcess:
         return parsed if isinstance(parsed, dict) and "event" in parsed else None
 
     def has_data(self, stream: IO[bytes]) -> bool:
-        """Return whether there is something to read, or the end."""
+        """Return whether the stream has something to read or has ended."""
         with selectors.DefaultSelector() as selector:
             selector.register(stream, selectors.EVENT_READ)
             return bool(selector.select(0))
@@ -87,7 +87,7 @@ class WorkerProcess:
         return self.process.poll() is not None
 
     def exited_by_signal(self) -> bool:
-        """Return whether it exited because a signal asked it to."""
+        """Return whether the process exited because a signal asked it to."""
         return (self.process.returncode or 0) in {128 + number for number in HANDLED_SIGNALS}
 
     def exit_description(self) -> str:
@@ -102,25 +102,25 @@ class WorkerProcess:
         return f"its process ended with exit code {code}"
 
     def wait(self) -> None:
-        """Wait for its exit; the caller kills it if it does not exit."""
+        """Wait for the process to exit; the caller kills it if it does not."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(EXIT_SECONDS)
 
     def kill(self) -> None:
-        """Kill it, unless it has exited."""
+        """Kill the process, unless it has exited."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
         self.close()
 
     def kill_now(self) -> None:
-        """Kill it from a signal handler, without waiting: the handler may have interrupted a wait."""
+        """Kill the process from a signal handler, without a wait: the handler may have interrupted one."""
         if self.process.returncode is None:
             with suppress(OSError):
                 os.kill(self.process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Close its streams."""
+        """Close the streams of the process."""
         for stream in (self._orders, *self.streams):
             with suppress(OSError):
                 stream.close()

@@ -1,4 +1,4 @@
-"""Algorithms, one file each: the learner and its façade."""
+"""Algorithms: their façades, their learners, and the construction of their runs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ __all__ = [
     "RecurrentPPO",
 ]
 
-# The façade of each algorithm, by its name and module.
+# Name of the façade class by the name of the algorithm, which is also the name of its module.
 _CLASS_NAMES = {
     "ppo": "PPO",
     "recurrent_ppo": "RecurrentPPO",
@@ -85,7 +85,7 @@ __getattr__ = lazy_getattr(
 
 
 def _plugin_class(entry: PluginEntry, plugin: Any, setting: str) -> type[Algorithm]:
-    """Return the algorithm class of a plugin; `ConfigError` if it is not an `Algorithm` of that name."""
+    """Return the class of a plugin; raise `ConfigError` if it is no `Algorithm` of the plugin's name."""
     _ = ALGO_CONFIGS[entry.name]  # the look-up checks the plugin
     cls = entry.load(setting, plugin.facade)
     if not (isinstance(cls, type) and issubclass(cls, Algorithm) and cls.name == entry.name):
@@ -98,7 +98,7 @@ def _plugin_class(entry: PluginEntry, plugin: Any, setting: str) -> type[Algorit
 
 
 class _AlgorithmRegistry(PluginRegistry[type[Algorithm]]):
-    """The classes by name; a look-up imports its class, and iteration over values or items imports all."""
+    """The façade classes by name; a look-up imports one class, `values()` and `items()` import all."""
 
     def __init__(self) -> None:
         super().__init__({}, "algo", _plugin_class)

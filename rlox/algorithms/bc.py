@@ -37,7 +37,8 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
     ) -> PolicyAndLearner:
         if actions.choices and algo.loss != "nll":
             raise ConfigError(
-                f"algo.loss={algo.loss} needs actions that are vectors, these are choices; set algo.loss=nll"
+                f"algo.loss={algo.loss} needs actions that are vectors, but these are choices; set "
+                "algo.loss=nll"
             )
         network_width = max_width(linear_shapes("", (encoder_spec.features, *algo.net_arch, actions.size)))
         args = config, context, encoder_spec, actions
@@ -55,8 +56,8 @@ class BC(Algorithm):
     dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; choices are whole numbers from 0, vectors
         are floating-point numbers; in actions of several parts the choices come first in each row. With
         `normalize=True` the policy normalises its observations by the dataset's moments
-    obs_dim, act_dim : size of an observation, and size of an action or number of choices; taken from the
-        environment if there is one
+    obs_dim, act_dim : size of an observation, and size of an action or number of Discrete actions; taken from
+        the environment if there is one
     continuous : whether actions are vectors, not choices
     hidden : width of the two hidden layers, unless `net_arch` gives all widths
     learning_rate, batch_size : settings of each update

@@ -97,7 +97,7 @@ class BestOfN:
         )
 
     def sample(self, prompts: Tensor | Sequence[Tensor]) -> tuple[list[Tensor], Any]:
-        """Return each prompt's best completion, cut at its end, and the rewards of all, float64 `[B, n]`."""
+        """Return each prompt's best completion, up to its end, and all rewards, float64 `[B, n]`."""
         rows = parse_token_rows(prompts)
         repeated_prompts = [Prompt(row) for row in rows for _ in range(self.n)]
         stream = Stream(self.seed, "best_of", self._n_calls)
@@ -111,6 +111,6 @@ class BestOfN:
         best_indices = best_rows(rewards, self.n)
         if len(best_indices) < len(rows):
             prompt_index = int(np.isnan(rewards.reshape(-1, self.n)).all(1).argmax())
-            raise RewardError(f"no completion of prompt {prompt_index} got a reward, expected one at least")
+            raise RewardError(f"no completion of prompt {prompt_index} got a reward, expected at least one")
         rows_of_tokens = generated_tokens.token_rows()
         return [rows_of_tokens[row] for row in best_indices], rewards.reshape(-1, self.n)

@@ -106,7 +106,7 @@ class ClippedLearner(ClippedLearnerBase[P], ABC, Generic[P, M]):
         return torch.from_numpy(self._minibatch_order(index, epoch, count))
 
     def _epoch(self, batch: Rollout, epoch: int, steps: list[Tensor]) -> tuple[int, bool]:
-        """Run one epoch, append metrics to `steps`, and return the row count and whether it is complete.
+        """Run one epoch, append metrics to `steps`, and return its row count and whether it was completed.
 
         The shuffled copy of the rollout is freed at the end of the epoch, before the next one makes its own.
         """
@@ -120,7 +120,7 @@ class ClippedLearner(ClippedLearnerBase[P], ABC, Generic[P, M]):
         return samples, True
 
     def _step(self, minibatch: M) -> Tensor | None:
-        """Take one gradient step and return its metrics; return None without a step past `target_kl`.
+        """Take one gradient step and return its metrics; past 1.5 * `target_kl` take none and return None.
 
         The policy's outputs and saved activations are freed before those of the next minibatch are computed.
         """

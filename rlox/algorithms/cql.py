@@ -56,7 +56,7 @@ def _require_unset(algo: CQLConfig) -> None:
         value = getattr(algo, name)
         if value != getattr(CQLConfig(), name):
             raise ConfigError(
-                f"algo.{name}={value} applies to actions that are vectors, these are choices; leave "
+                f"algo.{name}={value} applies to actions that are vectors, but these are choices; leave "
                 f"algo.{name} out"
             )
 
@@ -68,11 +68,11 @@ class CQL(Algorithm):
     ----------
     dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; actions are floating-point vectors, or
         choices from 0
-    obs_dim, act_dim : size of an observation, and size of an action or number of choices; taken from the
-        environment if there is one
+    obs_dim, act_dim : size of an observation, and size of an action or number of Discrete actions; taken from
+        the environment if there is one
     cql_alpha : weight of the penalty
     n_random_actions : for vectors, number of actions that the penalty samples from each of 3 distributions
-    auto_alpha, cql_target_value : learn that weight, so that the penalty stays below the target
+    auto_alpha, cql_target_value : whether to learn that weight, and the penalty that it aims at
     hidden : width of the two hidden layers, unless `net_arch` gives all widths
     learning_rate : learning rate of the critics; for vectors the policy's is `actor_learning_rate`
     tau : weight of the online networks in each Polyak update of the target networks

@@ -86,8 +86,8 @@ class DecisionTransformerLearner(PolicyLearner[DecisionTransformerPolicy]):
 def _loss(outputs: Tensor, actions: Tensor, mask: Tensor, is_discrete: bool) -> tuple[Tensor, Tensor]:
     """Return cross-entropy and accuracy for choices, squared and absolute error for vectors.
 
-    Both are means over the steps without padding. Weights exclude the padding, because indexing by the mask
-    would synchronise with the GPU.
+    Both are means over the steps without padding. The padding gets weight 0, because indexing by the mask
+    would wait for the GPU.
     """
     weight = mask / mask.sum()
     if is_discrete:
@@ -131,11 +131,12 @@ class DecisionTransformer(Algorithm):
     ----------
     dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; actions are floating-point vectors, or
         choices from 0
-    obs_dim, act_dim : size of an observation, and size of an action or number of choices; taken from the
-        environment if there is one
+    obs_dim, act_dim : size of an observation, and size of an action or number of Discrete actions; taken from
+        the environment if there is one
     context_length : number of past steps that the policy sees
     hidden, n_layers, n_heads : width, number of blocks and number of heads of the transformer
-    learning_rate, batch_size : of each update; `batch_size` counts sub-trajectories of `context_length` steps
+    learning_rate, batch_size : settings of an update; `batch_size` counts sub-trajectories of
+        `context_length` steps
     target_return : return that the policy is conditioned on in evaluation; None: the dataset's highest
     callbacks : called during training; if `on_step` returns False, training stops
     logger : receives the rows of metrics
@@ -191,7 +192,7 @@ class DecisionTransformer(Algorithm):
         action_masks: Any = None,
         target_return: float | None = None,
     ) -> Any:
-        """Return the action for one raw observation or for a batch, each the first one of an episode.
+        """Return the action for one raw observation or a batch; each observation is the first of an episode.
 
         `target_return` replaces the run's. To play whole episodes, use
         `components.actor.make_player(n_slots)`, which keeps the history of each episode: `act(rows)`,
@@ -205,7 +206,8 @@ class DecisionTransformer(Algorithm):
     def ask(self, target_return: float | None) -> None:
         """Set the target return of evaluations; None: the highest return of the dataset.
 
-        The value applies to this object only. It is not saved: a loaded checkpoint uses its `target_return`.
+        The value applies to this object only. It is not saved: after a checkpoint is loaded, the configured
+        `target_return` applies.
         """
         cast(
             ReturnConditionedActor, self.components.actor

@@ -206,7 +206,7 @@ class DPO(TextAlgorithm):
     def reference_log_probs(
         self, prompt: TokenRows, chosen: TokenRows, rejected: TokenRows
     ) -> tuple[Tensor, Tensor]:
-        """Return the reference's summed log-probabilities, `[B]` each; they never change."""
+        """Return the reference's summed log-probabilities, `[B]` each; training does not change them."""
         return cast(DPOLearner, self.learner).reference_sums(
             _make_pairs(prompt, chosen, rejected, None, self._text.sampling.eos)
         )
@@ -216,8 +216,8 @@ class DPO(TextAlgorithm):
     ) -> dict[str, float]:
         """Take one step on these pairs, with shapes as in `compute_loss`, and return its metrics.
 
-        A pair of equal completions teaches nothing: the first such call warns. `ConfigError` if all pairs
-        are equal.
+        A pair of equal completions teaches nothing: the first call with such a pair warns. `ConfigError` if
+        all pairs are equal.
         """
         pairs = _make_pairs(prompt, chosen, rejected, ref_log_probs, self._text.sampling.eos)
         equal_rows = np.flatnonzero(_equal_pair_mask(pairs))

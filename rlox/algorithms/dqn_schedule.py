@@ -50,7 +50,7 @@ class DQNLearnerMixin:
     def _apply_schedules(self, env_steps: int, clock: Clock) -> None:
         """Set the learning rate and apply the target network updates that are due.
 
-        The online network did not change between them, so n updates equal one with 1 - (1 - tau)^n.
+        The online network did not change between them, so n updates equal one with tau 1 - (1 - tau)^n.
         """
         self.optimizer.lr = self.config.at("learning_rate", clock.remaining)
         due = env_steps // self.config.target_update_interval

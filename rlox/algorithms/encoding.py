@@ -37,7 +37,7 @@ class EncoderOptions(Protocol):
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """The encoder in front of an environment's networks; without images there is none."""
+    """The encoder in front of an algorithm's networks; without images there is none."""
 
     features: int  # input size of the networks
     make_encoder: Callable[[], Encoder] | None = None
@@ -96,8 +96,8 @@ def make_encoder_spec(
     """Choose the encoder that `algo` needs for the observations of the environment `name`.
 
     `is_shared` is the setting whether actor and critic share one encoder. `ConfigError` if encoder options
-    are set and there is no image, if an image is too small for the configured network, if either of its
-    dimensions could be the channels, and if `encoder_features` is set for a network without that layer.
+    are set and there is no image, if an image is too small for the configured network, if its channels could
+    be the first dimension or the last, and if `encoder_features` is set for a network without that layer.
     """
     if not codec.images:
         _require_no_encoder_options(algo, codec, name, is_shared)

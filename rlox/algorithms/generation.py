@@ -21,7 +21,8 @@ def _make_generator(config: RunConfig, text: TextContext) -> CompletionGenerator
     if server is None and algo.server is None:
         if algo.staleness:
             raise ConfigError(
-                f"algo.staleness={algo.staleness} applies to a server only: set algo.server, or leave it out"
+                f"algo.staleness={algo.staleness} applies to a server only: set algo.server, or leave "
+                "algo.staleness out"
             )
         return LocalGenerator(text.model, text.sampling, config.seed)
     if text.group.size > 1:
@@ -39,7 +40,7 @@ def _make_generator(config: RunConfig, text: TextContext) -> CompletionGenerator
 def make_generation_source(
     config: RunConfig, text: TextContext, group_size: int, is_rewarded: bool = True
 ) -> GenerationSource:
-    """Make the source of groups of completions; with `is_rewarded` they get rewards, which are required."""
+    """Make the source of groups of completions; with `is_rewarded` a reward function is required."""
     algo = cast(GenerationConfig, config.algo)
     if is_rewarded and text.reward_function is None:
         raise ConfigError(

@@ -31,7 +31,7 @@ from rlox.types import Clock, Update
 
 __all__ = ["GRPO", "GRPOLearner"]
 
-TOKEN_NORMALIZED = ("dapo", "bnpo", "cispo")  # loss divided by tokens; by completions in the other types
+TOKEN_NORMALIZED = ("dapo", "bnpo", "cispo")  # others divide the loss by completions
 
 
 class GRPOLearner(TextLearner):
@@ -100,7 +100,7 @@ class GRPOLearner(TextLearner):
         self, batch: GroupedCompletions, rows_slice: slice, advantages: Any, mask: Any, *token_columns: Any
     ) -> Tensor:
         answers, config = batch.completions.slice_rows(rows_slice), self.config
-        # a count synchronises with the device, so it is taken only if there are other parts
+        # reading a count waits for the GPU, so tokens are counted only if the batch has several parts
         is_shared = self.group.size > 1 or config.accumulate > 1
         tokens = max(self.group.total(float(mask.sum())), 1.0) if is_shared else 1.0
         completions = self.group.size * len(mask)
@@ -153,9 +153,9 @@ class GRPO(GenerationAlgorithm):
         with a `task` or `dataset`, also `"tiny"` or the folder of a model
     ref_model : reference of the KL penalty; None: the initial model
     reward_fn : one or several functions `(completions, prompts) -> rewards`: `completions` are tensors of the
-        tokens up to the end, `prompts` `[B, P]` has one row for each (a list if lengths differ). Arguments
-        are matched by name, also with `texts` and columns of the dataset. A reward of None is no reward.
-        Default: the task's reward
+        tokens up to the end, `prompts` `[B, P]` has one row for each (a list if lengths differ). A
+        function may also take `texts` and columns of the dataset, by parameter name. None as a reward means
+        that the completion has none. Default: the task's reward
     group_size : number of completions per prompt
     kl_coef : weight of the KL penalty; 0: no reference
     learning_rate : learning rate of Adam

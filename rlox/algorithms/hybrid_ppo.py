@@ -51,8 +51,9 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
 class HybridPPO(Algorithm):
     """PPO that collects rollouts in Rust and updates in torch.
 
-    One call without the interpreter collects a rollout: it acts, steps the environments, writes the rollout
-    and computes the values. Collection and updates alternate, so every rollout uses the latest weights.
+    One call into Rust collects a rollout: without the Python interpreter it acts, steps the environments,
+    writes the rollout and computes the values. Collection and updates alternate, so every rollout uses the
+    latest weights.
 
     Parameters
     ----------
@@ -94,8 +95,8 @@ class HybridPPO(Algorithm):
     def timing_summary(self) -> dict[str, float]:
         """Return the wall-clock time of training in seconds, by phase, since the run began.
 
-        `collection_s` is the time of rollouts, `training_s` that of updates, `total_s` their sum, and
-        `collection_fraction` the share of rollouts in it (0 before the first one).
+        `collection_s` is the time of rollouts, `training_s` that of updates, and `total_s` their sum.
+        `collection_fraction` is `collection_s / total_s` (0 before the first rollout).
         """
         collection, training = self.timings.collect, self.timings.update
         total = collection + training

@@ -22,7 +22,7 @@ def make_image_encoder_spec(algo: EncoderOptions, codec: ObservationCodec, name:
     if algo.encoder_features and set(kinds) == {"mlp"}:
         raise ConfigError(
             f"algo.encoder_features={algo.encoder_features}: the images of {name} are flattened (encoder "
-            "mlp), without a layer of features; leave it out, or set algo.encoder=impala"
+            "mlp), without a layer of features; leave encoder_features out, or set algo.encoder=impala"
         )
 
     def make_encoder() -> Encoder:

@@ -1,4 +1,4 @@
-"""IQL (Kostrikov et al. 2022, arXiv:2110.06169): values and weighted cloning of dataset actions only."""
+"""IQL (Kostrikov et al. 2022, arXiv:2110.06169): values and cloning, from the dataset's actions only."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class IQL(Algorithm):
     ----------
     dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; actions are floating-point vectors
     obs_dim, act_dim : sizes of an observation and an action; taken from the environment if there is one
-    expectile : expectile of the action values that the state value estimates
+    expectile : which expectile of the action values the state value estimates
     temperature : beta in the cloning weights exp(beta advantage)
     hidden : width of the two hidden layers, unless `net_arch` gives all widths
-    learning_rate : of all networks; the policy's has cosine decay
+    learning_rate : learning rate of all networks; that of the policy has cosine decay
     tau : weight of the online networks in each Polyak update of the target networks
     gamma : discount factor
     batch_size : number of transitions in an update

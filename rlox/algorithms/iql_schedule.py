@@ -23,7 +23,7 @@ METRIC_NAMES = (
 
 
 class IQLLearnerMixin:
-    """Applies the learning rate schedules, with cosine decay for the actor, and adds their metrics."""
+    """Applies the learning rate schedules, with cosine decay for the actor, and reports the rates."""
 
     config: IQLConfig
     actor: Any  # optimizers

@@ -26,7 +26,7 @@ class NativeA2CLearner(NativeLearner, A2CLearnerMixin):
     def __init__(self, native: NativePolicy, config: A2CConfig) -> None:
         super().__init__(native, _optimizer(native, config))
         self.config = config
-        # parameters and moments (RMSprop has one moment); their memory never moves
+        # the vectors of parameters and moments (RMSprop has one moment) stay at their addresses
         first_moment, *second_moment = (self.optimizer.moment(name) for name in self.optimizer.moments)
         self._vectors = native.vector, first_moment, second_moment[0] if second_moment else None
 
@@ -51,7 +51,7 @@ class NativeA2CLearner(NativeLearner, A2CLearnerMixin):
         )
 
     def fused_update(self, clock: Clock, iteration: Iteration, index: int, rows: int) -> FusedUpdate:
-        """Collect rollout number `index`, of `rows` rows, and learn from it; bit-identical to `update`."""
+        """Collect rollout number `index`, of `rows` rows, and learn from it; bit for bit like `update`."""
         ent_coef = self._apply_schedules(clock)
         with label_errors(update_label(index, rows, clock)), counted_steps(self.optimizer) as steps:
             result = iteration.a2c(*self._vectors, steps, **self._settings(ent_coef))
@@ -81,7 +81,7 @@ def _metrics_by_name(result: Mapping[str, float]) -> dict[str, float]:
 
 
 def _optimizer(native: NativePolicy, config: A2CConfig) -> NativeOptimizer:
-    """Make RMSprop or Adam; with `rms_prop_tf_like`, RMSprop's squares start at 1, as in TensorFlow."""
+    """Make RMSprop or Adam; with `rms_prop_tf_like`, RMSprop's moment starts at 1, as in TensorFlow."""
     parameters, rate = native.parameter_vectors[""], config.initial("learning_rate")
     if not config.use_rms_prop:
         return NativeOptimizer(parameters, ADAM_MOMENTS, rate, ADAM_EPS)

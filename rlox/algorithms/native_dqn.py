@@ -41,7 +41,7 @@ class NativeDQNLearner(DQNLearnerMixin, NativeReplayLearner):
         )
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
-        """Take one step per batch; the target network is updated by the count of environment steps."""
+        """Take one step per batch; environment steps decide when the target network is updated."""
         self.native.check()
         self._apply_schedules(batch.env_steps, clock)
         update = self._learn(batch, update_label(batch, clock))

@@ -56,7 +56,7 @@ class NativePPOLearner(NativeLearner, PPOLearnerMixin):
         return self._build_update(result, rollout_explained_variance(batch))
 
     def fused_update(self, clock: Clock, iteration: Iteration, index: int, rows: int) -> FusedUpdate:
-        """Collect rollout number `index`, of `rows` rows, and learn from it; bit-identical to `update`."""
+        """Collect rollout number `index`, of `rows` rows, and learn from it; bit for bit like `update`."""
         self._apply_schedules(clock)
         order = self._minibatch_orders(index, rows)
         with label_errors(update_label(index, rows, clock)), adam_vectors(self.optimizer) as adam:
@@ -69,7 +69,7 @@ class NativePPOLearner(NativeLearner, PPOLearnerMixin):
         return np.stack([order(epoch) for epoch in range(self.config.n_epochs)])
 
     def _build_update(self, result: Mapping[str, float], explained_var: float) -> Update:
-        """Build the update from the engine's results, by the names of the metrics."""
+        """Build the update from the engine's results, whose keys are the last parts of the metrics' names."""
         means = {name: result[name.rpartition("/")[2]] for name in METRIC_NAMES} if result["steps"] else {}
         metrics = self._metrics(explained_var, means, int(result["epochs"]))
         return Update(metrics, count=1, samples=int(result["samples"]))

@@ -19,9 +19,10 @@ A = NDArray[Any]
 
 
 class NativeReplayLearner:
-    """A native policy with named optimizers and targets (`parts`); `targets` start as copies.
+    """A native policy with the optimizers and target networks that learn from replayed transitions.
 
-    The state is interchangeable with that of the torch learner.
+    `parts` are optimizers and target networks by name. `targets` are the target networks alone, which start
+    as copies of the online networks. The state is interchangeable with that of the torch learner.
     """
 
     def __init__(

@@ -93,8 +93,8 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
 class NativeTemperature:
     """The entropy temperature alpha of the native engine.
 
-    It is the counterpart of `rlox.training.coefficients`. Its value is `alpha`, the initial value if
-    `is_learned`.
+    It is the counterpart of the classes in `rlox.training.coefficients`. `alpha` is its value or, if
+    `is_learned`, its initial value.
     """
 
     def __init__(self, is_learned: bool, alpha: float, target_entropy: float, lr: float) -> None:

@@ -50,7 +50,7 @@ __all__ = ["OffPolicyBuilder", "OffPolicyComponents", "off_policy_parts"]
 class OffPolicyComponents:
     """The components that an off-policy algorithm adds: policy, exploration and learner.
 
-    `actions` converts the policy's action rows to the environment's, if they differ.
+    `actions` converts rows of the policy's actions to the environment's actions, if they differ.
     """
 
     policy: Policy | LazyTorchModule
@@ -59,7 +59,7 @@ class OffPolicyComponents:
     actions: UnitCodec | None = None
 
 
-# Builds the components for environments and their encoder, with the backend that it selects.
+# Builds the components for environments and their encoder, with the backend that the selector chooses.
 OffPolicyBuilder = Callable[[VectorEnv, EncoderSpec, BackendSelector], OffPolicyComponents]
 
 
@@ -70,7 +70,7 @@ def off_policy_parts(
     if context.policy is not None:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
     env_config = config.env
-    make_env = wrapped_factory(env_config, context.env, training=True)  # its rewards are those of training
+    make_env = wrapped_factory(env_config, context.env, training=True)  # with training rewards
     env = make_vec(env_config, config.seed, context.env)
     with ExitStack() as cleanup:
         cleanup.enter_context(close_on_error(env, context.env))
@@ -167,7 +167,7 @@ def _make_replay_sampler(
     context: BuildContext,
     encoder_cost: EncoderCost,
 ) -> ReplaySampler:
-    """Make the buffer; `ConfigError` now if it will not fit, rather than a kill hours into training."""
+    """Make the sampler and its buffer; raise `ConfigError` now if the full buffer will not fit in memory."""
     buffer_config = cast(ReplayConfig, config.buffer)
     option_name = "buffer.memory" if buffer_config.memory else "buffer.capacity"
 
@@ -223,8 +223,8 @@ def _require_enough_memory(
 
 
 def _max_batches_alive(algo: OffPolicyConfig, n_envs: int, batches_per_draw: int) -> int:
-    """Return how many batches hold memory at the same time: a full draw and the last draw of a training."""
-    n_trainings = -(-n_envs // algo.train_freq)  # per step of all environments
+    """Return how many batches are in memory at the same time: a full draw, and a training's last draw."""
+    n_trainings = -(-n_envs // algo.train_freq)  # in one step of all environments
     n_due = algo.gradient_steps_between(0, n_trainings * algo.train_freq)
     n_due += algo.replay_ratio is not None  # a fractional batch carried over from before
     return n_due if n_due <= batches_per_draw else batches_per_draw + n_due % batches_per_draw

@@ -51,7 +51,7 @@ __all__ = [
 
 SpaceCodecs = tuple[ObservationCodec, ActionCodec]
 PolicyAndLearner = tuple[Any, Learner[Any]]  # a policy and its learner
-# Builds the policy and its learner for an encoder and actions, with the backend that it selects.
+# Builds the policy and its learner for an encoder and actions, with the backend that the selector chooses.
 OfflineBuilder = Callable[[EncoderSpec, ActionCodec, BackendSelector], PolicyAndLearner]
 
 
@@ -69,7 +69,7 @@ def offline_parts(
     build_learner: OfflineBuilder,
     factories: OfflineFactories | None = None,
 ) -> RunComponents:
-    """Build a run whose learner, made by `build_learner` for the spaces, gets batches of the dataset."""
+    """Build the components of a run whose learner, from `build_learner`, gets batches of the dataset."""
     factories = factories or OfflineFactories()
     if context.policy is not None:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
@@ -157,7 +157,7 @@ def _make_preparation(
 
 
 def _spaces(config: RunConfig, algo: OfflineAlgorithmConfig, context: BuildContext) -> SpaceCodecs:
-    """Return the spaces of the environment or, without one, of the dataset or the given sizes.
+    """Return codecs for the spaces of the environment, else of the dataset, else of the given sizes.
 
     Box actions are rescaled to [-1, 1] if the algorithm needs bounds.
     """
@@ -202,7 +202,7 @@ def _spaces_from_env_or_sizes(
 
 
 def _recorded_spaces(config: RunConfig, context: BuildContext) -> SpaceCodecs | None:
-    """Return the spaces recorded in the dataset at `buffer.path`, if any; given sizes take precedence."""
+    """Return codecs for the spaces recorded in the dataset at `buffer.path`; None if `obs_dim` is given."""
     algo, path = cast(OfflineAlgorithmConfig, config.algo), cast(OfflineConfig, config.buffer).path
     if path is None or context.dataset is not None or algo.obs_dim is not None:
         return None
@@ -231,11 +231,11 @@ def _require_sizes(
     }
     for key, (configured, actual) in pairs.items():
         if configured is not None and configured != actual:
-            raise ConfigError(f"algo.{key}={configured}: the environment has {actual}")
+            raise ConfigError(f"algo.{key}={configured}: the environment or dataset has {actual}")
 
 
 def _require_high(algo: OfflineAlgorithmConfig, actions: UnitCodec) -> None:
-    """Raise `ConfigError` if `act_high` of a run that had no environment is not the environment's bound."""
+    """Raise `ConfigError` if `act_high` is set and is not the bound of these actions."""
     high = _action_bound(algo)
     if high is None:
         return
@@ -249,7 +249,7 @@ def _require_high(algo: OfflineAlgorithmConfig, actions: UnitCodec) -> None:
 
 
 def _act_dim(actions: ActionCodec) -> int:
-    """Return the size of an action, or the number of choices if it is a single choice."""
+    """Return the size of an action, or the number of actions if they are Discrete."""
     return actions.size if actions.is_discrete else actions.shape[0]
 
 
@@ -266,13 +266,13 @@ def _dataset(
         digest = digest_of(columns)
     elif path is None:
         raise ConfigError(
-            f"missing key 'buffer.path': {config.algo.name} learns from a dataset; name its folder, "
-            "buffer.path=data/NAME, which rlox dataset make writes"
+            f"missing key 'buffer.path': {config.algo.name} learns from a dataset; give its folder, "
+            "buffer.path=data/NAME (rlox dataset make writes one)"
         )
     else:
         if not Path(path).exists():
             raise ConfigError(
-                f"buffer.path={path} is not there, expected the folder of a dataset; name where it is now: "
+                f"buffer.path={path} is not there, expected the folder of a dataset; give its present path: "
                 "buffer.path=FOLDER"
             )
         if max_bytes is None:
@@ -283,7 +283,7 @@ def _dataset(
             dataset = loaded.buffer(config.seed)
         except NonFiniteError as error:
             raise NonFiniteError(
-                f"{name}: {error}; rlox dataset check says where, leave such episodes out"
+                f"{name}: {error}; rlox dataset check says where; leave such episodes out"
             ) from error
         columns, digest = loaded.columns, loaded.digest
     stats = dataset.stats()
@@ -318,7 +318,7 @@ def _require_bytes(obs: Column, normalized: bool, name: str) -> None:
 
 
 def require_valid_actions(actions_column: Column, actions: ActionCodec, name: str, env: str) -> None:
-    """Require existing choices, as whole numbers of any dtype, and floating-point vectors within bounds."""
+    """Require choices that exist, as whole numbers of any dtype, and float vectors within the bounds."""
     width, expected = int(actions_column[:1].size), len(actions.choices) + actions.box_dim
     if width != expected:
         raise ShapeError(f"{name} has actions of {width} numbers, {env} of {expected}")
@@ -359,12 +359,12 @@ def _require_bounds(rows: NDArray[Any], first_row: int, actions: UnitCodec, name
 
 
 def require_env(recorded: Any, env: str, name: str) -> None:
-    """Raise `ConfigError` if both environments have an id and the ids differ."""
+    """Raise `ConfigError` if the recorded and the run's environment both have an id and the ids differ."""
     is_known = isinstance(recorded, str) and not recorded.startswith("<")
     if not is_known or env == NO_ENV or env.startswith("<"):
         return
     if recorded.rpartition(":")[2] != env.rpartition(":")[2]:  # without the module to import first
         raise ConfigError(
-            f"{name} is from env={recorded}, the run's is {env}; set env={recorded}, or, in Python, leave "
-            "the environment out and give obs_dim, act_dim and continuous"
+            f"{name} is from env={recorded}, the run's environment is {env}; set env={recorded}, or, in "
+            "Python, leave the environment out and give obs_dim, act_dim and continuous"
         )

@@ -53,7 +53,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class NativeLearnerFactory:
-    """The native alternative to the torch learner: the backend selector and the learner's factory."""
+    """Makes a native learner instead of the torch learner, if `selector` chooses the native engine."""
 
     selector: BackendSelector
     make_learner: Callable[[NativePolicy], Learner[Rollout]]
@@ -74,12 +74,12 @@ def on_policy_parts(
     orders: int = 0,
     native_factory: NativeLearnerFactory | None = None,
 ) -> RunComponents:
-    """Build a run on rollouts of `algo.n_steps` steps.
+    """Build the components of a run that learns from rollouts of `algo.n_steps` steps.
 
     The policy is the user's or the one that `config` describes. `minibatch` is the number of rows per
-    gradient step on the shuffled rollout; `None`: all rows at once, without a copy. `orders` is the number
-    of permutations of all rows held at the same time. `native_factory` makes a native learner instead of
-    the one in torch, if the backend is native.
+    gradient step on the shuffled rollout; with `None` a step uses all rows, and they are not copied.
+    `orders` is the number of permutations of all rows that are in memory at the same time. `native_factory`
+    makes a native learner instead of the one in torch, if the backend is native.
     """
     algo, env_config = cast(OnPolicyConfig, config.algo), config.env
     if native_factory is None and algo.backend == NATIVE:
@@ -224,8 +224,8 @@ def _require_box_for_sde(algo: OnPolicyConfig, actions: ActionCodec) -> None:
     if actions.choices and algo.use_sde:
         space_text = "Discrete" if actions.is_discrete else format_space(actions.space)
         raise ConfigError(
-            f"algo.use_sde=true needs Box actions, this environment's are {space_text}; leave algo.use_sde "
-            "out"
+            f"algo.use_sde=true needs Box actions, but this environment has {space_text} actions; leave "
+            "algo.use_sde out"
         )
 
 
@@ -241,7 +241,7 @@ def require_vector_for_log_std(config: RunConfig, context: BuildContext, actions
 
 
 def split_policy_argument(policy: nn.Module | Code | None, options: dict[str, Any]) -> nn.Module | None:
-    """Return a façade's policy if it is a module; write its name, or else the factory, into `options`."""
+    """Return a façade's policy if it is a module; set `options["policy"]` to its name, or to the factory."""
     if policy is None:
         return None
     module = policy if is_module(policy) else None
@@ -259,11 +259,11 @@ def rollout_bytes(
 ) -> int:
     """Estimate the bytes that one rollout and its update need, without parameters and environments.
 
-    It counts the arena, the hidden layers while its rows are scored, and the update: a shuffled copy of the
-    rollout (with `minibatch`) and, for the rows of one gradient step, the saved activations of the hidden
-    layers of actor and critic (`widths`; empty for a user's policy, whose layers are unknown), the gradients
-    of the widest layer, and the activations of the encoders (`encoder_cost`). All but the arena is device
-    memory, which only counts if the device is the CPU.
+    It counts the arena, the hidden layers while the rollout's rows are scored, and the update. The update
+    needs a shuffled copy of the rollout (with `minibatch`) and, for the rows of one gradient step, the saved
+    activations of the hidden layers of actor and critic (`widths`; empty for a user's policy, whose layers
+    are unknown), the gradients of the widest layer, and the activations of the encoders (`encoder_cost`).
+    All but the arena is in device memory, which counts only if the device is the CPU.
     """
     actions, observations = env.actions, env.observations
     rows = config.n_steps * env.n_envs
@@ -301,5 +301,5 @@ def get_collector(algorithm: Algorithm) -> RolloutCollector:
 
 
 def update_label(index: int, rows: int, clock: Clock) -> str:
-    """Return the name of an update for messages: that of rollout number `index`, of `rows` rows."""
+    """Return how messages name the update on rollout number `index`, which has `rows` rows."""
     return f"update of rollout {index} (env_steps {clock.env_steps + rows})"

@@ -85,7 +85,7 @@ class OnlineDPOLearner(DPOLearner):
 
 def _call_preference(preference: PreferenceFunction, pairs: list[Any]) -> Any:
     """Call the user's preference function on pairs; returns int64 `[pairs]`."""
-    expected = "0 or 1, which of the two is better, or -1"
+    expected = "0 or 1 (the index of the better completion) or -1 (neither)"
     answers = call_user_function("preference_fn", lambda: preference(pairs), f"{expected}, for each pair")
     if len(answers) != len(pairs):
         raise RewardError(f"preference_fn returned {len(answers)} numbers for {len(pairs)} pairs")

@@ -1,4 +1,7 @@
-"""Rainbow (Hessel et al. 2018): DQN with double, dueling, n-step, prioritized, noisy and C51 enabled."""
+"""Rainbow (Hessel et al. 2018): DQN with all of its extensions.
+
+These are double Q-learning, dueling networks, n-step returns, prioritized replay, noisy networks and C51.
+"""
 
 from __future__ import annotations
 

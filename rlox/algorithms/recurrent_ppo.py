@@ -61,7 +61,7 @@ class RecurrentPPOLearner(ClippedLearner[RecurrentActorCritic, SequenceMinibatch
 
     def _evaluate(self, minibatch: SequenceMinibatch) -> Scored:
         def evaluate() -> tuple[Tensor, Tensor, Tensor]:
-            """Evaluate every row, since later rows depend on earlier states; return the valid rows."""
+            """Evaluate every row, since later rows depend on earlier states; return results of valid rows."""
             log_probs, entropy, values = self.policy.evaluate_actions(
                 minibatch.obs, minibatch.actions, minibatch.state, minibatch.pieces
             )
@@ -106,7 +106,10 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """Build the components of a recurrent PPO run, whose collector keeps the recurrent states."""
     algo, env_config = cast(RecurrentPPOConfig, config.algo), config.env
     if context.policy is not None:
-        raise ConfigError("recurrent_ppo takes no policy of your own, whose methods know no state; use PPO")
+        raise ConfigError(
+            "recurrent_ppo takes no policy of your own, because its methods have no argument for the "
+            "recurrent state; use PPO"
+        )
     collector = RecurrentCollector(
         env_config.id if context.env is None else context.env,
         env_config.n_envs,
@@ -157,7 +160,7 @@ def _build(config: RunConfig, context: BuildContext, collector: RecurrentCollect
 def recurrent_bytes(
     config: RecurrentPPOConfig, env: VectorEnv, device: torch.device, encoder_cost: EncoderCost = NO_COST
 ) -> int:
-    """Like `rollout_bytes`, plus the memory of recurrent layers while learning or scoring."""
+    """Return `rollout_bytes` plus the memory that recurrent layers need while learning or scoring."""
     minibatch = max(config.batch_size, config.n_steps)
     base_bytes = rollout_bytes(
         config, env, device.type == "cpu", minibatch, config.hidden_widths, encoder_cost

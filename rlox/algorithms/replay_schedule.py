@@ -12,7 +12,7 @@ __all__ = ["ReplayLearnerMixin"]
 
 
 class ReplayLearnerMixin:
-    """Applies the learning rate schedule of actor and critics, and adds it to the metrics."""
+    """Applies the learning rate schedule of actor and critics, and adds the rate to the metrics."""
 
     config: AlgorithmConfig
     actor: Any  # optimizers

@@ -62,7 +62,7 @@ class RLOOLearner(TextLearner):
             self._advantages(local_rewards - config.kl_coef * kl.numpy(), batch), old_log_probs.device
         )
         sampled_log_probs = (
-            old_log_probs  # of the policy that sampled the tokens; with a server that may be an older model
+            old_log_probs  # of the policy that sampled the tokens; with a server this may be an older model
         )
         if config.staleness:
             sampled_log_probs = to_device(batch.generated_tokens.log_probs, old_log_probs.device)
@@ -119,7 +119,7 @@ class RLOOLearner(TextLearner):
 
     @staticmethod
     def _ratio(log_ratio: Tensor, mask: Tensor) -> Tensor:
-        """Return the mean over completions of their probability ratio to the policy before the steps."""
+        """Return the mean over completions of the ratio of their probability to that at sampling."""
         return (log_ratio * mask).sum(1).exp().mean()
 
 

@@ -26,17 +26,17 @@ SACLikeConfig = SACConfig | CQLConfig
 
 
 def resolve_target_entropy(config: SACLikeConfig, actions: ActionCodec) -> float:
-    """Return the configured target entropy; default -dim(A), for choices 0.98 log|A|.
+    """Return the target entropy; its default is -dim(A) for vectors and 0.98 log|A| for choices.
 
     The uniform policy has the maximum entropy: log|A|, or dim(A) log 2 over [-1, 1]. With a target at or
-    above it the temperature would grow without bound, so that is a `ConfigError`.
+    above the maximum the temperature would grow without bound, so such a target raises `ConfigError`.
     """
     max_entropy = math.log(actions.size) if actions.is_discrete else actions.size * math.log(2.0)
     if config.target_entropy is not None:
         if config.target_entropy >= max_entropy:
             raise ConfigError(
-                f"algo.target_entropy={config.target_entropy:g}: no policy reaches it, the uniform one has "
-                f"{max_entropy:.3g}; set it lower, or leave it out"
+                f"algo.target_entropy={config.target_entropy:g}: no policy has more than the uniform policy, "
+                f"which has {max_entropy:.3g}; set it lower, or leave it out"
             )
         return config.target_entropy
     return 0.98 * max_entropy if actions.is_discrete else -float(actions.size)

@@ -23,7 +23,7 @@ __all__ = ["TD3"]
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
-    """Build the components of a TD3 run or, with the settings of DDPG, a DDPG run on replayed transitions."""
+    """Build the components of a TD3 or DDPG run, as `config` says, on replayed transitions."""
     algo = cast(DeterministicConfig, config.algo)
 
     def build_learner(

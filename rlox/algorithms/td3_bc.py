@@ -52,7 +52,7 @@ class TD3BC(Algorithm):
     obs_dim, act_dim : sizes of an observation and an action; taken from the environment if there is one
     alpha : weight of the critic's term relative to the squared error to the dataset's actions
     hidden : width of the two hidden layers, unless `net_arch` gives all widths
-    learning_rate : of actor and critics
+    learning_rate : learning rate of actor and critics
     tau : weight of the online networks in each Polyak update of the target networks
     gamma : discount factor
     policy_delay : number of critic updates per actor update

@@ -21,7 +21,7 @@ TD3LikeConfig = DeterministicConfig | TD3BCConfig
 
 
 class TD3LearnerMixin(replay_schedule.ReplayLearnerMixin):
-    """Keeps the last actor loss, to report it in updates without an actor step too.
+    """Keeps the last actor loss, so that updates without an actor step report it too.
 
     A base class with its own `state` must follow this mixin in the list of bases.
     """

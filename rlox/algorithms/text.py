@@ -53,10 +53,10 @@ __all__ = [
     "frozen_copy",
 ]
 
-# (pairs) -> index of the better completion of each pair, 0 or 1, or -1 for neither.
+# Takes the pairs and returns, for each, the index of the better completion (0 or 1), or -1 for neither.
 PreferenceFunction = Callable[[list[Any]], Sequence[int]]
 
-SIZE_KEY, EOS_KEY = "size", "ends"  # keys of the model's data in a learner's state
+SIZE_KEY, EOS_KEY = "size", "ends"  # keys in a learner's state: model size, end tokens
 DEFAULT_MAX_NEW_TOKENS = 64  # default maximum length of a completion
 
 
@@ -82,14 +82,14 @@ class TextRuntimeObjects(RuntimeObjects):
                     "forward(input_ids) returns logits"
                 )
         if not isinstance(self.server, GenerationServer | None):
-            raise ConfigError(f"server={self.server!r}: expected a GenerationServer, or its kind")
+            raise ConfigError(f"server={self.server!r}: expected a GenerationServer, or the name of a kind")
         if self.preference is not None and not callable(self.preference):
-            raise ConfigError(f"preference_fn={self.preference!r}: expected a function (pairs)")
+            raise ConfigError(f"preference_fn={self.preference!r}: expected a function that takes pairs")
         if self.preference is not None:
             require_takes_pairs(self.preference, f"preference_fn={object_name(self.preference)}")
 
     def function_names(self) -> dict[str, Any]:
-        """Return the names of the functions, by the field of the algorithm's configuration."""
+        """Return the names of the functions; the keys are fields of the algorithm's configuration."""
         names: dict[str, Any] = {}
         if self.rewards:
             names["rewards"] = tuple(object_name(function) for function in self.rewards)
@@ -103,7 +103,7 @@ class TextRuntimeObjects(RuntimeObjects):
         return self if size is None else replace(self, size=LlamaSize(**size), eos_ids=tuple(eos_ids))
 
     def with_names(self, config: RunConfig) -> RunConfig:
-        """Return the configuration with the names of these objects, which it cannot hold itself."""
+        """Return the configuration with the names of these objects, since it cannot contain the objects."""
         algo: Any = config.algo
         names = self.function_names()
         if self.server is not None:  # replaces a configured server
@@ -150,7 +150,7 @@ def build_text_context(config: RunConfig, context: BuildContext) -> TextContext:
     if context.fills_buffer and (config.dataset is not None or is_new_model(config, objects)):
         require_task(config)
     codec = make_codec(config, task, objects.model, objects.size is not None)
-    group = join()  # before anything moves to a GPU: each process has its own
+    group = join()  # before anything moves to a GPU: each process has its own GPU
     with context.network_init(config):
         module = make_model(config, objects, codec)
         if algo.lora_r is not None:
@@ -190,7 +190,7 @@ def _make_reward_function(
     columns: Collection[str] | None,
     has_task: bool,
 ) -> CompletionReward | None:
-    """Make the reward from functions or `algo.rewards`; default with a task: compare with its answers."""
+    """Make the reward from the given functions, else `algo.rewards`, else the answers of the task."""
     if objects.rewards:
         named_functions = [(object_name(function), function) for function in objects.rewards]
         return FunctionReward(named_functions, codec, columns)
@@ -220,7 +220,7 @@ def _make_single_reward(
 def _make_sampling(
     algo: TextAlgorithmConfig, task: Task | None, codec: Codec | None, model_eos_ids: tuple[int, ...]
 ) -> Sampling:
-    """Make the sampling settings; `model_eos_ids` are the model's end tokens, used without a codec."""
+    """Make the sampling settings; `model_eos_ids` are the model's end tokens, for runs without codec."""
     eos_ids, pad = (model_eos_ids, 0) if codec is None else (codec.eos_ids, codec.pad)
     default_length = DEFAULT_MAX_NEW_TOKENS if task is None else task.max_answer_length + 1
     sampling_options = {}

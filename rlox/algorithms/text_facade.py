@@ -69,7 +69,7 @@ class TextAlgorithm(Algorithm):
         callbacks: Callback | Sequence[Callback] | None,
         server: GenerationServer | str | None = None,
     ) -> None:
-        """Initialise from a façade's arguments; `objects` are reference, rewards and maybe a preference."""
+        """Initialise from a façade's arguments; `objects`: reference, rewards, maybe a preference."""
         _reject_uncalled_overrides(type(self))
         ref_model, reward_fn, *preference = objects
         if isinstance(server, str):  # the kind of a server, as on the command line
@@ -98,7 +98,7 @@ class TextAlgorithm(Algorithm):
         task: str | None = None,
         **options: Any,
     ) -> Self:
-        """Make one with the tuned hyperparameters for text, as `rlox train` does; `options` override them."""
+        """Make a run with tuned hyperparameters for text, as `rlox train` does; `options` override them."""
         arguments, total_steps = tuned_arguments(cls.name, preset or TEXT, None, options)
         facade: Any = cls
         algorithm: Self = facade(model, task=task, **arguments)
@@ -169,7 +169,7 @@ class TextAlgorithm(Algorithm):
         return [codec.decode(row.numpy()) for row in self._text.generate(rows, generator).token_rows()]
 
     def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
-        """Call `generate`; the name is that of other algorithms."""
+        """Call `generate`, under the name that other algorithms use."""
         if action_masks is not None:
             raise ConfigError(f"action_masks: {self.name} writes text; leave them out")
         return self.generate(obs, deterministic)
@@ -177,7 +177,7 @@ class TextAlgorithm(Algorithm):
     def evaluate(self, episodes: Any = 50, *args: Any, **options: Any) -> Any:
         """Return the mean reward over one greedy completion of each of these prompts.
 
-        Given a number instead of prompts, evaluate so many held-out prompts of the task and return an
+        Given a number instead of prompts, evaluate that many held-out prompts of the task and return an
         `Evaluation`, like `Algorithm.evaluate`.
         """
         text = self._text
@@ -187,8 +187,8 @@ class TextAlgorithm(Algorithm):
         if isinstance(episodes, Number) and dataset is not None and text.prompts is None:
             raise ConfigError(
                 f"dataset={dataset}: there is no such file any more{search_note(dataset)}, and the "
-                "evaluation needs its rows; set dataset=PATH to where it is, in Python from_checkpoint(path, "
-                "dataset=PATH)"
+                "evaluation needs its rows; give its present path: dataset=PATH (in Python: "
+                "from_checkpoint(path, dataset=PATH))"
             )
         if text.reward_function is None:
             raise ConfigError("completions have no reward: give a reward_fn, or a task")
@@ -203,11 +203,11 @@ class TextAlgorithm(Algorithm):
             generated_tokens = text.generate([prompt.ids for prompt in prompts], None)
             rewards = weighted_rewards(text.reward_function(prompts, generated_tokens), text.weights)
         if np.isnan(rewards).all():
-            raise RewardError("no completion got a reward, expected a number for one at least")
+            raise RewardError("no completion got a reward, expected a number for at least one")
         return float(np.nanmean(rewards))
 
     def best_of(self, n: int, episodes: int = 50, seed: int = 100_000) -> Evaluation:
-        """Like `evaluate` with a number, but with the highest-reward one of `n` sampled completions."""
+        """Evaluate held-out prompts, each by the highest-reward one of `n` sampled completions."""
         evaluator = self.components.evaluate
         if not isinstance(evaluator, TextEvaluator):
             raise ConfigError("best_of needs held-out prompts and rewards: give a task")
@@ -233,7 +233,7 @@ class TextAlgorithm(Algorithm):
             tokenizer.save(Path(folder))
 
     def summary(self) -> dict[str, float | int]:
-        """Return the summary of other algorithms, with short names for the loss and KL in addition."""
+        """Return the summary as for other algorithms, and the loss and KL under short names too."""
         row = super().summary() | {"samples": self.clock.samples}
         return row | {alias: row[name] for name, alias in SHORT_METRIC_NAMES.items() if name in row}
 
@@ -252,7 +252,7 @@ class TextAlgorithm(Algorithm):
     ) -> dict[str, float]:
         """Learn from `prompts` prompts, in batches from `make_batch`.
 
-        With `counts_toward_total`, schedules continue over the run's total; else this call is their end.
+        With `counts_toward_total`, schedules extend over the run's total; else they end with this call.
         """
         source: TextSource[Any] = self.source
         # `fit` refuses a call from within training, which then continues with its previous batches
@@ -274,7 +274,7 @@ class TextAlgorithm(Algorithm):
         return {name: float(value) for name, value in self.summary().items()}
 
 
-# The loss includes the penalty, if there is one.
+# `loss/total`, which includes the penalty, replaces `loss/policy` where there is one.
 SHORT_METRIC_NAMES = {"loss/policy": "loss", "loss/total": "loss", "policy/kl": "kl"}
 
 
@@ -293,13 +293,13 @@ class GenerationAlgorithm(TextAlgorithm):
     ) -> dict[str, float]:
         """Train for `n_epochs` epochs over these prompts, in batches of `batch_size`.
 
-        Given a number instead of prompts, train until the run has learned from so many prompts of its task.
+        Given a number instead of prompts, train until the run has learned from that many prompts of its task.
         """
         if isinstance(prompts, Number):
             if n_epochs != 1:
                 raise ConfigError(
                     f"n_epochs={n_epochs} applies to given prompts, and {prompts} is a number of the task's "
-                    "prompts; leave it out"
+                    "prompts; leave n_epochs out"
                 )
             return super().train(prompts, progress)  # type: ignore[arg-type]
         epochs = check_integer(GroupConfig, "n_epochs", n_epochs, "n_epochs")

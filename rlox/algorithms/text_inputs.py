@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_new_model", "make_codec", "make_model", "make_prompts"]
 
-BYTE_TOKENIZER = "bytes"  # value of `tokenizer` for bytes
+BYTE_TOKENIZER = "bytes"  # value of `tokenizer` with which each byte is a token
 DATASET_MAX_POSITIONS = 2048  # positions of a new model that is trained on a dataset
 
 
@@ -38,9 +38,9 @@ def is_new_model(config: RunConfig, objects: TextRuntimeObjects) -> bool:
 
 
 def make_codec(config: RunConfig, task: Task | None, model: nn.Module | None, has_size: bool) -> Codec | None:
-    """Return the named tokenizer or the model's; else the task's characters, or bytes for a new model."""
+    """Return the configured tokenizer, else the model's, else the task's codec, bytes or None."""
     has_model_folder = model is None and config.model not in (None, TINY)
-    needs_tokenizer = config.dataset is not None and config.tokenizer is None  # read from that folder
+    needs_tokenizer = config.dataset is not None and config.tokenizer is None  # from the model folder
     if has_model_folder and (needs_tokenizer or not has_size) and not is_model(Path(str(config.model))):
         folder = Path(str(config.model))
         raise ConfigError(
@@ -60,7 +60,7 @@ def make_codec(config: RunConfig, task: Task | None, model: nn.Module | None, ha
     if has_model_folder or model is not None:
         raise ConfigError(
             f"dataset={config.dataset}: model={config.model} comes without a tokenizer; set "
-            f"tokenizer=FOLDER, or tokenizer={BYTE_TOKENIZER} for a model of bytes, with 258 tokens"
+            f"tokenizer=FOLDER, or tokenizer={BYTE_TOKENIZER} for a model whose tokens are bytes (258 tokens)"
         )
     return ByteCodec()
 
@@ -76,8 +76,8 @@ def make_prompts(
 ) -> Prompts | None:
     """Make the prompts of a task or a dataset; None without either.
 
-    A dataset's rows and `max_new_tokens` more tokens, up to one of `eos_ids`, have to fit into
-    `max_positions`.
+    Each row of a dataset has to fit into `max_positions` with `max_new_tokens` more tokens. `eos_ids` are
+    the tokens that end a completion.
     """
     algo = cast(TextAlgorithmConfig, config.algo)
     assistant_only = isinstance(algo, SFTConfig) and algo.assistant_only_loss
@@ -110,8 +110,8 @@ def make_prompts(
     prompts = DatasetPrompts(datasets["dataset"], datasets.get("eval_dataset"), config.seed, codec)
     if isinstance(algo, GenerationConfig) and not prompts.has_prompts:
         raise ConfigError(
-            f"dataset={config.dataset}: {algo.name} completes prompts, and its rows are whole texts; "
-            "expected a column prompt"
+            f"dataset={config.dataset}: {algo.name} completes prompts, but the dataset's rows are whole "
+            "texts; expected a column prompt"
         )
     return prompts
 
@@ -149,7 +149,7 @@ def _warn_of_equal_pairs(dataset: TextDataset, place: str) -> None:
 
 
 def make_model(config: RunConfig, objects: TextRuntimeObjects, codec: Codec | None) -> nn.Module:
-    """Return the given model, one of a checkpoint's size, a new one, or that of a folder."""
+    """Return the given model, a model of the checkpoint's size, a new model, or that of a folder."""
     if objects.model is not None:
         _require_vocabulary(objects.model, codec, object_name(objects.model))
         _warn_of_half_precision(objects.model)
@@ -173,19 +173,19 @@ def make_model(config: RunConfig, objects: TextRuntimeObjects, codec: Codec | No
 
 
 def _saved_eos_ids(config: RunConfig) -> tuple[int, ...]:
-    """Return the end tokens of the model's folder, if it still exists: older checkpoints lack them."""
+    """Return the end tokens in the model's folder, if it still exists, since older checkpoints lack them."""
     return () if config.model in (None, TINY) else read_eos_ids(Path(str(config.model)))
 
 
 def _require_vocabulary(module: nn.Module, codec: Codec | None, name: str) -> None:
-    """Raise `ConfigError` if the codec does not fit the model's vocabulary size, if that is known."""
+    """Raise `ConfigError` if the vocabulary size of the model is known and the codec does not fit it."""
     n_tokens = TextModel(module).vocabulary
     if codec is None or not n_tokens:
         return
     is_exact = isinstance(codec, CharacterCodec)  # others may be smaller than their model's vocabulary
     if len(codec) > n_tokens or (is_exact and len(codec) != n_tokens):
         kind = "its tokenizer" if isinstance(codec, Tokenizer) else "text as characters or bytes"
-        raise ConfigError(f"model={name} has {n_tokens} tokens, {kind} {len(codec)}")
+        raise ConfigError(f"model={name} has {n_tokens} tokens, {kind} has {len(codec)}")
 
 
 def _warn_of_half_precision(module: nn.Module) -> None:
@@ -194,7 +194,7 @@ def _warn_of_half_precision(module: nn.Module) -> None:
     if half_types := dtypes & {torch.bfloat16, torch.float16}:
         warnings.warn(
             f"the weights of model are {next(iter(half_types))}, in which steps of a small learning_rate are "
-            "rounded away: give it in float32 (model.float()), with bf16=True for matrix products in "
+            "rounded away: give the model in float32 (model.float()), with bf16=True for matrix products in "
             "bfloat16",
             UserWarning,
             stacklevel=2,

@@ -66,14 +66,14 @@ class CQLLearner(SACLearner):
         self._penalties: list[Tensor] = []  # of the present update
 
     def _apply_schedules(self, clock: Clock) -> None:
-        """Set the learning rates; the actor has its own."""
+        """Set the learning rates; the actor's is `actor_learning_rate`."""
         super()._apply_schedules(clock)
         learning_rate = is_constant(self.config.actor_learning_rate)  # else it has its own schedule
         cosine_factor = clock.remaining if self.config.anneal_lr and learning_rate else 1.0
         self.actor.lr = cosine_factor * self.config.at("actor_learning_rate", clock.remaining)
 
     def _add_metrics(self, update: Update) -> Update:
-        """Add both learning rates to the update's metrics."""
+        """Add the learning rates of critics and actor to the update's metrics."""
         result = super()._add_metrics(update)
         learning_rates = {"train/learning_rate": self.critic.lr, "train/actor_learning_rate": self.actor.lr}
         return replace(result, metrics={**result.metrics, **learning_rates})
@@ -96,7 +96,8 @@ class CQLLearner(SACLearner):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Step the critics on sum_i E[(Q_i - y)^2] + w penalty_i, without entropy in y.
 
-        Squared errors have no factor 1/2, as in the authors' code, to whose loss their penalty weights refer.
+        Squared errors have no factor 1/2. The authors' code has none either, and their penalty weights are
+        meant for it.
         """
         policy, like = self.policy, self.critic.vector
         next_obs = cast_obs(batch.next_obs[i], like)
@@ -126,9 +127,9 @@ class CQLLearner(SACLearner):
     ) -> tuple[Tensor, Tensor]:
         """Set the critics' gradients; return Q_i of the dataset's actions and the mean penalty.
 
-        The last of `actions` are the dataset's. penalty_i = log(1/3n sum_k exp(Q_i(s, a_k) - log p_k)) -
-        Q_i(s, a), which estimates log of the integral of exp Q_i(s, .) - Q_i(s, a). Each pass covers some
-        states only, to bound memory.
+        The last of each state's `actions` is the dataset's. penalty_i = log(1/3n sum_k exp(Q_i(s, a_k) -
+        log p_k)) - Q_i(s, a), where the first term estimates the log of the integral of exp Q_i(s, .). Each
+        pass covers only some of the states, to bound memory.
         """
         n_actions, weight, rows = actions.shape[1], self.weight.alpha, len(obs)
         states = max(1, MAX_ROWS // n_actions)

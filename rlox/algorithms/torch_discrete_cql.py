@@ -70,7 +70,10 @@ class DiscreteCQLLearner(ActorCriticLearner[MinQPolicy]):
         return torch.stack([loss, penalty, q.mean(), norm, weight]), (q - target_q).abs().mean(0)
 
     def _target_q(self, batch: Transitions, i: int) -> Tensor:
-        """R + gamma min_i Qbar_i(s', argmax_a min_i Q_i(s', a)) (van Hasselt et al. 2016, with several)."""
+        """Return R + gamma min_i Qbar_i(s', argmax_a min_i Q_i(s', a)), where Qbar are target critics.
+
+        It is double Q-learning (van Hasselt et al. 2016) with several critics.
+        """
         like = self.critic.vector
         next_obs = cast_obs(batch.next_obs[i], like)
         greedy = self.policy.mode(next_obs).unsqueeze(-1)

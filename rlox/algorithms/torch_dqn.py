@@ -34,8 +34,8 @@ __all__ = ["DQNLearner", "build_policy", "build_torch"]
 class DQNLearner(DQNLearnerMixin, ActorCriticLearner[QPolicy]):
     """Updates a value network and its target network from batches of transitions.
 
-    With noisy networks each batch has its own noise, from streams of `seed`: one for the learned values, one
-    for the choice of the next action, and one for its value.
+    With noisy networks each batch has its own noise, from three streams of `seed`: for the learned values,
+    for the choice of the next action, and for the value of that action.
     """
 
     def __init__(self, policy: QPolicy, target: QPolicy, config: DQNConfig, seed: int = 0) -> None:
@@ -49,7 +49,7 @@ class DQNLearner(DQNLearnerMixin, ActorCriticLearner[QPolicy]):
 
     @torch.no_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
-        """Take one step per batch; the target network is updated by the count of environment steps."""
+        """Take one step per batch; environment steps decide when the target network is updated."""
         self._apply_schedules(batch.env_steps, clock)
         device_batch = batch.to(self.optimizer.vector.device)
         update = self._learn(device_batch, clock.updates, update_label(batch, clock))
@@ -62,7 +62,7 @@ class DQNLearner(DQNLearnerMixin, ActorCriticLearner[QPolicy]):
         return update
 
     def noise(self, stream: str, number: int) -> Tensor | None:
-        """Return the noise of batch `number` of the run for the use `stream`; None without noisy networks."""
+        """Return the noise of `stream` for batch `number` of the run; None without noisy networks."""
         size = self.policy.noise_size
         if not size:
             return None
@@ -87,7 +87,7 @@ class DQNLearner(DQNLearnerMixin, ActorCriticLearner[QPolicy]):
         return torch.stack([loss, value_distribution.values(chosen_outputs).mean(), norm]), errors
 
     def _next_outputs(self, next_obs: Tensor, number: int) -> Tensor:
-        """Return the target network's outputs for the best action, chosen by it or, in double DQN, online."""
+        """Return the target network's outputs for its best action, or in double DQN the online network's."""
         outputs = self.target.outputs(next_obs, self.noise("noise-target", number))
         if self.config.double_dqn:
             values = self.policy(next_obs, self.noise("noise-choice", number))

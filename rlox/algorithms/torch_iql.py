@@ -59,7 +59,7 @@ class IQLLearner(IQLLearnerMixin, ActorCriticLearner[IQLPolicy]):
         return self._add_metrics(Update(update.metrics, update.count, update.samples))
 
     def _step(self, batch: Transitions, i: int) -> tuple[Tensor, Tensor]:
-        """Update as in algorithm 1; return the metrics `METRIC_NAMES` and the errors `[B]`."""
+        """Update as in algorithm 1; return the metrics `METRIC_NAMES` and absolute TD errors `[B]`."""
         like = self.critic.vector
         obs, next_obs = (cast_obs(rows[i], like) for rows in (batch.obs, batch.next_obs))
         actions = batch.actions[i].to(like)
@@ -79,7 +79,7 @@ class IQLLearner(IQLLearnerMixin, ActorCriticLearner[IQLPolicy]):
         return row, (values.out - target_q).abs().mean(0)
 
     def _improve_value(self, obs: Tensor, min_q: Tensor) -> tuple[Tensor, Tensor]:
-        """Step V towards the expectile of the minimum Qbar, eq. 5; return loss and mean before the step."""
+        """Step V towards the expectile of `min_q`, eq. 5; return loss and mean of V before the step."""
         value, tau = trace(self.policy.value, obs), self.config.expectile
         v = value.out.squeeze(-1)
         value.learn(expectile_gradient(v, min_q, tau).unsqueeze(-1))

@@ -90,7 +90,7 @@ def build_user_policy(config: RunConfig, context: BuildContext, env: VectorEnv) 
 def _load_user_policy(
     config: RunConfig, algo: OnPolicyConfig, context: BuildContext, env: VectorEnv
 ) -> nn.Module:
-    """Make the policy that `algo.policy` names, from the spaces and its own arguments."""
+    """Make the policy that `algo.policy` names; it gets the spaces and its configured arguments."""
     assert algo.policy is not None
     if not callable(algo.policy) and is_object_name(display_name(algo.policy)):
         raise ConfigError(
@@ -112,7 +112,7 @@ def _load_user_policy(
 
 
 def _reject_policy_class_of_sizes(factory: Any) -> None:
-    """Raise `ConfigError` for a policy class whose constructor is rlox's, since that takes sizes."""
+    """Raise `ConfigError` for a policy class with a constructor of rlox, which takes sizes, not spaces."""
     init_module = getattr(getattr(factory, "__init__", None), "__module__", "")
     if isinstance(factory, type) and init_module.startswith("rlox.policies."):
         raise ConfigError(
@@ -122,7 +122,7 @@ def _reject_policy_class_of_sizes(factory: Any) -> None:
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:
-    """1 - Var(R - V) / Var(R); 0 when the returns do not vary."""
+    """Return 1 - Var(R - V) / Var(R), with returns R and values V; 0 if the returns do not vary."""
     variance = returns.var(correction=0)
     if not float(variance):
         return 0.0

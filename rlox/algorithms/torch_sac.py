@@ -79,7 +79,7 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
         return update
 
     def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
-        """Update temperature, critics, actor and target; return metrics `METRIC_NAMES` and errors `[B]`."""
+        """Update temperature, critics, actor and target; return `METRIC_NAMES` and absolute errors `[B]`."""
         policy, config, like = self.policy, self.config, self.critic.vector
         obs = cast_obs(batch.obs[i], like)
         noise, critic_noise = self._noise(update, len(obs), like)
@@ -89,7 +89,7 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
         loss_critic, q, error, norm = self._improve_critics(batch, i, obs, alpha, critic_noise)
         value, back = policy.value(policy.critic, obs, sampled_actions)
         loss_actor = soft_policy_loss(log_prob, value, alpha)
-        share = torch.full_like(value, 1.0 / len(value))  # weight of a row in that mean
+        share = torch.full_like(value, 1.0 / len(value))  # weight of a row in the mean of `loss_actor`
         learn(back(share.neg()), share * alpha)
         self.actor.clip(config.max_grad_norm)
         self.actor.step()
@@ -106,7 +106,7 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
     def _improve_critics(
         self, batch: Transitions, i: int, obs: Tensor, alpha: Tensor, noise: Any
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Step the critics; return loss, values `[members, B]`, mean error `[B]` and gradient norm."""
+        """Step the critics; return loss, values `[members, B]`, absolute error `[B]` and gradient norm."""
         policy, like = self.policy, self.critic.vector
         next_obs = cast_obs(batch.next_obs[i], like)
         sampled_actions, log_prob, _ = policy.draw(next_obs, noise)

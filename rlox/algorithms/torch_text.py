@@ -39,7 +39,7 @@ class PartialLoss(NamedTuple):
 
     loss: Tensor  # a scalar with gradient
     metrics: tuple[Tensor, ...] = ()  # reported with the loss
-    weight: float = 1.0  # share of the loss over all rows of all processes
+    weight: float = 1.0  # share of this loss in that of all rows of all processes
     metric_weights: Sequence[float] | None = None  # share of each metric; None: `weight`
 
 
@@ -48,8 +48,8 @@ class TextLearner(PolicyLearner[nn.Module]):
 
     Parameters
     ----------
-    text : has the model
-    config : has the learning rate and the maximum gradient norm
+    text : context of the run, with the model
+    config : configuration, with the learning rate and the maximum gradient norm
     has_reference : whether there is a reference: the given one, else the initial model
     metric_names : names of the metrics of an optimizer step, without the gradient norm
     """
@@ -98,7 +98,7 @@ class TextLearner(PolicyLearner[nn.Module]):
         """Continue from `state()`, with the same reference; a given reference is not saved."""
         size = state["optimizer"].get(SIZE_KEY)  # equal shapes do not imply equal numbers of heads
         if isinstance(self.policy, Llama) and size not in (None, asdict(self.policy.size)):
-            raise CheckpointError(f"its model is {size}, this one is {asdict(self.policy.size)}")
+            raise CheckpointError(f"its model is {size}, this run's is {asdict(self.policy.size)}")
         self.text.model.trainable.load(to_tensors(state["weights"]))
         self.optimizer.restore(state["optimizer"])
         saved = state["optimizer"].get("reference")
@@ -136,7 +136,7 @@ class TextLearner(PolicyLearner[nn.Module]):
         return torch.cat(log_probs)
 
     def log_probs(self, answers: CompletionBatch, temperature: float = 1.0, overwrite: bool = True) -> Tensor:
-        """Return the model's log-probabilities, `[B, T]`; `overwrite` allows their gradient only once."""
+        """Return the model's log-probabilities, `[B, T]`; `overwrite`: their gradient can be taken once."""
         return self.text.model.completion_log_probs(
             answers.prompts, answers.tokens, answers.mask, temperature, overwrite
         )
@@ -177,8 +177,9 @@ class TextLearner(PolicyLearner[nn.Module]):
     ) -> Tensor:
         """Take a step on the gradient of `loss` and return the row of metrics.
 
-        With several processes, `weight` is this one's share of the loss over all, and `metric_weights` its
-        shares of the metrics (None: `weight`). `loss` is None if this process has no rows of the batch.
+        With several processes, `weight` is this process's share of the loss over all processes, and
+        `metric_weights` its shares of the metrics (None: `weight`). `loss` is None if this process has no
+        rows of the batch.
         """
         if loss is None:
             return self._step_all_reduced(self._zero_gradients())

@@ -48,16 +48,17 @@ class _Settings:
 class CandleCollector:
     """Steps native environments with a policy that acts in Rust, in a background thread.
 
-    The policy has two tanh layers of `hidden` for the actor and two for the critic: the modules
-    `rlox.policies.DiscretePolicy` and `ContinuousPolicy` (whose noise does not depend on the state),
-    with the initial weights that `HybridPPO` has with the same seed.
+    The policy is a `rlox.policies.DiscretePolicy` or `ContinuousPolicy` (whose noise does not depend on the
+    state). Actor and critic have two tanh layers each, of width `hidden`. The initial weights are those of
+    `HybridPPO` with the same seed.
 
-    `sync_weights` sets new weights and starts a rollout in the background; `recv` and `try_recv` start one
-    if there is none. At most one rollout runs at a time. Thus the caller's work after `sync_weights`
-    overlaps with collecting, but its work before it, the update, does not: a batch always comes from the
-    latest weights at the time of `recv`. If `sync_weights` is called twice before a `recv`, the first
-    rollout is discarded and the environments' state is restored. Batches depend only on the arguments and
-    on the weights at each `recv`, not on threads or timing. Episodes continue across batches.
+    `sync_weights` sets new weights and starts a rollout in the background; `recv` and `try_recv` start one if
+    no rollout is running or finished. At most one rollout runs at a time. The caller's work between
+    `sync_weights` and `recv` overlaps with collecting; the update, which comes before `sync_weights`, does
+    not. A batch always comes from the latest weights at the time of `recv`. If `sync_weights` is called twice
+    before a `recv`, the first rollout is discarded and the environments' state is restored. Batches depend
+    only on the arguments and on the weights at each `recv`, not on threads or timing. Episodes continue
+    across batches.
 
     One thread at a time may call the collector: others wait, except in `try_recv`, which returns None. In
     the child of a fork, a running rollout starts again. The interpreter exits only after a running rollout.
@@ -78,7 +79,7 @@ class CandleCollector:
 
     Attributes
     ----------
-    backend : the engine that acts: `cpu`, the only one compiled in
+    backend : where the policy acts: always `cpu`
     parameter_shapes : shapes of the parameters by name, in the order of flat weights
     """
 
@@ -135,7 +136,7 @@ class CandleCollector:
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """The names of the parameters in the order of flat weights, that of `state_dict()`."""
+        """The names of the parameters in the order of flat weights, which is the order of `state_dict()`."""
         return tuple(self.parameter_shapes)
 
     def recv(self) -> Batch:
@@ -148,8 +149,8 @@ class CandleCollector:
         Advantages are generalised estimates (Schulman et al. 2016), without bootstrap after a termination
         and with the value of the final observation after a truncation; returns are advantages + values.
 
-        Raises ConfigError after `stop()`, and the errors of the thread; after one, the environments are back
-        in their state before that rollout.
+        Raises ConfigError after `stop()`, and errors of the background thread. After such an error the
+        environments are in the state from before the failed rollout.
         """
         with self._locked():
             self._running_rollout().wait()
@@ -255,8 +256,8 @@ class CandleCollector:
 class _RolloutThread(threading.Thread):
     """Collects one rollout in a thread.
 
-    It has no reference to the `CandleCollector`, so a dropped or stopped one leaves a thread running for at
-    most one rollout.
+    It has no reference to the `CandleCollector`. So after the collector is dropped or stopped, the thread
+    runs for at most one rollout.
 
     Attributes
     ----------

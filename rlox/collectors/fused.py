@@ -17,7 +17,7 @@ __all__ = ["FusedLearner", "FusedSource"]
 
 @runtime_checkable
 class FusedLearner(Protocol):
-    """A learner that can learn in the call that collects, bit-identical to its `update`."""
+    """A learner that can learn in the call that collects; the result is bit-identical to that of `update`."""
 
     native: NativePolicy
 
@@ -29,8 +29,8 @@ class FusedLearner(Protocol):
 class FusedSource(RolloutSource):
     """A source that collects and learns in one Rust call and returns the finished update, not a rollout.
 
-    If the environments are not native or are normalised, it returns rollouts like a `RolloutSource`. Both
-    ways are bit-identical.
+    If the environments are not native or are normalised, it returns rollouts like a `RolloutSource`. The
+    results are bit-identical.
     """
 
     collector: NativeCollector

@@ -22,16 +22,16 @@ __all__ = ["EndedEpisodes", "FusedCall", "NativeCollector", "native_core", "to_e
 # Steps, environments, last observations, returns and lengths of the episodes that ended.
 EndedEpisodes = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
-# Collects and learns in one call; takes the iteration, the number of the rollout and of its rows.
+# Collects and learns in one call; takes the iteration, the index of the rollout and its number of rows.
 FusedCall = Callable[[Iteration, int, int], FusedUpdate]
 
 
 class NativeCollector(RolloutCollector):
     """A `RolloutCollector` for a `NativePolicy`, with the same parameters.
 
-    For native environments without normalisation, one call acts, steps, writes the rollout and computes the
-    values. For other environments it does so one step at a time. Both ways are bit-identical. With a torch
-    module it behaves like a `RolloutCollector`.
+    For native environments without normalisation, one call into Rust acts, steps, writes the rollout and
+    computes the values. For other environments, each step is a call. The results are bit-identical. With a
+    torch module it behaves like a `RolloutCollector`.
     """
 
     is_mid_update = False  # whether the last `fused_collect` was interrupted while learning
@@ -100,7 +100,7 @@ class NativeCollector(RolloutCollector):
         finally:
             self._obs[:] = arena.obs[n_steps]
         self.env_steps += rows
-        self.is_mid_update = True  # in case a last observation is rejected: it was learned from
+        self.is_mid_update = True  # if a last observation is rejected now, the rollout was learned from
         _, episodes = self._unpack_ended(iteration.episodes(), start_step)
         self.is_mid_update = False
         self.progress = self.tracker.progress(rows, episodes)
@@ -176,7 +176,7 @@ def native_core(env: VectorEnv, *normalizers: object) -> VecEnv | None:
 
 
 def to_episodes(ended_episodes: EndedEpisodes | None, start_step: int, n_envs: int) -> list[Episode]:
-    """Convert the ended episodes of a call that began at `start_step`, in steps of all environments."""
+    """Convert the episodes that ended in a call; all environments together made `start_step` steps before."""
     if ended_episodes is None:
         return []
     steps, envs, _, totals, lengths = ended_episodes

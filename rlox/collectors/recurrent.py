@@ -24,13 +24,13 @@ from rlox.types import Rollout
 
 __all__ = ["RecurrentCollector"]
 
-# Rows per scoring pass after collection, without and with images, at least one environment's; bounds the
-# memory of the activations.
+# Most rows of a scoring pass after collection, without and with images; this bounds the memory of the
+# activations. A pass has at least all rows of one environment.
 SCORE_ROWS, SCORE_IMAGES = 1 << 13, 1 << 8
 
 
 class RecurrentCollector(RolloutCollector):
-    """A `RolloutCollector` for a `RecurrentActorCritic`; the same parameters.
+    """A `RolloutCollector` for a `RecurrentActorCritic`, with the same parameters.
 
     States continue across rollouts and are zero at the start of each episode. A rollout has its initial
     states (`first_state`) and the starts of episodes (`extras["is_first"]`). A truncated episode is
@@ -43,14 +43,14 @@ class RecurrentCollector(RolloutCollector):
         """Like `collect`, but without advantages; the rollout stays in the arena's memory, on the CPU."""
         if not isinstance(policy, RecurrentActorCritic):
             raise ConfigError(
-                f"policy {type(policy).__name__} has no memory, expected a RecurrentActorCritic; "
+                f"policy {type(policy).__name__} is not recurrent, expected a RecurrentActorCritic; "
                 "collect with a RolloutCollector"
             )
         if self._state is None:
             self._state = np.zeros((self.n_envs, policy.state_size), np.float32)
         arena, first_state = self._arena_for(n_steps), torch.from_numpy(self._state.copy())
         is_first = np.zeros(arena.shape, np.bool_)
-        # not from episode lengths: a game that continues after a lost life counts as one episode
+        # from the states, not from episode lengths: a game that continues after a lost life is one episode
         is_first[0] = ~self._state.any(1)
 
         def explore(generator: torch.Generator) -> Sampler:
@@ -89,7 +89,7 @@ class RecurrentCollector(RolloutCollector):
         first_state: Tensor,
         generator: torch.Generator,
     ) -> Sampler:
-        """Make the sampler, which carries the actor's state between steps; scoring computes the critic's."""
+        """Make the sampler, which keeps the actor's state between steps; acting needs no critic's state."""
         step = policy.stepper(arena.shape[0], self.n_envs, generator)
         actor_state = first_state[:, : policy.actor_state_size].to(self.device, copy=True)
 
@@ -145,8 +145,8 @@ class RecurrentCollector(RolloutCollector):
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Score the environments `env_slice`, `n` of them.
 
-        Returns the final state of each piece, `[K, state_size]`, and the index of the piece that ends at each
-        step, `[T, n]`, or -1.
+        Returns the final state of each sub-sequence, `[K, state_size]`, and for each step the index of the
+        sub-sequence that ends there, or -1, `[T, n]`.
         """
         n_steps, n_envs = is_first.shape
         pieces = split_sequences(is_first, self.device)

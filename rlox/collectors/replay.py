@@ -38,8 +38,8 @@ class FusedReplayLearner(Protocol):
 class NativeReplaySource(ReplaySource):
     """A `ReplaySource` that steps up to a training, samples and learns in one call.
 
-    If no batch is due, or the first time that so many batches are sampled, one call makes the steps only.
-    Environments that are not native or are normalised take one call per step. All ways are bit-identical.
+    One call only makes the steps if no batch is due, and the first time that a number of batches is sampled.
+    Environments that are not native or are normalised take one call per step. The results are bit-identical.
     """
 
     exploration: NativeExplorationPolicy
@@ -143,7 +143,7 @@ class NativeReplaySource(ReplaySource):
         return native_core(self.env, self.obs_normalizer, self.reward_normalizer)
 
     def _collect_arguments(self, n_steps: int, clock: Clock) -> tuple[CollectArguments, int]:
-        """Return the arguments of the next steps, and at how many of them actions are random."""
+        """Return `Explorer.collect`'s arguments for the next steps, and how many have random actions."""
         arrays, actions = self._step_arrays, self.action_codec
         arrays.obs[0] = self._obs
         elapsed = self._elapsed_fractions(n_steps, clock)

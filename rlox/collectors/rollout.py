@@ -24,9 +24,9 @@ class RolloutCollector(Collector):
     """Steps `n_envs` environments with a policy and returns rollouts with GAE advantages.
 
     Episodes continue across rollouts. Terminated episodes are not bootstrapped. Truncated episodes are
-    bootstrapped from the value of their final observation (never of the reset state). The trace is cut at
-    both. Native ids run in Rust, any other id in Gymnasium. On the CPU a rollout is valid until the next
-    one, which overwrites its memory.
+    bootstrapped from the value of their final observation (never of the reset state). No advantage sums TD
+    errors beyond the end of an episode. Native ids run in Rust, any other id in Gymnasium. On the CPU a
+    rollout is valid until the next one, which overwrites its memory.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ class ModuleWeights:
             parts = ", ".join(f"{name} {list(shape)}" for name, shape in self.shapes.items())
             raise ShapeError(
                 f"weights have shape {list(flat.shape)}, expected [{self.size}]: {parts}, flat and in "
-                "this order; a policy of the same sizes has them as "
+                "this order; for a policy of the same sizes that is "
                 "torch.nn.utils.parameters_to_vector(policy.parameters())"
             )
         if not np.isfinite(flat).all():

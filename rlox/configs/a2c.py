@@ -31,7 +31,7 @@ class A2CConfig(OnPolicyConfig):
     use_rms_prop: bool = param(True, "torch's RMSprop with alpha=0.99; false: Adam")
     rms_prop_eps: float = param(1e-5, "epsilon of RMSprop", within="(0, inf)", source="SB3")
     rms_prop_tf_like: bool = param(
-        False, "as TensorFlow: epsilon inside the square root, running mean of squares starts at 1"
+        False, "like TensorFlow: epsilon inside the square root, running mean of squares starts at 1"
     )
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:

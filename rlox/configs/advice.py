@@ -63,7 +63,7 @@ def _plaintext_secrets(run: RunConfig) -> list[str]:
         ("", arguments_of(spec)) for specs in code for spec in specs if isinstance(spec, Mapping)
     ]
     return [
-        f"{prefix}{key} is written to the run's files as it was typed; to keep it out of them: "
+        f"{prefix}{key} is written to the run's files as it was typed; to keep it out of them, give "
         f"'{prefix}{key}=${{oc.env:{key.rpartition('.')[2].upper()}}}'"
         for prefix, arguments in argument_groups
         for key, value in dotted_items(arguments)

@@ -25,26 +25,27 @@ class AlgorithmConfig:
     unit: ClassVar[Literal["env_steps", "updates", "samples"]] = "env_steps"
     # The name of a batch in messages about totals that are rounded up.
     batch_name: ClassVar[str] = "batches"
-    # The hint for smaller batches if rounding up extends a run by much.
+    # How to get smaller batches, for the warning that rounding up makes a run much longer.
     shrink_hint: ClassVar[str] = "use fewer environments (env.n_envs)"
-    # The buffers it can learn from; the first is its own, which replaces `buffer: auto`.
+    # The buffers that the algorithm can learn from; the first one replaces `buffer: auto`.
     buffers: ClassVar[tuple[str, ...]] = ("rollout",)
-    # Its defaults for keys outside `algo`, by dotted key such as "env.n_envs".
+    # The algorithm's defaults for keys outside `algo`, by dotted key such as "env.n_envs".
     default_overrides: ClassVar[Mapping[str, Any]] = {}
-    # The action spaces it supports; factored are those of several parts with discrete ones among them.
+    # The supported action spaces; a factored one has several parts, at least one of them discrete.
     action_kinds: ClassVar[tuple[str, ...]] = ("Discrete", "Box", "factored")
-    # Whether it scales [-1, 1] to Box actions, which then need bounds.
+    # Whether the algorithm scales [-1, 1] to Box actions, which then need bounds.
     needs_bounds: ClassVar[bool] = False
-    # Whether it supports action masks (env.action_mask).
+    # Whether the algorithm supports action masks (env.action_mask).
     supports_masks: ClassVar[bool] = False
-    # Whether it only supports environments in Rust.
+    # Whether the algorithm only supports environments in Rust.
     is_native_only: ClassVar[bool] = False
-    # Inherited fields it does not use, and why: --help omits them, and only the default is accepted.
+    # Inherited fields that the algorithm does not use, and why: --help omits them, and only the default is
+    # accepted.
     drops: ClassVar[Mapping[str, str]] = {}
 
     @property
     def default_buffer(self) -> str:
-        """The buffer used with these settings unless one is named."""
+        """The buffer of these settings, unless the user names one."""
         return self.buffers[0]
 
     @property
@@ -90,7 +91,7 @@ class AlgorithmConfig:
         )
 
     def at(self, field: str, remaining: float) -> float:
-        """Return the value of a field that may change over the run when the fraction `remaining` is left."""
+        """Return the value of a schedulable field when the fraction `remaining` of the run is left."""
         kind: Any = type(self)
         within = kind.__dataclass_fields__[field].metadata["within"]
         value = schedule_value(getattr(self, field), remaining, f"algo.{field}", within)
@@ -98,11 +99,11 @@ class AlgorithmConfig:
         return value * remaining if anneal and getattr(self, anneal) else value
 
     def initial(self, field: str) -> float:
-        """Return the initial value; 0 for a callable that was not given again: only training needs it."""
+        """Return a field's value at the start; 0 for a saved callable that was not given again."""
         return self.at(field, 1.0) if is_known(getattr(self, field)) else 0.0
 
     def policy_mismatch(self, other: AlgorithmConfig) -> str:
-        """Return why weights of that algorithm's policy compute another function here; empty if they do not.
+        """Return why weights of a policy of `other` would make another policy here; empty if they would not.
 
         Shapes are checked elsewhere. A user's own policy is not checked.
         """
@@ -119,11 +120,13 @@ class AlgorithmConfig:
         return ""
 
     def first_difference(self, other: AlgorithmConfig, *names: str) -> str:
-        """Return the first of these fields that differs in `other`, and how to set it; empty if none does."""
+        """Describe the first of these fields that differs in `other`, and the remedy; empty if none does."""
         for name in names:
             own_value, other_value = (getattr(algo, name, None) for algo in (self, other))
             if own_value != other_value:
-                return f"algo.{name}={other_value}, this one {own_value}; set algo.{name}={other_value}"
+                return (
+                    f"algo.{name}={other_value}, but this run has {own_value}; set algo.{name}={other_value}"
+                )
         return ""
 
     def batch_steps(self, n_envs: int) -> int:
@@ -152,7 +155,7 @@ class AlgorithmConfig:
         for f in fields(self):
             switch, value = f.metadata.get("only_with"), getattr(self, f.name)
             if switch and not getattr(self, switch) and value != f.default:
-                subject = (switch_names or {}).get(switch, "that")
+                subject = (switch_names or {}).get(switch, "that setting")
                 raise ConfigError(
                     f"algo.{f.name}={value} without algo.{switch}: it applies to {subject} only; set "
                     f"algo.{switch}=true, or leave algo.{f.name} out"
@@ -163,7 +166,7 @@ class AlgorithmConfig:
         return []
 
     def check_total(self, total: int) -> None:
-        """Raise `ConfigError` for settings that a new run that ends at `total` must not have.
+        """Raise `ConfigError` for settings that a new run of length `total` must not have.
 
         Runs that earlier versions began with such settings can continue.
         """

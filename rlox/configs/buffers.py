@@ -1,4 +1,4 @@
-"""Buffers: the storage of experience between acting and learning."""
+"""Configurations of buffers, which store experience between acting and learning."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ReplayConfig(BufferConfig):
 
 @dataclass(frozen=True)
 class AutoBufferConfig(ReplayConfig):
-    """The algorithm's default buffer; replaced by one of the others."""
+    """Stands for the algorithm's default buffer, which replaces it."""
 
     name: str = param("auto", "the buffer", choices=("auto",))
 
@@ -116,7 +116,7 @@ class UniformConfig(ReplayConfig):
 
 @dataclass(frozen=True)
 class PrioritizedConfig(ReplayConfig):
-    """Transitions are drawn by their TD error (Schaul et al. 2016, table 3)."""
+    """Transitions with larger TD errors are drawn more often (Schaul et al. 2016, table 3)."""
 
     name: str = param("prioritized", "the buffer", choices=("prioritized",))
     alpha: float = param(

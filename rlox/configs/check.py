@@ -61,8 +61,9 @@ def make(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
 def make_run(data: Mapping[str, Any], is_new_run: bool = False) -> RunConfig:
     """Build a run configuration from a composed or saved tree, with the algorithm's own defaults.
 
-    `is_new_run` is true for a run that goes from its first step to `total_steps`: it is refused if it would
-    learn nothing. A saved run may have been stopped anywhere, and a façade gets its total later.
+    With `is_new_run` the run goes from its first step to `total_steps`, and is refused if it would learn
+    nothing. Saved runs and façades are not checked: a saved run may have been stopped anywhere, and a façade
+    gets its total later.
     """
     run = _check_consistency(_with_buffer(make(RunConfig, _with_defaults(data))))
     if is_new_run:
@@ -196,7 +197,8 @@ def _require_env_or_none(run: RunConfig) -> None:
     if run.algo.unit != "updates":
         offline_names = ", ".join(name for name, kind in ALGO_CONFIGS.items() if kind.unit == "updates")
         raise ConfigError(
-            f"env={NO_ENV}: {run.algo.name} learns in an environment, {offline_names} from datasets; name one"
+            f"env={NO_ENV}: {run.algo.name} learns in an environment (only {offline_names} learn without); "
+            "name one"
         )
     for key, value in (("eval.every", run.eval.every), ("stop.score", run.stop.score)):
         if value:
@@ -221,7 +223,7 @@ def _require_masks(run: RunConfig) -> None:
     if env.action_mask != "none" and not run.algo.supports_masks:
         keep = ", ".join(name for name, kind in ALGO_CONFIGS.items() if kind.supports_masks)
         raise ConfigError(
-            f"env.action_mask={env.action_mask}: {run.algo.name} does not support action masks, {keep} do; "
+            f"env.action_mask={env.action_mask}: {run.algo.name} does not support action masks ({keep} do); "
             "leave it out"
         )
     default = type(env).action_mask_key
@@ -252,7 +254,7 @@ def _require_game(env: EnvConfig) -> None:
 
 
 def _drop_redundant_anneals(run: RunConfig) -> RunConfig:
-    """Switch off annealing of values that have a schedule; a preset may have set it."""
+    """Switch off annealing of values that have a schedule; a preset may have switched it on."""
     fields_of = anneal_switches(cast(Any, type(run.algo))).items()
     anneal_names = [anneal for name, anneal in fields_of if not is_constant(getattr(run.algo, name))]
     switched_off: dict[str, Any] = dict.fromkeys(
@@ -275,13 +277,13 @@ def _parse_field(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
     """Check the value of a field and convert it to its type."""
     try:
         return _convert_field(f, hint, value, path)
-    except OverflowError as error:  # from `float`; Python prints at most 4300 digits
+    except OverflowError as error:  # `float` raises it; Python prints at most 4300 digits
         expected = f"a value {expected_text(f)}" if expected_text(f) else "a smaller one"
         raise ConfigError(f"{path}: got a number of more than 309 digits, expected {expected}") from error
 
 
 def _convert_field(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
-    if path in UNIONS and (hint is BufferConfig or not is_dataclass(hint)):  # of RunConfig
+    if path in UNIONS and (hint is BufferConfig or not is_dataclass(hint)):  # a field of RunConfig
         return _make_named(UNIONS[path], value, path)
     if path == "logger":
         return _make_loggers(value)
@@ -311,7 +313,7 @@ def _make_named(options: Mapping[str, type[Any]], value: Any, path: str) -> Any:
     if name not in options:
         hint = nearest(name, options)
         if not hint and path != "buffer":
-            hint = "; of a plugin? rlox list plugins shows what is installed"
+            hint = "; if a plugin provides it: rlox list plugins shows what is installed"
         raise UnknownNameError(
             f"{path}.name={name!r} is not known, expected one of {', '.join(options)}{hint}"
         )

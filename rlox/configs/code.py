@@ -65,7 +65,7 @@ def plain_argument(value: Any, path: str) -> Any:
         return value.item()  # a NumPy scalar
     raise ConfigError(
         f"{path}: a {type(value).__name__}, expected a number, text, a list or a mapping; give an object "
-        "that has it already, e.g. functools.partial(Wrapper, argument), or lambda: gym.make(...)"
+        "with that argument, e.g. functools.partial(Wrapper, argument), or lambda: gym.make(...)"
     )
 
 
@@ -132,7 +132,7 @@ def require_trusted(
 
 
 def _is_server_used(config: Any, field: str) -> bool:
-    """Return whether the address in the field `server_url` is used, which `server` decides."""
+    """Return whether the address in a field such as `server_url` is used: only if `server` is set."""
     return getattr(config, field.removesuffix("_url")) is not None
 
 

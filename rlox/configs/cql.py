@@ -92,6 +92,6 @@ class CQLConfig(OfflineCriticsConfig):
             lines.append(
                 f"algo.auto_alpha=true and algo.cql_target_value={self.cql_target_value:g}: the penalty is "
                 f"seldom or never below 0, so that its weight grows to its limit of 1e6; a "
-                "target above 0, e.g. algo.cql_target_value=5, makes it fall where the penalty is small"
+                "target above 0, e.g. algo.cql_target_value=5, makes the weight fall if the penalty is small"
             )
         return lines

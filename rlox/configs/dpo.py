@@ -38,7 +38,7 @@ class DPOConfig(TextAlgorithmConfig):
         0.0, "assumed fraction of swapped pairs; with sigmoid or robust", within="[0, 0.5)"
     )
     reference_free: bool = param(
-        False, "train without a reference model: its log-probabilities count as equal"
+        False, "train without a reference model, as if it gave both completions the same probability"
     )
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
@@ -59,5 +59,5 @@ class OnlineDPOConfig(GenerationConfig):
     loss_type: str = loss_type()
     beta: float = beta()
     preference: Code | None = code(
-        "a function (pairs) -> the better one of each, module:name; null: the one with the higher reward"
+        "a function, module:name, from pairs to the better one of each; null: the one with the higher reward"
     )

@@ -192,7 +192,7 @@ class DQNConfig(OffPolicyConfig):
         return hidden + 3 * actions * self.outputs_per_action + 4 * self.outputs_per_action**2
 
     def policy_mismatch(self, other: AlgorithmConfig) -> str:
-        """Return why weights do not fit. Other atoms are other values, even if the shapes are the same."""
+        """Return why weights do not fit; the same outputs mean other values if the atoms differ."""
         if isinstance(other, DQNConfig):
             names = ["distribution"]
             names += ["v_min", "v_max"] if self.distribution == "categorical" else []

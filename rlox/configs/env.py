@@ -77,7 +77,7 @@ class EnvConfig:
     )
     action_repeat: int = param(
         1,
-        "environment steps with each action; their rewards are summed, and the end of an episode stops them",
+        "environment steps with each action, fewer if the episode ends; their rewards are summed",
         within="[1, inf)",
     )
     repeat_action_probability: float | None = param(
@@ -123,7 +123,7 @@ class EnvConfig:
     atari: AtariConfig = param(doc="the preprocessing of ALE ids", default_factory=AtariConfig)
     action_mask: str = param(
         "none",
-        "source of the mask of allowed actions, [n] of 0 and 1 (for each action). info: the info of "
+        "source of the mask of allowed actions, 0 or 1 for each action. info: the info of "
         "reset and steps; method: action_masks(); observation: a part of a Dict, hidden from the policy",
         choices=("none", "info", "method", "observation"),
         source="Huang and Ontanon 2020",
@@ -160,7 +160,7 @@ class EnvConfig:
     def require_normalization(self) -> None:
         """Raise `ConfigError` for a rule other than the default if nothing is normalised.
 
-        For settings from the user: a preset or the configuration of a saved run may contain an unused rule.
+        Only settings from the user are checked: a preset or a saved run may contain an unused rule.
         """
         if not self.has_normalization and self.normalize_rule != type(self).normalize_rule:
             raise ConfigError(

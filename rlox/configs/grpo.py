@@ -102,5 +102,5 @@ def upgrade_delta(algo: Mapping[str, Any]) -> dict[str, Any]:
     high = algo.get("clip_eps", GRPOConfig.clip_eps) if high is None else high
     are_numbers = all(type(value) in (int, float) and abs(value) < MAX_MAGNITUDE for value in (delta, high))
     if algo.get("name") != "grpo" or not are_numbers:
-        return dict(algo)  # nothing to raise, or not numbers, which `make_run` rejects
+        return dict(algo)  # nothing to raise, or values that `make_run` rejects
     return {**algo, "delta": max(delta, 1.0 + high)}

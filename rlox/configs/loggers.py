@@ -80,7 +80,7 @@ class MlflowConfig:
     experiment: str = param("rlox", "the experiment that the run belongs to")
     tracking_uri: str | None = param(
         None,
-        "address of a server or store; no file contains it, config.yaml refers to MLFLOW_TRACKING_URI; "
+        "address of a server or store; files of the run contain only a reference to MLFLOW_TRACKING_URI; "
         "null: a store in the run folder",
     )
     checkpoints: bool = param(False, "also send the newest and the best checkpoint, once at the end")

@@ -11,7 +11,7 @@ __all__ = ["check_new_run"]
 
 
 def check_new_run(run: RunConfig) -> None:
-    """Raise `ConfigError` for combinations that a new run may not use. Not for saved configurations."""
+    """Raise `ConfigError` for combinations that a new run may not use; do not call it for saved runs."""
     _require_masks_of_each_step(run)
     _require_one_unit_of_rewards(run)
 
@@ -29,7 +29,7 @@ def _require_masks_of_each_step(run: RunConfig) -> None:
 
 
 def _require_one_unit_of_rewards(run: RunConfig) -> None:
-    """Raise `ConfigError` for hindsight with other reward units: `compute_reward` is for a single step."""
+    """Raise `ConfigError` for hindsight with changed rewards, whose unit is not that of `compute_reward`."""
     env, buffer = run.env, run.buffer
     if not isinstance(buffer, UniformConfig) or buffer.hindsight is None:
         return
@@ -38,6 +38,6 @@ def _require_one_unit_of_rewards(run: RunConfig) -> None:
         if value != getattr(EnvConfig, name):
             raise ConfigError(
                 f"buffer.hindsight={buffer.hindsight} and env.{name}={value:g}: rewards for another goal "
-                "come from compute_reward, for one step, so the others would be in other units; leave one of "
-                "them out"
+                "come from compute_reward, unchanged and for one step, so the stored rewards would have "
+                "another unit; leave one of them out"
             )

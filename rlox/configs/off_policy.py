@@ -86,7 +86,7 @@ class OffPolicyConfig(AlgorithmConfig):
 
     def gradient_steps_between(self, before: int, after: int) -> int:
         """Return the number of batches due for the environment steps from `before` (excluded) to `after`."""
-        first, last = before // self.train_freq, after // self.train_freq  # trainings until each of them
+        first, last = before // self.train_freq, after // self.train_freq  # trainings due by then
         if self.replay_ratio is not None:
             ratio = self.replay_ratio * self.train_freq
             return int(last * ratio) - int(first * ratio)
@@ -104,7 +104,7 @@ class OffPolicyConfig(AlgorithmConfig):
         if capacity is not None and capacity < env.n_envs:
             raise ConfigError(
                 f"buffer.capacity={capacity} and env.n_envs={env.n_envs}: every environment needs "
-                f"a transition at least; set buffer.capacity={env.n_envs} or more"
+                f"at least one transition; set buffer.capacity={env.n_envs} or more"
             )
         if isinstance(buffer, UniformConfig) and buffer.hindsight and self.n_step > 1:
             raise ConfigError(

@@ -27,6 +27,7 @@ UNUSED_ENV_FIELDS: dict[str, Any] = {
 NO_ENV = "none"  # env.id of a run that learns from a dataset and is not evaluated
 # File formats that datasets are read from and written to.
 FORMATS = ("rlox", "minari", "d4rl", "npz", "parquet")
+# Fields of `algo` that do to a dataset what these fields of `env` do to an environment.
 DATASET_FIELDS = {"normalize_obs": "standardize_obs", "reward_scale": "scale_rewards"}
 
 

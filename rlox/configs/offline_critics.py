@@ -35,7 +35,7 @@ class OfflineCriticsConfig(CriticsConfig, OfflineNetworksConfig):
 
     @property
     def reward_factor(self) -> float | None:
-        """The factor; None: determined by the dataset's returns."""
+        """The factor of rewards; `None` if the dataset's returns determine it."""
         return None if self.scale_rewards == BY_RETURNS else float(self.scale_rewards)
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:

@@ -52,7 +52,7 @@ class OnPolicyConfig(AlgorithmConfig):
     )
     activation: str = param("tanh", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
     ortho_init: bool = param(
-        True, "orthogonal weights; gain: hidden sqrt 2, last of the actor 0.01, of the critic 1"
+        True, "orthogonal weights; gains: hidden layers sqrt 2, last layer of the actor 0.01, of the critic 1"
     )
     log_std_init: float = param(0.0, "initial log standard deviation (Box actions)", within="[-20, 2]")
     use_sde: bool = param(

@@ -18,7 +18,7 @@ def algorithm_config(entry: PluginEntry, plugin: Any, setting: str) -> Any:
         raise entry.kind_error(setting, "a rlox.plugins.AlgorithmPlugin")
     kind = _require_named_dataclass(entry, plugin.config, setting)
     if not issubclass(kind, AlgorithmConfig):
-        raise entry.kind_error(setting, "config=a dataclass over rlox.configs.base.AlgorithmConfig")
+        raise entry.kind_error(setting, "config=a dataclass derived from rlox.configs.base.AlgorithmConfig")
     if not kind.buffers or not set(kind.buffers) <= set(BUFFER_CONFIGS):
         raise entry.kind_error(setting, f"buffers of its configuration among {', '.join(BUFFER_CONFIGS)}")
     return kind

@@ -10,7 +10,7 @@ from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 
-DIVISOR_SEARCH_RANGE = 4096  # maximum distance of a suggested batch size that divides the rollout
+DIVISOR_SEARCH_RANGE = 4096  # how far from the given batch size one that divides the rollout is sought
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class PPOConfig(OnPolicyConfig):
     batch_size: int = param(64, "transitions in a minibatch", within="[1, inf)", source="PPO table 3")
     clip_eps: Schedule = schedule(
         0.2,
-        "the ratio stays in [1 - clip_eps, 1 + clip_eps]",
+        "ratios are clipped to [1 - clip_eps, 1 + clip_eps]",
         within="(0, 1)",
         source="PPO table 3",
     )
@@ -54,7 +54,10 @@ class PPOConfig(OnPolicyConfig):
         rows, size = self.batch_steps(env.n_envs), self.batch_size
         rollout_text = f"algo.n_steps={self.n_steps} x env.n_envs={env.n_envs} = {rows:,} transitions"
         if size > rows:
-            return [f"algo.batch_size={size:,} is larger than a rollout, {rollout_text}: it is one minibatch"]
+            return [
+                f"algo.batch_size={size:,} is larger than a rollout, {rollout_text}: the rollout is one "
+                "minibatch"
+            ]
         if remainder := rows % size:
             distances = range(1, min(size // 2, DIVISOR_SEARCH_RANGE) + 1)
             candidates = (n for distance in distances for n in (size - distance, size + distance))

@@ -62,7 +62,9 @@ class RecurrentPPOConfig(PPOConfig):
         hint="those of the critic alone are algo.critic_net_arch",
     )
     ortho_init: bool = param(
-        True, "orthogonal weights; gain: recurrent 1, hidden sqrt 2, last of the actor 0.01, of the critic 1"
+        True,
+        "orthogonal weights; gains: recurrent layers 1, hidden layers sqrt 2, last layer of the actor 0.01, "
+        "of the critic 1",
     )
 
     @property
@@ -98,7 +100,7 @@ class RecurrentPPOConfig(PPOConfig):
         if sequences > n_envs:
             return [
                 f"{setting} is larger than a rollout, algo.n_steps={steps:,} x env.n_envs={n_envs} = "
-                f"{steps * n_envs:,} transitions: it is one minibatch"
+                f"{steps * n_envs:,} transitions: the rollout is one minibatch"
             ]
         if size % steps:
             return [

@@ -171,7 +171,8 @@ class RunConfig:
     )
     tokenizer: str | None = param(
         None,
-        "a folder with tokenizer.json, or bytes; null: the model's own, else characters of a task, bytes",
+        "a folder with tokenizer.json, or bytes; null: the model's own, else characters for a task, "
+        "bytes for a dataset",
         verbatim=True,
     )
     model: str | None = param(
@@ -209,7 +210,7 @@ class RunConfig:
 
     @property
     def batch_steps(self) -> int:
-        """The number of steps that totals are rounded up to a multiple of, in the algorithm's unit."""
+        """The length of a batch in the algorithm's unit; totals are rounded up to a multiple of it."""
         return self.algo.batch_steps(self.env.n_envs)
 
     @property

@@ -47,7 +47,7 @@ class SACConfig(ActorCriticConfig):
     )
     sde_sample_freq: int = param(
         -1,
-        "steps of each environment between new gSDE noise matrices; -1: as many as train_freq takes",
+        "steps of each environment between new gSDE noise matrices; -1: the steps between two trainings",
         within="[-1, inf)",
         only_with="use_sde",
     )

@@ -102,7 +102,7 @@ def schedule_value(value: Schedule, remaining: float, key: str, within: str) -> 
 
 
 def check_schedules(config: Any, schedules: Mapping[str, Any]) -> dict[str, Any]:
-    """Check schedules for fields of a config object; `ConfigError` for a field that cannot have one."""
+    """Check schedules for fields of a config object; raise `ConfigError` for a field that cannot have one."""
     schedulable_fields = {f.name: f for f in fields(config) if f.metadata.get("scheduled")}
     for name in schedules:
         if name not in schedulable_fields:
@@ -111,7 +111,7 @@ def check_schedules(config: Any, schedules: Mapping[str, Any]) -> dict[str, Any]
 
 
 def is_known(value: Any) -> bool:
-    """Return whether the value is available; of a callable, files only contain the name."""
+    """Return whether the value is available; a file contains only the name of a callable."""
     return not (isinstance(value, str) and is_object_name(value))
 
 

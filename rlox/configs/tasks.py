@@ -81,7 +81,7 @@ def _without_text(run: RunConfig) -> RunConfig:
     if settings:
         kinds = (n for n, kind in ALGO_CONFIGS.items() if issubclass(kind, TextAlgorithmConfig))
         raise ConfigError(
-            f"{settings[0]}: {run.algo.name} does not learn from text, {', '.join(kinds)} do; set algo "
-            "or leave it out"
+            f"{settings[0]}: {run.algo.name} does not learn from text ({', '.join(kinds)} do); set "
+            "algo or leave it out"
         )
     return run

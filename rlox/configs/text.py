@@ -196,7 +196,7 @@ class GroupConfig(GenerationConfig):
     n_epochs: int = param(1, "passes over each batch", within="[1, inf)")
     minibatches: int = param(1, "optimizer steps in each pass over a batch", within="[1, inf)")
     clip_eps: float = param(
-        0.2, "lower clipping range of ratios, below 1", within="[0, 1)", source="Shao et al. 2024"
+        0.2, "ratios are clipped to [1 - clip_eps, 1 + clip_eps]", within="[0, 1)", source="Shao et al. 2024"
     )
     mask_truncated: bool = param(
         False, "leave out completions that did not end (Yu et al. 2025, section 3.4)"
@@ -208,7 +208,7 @@ class GroupConfig(GenerationConfig):
         return self.group_size
 
     def batch_layout(self, total: int) -> tuple[set[int], int]:
-        """Like other text algorithms; a batch has `minibatches` optimizer steps."""
+        """Return the prompts per batch, as a set, and the optimizer steps per batch (`minibatches`)."""
         return super().batch_layout(total)[0], self.minibatches
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:

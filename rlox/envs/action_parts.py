@@ -29,7 +29,7 @@ Space = gym.Space[Any]
 
 @dataclass(frozen=True, eq=False)
 class ActionPart(ABC):
-    """A leaf of an action space; it owns the `columns` of a row `[..., width]`."""
+    """A leaf of an action space, with its `columns` in a policy's row `[..., width]`."""
 
     space: Space
     name: str  # path in the space, such as `arm.grip` or `[0]`; empty for the whole space
@@ -44,11 +44,11 @@ class ActionPart(ABC):
 
     @abstractmethod
     def values(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Convert this part's columns of N rows to a new array of numbers of the space, in its dtype."""
+        """Convert this part's columns of N rows to numbers of the space, in a new array of its dtype."""
 
     @abstractmethod
     def from_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Convert numbers of the space `[N, columns]` to a policy's columns."""
+        """Convert numbers of the space `[N, columns]` to this part's columns of N rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class DiscretePart(ActionPart):
     start: NDArray[np.int64]  # [columns], the environment's number for choice 0
 
     def values(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the environment's numbers of the choices."""
+        """Return the environment's numbers for the choices."""
         shifted = rows.astype(np.int64, copy=False) + self.start  # a new array, even if start is 0
         return shifted.astype(self.space.dtype, copy=False)
 
@@ -95,7 +95,7 @@ class BoxPart(ActionPart):
             clipped: NDArray[Any] = np.clip(rows, self.low, self.high).astype(self.low.dtype, copy=False)
             return clipped
         rounded = np.rint(rows, dtype=np.float64)
-        with np.errstate(invalid="ignore"):  # casting a number outside warns; a bound replaces it
+        with np.errstate(invalid="ignore"):  # no warning for numbers beyond the dtype: bounds replace them
             integers = rounded.astype(self.low.dtype)
         return np.where(rounded <= self.low, self.low, np.where(rounded >= self.high, self.high, integers))
 
@@ -105,7 +105,7 @@ class BoxPart(ActionPart):
 
 
 def choice_counts(space: Space) -> NDArray[np.int64] | None:
-    """Return the number of values of each choice of a part, `[...]`; `None` if the part has no choices."""
+    """Return the number of values of each choice of a space; `None` for a space without choices."""
     if isinstance(space, spaces.Discrete):
         return np.array([space.n], np.int64)
     if isinstance(space, spaces.MultiDiscrete):

@@ -34,7 +34,7 @@ class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
         """Step repeatedly with one action."""
         total = 0.0
         for _ in range(self._times):
-            # a copy: the environment may write into it
+            # a copy: the environment may write into its action
             observation, reward, terminated, truncated, info = self.env.step(copy.deepcopy(action))
             total += to_reward(reward)
             if to_flag("terminated", terminated) or to_flag("truncated", truncated):
@@ -43,11 +43,11 @@ class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class StickyActions(gym.Wrapper[Any, Any, Any, Any]):
-    """Repeats the previous action, with a probability, instead of the given one.
+    """With some probability, takes the previous action again instead of the given one.
 
     After Machado et al. 2018, section 5.2: the repeated action is the one that was executed, so that it may
-    stick for several steps. The first action of an episode is always the given one. The draw of a step is a
-    function of the seed of the last seeded reset and of the count of steps since then.
+    stick for several steps. The first action of an episode is always the given one. The random
+    number of a step is a function of the seed of the last seeded reset and of the number of steps since then.
     """
 
     def __init__(self, env: gym.Env[Any, Any], probability: float) -> None:
@@ -60,7 +60,7 @@ class StickyActions(gym.Wrapper[Any, Any, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; a seed also restarts the draws."""
+        """Begin an episode; a seed also restarts the random numbers."""
         if seed is not None:
             self._key, self._n_draws = stream_seed(seed, "sticky-actions", 0), 0
         self._last_action = None
@@ -68,17 +68,17 @@ class StickyActions(gym.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> StepResult:
         """Step with the given action or the previous one."""
-        if self._key is None:  # never seeded: random, like the environment itself
+        if self._key is None:  # never seeded: draw a key from the environment's own generator
             self._key = int(self.env.unwrapped.np_random.integers(_STREAM_RANGE))
         uniform = stream_seed(self._key, "sticky-actions", self._n_draws) / _STREAM_RANGE
         self._n_draws += 1
         if self._last_action is None or uniform >= self._probability:
-            # copies: the caller may reuse the array for the next action, the environment may change its own
+            # two copies: the caller may reuse its array, and the environment may write into its action
             self._last_action = copy.deepcopy(action)
         return self.env.step(copy.deepcopy(self._last_action))
 
     def save_state(self) -> dict[str, Any]:
-        """Return the position in the stream and the last action, flattened to a vector."""
+        """Return the key and position of the random stream, and the last action as a flat vector."""
         last = self._last_action
         if last is not None:
             last = np.array(spaces.flatten(self.action_space, last))

@@ -1,9 +1,10 @@
 """Action codecs: from a policy's actions to those of an environment.
 
 A policy's action is a row. For `Discrete` it is one `int64`, for a `Box` a float32 vector, unbounded or in
-[-1, 1]. For other spaces it has the choices of all parts, counted from 0, then the numbers of their Boxes:
-int64, or float32 if there is a Box; float32 holds integers up to 2^24 exactly. Bounds are applied only here,
-for the environment, so that the stored action and its log-probability stay those of the policy.
+[-1, 1]. For other spaces the row has the choices of all parts, counted from 0, then the numbers of their
+Boxes. It is int64, or float32 if there is a Box; float32 holds integers up to 2^24 exactly. Bounds are
+applied only here, for the environment, so that the stored action and its log-probability stay those of the
+policy.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ from rlox.masked_arrays import MASKED_MESSAGE, is_masked
 
 __all__ = ["TOLERANCE", "ActionCodec", "UnitCodec"]
 
-TOLERANCE = 1e-5  # relative to the width: by how much rounding may take an action beyond a bound
+TOLERANCE = 1e-5  # how far rounding may move a number beyond a bound, relative to high - low
 MAX_EXACT_FLOAT32 = 1 << 24  # float32 holds all integers up to here
 
 
 @dataclass(frozen=True, eq=False)
 class ActionCodec:
-    """The form of a policy's actions, and their conversion to the environment's.
+    """The form of a policy's actions, and their conversion to environment actions.
 
-    A row has a column for each entry of `choices`, which is that choice's number of values, then `box_dim`
-    numbers.
+    A row has one column for each choice, then `box_dim` numbers. An entry of `choices` is the number of
+    values of that choice.
     """
 
     space: gym.Space[Any]
@@ -91,12 +92,12 @@ class ActionCodec:
 
     @property
     def kind(self) -> str:
-        """`Discrete`; `Box`, for one or several Boxes; `factored`: choices, possibly with numbers."""
+        """`Discrete`; `Box` for one or several Boxes; `factored` for other spaces with choices."""
         return "Discrete" if self.is_discrete else "factored" if self.choices else "Box"
 
     @property
     def size(self) -> int:
-        """Network outputs for an action: one for each value of each choice, and one for each number."""
+        """Number of network outputs for an action: one for each value of each choice, and for each number."""
         return sum(self.choices) + self.box_dim
 
     @property
@@ -116,7 +117,7 @@ class ActionCodec:
 
     @property
     def scoring_width(self) -> int:
-        """Numbers needed to score an action, with each choice padded to the largest."""
+        """Number of values needed to score an action, if all choices are padded to the largest."""
         return len(self.choices) * max(self.choices, default=0) + self.box_dim
 
     @property
@@ -130,13 +131,13 @@ class ActionCodec:
         )
 
     def to_env(self, actions: NDArray[Any]) -> Any:
-        """Convert policy actions `[N, *shape]` to the environment's, clipped to its bounds.
+        """Convert policy actions `[N, *shape]` to environment actions, clipped to the bounds.
 
         The result has the form and dtypes of the space with a batch axis, as in Gymnasium's vector
         environments: `[N, *shape]`, a dict of these for a Dict, a tuple for a Tuple. `unbatch` gives single
         actions.
         """
-        rows = actions.reshape(len(actions), len(self.choices) + self.box_dim)  # N may be 0
+        rows = actions.reshape(len(actions), len(self.choices) + self.box_dim)  # without -1, as N may be 0
         return to_nested(self.space, (part.to_env(rows[:, part.columns]) for part in self.parts))
 
     def unbatch(self, actions: Any) -> Sequence[Any]:
@@ -144,9 +145,9 @@ class ActionCodec:
         return _unbatch(self.space, actions)
 
     def from_env(self, actions: Any, n: int) -> NDArray[Any]:
-        """Convert `n` actions in the form of `to_env` to a policy's `[n, *shape]`, else `ShapeError`.
+        """Convert `n` environment actions, as `to_env` returns them, to policy actions `[n, *shape]`.
 
-        Bounds are not checked.
+        Raises `ShapeError` for actions of another form. Bounds are not checked.
         """
         rows = np.empty((n, len(self.choices) + self.box_dim), self.dtype)
         leaves = leaf_values(self.space, actions, "actions")
@@ -156,19 +157,19 @@ class ActionCodec:
         return rows.reshape(n, *self.shape)
 
     def unit_codec(self, name: str, algo: str) -> UnitCodec:
-        """Make the codec for Box policies that act in [-1, 1]; `UnsupportedSpaceError` without bounds."""
+        """Make the codec for Box actions in [-1, 1]; `UnsupportedSpaceError` for infinite bounds."""
         assert not self.choices
         low, high = _bounds(self.space)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             raise UnsupportedSpaceError(
-                f"{algo} needs Box actions with finite bounds, {name} has {format_space(self.space)}; wrap "
-                "it with gymnasium.wrappers.TransformAction"
+                f"{algo} needs Box actions with finite bounds, but {name} has {format_space(self.space)}; "
+                "wrap it with gymnasium.wrappers.TransformAction"
             )
         with np.errstate(over="ignore"):
             narrow = np.isfinite(high - low).all()
         if not narrow:
             raise UnsupportedSpaceError(
-                f"{algo} scales [-1, 1] to the Box of actions, {name} has {format_space(self.space)}, "
+                f"{algo} scales [-1, 1] to the Box of actions, but {name} has {format_space(self.space)}, "
                 f"whose width is not finite in {low.dtype}; wrap it with gymnasium.wrappers.RescaleAction"
             )
         return UnitCodec(self.space, self.parts, self.choices, self.box_dim, low, high)
@@ -176,13 +177,13 @@ class ActionCodec:
 
 @dataclass(frozen=True, eq=False)
 class UnitCodec(ActionCodec):
-    """Maps actions in [-1, 1] to the full range of Boxes: -1 is the low end, 1 the high end."""
+    """Maps actions in [-1, 1] to the full range of Boxes: -1 is the lower bound, 1 the upper bound."""
 
     low: NDArray[Any]  # [size]
     high: NDArray[Any]
 
     def require_bounds(self, low: Any, high: Any) -> None:
-        """Raise `ConfigError` unless these are the bounds, `[size]` each, up to rounding."""
+        """Raise `ConfigError` unless `low` and `high`, `[size]` each, equal the bounds up to rounding."""
         trained_bounds = np.array([np.ravel(low), np.ravel(high)], np.float64)
         env_bounds, tolerance = np.stack([self.low, self.high]), TOLERANCE * (self.high - self.low)
         if (
@@ -191,8 +192,8 @@ class UnitCodec(ActionCodec):
         ):
             raise ConfigError(
                 f"its policy learned actions {_bounds_text(*trained_bounds)}, but those of the environment "
-                f"are {self.bounds_text}; take an environment with the bounds of the policy, or train it "
-                "with these (env=..., or algo.act_high without an environment)"
+                f"are {self.bounds_text}; use an environment with the policy's bounds, or train the policy "
+                "with the environment's (env=..., or algo.act_high without an environment)"
             )
 
     @property
@@ -201,15 +202,15 @@ class UnitCodec(ActionCodec):
         return _bounds_text(self.low, self.high)
 
     def to_bounds(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Map actions `[N, size]` in [-1, 1] to an environment's rows `[N, size]`, within its bounds."""
+        """Map actions `[N, size]` in [-1, 1] to rows `[N, size]` within the environment's bounds."""
         rows = self.low + 0.5 * (actions + 1.0) * (self.high - self.low)
         clipped: NDArray[Any] = np.clip(rows, self.low, self.high)
         return clipped
 
     def to_unit(self, rows: NDArray[Any]) -> NDArray[np.float32]:
-        """Map an environment's rows `[..., size]` within its bounds to [-1, 1]: the inverse of `to_bounds`.
+        """Map rows `[..., size]` within the environment's bounds to [-1, 1]: the inverse of `to_bounds`.
 
-        Gives 0 where both bounds are equal.
+        A number whose two bounds are equal becomes 0.
         """
         width = self.high - self.low
         narrow = width == 0
@@ -218,7 +219,7 @@ class UnitCodec(ActionCodec):
         return clipped
 
     def to_env(self, actions: NDArray[Any]) -> Any:
-        """Convert actions `[N, size]` in [-1, 1] to the environment's."""
+        """Convert actions `[N, size]` in [-1, 1] to environment actions."""
         return super().to_env(self.to_bounds(actions))
 
 
@@ -241,7 +242,7 @@ def _counts(name: str, part: str, space: gym.Space[Any]) -> NDArray[np.int64] | 
 
 
 def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Convert the actions of a part to an array of that many numbers; `ShapeError` for other values."""
+    """Convert a part's actions to an array with as many numbers as `shape`; else `ShapeError`."""
     label = f"actions {name}".strip()
     if values is None:
         raise ShapeError(f"{label} are missing, expected {shape}")
@@ -257,7 +258,7 @@ def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def _start(space: gym.Space[Any]) -> NDArray[np.int64]:
-    """Return the environment's numbers for choices 0, `[columns]`."""
+    """Return the environment's number for choice 0 of each column, `[columns]`."""
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         return np.asarray(space.start).astype(np.int64).reshape(-1)
     return np.zeros(int(np.prod(space.shape or (), dtype=np.int64)), np.int64)
@@ -276,7 +277,7 @@ def _bounds(space: gym.Space[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _bounds_text(*ends: NDArray[Any]) -> str:
-    """Format bounds `[size]`; one number if all are equal."""
+    """Format bounds `[size]`; a bound that is the same for all numbers is written once."""
     low, high = (f"{end[0]:g}" if np.ptp(end) == 0 else str(end.tolist()) for end in ends)
     return f"from {low} to {high}"
 

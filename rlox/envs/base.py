@@ -74,10 +74,10 @@ def unpack_step(result: Any) -> tuple[Any, float, bool, bool, Mapping[str, Any]]
 
 
 def to_reward(value: Any) -> float:
-    """Convert a real number, alone or in an array without axes, to a float reward; else `WrongTypeError`."""
+    """Convert a real number, or a zero-dimensional array of one, to a float; else raise `WrongTypeError`."""
     try:
         number = _float_or_none(value)
-    except Exception:  # raised by a foreign class, or too large for a float: 10**400
+    except Exception:  # from the class of the value, or too large for a float: 10**400
         number = None
     if number is None:
         raise WrongTypeError(f"{_describe(value)} for the reward, expected a number; return float(...)")
@@ -85,9 +85,9 @@ def to_reward(value: Any) -> float:
 
 
 def to_flag(name: str, value: Any) -> bool:
-    """Convert `terminated` or `truncated`, a bool, 0 or 1, alone or in an array without axes, to a bool.
+    """Convert `terminated` or `truncated` to a bool: from a bool, 0, 1, or a zero-dimensional array of these.
 
-    `WrongTypeError` for other values, whose truth value may mislead: `[False]`, `"False"`.
+    Raises `WrongTypeError` for other values: `bool` would make True of some, such as `[False]` or `"False"`.
     """
     if isinstance(value, _BOOLS):
         return bool(value)
@@ -120,23 +120,23 @@ def _float_or_none(value: Any) -> float | None:
     array = _as_scalar(value)
     if array is not None:
         return float(array)
-    # NumPy durations are registered as integers
+    # a NumPy duration counts as an integer
     is_real = isinstance(value, numbers.Real) and not isinstance(value, np.timedelta64)
     return float(value) if is_real else None
 
 
 def _as_scalar(value: Any) -> NDArray[Any] | None:
-    """Return one real number as an array without axes; `None` for other values."""
+    """Return one real number as a zero-dimensional array; `None` for other values."""
     try:
         array = np.asarray(value)
-    except Exception:  # raised by a foreign class: a tensor that requires a gradient
+    except Exception:  # from the class of the value: a tensor that requires a gradient
         return None
     is_number = array.shape == () and array.dtype.kind in NUMERIC_KINDS
     return array if is_number and not is_masked(value) else None
 
 
 def _describe(value: Any) -> str:
-    """Describe a value for messages: its type, with its shape or the start of its text."""
+    """Describe a value for messages: its type, and its shape or the start of its `repr`."""
     type_name = type(value).__name__
     if isinstance(value, np.ndarray):
         array_text = "a masked array" if is_masked(value) else "an array"
@@ -149,13 +149,13 @@ def _describe(value: Any) -> str:
 
 
 class EpisodeEnds(NamedTuple):
-    """Final observations of the episodes that ended in a step; sparse: `None` if no episode ended."""
+    """Ends, losses and late starts of episodes in a step; `step_into` returns `None` if there were none."""
 
-    envs: NDArray[np.int64]  # [k], ascending
+    envs: NDArray[np.int64]  # [k], whose episode ended, ascending
     obs: NDArray[Any]  # [k, obs_dim]
-    infos: Sequence[Mapping[str, Any]] = ()  # [k], of the last steps; empty from Rust
+    infos: Sequence[Mapping[str, Any]] = ()  # [k], of the last steps; empty for environments in Rust
     lost_envs: NDArray[np.int64] = NO_ENVS  # whose step was lost, ascending; none of `envs`
-    restarts: int = 0  # failures after which environments had to restart
+    restarts: int = 0  # number of failures after which environments had to restart
     autoreset_envs: NDArray[np.int64] = (
         NO_ENVS  # whose step only began an episode, ascending; in no other field
     )
@@ -188,8 +188,8 @@ class VectorEnv(Protocol):
 
     Infos of all steps are kept only on request (`make_vec(keep_infos=True)`), because sending them from
     subprocesses costs more than most steps. `infos[i]` then belongs to row i of `obs`: after an episode has
-    begun it is the info of its reset. It is valid until the next step. Environments in Rust have no infos:
-    theirs is always empty.
+    begun it is the info of its reset. It is valid until the next step. Environments in Rust have no infos;
+    their `infos` is always empty.
     """
 
     n_envs: int

@@ -18,10 +18,10 @@ _OWNERS: WeakValueDictionary[int, EnvOwner] = WeakValueDictionary()  # current o
 
 
 class EnvOwner:
-    """Steps environment objects that another run may step too, but not at the same time.
+    """Base class of objects that step environments; several runs may step one, but not at the same time.
 
-    If another run begins episodes in an object, the observations of the first run are stale. Its next step is
-    refused.
+    If another run begins episodes in an environment object, the first run's observations are stale, and its
+    next step raises an error.
     """
 
     name: str
@@ -38,7 +38,7 @@ class EnvOwner:
         self._is_displaced = False
 
     def require_ownership(self) -> None:
-        """Raise `EnvError` if they are closed, or if another run has since begun episodes in one of them."""
+        """Raise `EnvError` if the environments are closed, or if another run has begun episodes in one."""
         self._require_open()
         if self._is_displaced:
             raise EnvError(

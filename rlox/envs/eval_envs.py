@@ -22,7 +22,7 @@ __all__ = ["BorrowedEvalEnvs", "EvalEnvs", "EvalStep", "LocalEvalEnvs"]
 class EvalStep(NamedTuple):
     """The results of a step, by slot."""
 
-    rewards: NDArray[np.float64]  # `[n_slots]`; of the slots that were stepped and not lost
+    rewards: NDArray[np.float64]  # `[n_slots]`; valid for the slots that were stepped and not lost
     ended_slots: set[int]  # whose episode is over
     lost_slots: set[int]  # whose episode was lost and has restarted from its seed
 
@@ -33,7 +33,7 @@ class EvalEnvs(Protocol):
     obs: NDArray[Any]  # `[n_slots, obs_dim]`: the policy's next input
 
     def reset(self, seeds: Mapping[int, int]) -> set[int]:
-        """Begin episodes from their seeds; returns the slots, also others, whose episodes had to restart."""
+        """Begin an episode in each slot of `seeds`; returns the slots, also others, that had to restart."""
 
     def step(self, actions: Mapping[int, Any]) -> EvalStep:
         """Step each slot in `actions`, with an action in the environment's form."""
@@ -95,7 +95,7 @@ class LocalEvalEnvs:
 
 
 class BorrowedEvalEnvs(LocalEvalEnvs):
-    """Borrows the training environments, for cases in which a second set cannot exist.
+    """Borrows the training environments if a second set cannot exist.
 
     `close()` gives them back: training continues in mid-episode if their state can be saved, else with new
     episodes.

@@ -20,7 +20,7 @@ log = logging.getLogger("rlox.envs")
 
 CHECK_HINT = "rlox check lists all problems of an environment"
 
-# Python's messages for unpacking a result of another length.
+# Python's messages for unpacking a result of the wrong length.
 _OTHER_LENGTH = re.compile(r"(?:not enough|too many) values to unpack|cannot unpack non-iterable .* object")
 _RETURNS = {"step": STEP_CONTRACT, "reset": RESET_CONTRACT}
 
@@ -29,7 +29,7 @@ class Closable(Protocol):
     """An object that holds processes, ports, windows or memory."""
 
     def close(self) -> None:
-        """Release them."""
+        """Release what the object holds."""
 
 
 def close_or_warn(env: Closable, label: str) -> None:
@@ -55,7 +55,7 @@ def env_error_message(label: str, call: str, error: BaseException) -> str:
 
 
 def encode_checked(codec: ObservationCodec, observation: Any, row: NDArray[Any], label: str) -> None:
-    """Encode an observation of `label` into `row`; `EnvError` if it does not match its space."""
+    """Encode an observation into `row`; `EnvError`, with `label`, if it does not match its space."""
     try:
         codec.encode_into(observation, row)
     except (ValueError, TypeError, IndexError, RuntimeError) as error:  # RuntimeError: raised by a tensor

@@ -14,8 +14,8 @@ __all__ = ["stacked_frames"]
 def stacked_frames(env: gym.Env[Any, Any]) -> int:
     """Return how many frames an observation stacks, oldest first along its first axis; 1 without a stack.
 
-    One of the wrappers stacks them (`gymnasium.wrappers.FrameStackObservation`, `AtariGame`); wrappers
-    outside it must leave observations unchanged.
+    A stack is found if a wrapper makes it (`gymnasium.wrappers.FrameStackObservation`, `AtariGame`) and the
+    wrappers outside that one leave observations unchanged.
     """
     wrapper = env if isinstance(env.observation_space, gym.spaces.Box) else None
     while isinstance(wrapper, gym.Wrapper) and wrapper.observation_space == env.observation_space:

@@ -142,7 +142,7 @@ class SyncGymVecEnv(EnvOwner):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue in mid-episode, or from the start of new episodes, different from the run's first ones."""
+        """Continue in mid-episode, or let new episodes begin that differ from the run's first ones."""
         self.claim(self.envs)
         self.starts = int(state["starts"])
         self.seeding.restore(state)

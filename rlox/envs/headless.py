@@ -14,15 +14,15 @@ from rlox.errors import MissingExtraError
 __all__ = ["DISPLAYS", "choose_mujoco_gl"]
 
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
-# Offscreen rendering backends by the names of Gymnasium and MuJoCo, and their libraries.
+# Offscreen rendering backends by their name in Gymnasium and MuJoCo, with the libraries they can use.
 _OFFSCREEN = {"egl": ("libEGL.so.1",), "osmesa": ("libOSMesa.so.8", "libOSMesa.so.6")}
 
 
 def choose_mujoco_gl(entry_point: Any) -> None:
     """Set `MUJOCO_GL` before a MuJoCo environment renders, if it is unset and no window can be opened.
 
-    By default Gymnasium tries GLFW first, and MuJoCo ends the process if it cannot open a window, so that the
-    run could not catch an error. `MissingExtraError` if no offscreen backend is installed.
+    By default Gymnasium tries GLFW first. If GLFW cannot open a window, MuJoCo ends the process, without an
+    error that the run could catch. `MissingExtraError` if no offscreen backend is installed.
     """
     if not (isinstance(entry_point, str) and entry_point.startswith("gymnasium.envs.mujoco")):
         return
@@ -35,8 +35,8 @@ def choose_mujoco_gl(entry_point: Any) -> None:
             os.environ["MUJOCO_GL"] = name
             return
     raise MissingExtraError(
-        "MuJoCo renders on a display, but DISPLAY is not set, or with EGL or OSMesa, but neither is "
-        "installed: apt-get install libegl1 libgl1"
+        "MuJoCo needs a display to render (DISPLAY is not set), or EGL or OSMesa (neither is installed): "
+        "apt-get install libegl1 libgl1"
     )
 
 

@@ -32,8 +32,8 @@ def list_unwrapped(env: Env) -> list[object]:
 def require_distinct_envs(envs: Sequence[Env], name: str, training_objects: Iterable[object] = ()) -> None:
     """Raise `EnvError` if two environments are one object, or one of them is among `training_objects`.
 
-    `training_objects` are the objects that training steps, beneath their wrappers (`list_unwrapped`). Nothing
-    is closed, because a factory that returns an object again shares it with another user.
+    `training_objects` are the objects that training steps, beneath their wrappers (`list_unwrapped`). The
+    environments stay open, because another user may hold an object that a factory returned twice.
     """
     object_ids = [id(unwrapped_env) for env in envs for unwrapped_env in list_unwrapped(env)]
     if not set(map(id, training_objects)).isdisjoint(object_ids):

@@ -104,7 +104,7 @@ def describe_registered_ids(module: str) -> str:
 def vector_factory(env_id: str) -> Callable[..., Any] | None:
     """Import what `module:name` names; return it if it is a callable with an argument `num_envs`, else None.
 
-    None also if `name` is a registered id: the id wins.
+    A registered id has precedence: if `name` is one, the result is also None.
     """
     path, _, name = env_id.rpartition(":")
     if not path or not name.isidentifier():

@@ -92,7 +92,7 @@ def require_native(config: EnvConfig, algo: str, source: EnvLike | None = None) 
     """Raise `ConfigError` for an environment that Python steps if `algo` needs one that runs in Rust."""
     if source is not None or not uses_native(config):
         raise ConfigError(
-            f"env={config.id}: {algo} collects in Rust and steps native environments only, "
+            f"env={config.id}: {algo} collects in Rust and steps only native environments: "
             f"{', '.join(native_env_ids())}; use one of them, or algo=ppo, which steps any"
         )
 
@@ -102,7 +102,7 @@ def unwrapped_factory(
 ) -> EnvFactory:
     """Return a callable that makes one fresh environment with the configured arguments and time limit.
 
-    A native environment (`NativeGymEnv`) also keeps its own limit; `ConfigError` for a longer one.
+    A native environment (`NativeGymEnv`) also keeps its own limit, so that a longer one raises `ConfigError`.
     """
     engine_factory = engine_factory_for(config, source)
     if engine_factory is not None:
@@ -153,7 +153,7 @@ def wrapped_factory(
 def _wrap_or_close(
     env: gym.Env[Any, Any], wrap: Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
 ) -> gym.Env[Any, Any]:
-    """Wrap the environment; close it if that fails."""
+    """Wrap the environment; close it if wrapping fails."""
     with close_on_error(env, None):
         return wrap(env)
 
@@ -184,7 +184,8 @@ class EvalEnvFactory:
     ) -> EvalEnvs:
         """Open `n_slots` environments, in supervised worker processes if training uses them.
 
-        There are up to four processes per CPU: if one dies or hangs, all of its episodes are replayed.
+        If a process dies or hangs, all of its episodes are replayed. To keep these few, there are up to four
+        processes per CPU.
         """
         config = self.config
         if config.workers != "subprocess":
@@ -208,7 +209,7 @@ class EvalEnvFactory:
 
 
 def copy_env_source(source: EnvLike | None) -> EnvLike | None:
-    """Return an algorithm's source of environments: `None` for an id, a copy of an object, or the callable.
+    """Return what an algorithm keeps: `None` for an id, a copy of a `gymnasium.Env`, or `source` itself.
 
     With a copy, later changes to the user's object do not reach evaluations.
     """
@@ -220,7 +221,7 @@ def copy_env_source(source: EnvLike | None) -> EnvLike | None:
 def make_vec(
     config: EnvConfig, seed: int, source: EnvLike | None = None, keep_infos: bool = False
 ) -> VectorEnv:
-    """Make the vectorised training environment; `keep_infos` for a source that reads its `infos`."""
+    """Make the vectorised training environment; `keep_infos` for a source of batches that reads `infos`."""
     engine_factory = engine_factory_for(config, source)
     if engine_factory is not None:
         return make_engine(config, engine_factory, seed, keep_infos, source)
@@ -300,7 +301,7 @@ def _recording_factory(config: EnvConfig, source: EnvLike | None) -> EnvFactory:
 
 
 def _with_time_limit(env: gym.Env[Any, Any], name: str, limit: int) -> gym.Env[Any, Any]:
-    """Add a time limit; that of a native environment cannot exceed its own."""
+    """Add a time limit; `ConfigError` if a native environment's own limit is shorter."""
     unwrapped = env.unwrapped
     if isinstance(unwrapped, NativeGymEnv) and unwrapped.core.max_episode_steps < limit:
         raise ConfigError(
@@ -331,7 +332,7 @@ def _make_or_raise(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[
     except (Exception, SystemExit) as error:
         if not isinstance(error, TypeError):
             raise EnvError(f"env={name} fails when it is made: {describe_error(error)}") from error
-        cause = error.__cause__ or error  # Gymnasium's own text includes the values of all arguments
+        cause = error.__cause__ or error  # Gymnasium's text would include the values of all arguments
         if is_not_gym_env_error(error):
             match = re.search(r"actual class: <class '(.*?)'>", str(error))
             raise EnvError(
@@ -342,7 +343,7 @@ def _make_or_raise(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[
 
 
 def _copy_factory(env: gym.Env[Any, Any], options: Mapping[str, Any]) -> EnvFactory:
-    """Return a factory of copies of an instance: deep copies, or with `options` made from its spec."""
+    """Return a factory of copies of `env`: deep copies, or, with `options`, new ones made from its spec."""
 
     def duplicate() -> gym.Env[Any, Any]:
         try:

@@ -30,7 +30,7 @@ class MaskForm:
 
     @property
     def size(self) -> int:
-        """Numbers in a mask."""
+        """Number of entries in a mask."""
         return sum(self.actions.choices)
 
     def row(self, mask: Any, batch_shape: tuple[int, ...] = ()) -> NDArray[np.int8]:

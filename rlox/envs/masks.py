@@ -1,11 +1,12 @@
 """Action masks (Huang and Ontanon 2020): from the environment to the policy.
 
 `MaskReader` reads the mask that an environment gives. `MaskActions` puts it next to the observation, and
-`MaskedCodec` appends it to the same row: `[obs_dim + n_actions]`, 1 where an action is allowed; for actions
-with several parts, one mask per choice in sequence (`rlox.envs.mask_forms`). `rlox.envs.engines.masks` does
-the same for vectorised environments. A mask therefore goes wherever its observation goes: through
-subprocesses, resets and final observations, into rollouts, buffers, n-step windows and saved states. Only the
-observation normalizer (`rlox.envs.normalize`) and the policies (`rlox.policies.masking`) treat it separately.
+`MaskedCodec` appends it to the observation's row, `[obs_dim + n_actions]`: 1 where an action is allowed, else
+0. For actions with several choices, the masks of the choices follow each other (`rlox.envs.mask_forms`).
+`rlox.envs.engines.masks` does the same for vectorised environments. A mask therefore goes wherever its
+observation goes: through subprocesses, resets and final observations, into rollouts, buffers, n-step windows
+and saved states. Only the observation normalizer (`rlox.envs.normalize`) and the policies
+(`rlox.policies.masking`) treat it separately.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ OBSERVATION, MASK = "observation", "action_mask"  # the keys of `MaskActions`' o
 
 
 def mask_wrapper(config: EnvConfig) -> Callable[[Env], Env]:
-    """Return the outermost wrapper, which adds the configured masks to an environment's observations."""
+    """Return the function that adds the outermost wrapper, which adds configured masks to observations."""
     if config.action_mask == "none":
         return lambda env: env
     source, key, name = config.action_mask, config.action_mask_key, config.id
@@ -98,7 +99,7 @@ class MaskReader:
         self.size = self._form.size
         if not self.size:
             raise UnsupportedSpaceError(
-                f"env.action_mask={source}: masks need actions with choices, {name} has "
+                f"env.action_mask={source}: masks need actions with choices, but {name} has "
                 f"{format_space(action_space)}; "
                 "set env.action_mask=none"
             )
@@ -167,8 +168,8 @@ class MaskReader:
     def _require_method(self, method: Callable[[], Any] | None) -> Callable[[], Any]:
         if method is None:
             raise ConfigError(
-                f"env.action_mask=method: {self.name} has no method action_masks(), which gives "
-                f"[{self.size}] of 0 and 1; set env.action_mask=info, observation or none"
+                f"env.action_mask=method: {self.name} has no method action_masks(), expected one that "
+                f"returns [{self.size}] of 0 and 1; set env.action_mask=info, observation or none"
             )
         return method
 
@@ -218,7 +219,7 @@ def _mask_method(env: Env) -> Callable[[], Any] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedCodec(ObservationCodec):
-    """Observations with their mask as one row: the network inputs, then 0 or 1 for each choice."""
+    """Observations with their mask as one row: network inputs, then 0 or 1 for each value of each choice."""
 
     inner: ObservationCodec  # codec of the observation without the mask
     part: str | None  # key of the mask in the user's observation; None if it is given separately
@@ -267,8 +268,8 @@ class MaskedCodec(ObservationCodec):
         if self.part is not None:
             if masks is not None:
                 raise ConfigError(
-                    f"action_masks: masks are part {self.part!r} of the observations "
-                    "(env.action_mask=observation); leave them out"
+                    f"action_masks: the masks are part {self.part!r} of the observations "
+                    "(env.action_mask=observation); leave action_masks out"
                 )
             observation, masks = self._split_mask(observation)
             label = f"part {self.part!r} of the observation"

@@ -101,7 +101,7 @@ class _MujocoFinder(MetaPathFinder):
                 exec_module(module)
                 _install_handler(module)
 
-            # on the loader, not one around it: packages find their files by its other methods
+            # set on the loader itself, as packages find their files by its other methods
             setattr(spec.loader, "exec_module", load_and_install_handler)  # noqa: B010 mypy knows it as a method
         return spec
 

@@ -21,11 +21,10 @@ __all__ = ["NativeVecEnv", "native_env_class"]
 
 
 def native_env_class(env_id: str) -> type[VecEnv] | None:
-    """Return the class that steps `env_id` in Rust: rlox's own, that of the module in `module:Id-v0`, or that
-    of a plugin.
+    """Return the class that steps `env_id` in Rust: from rlox, a plugin, or the module of `module:Id-v0`.
 
     A module has native environments if it defines `VecEnv`, `SingleEnv` and `native_env_ids()`. None if
-    the id runs in Gymnasium only.
+    only Gymnasium has the id.
     """
     path, _, name = env_id.rpartition(":")
     module = import_module(f"env={env_id}", path) if path else _core

@@ -47,7 +47,7 @@ def space_of_actions(core: NativeEnv) -> gym.Space[Any]:
 
 
 class NativeGymEnv(gym.Env[NDArray[np.float32], Any]):
-    """One native environment; `reset(seed=s)` starts the first episode of its seed s.
+    """One native environment; `reset(seed=s)` starts the first episode that seed s gives.
 
     `make(env_id, seed)` is the `SingleEnv` of the module that has the id. The time limit is the
     environment's own. It does not render.
@@ -69,7 +69,7 @@ class NativeGymEnv(gym.Env[NDArray[np.float32], Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Start an episode; without any seed so far, a random one."""
+        """Start an episode; if no seed was given so far, with a random one."""
         super().reset(seed=seed)
         if seed is None and not self._seeded:
             seed = int(self.np_random.integers(2**63))

@@ -10,12 +10,12 @@ divided:
 - `relative`: the first rows give the first moments. A component whose standard deviation is below `2**-23`
   of its mean, the precision of float32, counts as constant and is divided by 1. So scaling or shifting an
   observation does not change its standardised value.
-- `sb3`: the rule of Stable-Baselines3. The moments start with mean 0 and variance 1, with the weight of
-  0.0001 of a row. The divisor is `sqrt(var + 1e-8)`, so components that vary by less than 1e-4 stay near 0.
+- `sb3`: the rule of Stable-Baselines3. The moments start with mean 0 and variance 1, which weigh as much
+  as 0.0001 rows. The divisor is `sqrt(var + 1e-8)`, so components that vary by less than 1e-4 stay near 0.
 
 A policy that learned from a dataset uses the dataset's moments and clips nothing. These moments stay fixed
-while it learns from the dataset. If training continues in an environment, they are updated; still nothing
-is clipped.
+while it learns from the dataset. If training continues in an environment, they are updated, but nothing is
+clipped.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ RELATIVE, SB3 = "relative", "sb3"
 CLIP = 10.0
 EPSILON = 1e-8  # used by `sb3`
 FLOAT32_PRECISION = 2.0**-23  # used by `relative`
-MIN_STD = 1e-6  # `FixedNormalizer` only centres below it, as `OfflineDatasetBuffer` does
+MIN_STD = 1e-6  # `FixedNormalizer` only centres components with a lower std, as `OfflineDatasetBuffer` does
 
 
 class Normalizer(Protocol):
@@ -77,14 +77,14 @@ class RunningMoments:
 
     @property
     def std(self) -> NDArray[np.float64]:
-        """The divisor of each component, in the shape of a row: by the rule, its standard deviation or 1."""
+        """The divisor of each component, in a row's shape: its standard deviation, as the rule changes it."""
         if self.rule == SB3:
             return np.sqrt(self.var + EPSILON)
         varies = self.var > np.square(FLOAT32_PRECISION * self.mean)
         return np.sqrt(np.where(varies, self.var, 1.0))
 
     def update(self, batch: NDArray[Any]) -> None:
-        """Merge a batch `[n, *shape]`."""
+        """Merge a batch `[n, *shape]` into the moments."""
         n = len(batch)
         # equals `batch.mean(0)` and `batch.var(0)` bit for bit, in two thirds of the time
         mean = np.add.reduce(batch, axis=0, dtype=np.float64) / n
@@ -95,7 +95,7 @@ class RunningMoments:
         self.count = total
 
     def state(self) -> dict[str, Any]:
-        """Return count, mean and variance, and the rule; `sb3` is left out, as older states have no rule."""
+        """Return count, mean, variance and rule; without a rule, as in older states, it is `sb3`."""
         rule = {} if self.rule == SB3 else {"rule": self.rule}
         return {"count": self.count, "mean": self.mean.copy(), "var": self.var.copy()} | rule
 
@@ -205,7 +205,7 @@ class FixedNormalizer:
 
 
 class RewardNormalizer:
-    """Scales rewards by one running standard deviation of the discounted returns of all environments.
+    """Divides rewards by the running standard deviation of discounted returns, one for all environments.
 
     `scale` updates the moments with new rewards. `apply` scales stored rewards, which are discounted sums
     over `n_step` steps, and updates nothing.
@@ -225,8 +225,8 @@ class RewardNormalizer:
     ) -> NDArray[np.float64]:
         """Add raw rewards `[n]` to the running returns, update the moments, and return the scaled rewards.
 
-        Where `dones`, the running return then becomes 0. Environments in `invalid_envs` made no transition;
-        they do not count in the moments.
+        Where `dones` is true, the running return is then set to 0. Environments in `invalid_envs` made
+        no transition; they do not count in the moments.
         """
         self.returns = self.returns * self.gamma + rewards
         valid_returns = (

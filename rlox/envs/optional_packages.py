@@ -48,7 +48,7 @@ _GRIDS = (
     "SimpleCrossingS11N5", "SimpleCrossingS9N1", "SimpleCrossingS9N2", "SimpleCrossingS9N3",
     "Unlock", "UnlockPickup",
 )  # fmt: skip
-# Ids of packages that register theirs on import.
+# Ids that these packages register when they are imported.
 OPTIONAL_PACKAGE_IDS = (*ATARI_IDS, *(f"MiniGrid-{grid}-v0" for grid in _GRIDS))
 
 # Prefix of an environment's entry point -> (imported module, extra or command that installs it).

@@ -1,4 +1,4 @@
-"""Choice of a space's codec, and the codec for Dict and Tuple spaces, whose parts have their own."""
+"""Choice of a space's codec, and the codec for Dict and Tuple spaces, which uses a codec for each part."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from rlox.errors import ShapeError, UnsupportedSpaceError
 
 __all__ = ["PartsCodec", "make_codec"]
 
-# How to make a space that is neither numbers nor images usable for learning.
+# How to make observations usable for learning that are neither numbers nor images, by class of space.
 REMEDIES = {
     spaces.Text: "set env.wrappers=[flatten_observation], which makes numbers of its letters, "
-    "or leave it out of a Dict with gymnasium.wrappers.FilterObservation",
-    spaces.Sequence: f"give it a fixed length, padded to a Box, with {TRANSFORM_WRAPPER}",
+    "or remove it from a Dict with gymnasium.wrappers.FilterObservation",
+    spaces.Sequence: f"pad it to a Box of fixed length with {TRANSFORM_WRAPPER}",
     spaces.Graph: f"give its nodes and edges as Boxes of fixed sizes with {TRANSFORM_WRAPPER}",
-    spaces.OneOf: f"make a Dict with a part for each kind of it with {TRANSFORM_WRAPPER}",
+    spaces.OneOf: f"make it a Dict with a part for each of its spaces with {TRANSFORM_WRAPPER}",
 }
 
 
-# MiniGrid gets its own hint; it is recognised by the keys of its Dict.
+# A MiniGrid space gets its own hint; it is recognised by the keys of its Dict.
 MINIGRID_KEYS = frozenset({"image", "mission"})
 MINIGRID_REMEDY = "set env.wrappers=[minigrid_flat], or env.wrappers=[minigrid_image] for its image alone"
 
@@ -50,7 +50,7 @@ MINIGRID_REMEDY = "set env.wrappers=[minigrid_flat], or env.wrappers=[minigrid_i
 def make_codec(
     space: gym.Space[Any], name: str, sibling_keys: frozenset[str] = frozenset()
 ) -> ObservationCodec:
-    """Make the codec for a space or a part of one; it may have no columns.
+    """Make the codec for a space or a part of one; the codec may have no columns.
 
     `sibling_keys` are the keys of the Dict that contains the space.
     """
@@ -85,7 +85,7 @@ def _make_unlimited_codec(space: gym.Space[Any], name: str, sibling_keys: frozen
 
 @dataclass(frozen=True)
 class PartsCodec(ObservationCodec):
-    """A `Dict` or a `Tuple` as one row, parts in the order of the space; a Tuple's are "0", "1", ..."""
+    """A `Dict` or `Tuple` as one row, parts in the order of the space; a Tuple's are named "0", "1", ..."""
 
     codecs: Mapping[str, ObservationCodec] = field(default_factory=dict)
     image_slices: Mapping[str, slice] = field(default_factory=dict)  # slices of the image bytes
@@ -217,7 +217,7 @@ class PartsCodec(ObservationCodec):
 
 
 def _is_image(space: spaces.Box) -> bool:
-    """Tell whether a Box is an image: uint8, 3 or 4 (stacked frames) dimensions, or 2 with the full range."""
+    """Tell whether a Box is an image: uint8, with 3 or 4 (stacked frames) axes, or 2 and bounds 0, 255."""
     if space.dtype != BYTE or not prod(space.shape):
         return False
     is_full_range = bool((space.low == 0).all() and (space.high == 255).all())

@@ -21,17 +21,17 @@ SEED_LIMIT = 1 << 31  # NumPy's RandomState and C++ engines need seeds below thi
 class Seeding:
     """The seeds of the `n_envs` copies of an environment, for each reset with a seed.
 
-    All copies start together when training begins, after a failed step, and on resume if the environments
-    cannot be saved. One copy starts alone when its process replaced it after a failure.
+    All copies start together when training begins, after a step that raised an error, and on resume if the
+    environments cannot be saved. One copy starts alone when its process replaced it after a failure.
 
     Rules:
 
     - `keyed`: at its start number k, copy i gets the seed (b + (k * n_envs + i) * a) mod 2^31. The numbers b
-      and a, which is odd, are drawn from the run's stream. So all starts of a run differ, and runs with
-      neighbouring seeds share seeds only by chance.
+      and a, which is odd, are drawn from the run's stream. So all seeds of a run differ, and runs with
+      neighbouring seeds have common seeds only by chance.
     - `offset`: seed + i at the first start, as in Stable-Baselines3; `keyed` afterwards. `ConfigError` if a
       copy's seed is not below 2^31, because some environments would not receive the requested seed.
-    - `long`, of runs from before there were rules: seed + i, then 63-bit keys.
+    - `long`, in runs from before there were rules: seed + i at the first start, 63-bit keys afterwards.
     """
 
     seed: int
@@ -39,7 +39,7 @@ class Seeding:
     rule: str = KEYED
 
     def start_seed(self, i: int, starts: int, failures: int = 0) -> int:
-        """Return the seed of copy i if all copies start, after `starts` of all and `failures` of its own."""
+        """Return the seed of copy i when all start, after `starts` such starts and `failures` of copy i."""
         if starts == 0 and self.rule != KEYED:
             return self._first_seed() + i
         if self.rule == LEGACY:
@@ -49,7 +49,7 @@ class Seeding:
     def restart_seed(self, i: int, starts: int, failures: int) -> int:
         """Return the seed of copy i when it starts alone after its failure number `failures`.
 
-        `starts` counts the starts of all copies.
+        `starts` counts the times that all copies started.
         """
         if self.rule == LEGACY:
             return stream_seed(self.seed, f"begun-anew-{failures}", i)
@@ -72,7 +72,7 @@ class Seeding:
         self.rule = str(state.get("seeding", LEGACY))
 
     def _first_seed(self) -> int:
-        """Return the seed of copy 0 at the first start; copy i has the one i above it."""
+        """Return the seed of copy 0 at the first start; copy i gets this seed plus i."""
         last_seed = self.seed + self.n_envs - 1
         if self.rule != LEGACY and last_seed >= SEED_LIMIT:
             raise ConfigError(

@@ -1,6 +1,6 @@
 """Saving and restoring of Gymnasium environments; `can_save` tells whether an environment supports it.
 
-Supported are Gymnasium's classic-control and toy-text environments, those of the engines in
+Supported are Gymnasium's classic-control and toy-text environments, those of the simulators in
 `rlox.envs.engines.states`, and any environment whose unwrapped object has `save_state() -> tree` and
 `load_state(tree)` (a tree of `rlox.state_tree`: numbers, text, arrays, lists, tuples, dicts). Their wrappers
 must be of known types or have these two methods as well. All others resume at the start of an episode.
@@ -82,7 +82,7 @@ def restore_env(env: gym.Env[Any, Any], state: Mapping[str, Any]) -> None:
     unwrapped: Any = env.unwrapped
     wrappers = _wrappers(env)
     if len(wrappers) != len(state["wrappers"]):
-        raise CheckpointError(f"{env} has {len(wrappers)} wrappers, the saved state another number")
+        raise CheckpointError(f"{env} has {len(wrappers)} wrappers, but the saved state has another number")
     for wrapper, saved_item in zip(wrappers, state["wrappers"], strict=True):
         if _has_save_methods(wrapper):
             wrapper.load_state(from_state_tree(copy.deepcopy(saved_item["own"])))

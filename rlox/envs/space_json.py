@@ -1,4 +1,4 @@
-"""Spaces as JSON in Minari's format (farama.org), and back; nothing is imported or made by name."""
+"""Spaces as JSON in Minari's format (farama.org), and back; reading imports and makes nothing by name."""
 
 from __future__ import annotations
 
@@ -87,10 +87,10 @@ def _space(data: Mapping[str, Any], depth: int) -> spaces.Space[Any]:
 def _box(data: Mapping[str, Any]) -> spaces.Box:
     dtype, shape = np.dtype(data["dtype"]), tuple(data["shape"])
     if dtype.kind not in "biuf" or dtype.hasobject:
-        raise ValueError(f"its numbers are {dtype}")
+        raise ValueError(f"its dtype is {dtype}, expected numbers")
     if np.prod(shape, dtype=np.float64) > MAX_BOX_SIZE:
         raise ValueError(f"a Box of {shape} has more than {MAX_BOX_SIZE:,} numbers")
     low, high = (np.asarray(data[end], dtype) for end in ("low", "high"))
     if low.shape != shape or high.shape != shape:
-        raise ValueError(f"bounds of {low.shape} and {high.shape} for {shape}")
+        raise ValueError(f"its bounds have shapes {low.shape} and {high.shape}, expected {shape}")
     return spaces.Box(low, high, dtype=dtype.type)

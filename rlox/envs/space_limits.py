@@ -1,4 +1,4 @@
-"""Size limits of spaces: what a row of numbers, and an integer, can hold."""
+"""Limits of spaces: the length of a row, and the range of an integer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def require_width(kind: str, space: gym.Space[Any], width: int, name: str) -> No
     if width > MAX_WIDTH:
         raise UnsupportedSpaceError(
             f"{name} has {kind} space {format_space(space)}, which takes {width:,} numbers a row, expected "
-            f"{MAX_WIDTH:,} at most; wrap it with gymnasium.wrappers.Transform{kind.title()}"
+            f"at most {MAX_WIDTH:,}; wrap it with gymnasium.wrappers.Transform{kind.title()}"
         )
 
 
@@ -36,5 +36,5 @@ def require_choices_fit(kind: str, space: spaces.Discrete[Any] | spaces.MultiDis
     if last_choice > max_choice:
         raise UnsupportedSpaceError(
             f"{name} has {kind} space {format_space(space)}, whose last choice is {last_choice:,}, expected "
-            f"{max_choice:,} at most, which {space.dtype} and int64 hold; count from a smaller start"
+            f"at most {max_choice:,}, as {space.dtype} and int64 allow; count from a smaller start"
         )

@@ -2,8 +2,8 @@
 
 An observation becomes one row. Without images the row is float32: `Box` flattened, `Discrete` and
 `MultiDiscrete` one-hot, the parts of a `Dict` or `Tuple` in sequence, at any depth. With images the row is
-uint8, so that a pixel takes one byte: first the four bytes of each number, then the unchanged image bytes
-(docs/spaces.md).
+uint8, so that a pixel takes one byte. Such a row has first the four bytes of each number, then the unchanged
+bytes of the images (docs/spaces.md).
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ RowsT = TypeVar("RowsT")  # arrays or tensors
 FLOAT = np.dtype(np.float32)
 BYTE = np.dtype(np.uint8)
 NUMERIC_KINDS = "biuf"  # dtype kinds of real numbers
-ADDRESS_PATTERN = re.compile(r" at 0x[0-9a-fA-F]+")  # memory addresses in texts
+ADDRESS_PATTERN = re.compile(r" at 0x[0-9a-fA-F]+")  # a memory address in the `repr` of an object
 TRANSFORM_WRAPPER = "gymnasium.wrappers.TransformObservation"
 
 
 class SpaceWithCodec(spaces.Dict):
-    """A Dict that rlox puts around observations, with its own codec."""
+    """A Dict space with its own codec, in which rlox puts the observations of an environment."""
 
     @abstractmethod
     def codec(self, name: str) -> ObservationCodec:
@@ -61,7 +61,7 @@ class SpaceWithCodec(spaces.Dict):
 class Image(NamedTuple):
     """An image in a row of bytes."""
 
-    name: str  # name of its part, nested: "arm.camera"; empty if the image is the whole space
+    name: str  # path of its part, such as "arm.camera"; empty if the image is the whole space
     shape: tuple[int, ...]
     high: float  # the highest value in its space, at least 1
 
@@ -71,7 +71,7 @@ class Image(NamedTuple):
         return prod(self.shape)
 
     def channels_first(self, n_frames: int = 1) -> bool | None:
-        """Tell whether the first dimension of a frame, being the shorter, is the channels; `None` if unclear.
+        """Tell whether the channels, the shortest dimension of a frame, come first; `None` if it is unclear.
 
         In a stack of `n_frames` gray frames, the stacked frames are the channels.
         """
@@ -115,7 +115,7 @@ class ObservationCodec:
 
     @property
     def input_dim(self) -> int:
-        """Columns that networks read: all but those of a mask."""
+        """Number of columns that networks read: all but those of a mask."""
         return self.dim - self.mask_dim
 
     @property
@@ -130,7 +130,7 @@ class ObservationCodec:
 
     @cached_property  # read at every step
     def numeric_dim(self) -> int:
-        """Count of numbers in a row, without images and mask."""
+        """Number of numbers in a row, without images and mask."""
         if not self.images:
             return self.input_dim
         return (self.input_dim - sum(image.size for image in self.images)) // FLOAT.itemsize
@@ -212,8 +212,8 @@ class ObservationCodec:
     def split(self, rows: RowsT) -> dict[str, RowsT]:
         """Split rows `[..., dim]`, an array or a tensor, into parts by name: views `[..., part's dim]`.
 
-        Integers stay one-hot. In rows with images, a part is float32, the bytes of an image, or again a row
-        of both. `ShapeError` for rows of another length, or for a space without parts (no Dict or Tuple).
+        Integers stay one-hot. If the rows have images, each part is float32 numbers, the bytes of an image,
+        or a row of both. Raises `ShapeError` for rows of another length, or if the space is no Dict or Tuple.
         """
         columns: Any = rows
         if not self.parts or columns.shape[-1:] != (self.dim,):
@@ -224,9 +224,9 @@ class ObservationCodec:
         return {name: columns[..., part] for name, part in self.parts.items()}
 
     def join(self, parts: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-        """Join parts `[..., part's dim]`, as `split` returns them, into rows `[..., dim]`; a new array.
+        """Join parts `[..., part's dim]`, as `split` returns them, into rows `[..., dim]`, a new array.
 
-        `ShapeError` if names or lengths do not match the space.
+        Raises `ShapeError` if names or lengths do not match the space.
         """
         raise ShapeError(
             f"parts of shapes {shape_of(parts)} cannot be joined: {format_space(self.space)} has no parts"
@@ -238,7 +238,7 @@ class ObservationCodec:
 
 
 class ChoiceCodec(ObservationCodec):
-    """`Discrete` and `MultiDiscrete`: each integer one-hot in sequence, counted from the space's start."""
+    """`Discrete` and `MultiDiscrete`: the one-hot code of each integer, counted from the space's start."""
 
     def write(self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
         """Write a 1 for each integer."""
@@ -275,7 +275,7 @@ class ChoiceCodec(ObservationCodec):
 
 
 class BinaryCodec(ObservationCodec):
-    """`MultiBinary`, flattened; only 0 and 1."""
+    """`MultiBinary`, flattened; accepts only 0 and 1."""
 
     def write(self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
         """Write the numbers of one observation."""
@@ -299,7 +299,7 @@ class ImageCodec(ObservationCodec):
         pixels[:] = self._require_shape(observations, shape).reshape(pixels.shape)
 
     def _require_shape(self, value: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-        """Return uint8 pixels of exactly this shape: other channel orders have the same number of bytes."""
+        """Convert to uint8; `ValueError` for another shape, such as channels first instead of last."""
         pixels = _as_bytes(value)
         if pixels.shape != shape:
             raise ValueError(f"an image of shape {pixels.shape}, expected {shape}")
@@ -315,7 +315,7 @@ def _numeric(value: Any) -> NDArray[Any]:
 
 
 def _as_unmasked_array(value: Any) -> NDArray[Any]:
-    """Convert to an array; `ValueError` if an entry is masked, as the array would show a number."""
+    """Convert to an array; `ValueError` if an entry is masked, since the array would have a number there."""
     if type(value) is not np.ndarray and is_masked(value):
         raise ValueError(MASKED_MESSAGE)
     return np.asarray(value)
@@ -325,14 +325,14 @@ def _binary(value: Any) -> NDArray[Any]:
     """Convert to an array of 0 and 1; `ValueError` for other numbers."""
     array = _numeric(value)
     if not ((array == 0) | (array == 1)).all():
-        raise ValueError("not all of it is 0 or 1")
+        raise ValueError("it has values other than 0 and 1")
     return array
 
 
 def _flatten_batch(value: NDArray[Any], shape: tuple[int, ...], space: gym.Space[Any]) -> NDArray[Any]:
     """Reshape a batch `[N, ...]` of `space` to `shape` `[N, size]`; `ValueError` for another N or shape."""
     if len(value) != shape[0]:
-        raise ValueError(f"{len(value)} of them, expected {shape[0]}")
+        raise ValueError(f"a batch of {len(value)}, expected {shape[0]}")
     _require_shape(value.shape[1:], space)
     return value.reshape(shape)
 
@@ -355,7 +355,7 @@ def _as_bytes(value: Any) -> NDArray[np.uint8]:
 
 
 def infinity_note(values: Any) -> str:
-    """Note for messages that infinity in stored numbers may come from overflow; empty without infinity."""
+    """Return a note for messages that stored infinity may be an overflow; empty without infinity."""
     return " (inf: infinity, or a number beyond float32, 3.4e38)" if np.isinf(values).any() else ""
 
 

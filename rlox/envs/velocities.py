@@ -36,7 +36,7 @@ class HideVelocities(gym.ObservationWrapper[Any, Any, Any]):
         if name not in POSITIONS:
             raise ConfigError(
                 f"env.wrappers: hide_velocities knows the velocities of {', '.join(POSITIONS)}, not of "
-                f"{'this environment' if env.spec is None else env.spec.id}; name a wrapper of your own"
+                f"{'this environment' if env.spec is None else env.spec.id}; use a wrapper of your own"
             )
         self._position_indices = list(POSITIONS[name])
         space = env.observation_space

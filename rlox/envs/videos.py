@@ -22,7 +22,7 @@ VIDEO = "rlox/film"  # in the info of a recorded episode's last step: the bytes 
 
 
 def require_video() -> None:
-    """Raise if videos cannot be written, before training starts."""
+    """Raise `MissingExtraError` if a package for videos is missing."""
     try:
         import imageio.v2  # noqa: F401
         import imageio_ffmpeg  # noqa: F401
@@ -48,13 +48,13 @@ def render_frame(env: gym.Env[Any, Any]) -> NDArray[np.uint8]:
         frame = env.render()
     except gym.error.DependencyNotInstalled as error:
         raise MissingExtraError(
-            f"{name} draws with a package that is not installed: {install_command('video')} ({error})"
+            f"{name} renders with a package that is not installed: {install_command('video')} ({error})"
         ) from error
     except Exception as error:
         raise EnvError(f"{name} raised {describe_error(error)} in render()") from error
     if not isinstance(frame, np.ndarray):
         raise ConfigError(
-            f"{name} gave {type(frame).__name__} in render(), expected a frame [height, width, 3] as of "
+            f"{name} gave {type(frame).__name__} in render(), expected a frame [height, width, 3] as with "
             f"render_mode='rgb_array'; its render_mode is {env.render_mode!r}"
         )
     return frame
@@ -74,7 +74,7 @@ class EpisodeVideoRecorder(gym.Wrapper[Any, Any, Any, Any]):
         if env.render_mode != "rgb_array":
             raise ConfigError(
                 f"env.record_every={every}: {env} has render_mode={env.render_mode}, expected "
-                "'rgb_array'; make it with that, or leave env.record_every out"
+                "'rgb_array'; make the environment with that mode, or leave env.record_every out"
             )
         self._every = every
         self._n_episodes = 0  # that began so far
@@ -117,11 +117,11 @@ class EpisodeVideoRecorder(gym.Wrapper[Any, Any, Any, Any]):
             super().close()
 
     def save_state(self) -> dict[str, Any]:
-        """Return the count of episodes, which decides the next recording."""
+        """Return the number of episodes, which decides the next recording, and whether a game continues."""
         return {"begun": self._n_episodes, "goes_on": self._game_continues}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from `save_state()`; recording starts with the next video."""
+        """Continue from `save_state()`; an episode in progress is not recorded."""
         self._discard_video()
         self._n_episodes, self._game_continues = int(state["begun"]), bool(state["goes_on"])
 

@@ -1,4 +1,4 @@
-"""Wrappers around an environment, by a key of their own, by name, by `module:Name`, or as an object."""
+"""Wrappers that a configuration sets by a key of their own, by name, by `module:Name`, or as an object."""
 
 from __future__ import annotations
 
@@ -55,11 +55,12 @@ WRAPPERS_BY_NAME: dict[str, Callable[[Env], Env]] = {
 
 
 def make_wrapper(config: EnvConfig, training: bool) -> Callable[[Env], Env]:
-    """Return a function that adds all configured wrappers; those of rewards in training only.
+    """Return a function that adds all configured wrappers; reward wrappers are for training only.
 
     Innermost first: the preprocessing of Atari games, sticky actions, action repeat, the selected keys of
-    Dict observations, `env.wrappers`; then, for training only, `env.reward_wrappers`, the scale and the clip.
-    The reported return is computed inside these. A time limit is inside all others (`with_time_limit`).
+    Dict observations, `env.wrappers`; then, for training only, `env.reward_wrappers`, the reward scale and
+    clip. The reported return sums the rewards before these three change them. A time limit is inside all
+    other wrappers (`with_time_limit`).
 
     Named wrappers are imported at once. User code is called as `Name(env, **arguments)`.
     """
@@ -87,7 +88,7 @@ def make_wrapper(config: EnvConfig, training: bool) -> Callable[[Env], Env]:
 def _require_wraps(wrapped_env: Env, env: Env, label: str) -> None:
     """Raise `ConfigError` if a wrapper returned another environment, which training would step instead.
 
-    An object that is not a `gymnasium.Wrapper` may hold `env` anywhere, so there only another id is rejected.
+    An object that is not a `gymnasium.Wrapper` may hold `env` anywhere; it is rejected only for another id.
     """
     layer = wrapped_env
     while isinstance(layer, gym.Wrapper) and layer is not env:
@@ -96,8 +97,8 @@ def _require_wraps(wrapped_env: Env, env: Env, label: str) -> None:
     if layer is not env and wrapped_spec is not None and (env_spec is None or wrapped_spec.id != env_spec.id):
         raise ConfigError(
             f"{label} returned {wrapped_spec.id}, which does not wrap the environment passed to it, "
-            f"{type(env.unwrapped).__name__}; expected a wrapper of that one; to train in another, set "
-            "that as the environment"
+            f"{type(env.unwrapped).__name__}; expected a wrapper of that one; to train in another "
+            "environment, set it as env"
         )
 
 
@@ -117,7 +118,7 @@ def _configured_wrappers(config: EnvConfig, training: bool) -> Iterator[Callable
     if is_preprocessed_game(config):
         yield lambda env: AtariGame(env, config.atari, training)
     probability, n_repeats = config.repeat_action_probability, config.action_repeat
-    if probability and not is_ale(config.id):  # games set this in ALE instead
+    if probability and not is_ale(config.id):  # ALE itself makes actions sticky
         yield lambda env: StickyActions(env, probability)
     if n_repeats > 1:
         yield lambda env: ActionRepeat(env, n_repeats)
@@ -126,7 +127,7 @@ def _configured_wrappers(config: EnvConfig, training: bool) -> Iterator[Callable
 
 
 def _select_obs_keys(env: Env, config: EnvConfig) -> Env:
-    """Keep the configured keys of Dict observations, and the key of an action mask among them."""
+    """Keep the configured keys of Dict observations, and that of an action mask in the observations."""
     space, keys = env.observation_space, set(config.obs_keys)
     if not isinstance(space, spaces.Dict):
         raise ConfigError(
@@ -156,7 +157,7 @@ def _wrap_minigrid(env: Env, name: str) -> Env:
 
 
 def _shape_rewards(env: Env, reward_wrappers: Sequence[Callable[[Env], Env]]) -> Env:
-    """Add reward wrappers, and report the return from inside them at the end of an episode."""
+    """Add reward wrappers; an episode's last info reports the return inside them."""
     true_return = env = TrueReturn(env)
     for wrap in reward_wrappers:
         env = wrap(env)

@@ -211,7 +211,7 @@ def _golden_observations(space: Any, dim: int, moments: Moments | None) -> NDArr
 def _require_same_outputs(policy: ExportedPolicy) -> None:
     """Raise ConfigError unless the exported policy reproduces the golden outputs and actions.
 
-    Hooks and methods set on the instance act without being part of the layers.
+    Hooks, and methods set on the instance, change outputs or actions without being part of the layers.
     """
     golden = policy.golden
     outputs, actions = policy.run(golden.obs)

@@ -98,7 +98,7 @@ def onnx_bytes(policy: ExportedPolicy) -> bytes:
 def check_onnx(policy: ExportedPolicy, model: bytes) -> float:
     """Return the relative difference between onnxruntime and the policy on the golden observations.
 
-    Raises RloxError if it is above 1e-5 for outputs or vector actions.
+    Raises RloxError if the difference is above 1e-5 for outputs or vector actions.
     """
     import onnxruntime
 
@@ -112,7 +112,7 @@ def check_onnx(policy: ExportedPolicy, model: bytes) -> float:
     if not max(differences) <= TOLERANCE:
         raise RloxError(
             f"onnxruntime {onnxruntime.__version__} differs from the policy by {max(differences):.1e} "
-            f"(relative), expected {TOLERANCE:.0e} at most; format=safetensors does not need it"
+            f"(relative), expected {TOLERANCE:.0e} at most; format=safetensors needs no onnxruntime"
         )
     return max(differences)
 

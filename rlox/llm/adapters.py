@@ -35,7 +35,8 @@ def add_adapters(module: nn.Module, rank: int, alpha: float, targets: Sequence[s
     peft = _import_peft()
     if has_adapters(module):
         raise ConfigError(
-            f"algo.lora_r={rank}: {type(module).__name__} has adapters already, which learn; leave it out"
+            f"algo.lora_r={rank}: {type(module).__name__} has adapters already, which are trained; leave "
+            "algo.lora_r out"
         )
     layer_types = (nn.Linear, transformers_class("pytorch_utils", "Conv1D"))
     linear_layers = {
@@ -54,8 +55,8 @@ def add_adapters(module: nn.Module, rank: int, alpha: float, targets: Sequence[s
     if isinstance(module, Llama) and module.size.tie_word_embeddings and "lm_head" in matching_modules:
         warnings.warn(
             "algo.lora_target_modules has lm_head, whose weights are the embedding's too "
-            "(tie_word_embeddings): adapters change the logits alone, and merged they would change both; "
-            "leave lm_head out",
+            "(tie_word_embeddings): adapters change only the logits, but merging them would also change the "
+            "embedding; leave lm_head out",
             UserWarning,
             stacklevel=2,
         )
@@ -78,7 +79,7 @@ class TrainableWeights:
     Parameters
     ----------
     module : the module, whose trained parameters require gradients
-    original : the weights of the module of which this one is a copy
+    original : the trainable weights of the module of which `module` is a copy; None if it is no copy
     """
 
     def __init__(self, module: nn.Module, original: TrainableWeights | None = None) -> None:
@@ -105,11 +106,13 @@ class TrainableWeights:
             return
         own_weights = self.weights()
         if unmatched := sorted(own_weights.keys() ^ weights.keys()):
-            raise ConfigError(f"{unmatched[0]} is on one side only: the adapters are in other layers")
+            raise ConfigError(
+                f"either the model or the loaded weights lack {unmatched[0]}: adapters are in other layers"
+            )
         if not torch.equal(own_weights.pop(BASE_KEY), weights[BASE_KEY]):
             raise ConfigError(
-                "its adapters are of another model than this one, or of another scaling (SHA-256; "
-                "algo.lora_alpha): load them into the model that they were trained with"
+                "its adapters are of another model than this one, or algo.lora_alpha differs (the SHA-256 "
+                "covers both): load them into the model that they were trained with"
             )
         with torch.no_grad():
             for name, value in own_weights.items():

@@ -91,7 +91,7 @@ def _reward_table(rewards: Rewards, group_size: int) -> NDArray[np.float64]:
     is_integer = isinstance(group_size, (int, np.integer)) and not isinstance(group_size, bool)
     if not is_integer or group_size < 2 or len(table) % group_size:
         raise ConfigError(
-            f"group_size={group_size} and {len(table)} completions: expected groups of at least 2, all whole"
+            f"group_size={group_size} and {len(table)} completions: expected groups of at least 2, all full"
         )
     if np.isinf(table).any():
         raise ConfigError(f"reward {table[np.isinf(table)][0]}: expected numbers, or NaN for none")

@@ -118,7 +118,7 @@ def make_completion_batch(
 ) -> CompletionBatch:
     """Pad completions of any lengths to one batch; `loss_masks` mark the tokens that count in the loss."""
     if len(prompts) != len(completions):
-        raise ShapeError(f"{len(prompts)} prompts and {len(completions)} completions, expected as many")
+        raise ShapeError(f"{len(prompts)} prompts and {len(completions)} completions, expected equal numbers")
     tokens = pad_sequence(completions, batch_first=True)
     lengths = [len(row) for row in completions]
     mask = tokens.new_zeros(tokens.shape, dtype=torch.bool)

@@ -18,7 +18,7 @@ __all__ = ["SETTING", "assistant_mask", "require_turn_end", "turn_requests"]
 
 Ids = NDArray[np.int64]
 SETTING = "algo.assistant_only_loss=true"
-GENERATION_MARK = re.compile(r"\{%-?\s*generation\s*-?%\}")  # transformers looks for it too
+GENERATION_MARK = re.compile(r"\{%-?\s*generation\s*-?%\}")  # the pattern of transformers
 
 
 def require_turn_end(
@@ -35,7 +35,7 @@ def require_turn_end(
     ----------
     messages : a conversation up to an answer
     generates : whether the run generates completions, which have to end
-    place : the key and value to name in messages
+    place : the setting that errors and warnings name, as `key=value`
 
     Raises `ConfigError` if completions are generated and no token can end one.
     """
@@ -48,7 +48,7 @@ def require_turn_end(
         ending = _suffix(
             codec.encode_chat(conversation, "more", template), codec.encode_chat(conversation, "", template)
         )
-    except ConfigError:  # the template accepts only other conversations, such as those of the file
+    except ConfigError:  # the template rejects this test conversation
         return
     if set(ending) & set(eos_ids):
         return
@@ -100,10 +100,10 @@ def assistant_mask(full_ids: Ids, parts: Sequence[Ids]) -> NDArray[np.bool_]:
     Parameters
     ----------
     full_ids : the conversation, int64 `[L]`
-    parts : the tokens of `turn_requests`
+    parts : the tokens of each of the `turn_requests`
 
-    Raises `ConfigError` if the template renders a turn differently once others follow, and if no token is the
-    assistant's.
+    Raises `ConfigError` if the template writes a turn differently when others follow it, and if no token is
+    the assistant's.
     """
     mask = np.zeros(len(full_ids), bool)
     if len(parts) == 1:

@@ -47,7 +47,7 @@ class Codec(Protocol):
         """Return the token ids of a text, with prefix tokens such as BOS; `with_eos` appends EOS."""
 
     def decode(self, ids: Ids, keep_after_eos: bool = False) -> str:
-        """Return the text up to EOS, or with `keep_after_eos` all of it, for display."""
+        """Return the text up to EOS, or with `keep_after_eos` the whole text, for display."""
 
     def exact_match(self, prompt: Ids, tokens: Ids, answer: str) -> float:
         """Return 1 if a completion is the answer followed by EOS, whatever comes after; else 0."""
@@ -121,7 +121,7 @@ class CharacterCodec(_BuiltinCodec):
         return np.array(ids, np.int64)
 
     def decode(self, ids: Ids, keep_after_eos: bool = False) -> str:
-        """As `Codec.decode`; padding inside the text is dropped, so the text may look better than it is."""
+        """As `Codec.decode`; padding inside the text is dropped, so wrong tokens may give the right text."""
         ids_before_eos = _until_end(ids, () if keep_after_eos else self.eos_ids)
         alphabet = f"{self.alphabet}{UNKNOWN_CHARACTER}"
         return "".join(alphabet[min(t - 2, len(alphabet) - 1)] for t in ids_before_eos if t > self.END)
@@ -154,8 +154,8 @@ class ByteCodec(_BuiltinCodec):
 class Tokenizer:
     """A tokenizer in a folder, loaded by transformers without running code from the folder.
 
-    Answers are compared by text, not by token: `exact_match` and `partial_match` compare characters and the
-    end.
+    Answers are compared by text, not by token: `exact_match` and `partial_match` compare the characters, and
+    whether the completion has ended.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -230,9 +230,9 @@ class Tokenizer:
         return ids
 
     def encode_all(self, texts: Sequence[str], with_eos: bool = False) -> list[NDArray[np.int64]]:
-        """Encode several texts in one call, which takes a fraction of the time."""
+        """Encode several texts in one call, which is many times faster than one by one."""
         if with_eos and not self.eos_ids:
-            raise ConfigError(f"tokenizer={self.folder} has no eos_token, by which a text would end")
+            raise ConfigError(f"tokenizer={self.folder} has no eos_token, with which a text has to end")
         ids_by_text = self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]
         return [self._finish([*self._prefix_ids, *ids], with_eos) for ids in ids_by_text]
 
@@ -269,7 +269,7 @@ class Tokenizer:
         return float(np.mean([a == b for a, b in pairs]))
 
     def _completion_text(self, prompt: Ids, tokens: Ids) -> str:
-        """Return the text that tokens add to the prompt's, with special tokens: no answer contains those."""
+        """Return the text that tokens add to the prompt's, special tokens included; no answer has these."""
         prompt_text, full_text = (
             self._decode([*map(int, prompt), *extra_ids], skip=False)
             for extra_ids in ([], _until_end(tokens, self.eos_ids))
@@ -295,7 +295,7 @@ class Tokenizer:
     def encode_chat(
         self, messages: Messages, continuation: Literal["answer", "more", ""], template: Mapping[str, Any]
     ) -> NDArray[np.int64]:
-        """As `Codec.encode_chat`, by the chat template."""
+        """As `Codec.encode_chat`, with the tokenizer's chat template."""
         (ids,) = self.encode_chats([messages], continuation, template)
         return ids
 
@@ -393,7 +393,7 @@ def _until_end(ids: Ids, eos_ids: tuple[int, ...]) -> list[int]:
 
 
 def _as_token_ids(ids: Ids) -> list[int]:
-    """Convert to a list of ids; `ShapeError` unless it is a sequence of integers (a batch is none)."""
+    """Convert to a list of ids; `ShapeError` unless it is a sequence of integers, not a batch."""
     try:
         return [index(token) for token in ids]
     except TypeError as error:

@@ -38,7 +38,7 @@ class CompletionReward(Protocol):
 
 
 class AnswerReward:
-    """Rewards by the correct answer: `right` is 1 for an exact match, else 0; `close` is a fraction."""
+    """Rewards by the correct answer: `right` is `exact_match`, 0 or 1; `close` is `partial_match`, 0 to 1."""
 
     def __init__(self, codec: Codec, kind: str = "right") -> None:
         self._score = {"right": codec.exact_match, "close": codec.partial_match}[kind]
@@ -78,7 +78,7 @@ class FunctionReward:
 
     Parameters
     ----------
-    functions : functions with their names in messages
+    functions : pairs of a name, which messages contain, and a function
     codec : decodes completions; None: there are no texts
     columns : column names of the prompts' task or file; None: unknown, because the file is missing
 
@@ -166,8 +166,8 @@ def _parse_rewards(label: str, returned: list[Any], count: int) -> NDArray[np.fl
         rewards[i] = value
         if not np.isfinite(rewards[i]):
             raise RewardError(
-                f"{label} returned {rewards[i]} for completion {i}, expected a finite number, or None for "
-                "none"
+                f"{label} returned {rewards[i]} for completion {i}, expected a finite number, or None for no "
+                "reward"
             )
     return rewards
 

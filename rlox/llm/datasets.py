@@ -66,7 +66,7 @@ class TextDataset:
         self.rows = self._tokenize_rows(lines)
 
     def require_positions(self, max_positions: int | None, max_new_tokens: int) -> None:
-        """Raise `ConfigError` for a row that exceeds `max_positions`, with `max_new_tokens` generated."""
+        """Raise `ConfigError` for a row with more tokens than `max_positions`, `max_new_tokens` included."""
         if max_positions is None:
             return
         for row in self.rows:
@@ -171,7 +171,7 @@ class TextDataset:
         return row
 
     def _requests_of(self, number: int, row: Mapping[str, Any]) -> list[TokenizeRequest]:
-        """Return the texts to tokenize: answers, prompt, and an unfinished prompt as it is."""
+        """Return what is tokenized: answers, the prompt, and an unfinished prompt once more as it is."""
         with self._name_errors(number):
             template = template_arguments(row)
             contents = [_full_text(row, name) for name in self._answer_columns(row)]
@@ -229,7 +229,7 @@ def _is_unfinished(messages: Messages) -> bool:
 
 
 class DatasetPrompts:
-    """The rows of a file, shuffled anew in each epoch; some are held out.
+    """The rows of a file, in a new random order in each epoch; some rows are held out.
 
     Parameters
     ----------
@@ -255,10 +255,9 @@ class DatasetPrompts:
                 "held out, by the hash of the prompt); set eval_dataset=FILE"
             )
         self._rows, self._seed, self.text = rows, seed, codec
-        # identifies the training rows
         has_own_eval = held_out is not None
         files = {"dataset": dataset.digest, "tokenizer": codec.digest, "whole": has_own_eval}
-        self.digests: Mapping[str, Any] = files
+        self.digests: Mapping[str, Any] = files  # identify the training rows
         self.has_prompts = dataset.kind not in FULL_TEXT_KINDS
         column_sets = [
             text_dataset.columns for text_dataset in (dataset, held_out) if text_dataset is not None

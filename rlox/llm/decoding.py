@@ -19,7 +19,7 @@ from rlox.stopping import raise_if_expired
 
 __all__ = ["GeneratedTokens", "Sampling", "generate_completions"]
 
-NON_ID_DTYPES = (torch.bool, torch.complex64, torch.complex128)  # besides floating-point dtypes
+NON_ID_DTYPES = (torch.bool, torch.complex64, torch.complex128)  # and all floating-point dtypes
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Sampling:
     ----------
     max_new_tokens : maximum number of tokens in a completion
     temperature : divides the logits; 0 is greedy decoding
-    top_k : sample only from the k most probable tokens, with ties of the last one; None: all
+    top_k : sample only from the k most probable tokens, and those as probable as the last one; None: all
     top_p : sample only from the most probable tokens whose total probability reaches top_p; None: all
     min_p : sample only tokens at least min_p times as probable as the best one; None: all
     eos : tokens that end a completion; they are part of it
@@ -84,13 +84,15 @@ class GeneratedTokens:
 
     tokens: Tensor  # int64; `pad` after the end
     mask: Tensor  # bool, tokens of the completion, including EOS
-    log_probs: Tensor  # float32, among all tokens, at the temperature (at 1 if it is 0); 0 after the end
+    log_probs: Tensor  # float32, unfiltered, at the temperature (at 1 for temperature 0); 0 after the end
     has_ended: Tensor  # bool [B], whether EOS was generated; otherwise the completion was truncated
 
     def __post_init__(self) -> None:
         shapes = [list(tensor.shape) for tensor in (self.tokens, self.mask, self.log_probs, self.has_ended)]
         if self.tokens.dim() != 2 or shapes != [shapes[0]] * 3 + [shapes[0][:1]]:
-            raise ShapeError(f"tokens, mask, log_probs and ended {shapes}: expected [B, T] of three, and [B]")
+            raise ShapeError(
+                f"tokens, mask, log_probs, has_ended {shapes}: expected [B, T] for the first three, and [B]"
+            )
 
     @property
     def lengths(self) -> Tensor:
@@ -126,8 +128,8 @@ def generate_completions(
 
     Raises `ConfigError` and `ShapeError` for invalid arguments.
 
-    A model with a cache is called with one token per step. A model without one is called with the whole
-    sequence, and so is one that takes no mask and positions, if prompts have different lengths.
+    A model with a cache is called with one token per step, a model without a cache with the whole sequence.
+    For prompts of different lengths, a cache is only used if the model also takes a mask and position ids.
     """
     if not isinstance(model, TextModel):
         raise ConfigError(f"model is a {type(model).__name__}, expected a TextModel: TextModel(module)")
@@ -181,8 +183,8 @@ def _remove_padding(prompts: Tensor, mask: Tensor) -> list[Tensor]:
         or bool((mask_bool.diff(dim=1).sum(1) > 1).any())
     ):
         raise ShapeError(
-            f"attention_mask {list(mask.shape)} of prompts {list(prompts.shape)}: expected [B, P] of both, "
-            "with padding before or behind each prompt"
+            f"attention_mask {list(mask.shape)} of prompts {list(prompts.shape)}: expected [B, P] for both, "
+            "with padding before or after each prompt"
         )
     if not bool((mask == mask_bool).all()):
         raise ConfigError("attention_mask: expected 1 for tokens and 0 for padding, not an additive mask")

@@ -1,4 +1,4 @@
-"""Gradient checkpointing: layers are recomputed in the backward pass instead of keeping activations."""
+"""Gradient checkpointing: the backward pass recomputes layers, so that activations need not be kept."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def find_layers(module: nn.Module) -> list[nn.Module]:
     layers = [module_part for module_part in module.modules() if isinstance(module_part, layer_types)]
     if not layers:
         raise ConfigError(
-            f"algo.gradient_checkpointing=true: {type(module).__name__} has no layers that are known, "
-            "expected a Llama or a model of transformers; leave it out"
+            f"algo.gradient_checkpointing=true: {type(module).__name__} has no layers that rlox knows, "
+            "expected a Llama or a model of transformers; leave the setting out"
         )
     return layers
 

@@ -21,7 +21,7 @@ ROW_KINDS = (
     ("chosen", "rejected"),
     ("prompt",),
 )
-FULL_TEXT_KINDS = (("messages",), ("text",))  # kinds without a prompt
+FULL_TEXT_KINDS = (("messages",), ("text",))  # kinds in which the prompt is not separate from the answer
 COLUMNS = frozenset(name for kind in ROW_KINDS for name in kind)
 ROLES = ("system", "user", "assistant", "tool", "developer")
 MAX_DEPTH = 100  # nesting of lists and objects; copying them is recursive
@@ -125,7 +125,7 @@ def template_arguments(row: Mapping[str, Any]) -> dict[str, Any]:
     tools, extra_arguments = row.get("tools"), row.get("chat_template_kwargs")
     tools = json.loads(tools) if isinstance(tools, str) and tools else tools
     if not isinstance(tools, list | None) or not isinstance(extra_arguments, dict | None):
-        raise ConfigError("tools or chat_template_kwargs: expected a list and an object, respectively")
+        raise ConfigError("tools or chat_template_kwargs: expected a list (tools) and an object (kwargs)")
     return {**(extra_arguments or {}), **({"tools": tools} if tools else {})}
 
 
@@ -140,7 +140,7 @@ def get_answer(row: Mapping[str, Any]) -> str | None:
 
 
 def _common_prompt(place: str, chosen: Any, rejected: Any) -> Any:
-    """Return the common beginning of two texts or conversations; of a text without a last space."""
+    """Return the common beginning of two texts or conversations; a space at the end of a text is left out."""
     equal_pairs = list(takewhile(lambda pair: pair[0] == pair[1], zip(chosen, rejected, strict=False)))
     prompt = chosen[: len(equal_pairs)]
     if isinstance(prompt, str) and prompt.endswith(" "):

@@ -28,7 +28,8 @@ class LlamaSize:
     vocab_size : number of tokens
     hidden_size, intermediate_size : width of the residual stream, and of the MLP's hidden layer
     num_hidden_layers : number of layers
-    num_attention_heads, num_key_value_heads : query heads, and key-value heads that groups of them share
+    num_attention_heads : number of query heads
+    num_key_value_heads : number of key-value heads; each is shared by a group of query heads
     max_position_embeddings : maximum number of tokens in a sequence
     rope_theta : base of the rotary embeddings
     rms_norm_eps : added to the mean square in RMSNorm
@@ -62,7 +63,7 @@ class LlamaSize:
             )
         if heads % n_kv_heads:
             raise ConfigError(
-                f"num_attention_heads={heads} and num_key_value_heads={n_kv_heads}: expected a multiple"
+                f"num_attention_heads={heads}: expected a multiple of num_key_value_heads={n_kv_heads}"
             )
 
     def require_positions(self, tokens: int) -> None:
@@ -136,7 +137,7 @@ class Llama(nn.Module):
         past_key_values: KVCache | None = None,
         logits_to_keep: int = 0,
     ) -> LlamaOutput:
-        """Return the logits after each token, or after the last `logits_to_keep`.
+        """Return the logits after each token, or only after the last `logits_to_keep` tokens if not 0.
 
         Parameters
         ----------
@@ -188,7 +189,7 @@ def _require_input_shapes(
     if cache is not None and (cache.batch_size != batch_size or cache.max_length < total):
         raise ShapeError(
             f"past_key_values for {cache.batch_size} sequences of {cache.max_length} tokens, expected "
-            f"{batch_size} of at least {total}"
+            f"{batch_size} sequences of at least {total}"
         )
     if n_logits < 0:
         raise ConfigError(f"logits_to_keep={n_logits}, expected a number >= 0")

@@ -53,7 +53,8 @@ def save_llama(
     """Write a model folder, with the weights in their own dtype; `eos` ends a text, `pad` follows it."""
     if not isinstance(model, Llama):
         raise ConfigError(
-            f"model is a {type(model).__name__}, expected a rlox.llm.Llama; others have a save_pretrained"
+            f"model is a {type(model).__name__}, expected a rlox.llm.Llama; save other models by their "
+            "save_pretrained"
         )
     eos_ids = [eos] if isinstance(eos, int) else list(eos or ())
     token_config = {"eos": eos_ids, "pad": [] if pad is None else [pad], "bos": [] if bos is None else [bos]}
@@ -83,7 +84,7 @@ def save_llama(
 
 
 def load_llama(folder: Path) -> Llama:
-    """Load the model in a folder, from safetensors only; `CheckpointError` if it is no such Llama."""
+    """Load the model in a folder, from safetensors only; `CheckpointError` if `Llama` does not support it."""
     folder = Path(folder)
     try:
         model_config = json.loads((folder / CONFIG_FILE).read_bytes())
@@ -134,7 +135,7 @@ def adapter_hint(folder: Path) -> str:
     if not (Path(folder) / ADAPTER_FILE).is_file():
         return ""
     return (
-        f"; it has adapters ({ADAPTER_FILE}), no model: merge them into their base model (in peft "
+        f"; it has adapters ({ADAPTER_FILE}), not a model: merge them into their base model (in peft "
         "merge_and_unload(), then save_pretrained)"
     )
 
@@ -144,12 +145,12 @@ def token_ids(value: Any, name: str) -> list[int]:
     values = value if isinstance(value, list | tuple) else [] if value is None else [value]
     for token in values:
         if isinstance(token, bool) or not isinstance(token, int):
-            raise CheckpointError(f"{name}={value!r:.60}, expected a token id or a list of some")
+            raise CheckpointError(f"{name}={value!r:.60}, expected a token id or a list of token ids")
     return [token for token in values if token >= 0]
 
 
 def _read_weights(folder: Path) -> dict[str, Any]:
-    """Read the weights from one file, or from those that the index names."""
+    """Read the weights from the one file of the model, or from all files that its index names."""
     if not (folder / INDEX_FILE).is_file():
         return safetensors.torch.load_file(folder / WEIGHTS_FILE)
     weight_map = json.loads((folder / INDEX_FILE).read_bytes())["weight_map"]

@@ -1,4 +1,4 @@
-"""Fast decoding steps of a Llama with few torch calls, whose overhead dominates in a small model."""
+"""Fast decoding steps of a Llama by few torch calls, because their overhead dominates in a small model."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class _FusedLayerWeights(NamedTuple):
 
 
 class LlamaStepper:
-    """`Llama.forward` for one token per sequence, with the weights at construction.
+    """`Llama.forward` for one token per sequence, with the weights that the model had at construction.
 
     Parameters
     ----------
     model : a float32 model without hooks
-    cache : cache of the earlier tokens; it is extended
+    cache : cache of the earlier tokens; each call adds its tokens
     n_padding : left padding of each sequence in the cache, int64 `[B]`
     """
 
@@ -79,7 +79,7 @@ class LlamaStepper:
 
 
 def make_stepper(model: Llama, cache: KVCache, n_padding: Tensor) -> LlamaStepper | None:
-    """Return a stepper; None unless the model is float32, without hooks and without foreign modules.
+    """Return a stepper; None unless the model is float32, without hooks and with `Llama`'s modules only.
 
     Only then does the stepper equal `forward` up to rounding.
     """

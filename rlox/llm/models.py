@@ -33,9 +33,9 @@ class TextModel:
     gradient_checkpointing : whether layers are recomputed in the backward pass to save memory
     packing : whether scored sequences of different lengths are packed into shared rows
 
-    `forward` gets further arguments if it has them: `attention_mask`, `position_ids`, `past_key_values` with
-    `use_cache`, and `logits_to_keep`, as in transformers. Without a mask argument, padding always follows the
-    tokens that count, so it does not affect a causal model.
+    If `forward` takes them, it gets further arguments: `attention_mask`, `position_ids`, `past_key_values`
+    with `use_cache`, and `logits_to_keep`, as in transformers. Without a mask argument, padding always comes
+    after the tokens that count, so it does not affect a causal model.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TextModel:
         self.trainable = TrainableWeights(module)
 
     def with_module(self, module: nn.Module) -> TextModel:
-        """Wrap another module, a frozen copy of this one, with the same settings."""
+        """Wrap a frozen copy of this module, with the same `bf16`, and the same `packing` if it can pack."""
         new_model = TextModel(module, self.bf16, packing=self._packing is not None and can_pack(module))
         new_model.trainable = TrainableWeights(module, self.trainable)
         return new_model
@@ -84,7 +84,8 @@ class TextModel:
         lengths : number of tokens of each sequence, int64 `[B]`; None: L. Values after them are undefined
         temperature : sampling temperature, > 0
         overwrite : write the gradient into the memory of the logits, if a linear layer made them, to save a
-            second `[B, L, V]`. The logits may not be read afterwards; only one backward pass is possible
+            second tensor `[B, L, V]`. Then the logits must not be read, and there may be one backward pass
+            only
 
         Returns `[B, L - start]`.
         """
@@ -166,7 +167,7 @@ class TextModel:
 
     @property
     def vocabulary(self) -> int:
-        """Vocabulary size by the model's size or configuration; 0 if unknown."""
+        """Vocabulary size according to the model's `size` or `config`; 0 if unknown."""
         model_config = getattr(self.module, "size", None) or getattr(self.module, "config", None)
         return int(getattr(model_config, "vocab_size", 0))
 
@@ -182,7 +183,8 @@ class TextModel:
     def require_causal(self, label: str = "model") -> None:
         """Raise `ConfigError` if logits depend on later tokens, tested by one forward pass of a few tokens.
 
-        A model that fails in this test, or is not deterministic, is accepted: the test proves nothing then.
+        A model that raises an error in this test, or is not deterministic, is accepted: then the test proves
+        nothing.
         """
         if isinstance(self.module, Llama):
             return
@@ -194,7 +196,7 @@ class TextModel:
         if is_acausal:
             raise ConfigError(
                 f"{label}: the logits that {type(self.module).__name__} returns for a token depend on later "
-                "tokens, expected a causal model, which sees each token and those before it alone"
+                "tokens, expected a causal model, whose logits depend only on that token and earlier ones"
             )
 
     def can_cache(self, lengths: Sequence[int]) -> bool:
@@ -259,7 +261,7 @@ class TextModel:
         if not isinstance(logits, Tensor):
             raise ConfigError(
                 f"{type(self.module).__name__} returned a {type(output).__name__}, expected logits [B, L, V] "
-                "or what has them as .logits"
+                "or an object with logits as .logits"
             )
         if logits.dim() != 3 or len(logits) != len(ids) or not min_length <= logits.shape[1] <= ids.shape[1]:
             raise ShapeError(

@@ -131,7 +131,8 @@ class PackedScorer:
             raise self._refusal(f"takes no block attention ({error})") from error
         self._check_isolation(model, rows, batch, row_log_probs.detach(), temperature)
         width, prompt_lengths, mask = row_log_probs.shape[1], prompt_lengths.cpu(), mask.cpu()
-        first_index = batch.rows * width + batch.starts + prompt_lengths - 1  # first one of each completion
+        # index of the log-probability of each completion's first token
+        first_index = batch.rows * width + batch.starts + prompt_lengths - 1
         indices = (first_index.unsqueeze(1) + torch.arange(mask.shape[1])).masked_fill(~mask, 0)
         indices, is_padding = to_device(indices, model.device), to_device(~mask, model.device)
         return row_log_probs.flatten()[indices].masked_fill(is_padding, 0.0)

@@ -36,7 +36,8 @@ class Prompt(NamedTuple):
     answer: str | None = None  # the correct answer as text
     answer_ids: Tensor | None = None  # the answer for training, with EOS, int64 [A]
     rejected_ids: Tensor | None = None  # a rejected answer
-    context_ids: Tensor | None = None  # context of both answers, if tokens merge over the end of the prompt
+    # the tokens before the answers, if an answer changes how the end of the prompt is tokenized
+    context_ids: Tensor | None = None
     columns: Mapping[str, Any] | None = None  # columns that reward functions may take by name
     loss_mask: Tensor | None = None  # bool [A], tokens of `answer_ids` that count in the loss; None: all
 
@@ -52,9 +53,9 @@ def split_answers(
     answer: str | None,
     columns: Mapping[str, Any],
 ) -> Prompt:
-    """Split answers from their prompt at the first token where any of the sequences differ.
+    """Split `full_ids`, the prompt with each answer, at the first token where one differs from `ids`.
 
-    Prompt and answers have at least one token each.
+    `ids` are the tokens of the prompt alone. Prompt and answers have at least one token each.
     """
     if not len(ids):
         raise ConfigError("a prompt without a token, expected at least one")
@@ -83,7 +84,7 @@ class Prompts(Protocol):
     """A source of prompts."""
 
     text: Codec  # codec of the tokens
-    digests: Mapping[str, Any]  # of dataset and tokenizer; `whole`: no rows of the dataset are held out
+    digests: Mapping[str, Any]  # of dataset and tokenizer; `whole`: True if no row of the dataset is held out
     has_prompts: bool  # whether rows are prompts, not whole texts
     columns: Collection[str]  # columns that reward functions may take by name
 

@@ -25,8 +25,8 @@ EXPECTED_FORMS = (
 POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 VARIADIC_KINDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 VAR_KEYWORD = inspect.Parameter.VAR_KEYWORD
-# Names of a first parameter that does not mean completions, and words in such names: for the correct answer
-# (`labels`, `gold_answers`, `y_true`) and for the question.
+# A first parameter with one of these names, or one of these words in its name, does not mean completions. It
+# means the correct answer (`labels`, `gold_answers`, `y_true`) or the question.
 RESERVED_NAMES = {*RESERVED_COLUMNS[:2], *COLUMNS, "p"}
 NON_COMPLETION_WORDS = {
     "answer", "context", "correct", "expected", "gold", "golden", "groundtruth", "gt", "ideal", "input",
@@ -38,7 +38,7 @@ NON_COMPLETION_WORDS = {
 class RewardArguments:
     """The arguments of a reward function.
 
-    A parameter gets the value of its name. Two parameters without known names, as in `lambda c, p`, get
+    A parameter gets the value that has its name. Two parameters without known names, as in `lambda c, p`, get
     completions and prompts. `**kwargs` gets the rest. An argument that `functools.partial` or the
     configuration has set keeps its value, even if a column has the same name.
 
@@ -109,7 +109,7 @@ def require_takes_pairs(function: Callable[..., Any], label: str) -> None:
     except TypeError as error:
         raise ConfigError(
             f"{label} takes {signature} ({error}): it is called with one argument, the list of pairs; "
-            "expected f(pairs), where pair is (first, second), token ids, and pair.prompt those of the prompt"
+            "expected f(pairs): a pair is (first, second), token ids of completions, and has a pair.prompt"
         ) from error
 
 
@@ -141,7 +141,7 @@ def bind_arguments(
 
 
 def _parameters(label: str, function: RewardFunction) -> Sequence[inspect.Parameter]:
-    """Return the parameters of a function; those of the decorated function if the decorator forwards them."""
+    """Return the parameters of a function; those of the wrapped function if a wrapper takes `**kwargs`."""
     if inspect.isclass(function):
         raise ConfigError(f"reward {label} is a class, expected a function, or an object with __call__")
     callable_object = function.forward if isinstance(function, nn.Module) else function
@@ -182,7 +182,7 @@ def _unknown_argument_message(label: str, name: str, available_names: Collection
         *(n for n in RESERVED_COLUMNS[::-1] if n in available_names),
         *sorted(set(available_names) - set(RESERVED_COLUMNS)),
     ]
-    hint = " (texts are of a task or a tokenizer)" if name == "texts" else ""
+    hint = " (texts need a task or a tokenizer)" if name == "texts" else ""
     return (
         f"reward {label} asks for {name}, and there is {', '.join(available)}{hint}: "
         f"{EXPECTED_FORMS}{nearest(name, available)}"

@@ -127,7 +127,7 @@ TASKS: Mapping[str, type[Task]] = {kind.name: kind for kind in (Arithmetic, Copy
 
 
 def task_of(name: str) -> Task:
-    """Return the task with this name; `UnknownNameError` lists the known ones."""
+    """Return the task with this name; `UnknownNameError` lists the known tasks."""
     if name not in TASKS:
         raise UnknownNameError(
             f"unknown task {name!r}, expected one of {', '.join(TASKS)}{nearest(name, TASKS)}"
@@ -136,6 +136,6 @@ def task_of(name: str) -> Task:
 
 
 def is_held_out(prompt: str) -> bool:
-    """Return whether a prompt is held out, by the first four bytes of its hash."""
+    """Return whether a prompt is held out; the first four bytes of its hash decide."""
     digest = hashlib.sha256(prompt.encode()).digest()
     return int.from_bytes(digest[:4], "big") < HELD_OUT_FRACTION * 2**32

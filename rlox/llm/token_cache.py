@@ -1,8 +1,8 @@
 """Disk cache of the tokens of whole files, so that later runs start faster.
 
 The name of an entry is the SHA-256 of everything its tokens depend on: the file, the tokenizer, the options,
-the package versions and rlox's tokenizing code. An entry that cannot be read or written, or is damaged, is
-computed again.
+the package versions and rlox's tokenizing code. If an entry cannot be read or written, or is damaged, its
+tokens are computed again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loading of transformers models and tokenizers from folders, without downloads and without their code."""
+"""Loading of transformers models and tokenizers from folders, without downloads or code from the folders."""
 
 from __future__ import annotations
 
@@ -165,14 +165,14 @@ def save_model(
     bos: int | None = None,
     base: str | None = None,
 ) -> None:
-    """Write a folder for transformers, or for peft with adapters; `base` is the original model's folder."""
+    """Write a folder for transformers, or adapters for peft; `base` is the original model's folder."""
     model: Any = module
     if has_adapters(module) and not callable(getattr(model, "get_base_model", None)):
         save_adapters(module, folder, base)
     elif isinstance(module, Llama):
-        eos_ids = module.eos_ids if set(module.eos_ids) == set(eos) else eos  # keep the order of its files
+        eos_ids = module.eos_ids if set(module.eos_ids) == set(eos) else eos  # keep the loaded order
         save_llama(module, folder, eos=eos_ids, pad=pad, bos=bos)
-        if base is not None and (Path(base) / GENERATION_FILE).is_file():  # its generation settings
+        if base is not None and (Path(base) / GENERATION_FILE).is_file():  # generation settings
             replace_file(folder / GENERATION_FILE, (Path(base) / GENERATION_FILE).read_bytes())
     elif callable(getattr(model, "save_pretrained", None)):
         with _silence_transformers(import_transformers("a model of transformers").utils.logging):

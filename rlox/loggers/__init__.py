@@ -45,8 +45,8 @@ class LoggerSpec:
     """How to make the sink of a logger other than jsonl; `LOGGER_CONFIGS` has its configuration.
 
     `sink` gets the logger's own configuration, the run folder and the run's configuration; it must be quick
-    and leave connections to `Sink.open`. `package` is imported by the sink, and names the extra that installs
-    it.
+    and leave connections to `Sink.open`. The sink imports `package`; the extra that installs it has the same
+    name.
     """
 
     sink: Callable[[Any, Path, RunConfig], Sink]
@@ -141,10 +141,10 @@ def open_loggers(run_dir: Path, config: RunConfig) -> list[Follower]:
 
 
 def catch_up(run_dir: Path, config: RunConfig, timeout: float = 60.0) -> dict[str, Delivery]:
-    """Send the loggers of an ended run the rows that they lack; return each one's result by name.
+    """Send the loggers of an ended run the rows that they lack; return the delivery of each by name.
 
     `config` is the run's own. After `timeout` seconds the remaining rows are left for another call, with a
-    warning. `StorageError` if `run_dir` has no `metrics.jsonl`. No other process may be writing to the
+    warning. Raises `StorageError` if `run_dir` has no `metrics.jsonl`. No other process may be writing to the
     folder.
     """
     if not (run_dir / METRICS).is_file():

@@ -30,7 +30,7 @@ class SinkBrokenError(Exception):
 
 
 class Sink(Protocol):
-    """Receives rows of `metrics.jsonl`; used by one thread, may be slow and may fail.
+    """Receives rows of `metrics.jsonl`; one thread uses it, and it may be slow and may fail.
 
     Any method may raise: the rows of a failed `write` are written again after another `open`. `finish`,
     `close` and `abandon` do nothing unless a subclass overrides them.
@@ -49,7 +49,7 @@ class Sink(Protocol):
         """Write the next rows, in order; they are stored safely when this returns."""
 
     def finish(self) -> None:
-        """The run has ended and all rows are written: return when everything is stored.
+        """Finish once the run has ended and all rows are written; return when everything is stored.
 
         This includes the result, plots and videos. It is called again, after another `open`, if it failed,
         and whenever a later check looks for missing data.
@@ -59,4 +59,4 @@ class Sink(Protocol):
         """Release files and connections."""
 
     def abandon(self) -> None:
-        """Cut short a call that another thread is in; nothing waits for it any longer."""
+        """Cut short the call that another thread is making; nothing waits for it any longer."""

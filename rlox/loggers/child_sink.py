@@ -1,7 +1,7 @@
 """Sinks in their own process, so that a library that hangs, spins or prints does not disturb the run.
 
-The process gets no arguments that `ps` could show. It reads one line of JSON per call and answers with one.
-It ends when its standard input or its parent process ends, even in the middle of a call.
+The process gets no arguments that `ps` could show. It reads one line of JSON per call and answers with one
+line. It ends when its standard input or its parent process ends, even in the middle of a call.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BOOTSTRAP_CODE = (
 
 
 class ChildSink:
-    """The sink that `rlox.loggers.serve` makes of `run_info`; its process starts when it is first opened.
+    """The sink that `rlox.loggers.serve` makes of `run_info`; its process starts at the first `open`.
 
     The next `open` replaces a process that died or did not answer within `timeout` seconds. If there is a
     `server`, the process starts only after it answers: importing the library takes seconds of a core, perhaps
@@ -106,7 +106,7 @@ class ChildSink:
                 **self._setup_message,
             }
         )
-        if self._is_abandoned:  # by another thread meanwhile
+        if self._is_abandoned:  # another thread abandoned it meanwhile
             self._kill()
 
     def _send(self, message: Mapping[str, Any]) -> None:

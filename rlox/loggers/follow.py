@@ -23,10 +23,10 @@ __all__ = ["Delivery", "Follower", "Position", "finish"]
 log = logging.getLogger("rlox.loggers")
 
 MAX_BATCH = 256  # most rows in one write
-PAUSE_SECONDS = 1.0  # between checks of the file
-RETRY_SECONDS = 0.2  # after a failure, doubled with each further one
+PAUSE_SECONDS = 1.0  # seconds between checks of the file
+RETRY_SECONDS = 0.2  # seconds to wait after a failure; doubled after each further failure
 MAX_RETRY_SECONDS = 30.0
-START_SECONDS = 30.0  # lowest time limit at the end for a sink that starts slowly
+START_SECONDS = 30.0  # lowest time limit, in seconds, at the end for a sink that starts slowly
 
 # The last thread of each position file. A new thread waits for it, because an abandoned thread may still be
 # in a write.
@@ -103,7 +103,7 @@ class Follower:
         self._thread.start()
 
     def end(self) -> None:
-        """Say that no more rows will come, so that the thread sends the remaining ones now."""
+        """Say that no more rows will come, so that the thread sends the remaining rows now."""
         self._end_event.set()
 
     def wait(self, timeout: float) -> Delivery:

@@ -27,8 +27,8 @@ class JsonLines:
     """Writes one JSON object per line, on disk when `write` returns; non-finite numbers become null.
 
     While the disk is full or fails, rows wait in memory and are written, in order, as soon as it accepts them
-    again; `StorageError` after `timeout` seconds or 64 MiB. `offset` is where a resumed run continues: rows
-    written after its checkpoint are cut off.
+    again. Raises `StorageError` after `timeout` seconds, or if more than 64 MiB wait. `offset` is where a
+    resumed run continues: rows written after its checkpoint are cut off.
     """
 
     def __init__(self, path: Path, offset: int = 0, timeout: float = 0.0) -> None:
@@ -46,7 +46,7 @@ class JsonLines:
             raise StorageError(f"cannot write {path}: {error}") from error
         if size < offset:
             raise StorageError(
-                f"{path} has {size} bytes, the checkpoint was saved at {offset}; "
+                f"{path} has {size} bytes, but the checkpoint was saved at {offset} bytes; "
                 "restore the file or start a new run"
             )
 

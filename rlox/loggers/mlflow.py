@@ -165,7 +165,7 @@ class MlflowSink:
         return self._client.create_run(self._experiment, now, tags, self._run_info.name)
 
     def _describe(self, run: Any) -> None:
-        """Log hyperparameters once; changed ones of a resumed run become tags, as parameters are fixed."""
+        """Log hyperparameters once; those that a resume changed become tags, as MLflow fixes parameters."""
         if run.info.status != "RUNNING":
             self._client.update_run(self._run_id, status="RUNNING")
         params = {_name(k): str(v)[:MAX_PARAM_LENGTH] for k, v in self._run_info.hyperparameters.items()}
@@ -201,7 +201,7 @@ class MlflowSink:
         return n_rows
 
     def _new_points(self, row: Row) -> list[Any]:
-        """Return the metrics to send of a row; the one that rows are counted by is last."""
+        """Return the metrics of a row that are to be sent; the one by which rows are counted is last."""
         time_ms = self._start_ms + int(1000 * float(row.get(ROW_METRIC) or 0.0))
         self._last_ms = max(time_ms, self._last_ms + 1)
         new: list[Any] = []

@@ -49,7 +49,7 @@ def run_info(logger_config: Mapping[str, Any], run_dir: Path, run: RunConfig) ->
 class SyncRecord:
     """`loggers/<name>.runs.json`: for each destination, the run's id there and the files already sent.
 
-    `data[key]` is the id. A moved folder keeps it. A copy that exists beside its original starts without one,
+    `data[key]` is the id. A moved folder keeps it. A copy of a folder that still exists starts without an id,
     so that two folders never write to the same run.
     """
 
@@ -67,7 +67,7 @@ class SyncRecord:
             self.data = {}
 
     def ensure_id(self, new_id: str) -> str:
-        """Return the run's id, `new_id` if it has none yet; saves it with the path of the folder."""
+        """Return the run's id, or `new_id` if it has none yet; save it with the path of the folder."""
         self.save(**{self._key: self.data.get(self._key, new_id)})
         return str(self.data[self._key])
 
@@ -96,7 +96,7 @@ class SyncRecord:
         return {name: path for name, path in current.items() if sent.get(name) != _fingerprint(path)}
 
     def note_sent(self, paths: Mapping[str, Path]) -> None:
-        """Record that these were sent."""
+        """Record that these files and checkpoint folders were sent."""
         fingerprints = {name: _fingerprint(path) for name, path in paths.items()}
         self.save(sent={**self.data.get("sent", {}), **fingerprints})
 

@@ -62,7 +62,7 @@ class TensorboardSink:
         elif ends[-1] < files[-1].stat().st_size:  # a kill cut an event short
             os.truncate(files[-1], ends[-1])
         self._path = files[-1]
-        # only emptied: a TensorBoard that reads an old file then moves to the new one
+        # old files are only emptied: a TensorBoard that reads one of them then moves to the new one
         for old in files[:-1]:
             if old.stat().st_size:
                 os.truncate(old, 0)

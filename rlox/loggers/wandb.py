@@ -26,9 +26,9 @@ class WandbSink:
     """Writes one W&B run, also after a resume; `_step` is the row's number, the x-axis the row's `unit`.
 
     Offline there is one file under `wandb/`, with all rows. W&B cannot append to a file, so a new file
-    replaces it if rows are added or removed later. It is complete once the run has ended; after a kill it is
-    incomplete until `rlox sync` or a resume. Online the server reports how many rows it has. Rows are removed
-    by W&B's rewind; if the server refuses it, they stay, and the new rows come after them.
+    replaces it if rows are added or removed later. The file is complete once the run has ended; after a kill
+    it is incomplete until `rlox sync` or a resume. Online the server reports how many rows it has. Rows are
+    removed by W&B's rewind; if the server refuses it, they stay, and the new rows come after them.
     """
 
     def __init__(self, run_dir: Path, run_info: RunInfo) -> None:
@@ -122,7 +122,7 @@ class WandbSink:
                     raise
         self._sync_record.save(shift=shift + n_remote - rows)
         raise SinkBrokenError(
-            f"W&B cannot remove rows here: {n_remote - rows} rows are there twice, the new ones last"
+            f"W&B cannot remove rows here: {n_remote - rows} rows are there twice, the new rows last"
         )
 
     def _ensure_run(self) -> None:
@@ -137,7 +137,7 @@ class WandbSink:
         online = self._is_online
         if not online:
             self._discard_files()
-        shutil.rmtree(self._live_dir, ignore_errors=True)  # it may contain settings from elsewhere
+        shutil.rmtree(self._live_dir, ignore_errors=True)  # the folder may contain settings from elsewhere
         self._live_dir.mkdir(parents=True)
         options: dict[str, Any] = {"resume_from": resume_from} if resume_from else {}
         if online and not resume_from:

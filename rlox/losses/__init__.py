@@ -1,4 +1,4 @@
-"""Losses as pure functions, and `PPOLoss`, their composition."""
+"""Losses: pure functions, and classes that combine terms (`PPOLoss`, `GRPOLoss`, `DPOLoss`)."""
 
 from rlox.losses.distributional import (
     categorical_kl,

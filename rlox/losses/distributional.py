@@ -48,7 +48,7 @@ def _project_sparse(positions: Tensor, masses: Tensor) -> Tensor:
 
 
 def _project_dense(positions: Tensor, masses: Tensor) -> Tensor:
-    """Compute the same by multiplying a matrix of shares with the masses, in N x N steps per row."""
+    """Compute `_project_sparse` as a matrix of shares times the masses, in N x N steps per row."""
     index = torch.arange(masses.shape[-1], device=positions.device, dtype=positions.dtype)
     distances = (positions.unsqueeze(-2) - index.unsqueeze(-1)).abs_()  # [B, i, j]
     weights = distances.neg_().add_(1.0).clamp_(min=0.0)
@@ -56,7 +56,7 @@ def _project_dense(positions: Tensor, masses: Tensor) -> Tensor:
 
 
 def categorical_kl(logits: Tensor, target: Tensor) -> Tensor:
-    """KL(m || softmax(logits)) = -sum_i m_i log p_i - H(m), both `[B, N]` -> `[B]`.
+    """Return KL(m || softmax(logits)) = -sum_i m_i log p_i - H(m), both `[B, N]` -> `[B]`.
 
     It is the cross-entropy of Bellemare et al. 2017, algorithm 1, minus the entropy of the target, which has
     no gradient. Thus it is 0 when nothing is left to learn, as a priority should be (Hessel et al. 2018).
@@ -67,20 +67,21 @@ def categorical_kl(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def categorical_kl_gradient(logits: Tensor, target: Tensor) -> Tensor:
-    """d `categorical_kl` / d logits: p sum_i m_i - m; `[B, N]`."""
+    """Return d `categorical_kl` / d logits: p sum_i m_i - m; `[B, N]`."""
     return torch.softmax(logits, -1).mul_(target.sum(-1, keepdim=True)).sub_(target)
 
 
 def quantile_midpoints(n: int, device: torch.device | None = None) -> Tensor:
-    """tau_i = (2 i + 1) / 2 N, i from 0: midpoints of `n` quantiles, `[N]` (Dabney et al. 2018, lemma 2)."""
+    """Return the midpoints of `n` quantiles, tau_i = (2 i + 1) / 2 N, `[N]` (Dabney 2018, lemma 2)."""
     return (2.0 * torch.arange(n, device=device) + 1.0) / (2.0 * n)
 
 
 def quantile_huber(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) -> Tensor:
-    """sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij) / kappa, u_ij = T_j - theta_i; `[B, N]`, `[B, M]` -> `[B]`.
+    """Return the quantile Huber loss of `[B, N]` quantiles theta_i for `[B, M]` targets T_j, `[B]`.
 
-    L(u) = u^2 / 2 up to |u| = kappa, kappa (|u| - kappa / 2) beyond (Dabney et al. 2018, equations 9 and
-    10). The sum is over the learned quantiles, the mean over the targets, as in sb3-contrib.
+    It is sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij) / kappa with u_ij = T_j - theta_i, where L(u)
+    is u^2 / 2 up to |u| = kappa and kappa (|u| - kappa / 2) beyond (Dabney et al. 2018, equations 9 and 10).
+    The sum is over the learned quantiles, the mean over the targets, as in sb3-contrib.
     """
     u, weight = _quantile_errors(quantiles, targets)
     huber = functional.huber_loss(u, torch.zeros_like(u), reduction="none", delta=kappa)
@@ -88,7 +89,7 @@ def quantile_huber(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) -> Te
 
 
 def quantile_huber_gradient(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) -> Tensor:
-    """d `quantile_huber` / d theta_i: -mean_j |tau_i - 1{u_ij < 0}| clip(u_ij / kappa); `[B, N]`."""
+    """Return d `quantile_huber` / d theta_i: -mean_j |tau_i - 1{u_ij < 0}| clip(u_ij / kappa); `[B, N]`."""
     u, weight = _quantile_errors(quantiles, targets)
     return u.clamp_(-kappa, kappa).mul_(weight).mean(-1).div_(-kappa)
 

@@ -9,13 +9,13 @@ __all__ = ["expectile_gradient", "expectile_loss"]
 
 
 def expectile_loss(values: Tensor, targets: Tensor, expectile: float) -> Tensor:
-    """E[|tau - 1(u < 0)| u^2] with u = target - value, both `[B]` -> scalar; at 0.5 half the mean square."""
+    """Return E[|tau - 1(u < 0)| u^2], u = target - value, both `[B]`; with tau 0.5 half the mean square."""
     error = targets - values
     return (_weights(error, expectile) * error.square()).mean()
 
 
 def expectile_gradient(values: Tensor, targets: Tensor, expectile: float) -> Tensor:
-    """d `expectile_loss` / d values: -2 |tau - 1(u < 0)| u / B; `[B]`."""
+    """Return d `expectile_loss` / d values: -2 |tau - 1(u < 0)| u / B; `[B]`."""
     error = targets - values
     return _weights(error, expectile) * error * (-2.0 / len(error))
 

@@ -40,26 +40,28 @@ class GRPOLoss:
     """The clipped surrogate of tokens, with a KL penalty towards a reference.
 
     With r_t = pi(t) / pi_old(t), A the advantage of a completion and [.] clipping to
-    [1 - clip_eps, 1 + clip_eps_high], a token's loss is -min(r_t A, [r_t] A) + kl_coef KL_t. The batch's is
+    [1 - clip_eps, 1 + clip_eps_high], a token's loss is -min(r_t A, [r_t] A) + kl_coef KL_t. The loss
+    of a batch, from tokens t of completions i, is
 
     ======== ================================================================= ====================
-    type     of tokens t of completions i                                      source
+    type     loss                                                              source
     ======== ================================================================= ====================
     grpo     mean over i of the mean over t                                    arXiv:2402.03300
     dr_grpo  sum over all / (completions x `max_length`)                       arXiv:2503.20783
     dapo     sum over all / tokens of the whole batch of an optimizer's step   arXiv:2503.14476
-    bnpo     mean over all t here                                              TRL
-    gspo     grpo's, r_i = exp(mean over t of log r_t) in place of r_t         arXiv:2507.18071
-    cispo    dapo's of -sg(min(r_t, 1 + clip_eps_high)) A log pi(t)            arXiv:2506.13585
+    bnpo     mean over all t of this call                                      TRL
+    gspo     as grpo, r_i = exp(mean over t of log r_t) in place of r_t        arXiv:2507.18071
+    cispo    as dapo, of -sg(min(r_t, 1 + clip_eps_high)) A log pi(t)          arXiv:2506.13585
     ======== ================================================================= ====================
 
     Parameters
     ----------
     loss_type : one of `LOSS_TYPES`
-    clip_eps, clip_eps_high : range of the ratios; None: symmetric
-    delta : upper clip of ratios where A < 0, >= 1 + clip_eps_high (arXiv:2505.07291); None: no clip
+    clip_eps, clip_eps_high : range of the ratios; clip_eps_high=None: symmetric
+    delta : upper limit of ratios where A < 0, >= 1 + clip_eps_high (arXiv:2505.07291); None: no limit
     kl_coef : weight of the KL penalty
-    kl_estimator : of KL(pi || ref), d = log ref - log pi: k1 -d, k2 d^2 / 2, k3 e^d - d - 1 (Schulman 2020)
+    kl_estimator : how KL(pi || ref) is estimated from d = log ref - log pi: k1 is -d, k2 is d^2 / 2, k3 is
+        e^d - d - 1 (Schulman 2020)
     kl_correction : multiply the estimate by the ratio, so its gradient is that of KL although another policy
         sampled the tokens (DeepSeek-V3.2, arXiv:2512.02556). Without it the gradient of k1 is only noise.
     """
@@ -81,7 +83,7 @@ class GRPOLoss:
             raise ConfigError(f"kl_estimator={self.kl_estimator}, expected one of {choices}")
         if self.kl_coef and self.kl_estimator == "k1" and not self.kl_correction:
             raise ConfigError(
-                "kl_estimator=k1 with kl_correction=false: its gradient is that of log pi(t), 0 in the mean; "
+                "kl_estimator=k1 with kl_correction=false: its gradient is that of log pi(t), 0 on average; "
                 "expected kl_correction=true, k2 or k3"
             )
 
@@ -101,19 +103,19 @@ class GRPOLoss:
         Parameters
         ----------
         log_probs : log-probability of each token, `[B, T]`, with gradient
-        old_log_probs : log-probabilities at generation, `[B, T]`; None: equal to `log_probs`
+        old_log_probs : log-probabilities before the steps on the batch, `[B, T]`; None: equal to `log_probs`
         advantages : advantage of each completion, `[B]`
         mask : true for the tokens that count, `[B, T]`
         ref_log_probs : log-probabilities of the reference, `[B, T]`; needed with `kl_coef`
         weights : weights of the policy loss, `[B, T]` or `[B, 1]`, from `importance_weights`
         max_length : maximum number of tokens in a completion, >= T; needed by dr_grpo
-        tokens : for dapo and cispo, token count over all parts of an optimizer step; None: those here
+        tokens : for dapo and cispo, token count over all parts of an optimizer step; None: that of this call
         """
         _require_shapes(log_probs, advantages, old_log_probs, mask, ref_log_probs, weights)
         if self.loss_type == "dr_grpo" and (max_length is None or max_length < mask.shape[1]):
             raise ConfigError(
-                f"max_length={max_length}: dr_grpo divides by the tokens a completion may have, expected "
-                f"at least the {mask.shape[1]} that are here"
+                f"max_length={max_length}: dr_grpo divides by the maximum length of a completion, expected "
+                f"at least {mask.shape[1]}, the length of these"
             )
         is_counted, mask = mask.bool(), mask.to(log_probs.dtype)
         # masked values may be anything, for example infinities, whose difference is NaN
@@ -194,11 +196,11 @@ def importance_weights(
     max_weight: float | None = 3.0,
     min_weight: float | None = None,
 ) -> Tensor:
-    """Compute weights for tokens that another program sampled than the one that learns (Yao et al. 2025).
+    """Compute weights for tokens that another program or older weights sampled (Yao et al. 2025).
 
     The weight is pi(t) / sampled(t) per token, `[B, T]`, or the product over a completion's tokens, `[B, 1]`.
-    Weights outside [min_weight, max_weight] are clamped (`*_truncate`) or set to 0 (`*_mask`). Unknown
-    log-probabilities (NaN) count as equal.
+    Weights outside [min_weight, max_weight] are clamped (`*_truncate`) or set to 0 (`*_mask`). A token
+    with an unknown log-probability (NaN) has the ratio 1.
 
     Parameters
     ----------
@@ -244,8 +246,8 @@ def _require_numbers(loss: GRPOLoss) -> None:
         raise ConfigError(f"delta={loss.delta} does not apply to loss_type=cispo; leave it out")
     if loss.delta is not None and loss.delta < 1.0 + high:
         raise ConfigError(
-            f"delta={loss.delta:g} is below 1 + clip_eps_high = {1.0 + high:g}, up to which ratios count "
-            f"anyway; expected at least {1.0 + high:g}, or none"
+            f"delta={loss.delta:g} is below 1 + clip_eps_high = {1.0 + high:g}, and has the same effect as "
+            f"{1.0 + high:g}; expected at least {1.0 + high:g}, or none"
         )
 
 

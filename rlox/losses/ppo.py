@@ -117,8 +117,8 @@ class PPOLoss:
         _require_shape(len(obs), {"the policy's log_probs": log_probs, "the policy's values": values})
         if values.requires_grad and not log_probs.requires_grad:
             raise ConfigError(
-                "PPOLoss: the policy's log_probs have no gradient, its values have one: only values would be "
-                "learned; compute log_probs without torch.no_grad() and detach()"
+                "PPOLoss: the policy's log_probs have no gradient, but its values have one, so only values "
+                "would be learned; compute log_probs without torch.no_grad() and detach()"
             )
         terms = self.terms(log_probs, entropy, values, old_log_probs, advantages, returns, old_values)
         parts: dict[str, Any] = {
@@ -167,8 +167,8 @@ class PPOLoss:
         """Return `terms` and the total's gradient in closed form, without a graph; all inputs `[B]`.
 
         d/d log_prob = -A r / B where the surrogate is not clipped, else 0; d/d entropy = -ent_coef / B;
-        d/d V = 2 vf_coef (V - R) / B, or, where the clipped value error is larger, the same with the clipped
-        value inside the clipping range and 0 outside.
+        d/d V = 2 vf_coef (V - R) / B. With `clip_vloss`, where the clipped value has the larger error, it
+        is the same with the clipped value in place of V inside the clipping range, and 0 outside.
         """
         clip_eps, n = self.clip_eps, len(log_probs)
         log_ratio = log_probs - old_log_probs
@@ -215,4 +215,4 @@ def _require_shape(n_rows: int, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _describe(value: Any) -> str:
-    return "a number without axes" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+    return "a tensor without dimensions" if isinstance(value, Tensor) else f"a {type(value).__name__}"

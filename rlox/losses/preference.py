@@ -82,8 +82,8 @@ class DPOLoss:
         shapes = [list(values.shape) for pair in (chosen, rejected) for values in pair]
         if any(len(shape) != 1 or shape != shapes[0] for shape in shapes):
             raise ShapeError(
-                f"log-probabilities, those of the reference and lengths, chosen and rejected, {shapes}: "
-                "expected the same shape [B] for all"
+                "log-probabilities, those of the reference and lengths, of chosen and then of rejected, have "
+                f"shapes {shapes}: expected the same shape [B] for all"
             )
         log_ratios = [values.log_probs - values.ref_log_probs for values in (chosen, rejected)]
         with torch.no_grad():

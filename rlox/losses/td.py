@@ -9,15 +9,15 @@ __all__ = ["critics_gradient", "critics_loss", "td_gradient", "td_loss", "td_tar
 
 
 def td_target(rewards: Tensor, discounts: Tensor, values: Tensor) -> Tensor:
-    """R + gamma^m (1 - terminated) V(s_{t+m}), the m-step target (Sutton & Barto 2018, eq. 7.1); `[B]`.
+    """Return the m-step target R + gamma^m (1 - terminated) V(s_{t+m}), `[B]`.
 
-    `discounts` are gamma^m, or 0 if the window ended in termination.
+    Sutton & Barto 2018, eq. 7.1. `discounts` are gamma^m, or 0 if the window ended in termination.
     """
     return rewards + discounts * values
 
 
 def td_loss(q: Tensor, target: Tensor, kind: str, weights: Tensor | None = None) -> Tensor:
-    """Mean over the batch of w * loss(q - target), `[B]` -> scalar; w = 1 without `weights`.
+    """Return the mean over the batch of w * loss(q - target), `[B]` -> scalar; w = 1 without `weights`.
 
     `huber`: e^2 / 2 up to |e| = 1, |e| - 1/2 beyond (Mnih et al. 2015); `mse`: e^2.
     """
@@ -28,7 +28,7 @@ def td_loss(q: Tensor, target: Tensor, kind: str, weights: Tensor | None = None)
 
 
 def td_gradient(q: Tensor, target: Tensor, kind: str, weights: Tensor | None = None) -> Tensor:
-    """d `td_loss` / d q: w clip(e, -1, 1) / B for `huber`, 2 w e / B for `mse`; `[B]`."""
+    """Return d `td_loss` / d q: w clip(e, -1, 1) / B for `huber`, 2 w e / B for `mse`; `[B]`."""
     error = q - target
     slope = error.clamp_(-1.0, 1.0) if kind == "huber" else error.mul_(2.0)
     if weights is not None:
@@ -37,7 +37,7 @@ def td_gradient(q: Tensor, target: Tensor, kind: str, weights: Tensor | None = N
 
 
 def critics_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """sum_i E[w (Q_i - y)^2] over critics with the same target (Fujimoto et al. 2018, algorithm 1).
+    """Return sum_i E[w (Q_i - y)^2] over critics with the same target (Fujimoto et al. 2018, algorithm 1).
 
     `q` `[members, B]`, `target` `[B]`, `weights` `[B]` (default 1) -> scalar.
     """
@@ -46,6 +46,6 @@ def critics_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Te
 
 
 def critics_gradient(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """d `critics_loss` / d q: 2 w (Q_i - y) / B; `[members, B]`."""
+    """Return d `critics_loss` / d q: 2 w (Q_i - y) / B; `[members, B]`."""
     slope = (q - target).mul_(2.0 / q.shape[-1])
     return slope if weights is None else slope.mul_(weights)

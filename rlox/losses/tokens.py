@@ -13,7 +13,7 @@ from rlox.errors import ConfigError, ShapeError
 
 __all__ = ["is_linear_output", "token_entropies", "token_log_probs"]
 
-MAX_BLOCK_LOGITS = 2**20  # logits processed at a time
+MAX_BLOCK_LOGITS = 2**20  # number of logits processed at a time
 
 
 def token_log_probs(
@@ -31,7 +31,7 @@ def token_log_probs(
     tokens : int64 `[B, T]`; column t is predicted by the logits at position `start + t`
     temperature : > 0
     overwrite : write the gradient over the logits, which nothing may read afterwards, to avoid a second
-        `[B, L, V]`; torch raises an error if another function saved the logits for its own gradient
+        array `[B, L, V]`; torch raises an error if another function saved the logits for its own gradient
 
     Do not use `overwrite` for a leaf tensor that requires a gradient: its values would be lost.
 
@@ -71,7 +71,7 @@ def _require_temperature(temperature: float) -> None:
 
 
 def _require_tokens(tokens: Tensor, vocab_size: int) -> None:
-    """Check token ids; on a device only their dtype, since checking values would synchronise with it."""
+    """Check token ids; on a GPU only their dtype, since checking values would wait for the GPU."""
     if tokens.dtype != torch.int64:
         raise ShapeError(f"tokens of {tokens.dtype}: expected token ids, int64")
     if tokens.device.type == "cpu" and tokens.numel():
@@ -129,7 +129,7 @@ class _TokenLogProbs(torch.autograd.Function):
 
 
 def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype of sums."""
+    """Return the dtype in which logits of this dtype are summed."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 

@@ -57,7 +57,7 @@ def q_values(critics: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
 class ActionValues(Traced):
     """`q_values` with backward passes to the critics' parameters and to the actions.
 
-    `members`: use only this many critics, the first ones, which are then not trained.
+    `members`: use only the first `members` critics, and do not train them.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ActionValues(Traced):
         self._traced.learn(gradient.unsqueeze(-1))
 
     def back(self, gradient: Tensor) -> Tensor:
-        """Return the gradient of the actions, `[B, act_dim]`."""
+        """Return the gradient with respect to the actions, `[B, act_dim]`."""
         return self._traced.back(gradient.unsqueeze(-1))[:, self._obs_dim :]
 
 

@@ -91,7 +91,7 @@ def small_cnn(channels: int) -> nn.Sequential:
 
 
 class Residual(nn.Module):
-    """x + conv(relu(conv(relu(x)))), 3x3, of `channels`."""
+    """x + conv(relu(conv(relu(x)))), with 3x3 convolutions that keep the number of channels."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -134,13 +134,13 @@ CONVOLUTIONS = {
 
 
 class Encoder(nn.Module):
-    """Maps rows `[..., dim]` of bytes to features `[..., features]`: first the numbers, then each image's.
+    """Maps rows `[..., dim]` of bytes to `[..., features]`: first the numbers, then each image's features.
 
     Parameters
     ----------
     numbers : number of float32 values at the start of a row
     images : the images after them, in order
-    kinds : each image's network, one of `CONVOLUTIONS`, or `mlp`: its pixels without a network
+    kinds : each image's network, one of `CONVOLUTIONS`, or `mlp`: the pixels are the features
     features : width of the linear layer with ReLU after each network; None: the default of the network
     """
 
@@ -186,7 +186,7 @@ class Encoder(nn.Module):
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         """Load weights for the same divisors of pixels; raise `ConfigError` for others.
 
-        Weights of target networks lack the divisors; they come with other weights that have them.
+        Saved target networks have no divisors; the online network saved with them has.
         """
         name, own_highs = f"{prefix}highs", self.highs.tolist()
         saved_highs = state_dict.get(name, self.highs)
@@ -234,7 +234,7 @@ def init_orthogonal_encoder(encoder: Encoder) -> None:
 def encoder_cost(
     numbers: int, images: Sequence[ImageSpec], kinds: Sequence[str], features: int | None = None
 ) -> EncoderCost:
-    """Return the cost of the encoder with these arguments without building it: it may be huge."""
+    """Return the cost of the encoder with these arguments; its linear layers, maybe huge, are not built."""
     pixels = sum(math.prod(image.shape) for image in images)
     sizes, parameters, width = [4 * numbers + pixels], 0, numbers
     with torch.random.fork_rng(devices=[]):  # temporary weights; keep the generator's state

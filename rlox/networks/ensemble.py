@@ -20,8 +20,8 @@ class EnsembleMLP(nn.Module):
     """`members` MLPs `sizes[0] -> ... -> sizes[-1]`, each as made by `mlp`, without shared parameters.
 
     Weights of layer i are `weights[i]` `[members, out, in]` and `biases[i]` `[members, out]`, so that a
-    layer of all members is one batched matrix multiplication: with small networks a call costs more than
-    its arithmetic.
+    layer of all members is one batched matrix multiplication. With small networks a call to torch costs more
+    than its arithmetic.
     """
 
     def __init__(self, members: int, sizes: Sequence[int], activation: str = "relu") -> None:
@@ -38,16 +38,16 @@ class EnsembleMLP(nn.Module):
         self.activation = ACTIVATIONS[activation]()
 
     def forward(self, x: Tensor, members: int | None = None) -> Tensor:
-        """Compute `[members, B, out]` from `[B, in]`, the same for all; `members`: only the first ones."""
+        """Compute `[members, B, out]` from `[B, in]`, the same for all; with `members`, only of the first."""
         x = x.expand(len(self.weights[0]) if members is None else members, *x.shape)
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = affine(self.activation(x) if i else x, weight[:members], bias[:members])
         return x
 
     def trace(self, x: Tensor, members: int | None = None) -> Traced:
-        """Return `forward` with hand-written gradients if the activation is in `FUSED`, else by autograd.
+        """Return `forward` with its backward passes; with `members` parameters are not trained.
 
-        With `members`, parameters are not trained.
+        Gradients are hand-derived if the activation is in `FUSED` and there are no hooks, else autograd's.
         """
         is_plain = type(self) is EnsembleMLP and type(self.activation) in FUSED
         if not is_plain or any(is_hooked(m) for m in (self, *self._modules.values()) if m is not None):

@@ -1,4 +1,4 @@
-"""Linear layers with activations between them, and their hand-written gradients.
+"""Linear layers with activations between them, and their hand-derived gradients.
 
 They compute the same matrix multiplications as torch, but write each gradient directly into the optimizer's
 memory; the tests compare them with torch's autograd.
@@ -24,13 +24,13 @@ FUSED: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return x W^T + b of one network, or of n, whose inputs and parameters have a first dimension n."""
+    """Return x W^T + b of one network, or of n networks: inputs and parameters have a first dimension n."""
     if weight.dim() == 3:
         return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
     return functional.linear(x, weight, bias)
 
 
-# Products with 2 to 15 columns, from this many values of `a` on, are computed transposed.
+# Products with 2 to `NARROW` - 1 columns are computed transposed if `a` has `LARGE` values or more.
 NARROW, LARGE = 16, 4096
 
 
@@ -56,7 +56,8 @@ class Layers(Traced):
     `x` `[B, in]` with weights `[out, in]` and biases `[out]` gives `[B, out]`. With weights
     `[n, out, in]` and biases `[n, out]` of n networks, all with the same `x`, it gives `[n, B, out]`.
 
-    dW = g^T x, db = sum g, dx = g W; between layers g is multiplied by the activation's derivative.
+    With the gradient g of a layer's output: dW = g^T x, db = sum g, dx = g W. Between layers g is multiplied
+    by the activation's derivative.
     """
 
     __slots__ = ("_activation", "_biases", "_seen", "_weights", "out", "parameters")
@@ -87,7 +88,7 @@ class Layers(Traced):
                 gradient = self._before(times(gradient, weight), i)
 
     def back(self, gradient: Tensor) -> Tensor:
-        """Return the gradient of `x` `[B, in]`, summed over the networks."""
+        """Return the gradient with respect to `x` `[B, in]`, summed over the networks."""
         for i in reversed(range(len(self._seen))):
             gradient = times(gradient, self._weights[i])
             if i:
@@ -99,7 +100,7 @@ class Layers(Traced):
         return FUSED[self._activation](x)
 
     def _before(self, gradient: Tensor, i: int) -> Tensor:
-        """Return the gradient before the activation in front of layer i, in the memory of `gradient`."""
+        """Return the gradient of the input of the activation in front of layer i; overwrites `gradient`."""
         if self._activation is nn.ReLU:
             found: Tensor = torch.ops.aten.threshold_backward.grad_input(
                 gradient, self._seen[i], 0, grad_input=gradient

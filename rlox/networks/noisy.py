@@ -25,8 +25,8 @@ __all__ = [
 class NoisyLinear(nn.Module):
     """y = (W + S * f(e_out) f(e_in)^T) x + b + s * f(e_out), factorised noise (equations 9 to 11).
 
-    W, b ~ U(-1/sqrt p, 1/sqrt p) and S, s = `sigma` / sqrt p for p inputs (section 3.2). Noise is an
-    argument, so none has to be saved, and the layer is deterministic without it.
+    Initially W, b ~ U(-1/sqrt p, 1/sqrt p) and S, s = `sigma` / sqrt p for p inputs (section 3.2). Noise
+    is an argument, so none has to be saved, and the layer is deterministic without it.
     """
 
     def __init__(self, inputs: int, outputs: int, sigma: float) -> None:
@@ -39,7 +39,7 @@ class NoisyLinear(nn.Module):
         self.bias_sigma = nn.Parameter(torch.full((outputs,), sigma * bound))
 
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Compute `[..., p]` -> `[..., q]`; `noise` is f(e_in) and f(e_out), `[p + q]`, None: no noise."""
+        """Compute `[..., p]` -> `[..., q]`; `noise` is f(e_in) and f(e_out), `[p + q]`; None: no noise."""
         mean = functional.linear(x, self.weight, self.bias)
         if noise is None:
             return mean

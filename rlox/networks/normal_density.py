@@ -1,4 +1,4 @@
-"""Densities of normal numbers, element by element."""
+"""The log density of the normal distribution, element by element."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class _FixedWeightsRNN(nn.RNNBase):
     """Recurrent layers whose weights stay in the memory of the optimizer's vector."""
 
     def flatten_parameters(self) -> None:
-        """Do nothing; torch calls this when a module is moved, and on a GPU would reallocate the weights."""
+        """Do nothing: torch's method, called when a module is moved, would reallocate weights on a GPU."""
 
 
 class _LSTM(_FixedWeightsRNN, nn.LSTM):
@@ -100,7 +100,7 @@ class RecurrentLayers(nn.Module):
 
     def __init__(self, kind: str, inputs: int, hidden: int, layers: int = 1) -> None:
         super().__init__()
-        warnings.filterwarnings("ignore", WEIGHTS_WARNING)  # its remedy is disabled above
+        warnings.filterwarnings("ignore", WEIGHTS_WARNING)  # flatten_parameters, its remedy, does nothing
         self.rnn = RNNS[kind](inputs, hidden, layers)
         self._parts = (2 if kind == "lstm" else 1, layers, hidden)
         self.state_size = self._parts[0] * layers * hidden

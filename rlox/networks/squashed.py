@@ -72,9 +72,9 @@ class SquashedGaussianPolicy(nn.Module):
         return u.tanh(), squashed_log_prob(u, mean, log_std)
 
     def trace(self, obs: Tensor, noise: Tensor) -> TracedSample:
-        """Return a detached `draw`, `[B, act_dim]` and `[B]`, and its hand-written backward function.
+        """Return a detached `draw`, `[B, act_dim]` and `[B]`, and its hand-derived backward function.
 
-        A subclass may override `draw`; it uses autograd.
+        A subclass may override `draw`, so it uses autograd.
         """
         if type(self) is not SquashedGaussianPolicy:
             return _graph(self, obs, noise)
@@ -174,9 +174,9 @@ def _graph(policy: SquashedGaussianPolicy | SquashedSDEPolicy, obs: Tensor, nois
 
 
 def _sample_output(output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return tanh u, its log-density, and the distance of u from its mean, of a net's `output` `[B, 2 n]`.
+    """Return tanh u, its log-density, and u - mean, for the `output` `[B, 2 n]` of the network.
 
-    Action and distance are `[B, n]`. For u = mean + std noise the log-density is
+    tanh u and u - mean are `[B, n]`. For u = mean + std noise the log-density is
     log N(u; mean, std) - log(1 - tanh^2 u), as in `squashed_log_prob`.
     """
     mean, log_std = output.chunk(2, -1)

@@ -1,7 +1,7 @@
-"""Network outputs with their backward pass: by hand-written gradients or by autograd.
+"""Network outputs with their backward pass: by hand-derived gradients or by autograd.
 
 A learner runs a network forward once and backward once. With the small networks of reinforcement learning,
-building torch's graph for that takes as long as the arithmetic, so known layers have hand-written
+building torch's graph for that takes as long as the arithmetic, so known layers have hand-derived
 gradients (`rlox.networks.layers`); any other network uses torch's autograd. In both cases the gradients of
 the parameters replace the previous contents of their `grad`.
 """
@@ -36,9 +36,9 @@ REGISTRATION_REMEDY = (
 
 
 class Traced(ABC):
-    """The detached output `out` for one input, and two backward passes, of which one is called, once.
+    """The detached output `out` for one input, and two backward passes; call only one, and only once.
 
-    Created and used while autograd is off. `learn` writes the gradients of `parameters`.
+    Create and use it while autograd is off. `learn` writes the gradients of `parameters`.
     """
 
     out: Tensor
@@ -50,7 +50,7 @@ class Traced(ABC):
 
     @abstractmethod
     def back(self, gradient: Tensor) -> Tensor:
-        """Return the gradient of the input, given that of `out`; do not change those of parameters."""
+        """Return the gradient of the input, given that of `out`; keep the gradients of the parameters."""
 
 
 class Graph(Traced):
@@ -152,10 +152,10 @@ def learned(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
 
 
 def way_back(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> Callable[..., None]:
-    """Return the backward function of autograd's `outputs`: it writes the gradients of `parameters`.
+    """Return the backward function of `outputs`, by autograd: it writes the gradients of `parameters`.
 
-    It takes a gradient for each output, None: 0. It raises `ConfigError` if autograd recorded no output, or
-    no parameter.
+    It takes a gradient for each output; None counts as 0. It raises `ConfigError` if autograd recorded none
+    of the outputs, or if they depend on none of the parameters.
     """
 
     def back(*gradients: Tensor | None) -> None:

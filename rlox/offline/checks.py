@@ -15,8 +15,8 @@ from rlox.sources.file_columns import iter_blocks
 
 __all__ = ["Finding", "find_problems"]
 
-MIN_FRACTION = 0.5  # of terminated episodes; as many at one length indicate a time limit
-MIN_COUNT = 3  # episodes; fewer at one length indicate nothing
+MIN_FRACTION = 0.5  # part of the terminated episodes; if so many end at one length, it is a time limit
+MIN_COUNT = 3  # number of episodes; if fewer end at one length, that means nothing
 
 Columns = Mapping[str, Any]  # as `read_dataset` returns them
 
@@ -98,14 +98,14 @@ def _check_flags(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Find
 
 
 def _check_time_limits(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check for terminations at one length, the time limit or the longest: probably truncations."""
+    """Check for many terminations at the time limit or at the longest length: probably truncations."""
     lengths = episode_lengths(columns)
     if not len(lengths):
         return
     is_end = columns["terminated"] | columns["truncated"]
     is_terminated_only = (columns["terminated"] & ~columns["truncated"])[
         is_end
-    ]  # with both flags, it terminated at the time limit
+    ]  # an episode with both flags terminated at the time limit
     is_registered = _registered_time_limit(metadata) is not None
     limit = _registered_time_limit(metadata) or int(lengths.max())
     terminated, n_at_limit = lengths[is_terminated_only], int((lengths == limit).sum())
@@ -143,8 +143,7 @@ def _check_actions(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Fi
             yield Finding(
                 "negative_choice",
                 "error",
-                f"the smallest of the actions, which are whole numbers, is {min_choice}; expected choices "
-                "from 0",
+                f"the smallest discrete action is {min_choice}; expected choices from 0",
             )
     first_action = column[:1].reshape(-1)
     masks = [(rows.reshape(len(rows), -1) == first_action).all(0) for _, (rows,) in iter_blocks(column)]
@@ -153,8 +152,8 @@ def _check_actions(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Fi
         yield Finding(
             "constant_action",
             "warning",
-            f"number {int(constant_columns[0])} of the actions is {first_action[constant_columns[0]]:g} in "
-            "all rows: nothing can be learned about other values",
+            f"component {int(constant_columns[0])} of the actions is {first_action[constant_columns[0]]:g} "
+            "in all rows: nothing can be learned about other values",
         )
 
 

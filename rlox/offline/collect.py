@@ -34,7 +34,7 @@ __all__ = ["PlaySettings", "make_random_dataset", "make_run_dataset"]
 
 log = logging.getLogger("rlox.offline")
 
-MEDIUM_FRACTION = 1.0 / 3.0  # lowest score of medium: this part of the way from random to expert
+MEDIUM_FRACTION = 1.0 / 3.0  # lowest score of medium, as a part of the way from random to expert
 SCORING_SEED = 500_000  # episode i of a score starts from reset(seed=SCORING_SEED + i)
 
 
@@ -92,7 +92,8 @@ def make_run_dataset(run_dir: Path, quality: str, settings: PlaySettings, trust:
     - `random` plays random actions in the run's environment.
     - `expert` plays the best checkpoint by the run's evaluations or, without any, by scores.
     - `medium` plays the first checkpoint whose score is at least a third of the way from random to expert.
-    - `medium-replay` is the replay buffer of that checkpoint, `full-replay` the buffer of the last one.
+    - `medium-replay` is the replay buffer of the checkpoint of `medium`.
+    - `full-replay` is the replay buffer of the last checkpoint.
 
     A score is the mean return of `settings.n_score_episodes` deterministic episodes. A checkpoint with
     non-finite returns is skipped with a warning. Raises `NonFiniteError` if no checkpoint is left, or if
@@ -168,7 +169,7 @@ class _CheckpointScores:
         return [(folder, score) for folder, score in results if score is not None]
 
     def best_checkpoint(self) -> tuple[Path, float]:
-        """Return the best checkpoint by the run's evaluations; by scores if those name none with a score."""
+        """Return the best checkpoint by the run's evaluations, or else by scores, and its score."""
         folder = best_checkpoint(self.run_dir) if self._has_evaluations else None
         if folder is not None and (score := self(folder)) is not None:
             return folder, score
@@ -191,7 +192,7 @@ def _play_randomly(
     episodes: int = 1,
     on_rows: Callable[[int, float], None] = _ignore,
 ) -> tuple[GrowingColumns, list[float], dict[str, Any]]:
-    """Play at least `steps` and `episodes`; return rows, returns and the environment's metadata."""
+    """Take random actions for at least `steps` and `episodes`; return rows, returns and env metadata."""
     env = wrapped_factory(config, source)()
     try:
         name = config.id
@@ -303,7 +304,7 @@ def _env_metadata_of_config(algorithm: Algorithm) -> dict[str, Any]:
 
 
 def _env_metadata(env: gym.Env[Any, Any]) -> dict[str, Any]:
-    """Return the Gymnasium spec (`None` if `gym.make` did not make the environment) and spaces, as text."""
+    """Return as text the Gymnasium spec (`None` unless `gym.make` made the environment) and the spaces."""
     metadata: dict[str, Any] = {"spec": None}
     with suppress(TypeError, ValueError):  # arguments that JSON cannot hold
         metadata["spec"] = env.spec and env.spec.to_json()

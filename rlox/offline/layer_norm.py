@@ -19,8 +19,9 @@ EPS = 1e-5  # torch's
 class LayerNormEnsemble(EnsembleMLP):
     """An ensemble of ReLU networks with layer normalisation before each hidden activation.
 
-    The last weights then bound the outputs, however far an input is from the training data (Ball et al. 2023,
-    arXiv:2302.02948, section 4.2). So targets with policy actions that are not in the dataset do not diverge.
+    The weights of the last layer then bound the outputs, however far an input is from the training data
+    (Ball et al. 2023, arXiv:2302.02948, section 4.2). So targets with policy actions that are not in the
+    dataset do not diverge.
     """
 
     def forward(self, x: Tensor, members: int | None = None) -> Tensor:

@@ -22,7 +22,7 @@ ROWS_AT_ONCE = 8192  # rows read in one call
 
 
 def read_replay_columns(algorithm: Algorithm) -> dict[str, NDArray[Any]]:
-    """Return the complete episodes in the buffer of `algorithm`, by environment, in time order.
+    """Return the complete episodes in the buffer of `algorithm`, sorted by environment, then by time.
 
     Episodes with unknown returns are dropped: those whose first rows were overwritten, that still run, or
     that were interrupted without an end (by a resume or a failed worker).
@@ -53,7 +53,7 @@ def read_replay_columns(algorithm: Algorithm) -> dict[str, NDArray[Any]]:
 
 
 def require_replay_sampler(algorithm: Algorithm) -> ReplaySampler:
-    """Return the replay sampler; `ConfigError` without one, or if its rewards are not the environment's."""
+    """Return the replay sampler; raise `ConfigError` without one, or if training changed its rewards."""
     replay_sampler = getattr(algorithm.source, "replay_sampler", None)
     if not isinstance(replay_sampler, ReplaySampler):
         raise ConfigError(
@@ -65,8 +65,8 @@ def require_replay_sampler(algorithm: Algorithm) -> ReplaySampler:
     if env.reward_wrappers or env.reward_scale != 1.0 or is_clipped or has_lives:
         raise ConfigError(
             "the buffer has rewards that env.reward_wrappers, env.reward_scale, env.reward_clip or "
-            "env.atari.clip_rewards changed, or lives as episodes (env.atari.life_loss), expected the "
-            "environment's own; make a dataset of another quality"
+            "env.atari.clip_rewards changed, or lives as episodes (env.atari.life_loss); a dataset needs "
+            "those of the environment: make one of another quality"
         )
     return replay_sampler
 
@@ -93,7 +93,7 @@ def _episode_rows(buffer: Any, env: int, starts: NDArray[np.int64]) -> dict[str,
 
 
 def _episode_starts(buffer: Any, is_restarted: bool) -> Iterator[NDArray[np.int64]]:
-    """Yield, for each environment, the starts of episodes with all their rows, and the end of its rows.
+    """Yield, for each environment, the starts of episodes with all their rows, and last the end of all rows.
 
     With `is_restarted`, rows may be missing before position 0, so an episode that starts there is excluded.
 

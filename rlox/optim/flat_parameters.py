@@ -26,9 +26,9 @@ __all__ = ["FlatParameters"]
 class FlatParameters:
     """The trainable parameters of `module` in one flat vector.
 
-    Parameters become views of `vector`, and their `grad` views of `gradient`. Build it after the module is on
-    its device; loading a state dict into the module still works afterwards. `is_learned=False`: no gradients
-    are allocated. A given `vector` of this layout provides the values, instead of the module's own.
+    Parameters become views of `vector`, and their `grad` views of `gradient`. Create it after the module is
+    on its device; loading a state dict into the module still works afterwards. `is_learned=False`: no
+    gradients are allocated. A given `vector` of this layout provides the values, instead of the module's own.
     """
 
     def __init__(self, module: nn.Module, is_learned: bool = True, vector: Tensor | None = None) -> None:
@@ -44,7 +44,7 @@ class FlatParameters:
         if inference_names := [name for name, p in trainable.items() if p.is_inference()]:
             raise ConfigError(
                 f"{', '.join(inference_names)}: made under torch.inference_mode(), so they cannot have "
-                "gradients; make the policy outside of it"
+                "gradients; make the policy outside of that mode"
             )
         self.parameters = list(trainable.values())
         self.layout = Layout((name, tuple(p.shape)) for name, p in trainable.items())
@@ -65,7 +65,7 @@ class FlatParameters:
             self._attach_gradients()
 
     def backward(self, loss: Tensor, max_norm: float | None) -> Tensor:
-        """Compute the gradients of `loss`, clip their norm to `max_norm` if given; return the norm before."""
+        """Compute the gradients of `loss`; return their norm, and clip it to `max_norm` if given."""
         way_back([loss], self.parameters)(torch.ones_like(loss))
         return self.clip(max_norm)
 
@@ -84,10 +84,10 @@ class FlatParameters:
 
     @torch.no_grad()
     def sync_parameters(self) -> None:
-        """Make parameters whose memory was replaced views of the vector again, with their present values.
+        """Make each parameter a view of the vector again if its memory was replaced; keep its present values.
 
         `torch.nn.utils.vector_to_parameters` and `load_state_dict(assign=True)` replace parameters' memory.
-        ConfigError if a parameter has another dtype, shape or device, or if a vector of fixed memory moved.
+        `ConfigError` if a parameter has another dtype, shape or device, or if a vector of fixed memory moved.
         """
         if self.vector.data_ptr() != self._address:
             self._follow_storage()
@@ -120,7 +120,7 @@ class FlatParameters:
         self._addresses = [view.data_ptr() for view in self._views]
 
     def _attach_gradients(self) -> None:
-        """Make views of `gradient` the parameters' `grad` again, with the values of `grad`s set since."""
+        """Make each parameter's `grad` a view of `gradient` again; if it was replaced, copy its values."""
         self.sync_parameters()
         self._require_unchanged()
         for parameter, view in zip(self.parameters, self._gradients, strict=True):
@@ -146,7 +146,7 @@ class FlatParameters:
         return list(chain.from_iterable(map(dict.values, self._module_dicts)))
 
     def _require_unchanged(self) -> None:
-        """Raise ConfigError if the module's trainable parameters have changed; takes a few microseconds."""
+        """Raise `ConfigError` if the module's trainable parameters have changed; takes a few microseconds."""
         entries = self._list_module_entries()
         is_same = len(entries) == len(self._module_entries) and all(map(is_, entries, self._module_entries))
         if is_same and not any(p.requires_grad for p in self._other_parameters):
@@ -164,7 +164,7 @@ class FlatParameters:
         if new_names or removed_names:
             raise ConfigError(
                 f"{', '.join(dict.fromkeys([*new_names, *removed_names]))}: unfrozen, added, replaced or "
-                "removed since the optimizer was made, which would not train it; change layers before the "
+                "removed since the optimizer was made, which would not train them; change layers before the "
                 "policy is given, or make a new learner with the policy as it is now"
             )
         self._record_module()
@@ -173,7 +173,7 @@ class FlatParameters:
         names = [n for n, p in zip(self.layout.slices, self.parameters, strict=True) if not p.requires_grad]
         return (
             f"{', '.join(names)}: frozen (requires_grad=False) since the optimizer was made, which trains "
-            "it; freeze parameters of a policy before its learner is made"
+            "them; freeze parameters of a policy before its learner is made"
         )
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from rlox.parameters.layout import ParameterVector, as_array, copy_into, restore
 
 __all__ = ["ADAM_EPS", "ADAM_MOMENTS", "NativeOptimizer", "NativeTargetNetwork"]
 
-ADAM_MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's moments, by torch's names
+ADAM_MOMENTS = ("exp_avg", "exp_avg_sq")  # torch's names of Adam's moments
 ADAM_EPS = 1e-5  # default of `rlox.optim.Adam`
 
 
@@ -89,7 +89,7 @@ class NativeTargetNetwork:
         return {name: view.copy() for name, view in self._parameters.views().items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`, also of a torch target; CheckpointError if names or shapes differ."""
+        """Continue from `state()`, also of a torch target; `CheckpointError` if names or shapes differ."""
         copy_into(self._parameters.views(), state)
 
 

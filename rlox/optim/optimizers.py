@@ -44,7 +44,7 @@ class Optimizer(ABC):
         return self.flat.gradient
 
     def backward(self, loss: Tensor, max_norm: float | None) -> Tensor:
-        """Compute the gradients of `loss`, clip their norm to `max_norm` if given; return the norm before."""
+        """Compute the gradients of `loss`; return their norm, and clip it to `max_norm` if given."""
         raise_if_expired()
         return self.flat.backward(loss, max_norm)
 
@@ -94,7 +94,7 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(module, lr)
         self.betas, self.eps = betas, eps
-        self._step_tensor = torch.zeros((), device=self.vector.device)  # `steps` as the kernel needs it
+        self._step_tensor = torch.zeros((), device=self.vector.device)  # `steps` as a tensor, for the kernel
 
     def _step(self, vector: Tensor, gradient: Tensor, *moments: Tensor) -> None:
         first_moment, second_moment = moments

@@ -31,7 +31,7 @@ NamedShape = tuple[str, tuple[int, ...]]  # a parameter's name and shape
 # Names of optimizers by their moments.
 OPTIMIZER_NAMES = {("exp_avg", "exp_avg_sq"): "Adam", ("square_avg",): "RMSprop"}
 
-ALIGN = 16  # parameters start at multiples of 64 bytes, where vector loads are fastest
+ALIGN = 16  # in numbers: parameters start at multiples of 64 bytes, where vector loads are fastest
 
 
 class Layout:
@@ -91,7 +91,7 @@ def max_width(shapes: Iterable[NamedShape]) -> int:
 
 
 def copy_into(views: Mapping[str, NDArray[np.float32]], saved_values: Mapping[str, Any]) -> None:
-    """Copy arrays or tensors, by name, into `views`; CheckpointError if names or shapes differ."""
+    """Copy arrays or tensors, by name, into `views`; `CheckpointError` if names or shapes differ."""
     for name in [*views, *saved_values]:
         shapes = [
             list(arrays[name].shape) if name in arrays else "missing" for arrays in (saved_values, views)
@@ -117,10 +117,10 @@ def restore_moments(
     vectors: Mapping[str, Any],
     copy: Callable[[Any, Any], None],
 ) -> int:
-    """Fill an optimizer's moments, vectors by name, from its state; return its step count.
+    """Fill an optimizer's moments (`vectors`, by name) from its state; return its step count.
 
-    `copy(view, saved)` writes one. CheckpointError if names or shapes differ, and for the state of another
-    optimizer.
+    `copy(view, saved)` writes a parameter's saved moment into its view. `CheckpointError` if names or shapes
+    differ, and for the state of another optimizer.
     """
     moments = state["moments"]
     if moments.keys() != layout.shapes.keys():

@@ -58,7 +58,7 @@ class GaussianActor(Policy):
         return sample_vectors(self.mode(obs), self.log_std, generator)
 
     def score(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the log-density `[B]` of actions `[B, act_dim]`, dimensions independent, and the means."""
+        """Return the log-density `[B]` of actions `[B, act_dim]`, and the means."""
         mean = self.mode(obs)
         return log_normal(actions, mean, self.log_std).sum(-1), mean
 

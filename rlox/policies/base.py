@@ -2,9 +2,9 @@
 
 While collecting, only the policy network runs at each step, not the value network. The exploration noise of
 a whole rollout is drawn in advance. Log-probabilities and values ("scores" in this package) are computed
-afterwards in one batch over the rollout. The parameters have not changed until then, so the results are those
-of a computation at each step. A shared encoder does not process images twice: its features are kept while the
-policy acts. They may differ in the last bits from those of a batch of another size.
+afterwards in one batch over the rollout. The parameters do not change before that, so the results are those
+of a computation at each step. A shared encoder does not process images twice: the features of each step are
+kept and used again for the scores. They may differ in the last bits from features computed in a larger batch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 # is described in `rlox.envs.actions`.
 Sampler = Callable[[Tensor, int], Tensor]
 
-# Policy methods whose arguments are rows of a rollout or of a batch, on policy and off policy.
+# Methods of on-policy and off-policy policies whose arguments are rows of a rollout or a batch.
 _ROW_METHODS = (
     "act",
     "action_values",
@@ -58,8 +58,8 @@ _ROW_METHODS = (
     "value",
 )
 
-# Methods that can sample the actions of a rollout. The one that the most derived class defines is called; if
-# that class defines several, the first in this order.
+# Methods that can sample the actions of a rollout. rlox calls the method that the most derived class defines;
+# if that class defines several, the first in this order.
 ACTING_METHODS = ("sampler", "get_action_and_logprob", "sample", "get_action_value")
 
 # Maximum number of random values in a block of noise.
@@ -87,9 +87,9 @@ def evaluation_mode(policy: nn.Module) -> Iterator[None]:
 
 
 def _training_modules(policy: nn.Module) -> tuple[list[dict[str, Any]], list[nn.Module]]:
-    """Return the submodules in training mode: attribute dicts of most, and the scripted modules themselves.
+    """Return the submodules in training mode: the attribute dicts of most, and the scripted modules.
 
-    Computed at each call, as `train()` may be called at any time. Attribute dicts are used because
+    They are collected at each call, as `train()` may be called at any time. Attribute dicts are used because
     `modules()` and `nn.Module.__setattr__`, which looks for parameters, would take longer than computing an
     action.
     """
@@ -138,7 +138,7 @@ class ActorCritic(Policy):
     """A policy and a value function.
 
     A subclass may override any method. Of methods that can replace each other, callers use the one that the
-    most derived class defines (`find_most_derived`). A method that was set on the object comes before all.
+    most derived class defines (`find_most_derived`). A method that is set on the object has precedence.
     """
 
     _has_checked_values = False  # whether the gradient of the values was checked
@@ -148,9 +148,9 @@ class ActorCritic(Policy):
         """Return the function that samples the actions of one rollout; all randomness is from `generator`."""
 
     def scoring_inputs(self, obs: Tensor) -> tuple[Tensor, ActorCritic]:
-        """Return the inputs of `scored` for the rollout's rows `obs` `[T * N, obs_dim]`, and its policy.
+        """Return the inputs and the policy that score the rollout's rows `obs` `[T * N, obs_dim]`.
 
-        Called once, at the end of the rollout. By default these are the rows and the policy itself. A policy
+        Called once, at the end of the rollout. By default these are `obs` and the policy itself. A policy
         with a costly encoder returns the encoder's features and the policy without its encoder.
         """
         return obs, self
@@ -202,7 +202,7 @@ class ActorCritic(Policy):
 
 
 def find_most_derived(policy: object, *names: str) -> str:
-    """Return the name that is defined in the class nearest to the object; of several there, the first.
+    """Return the name that the most derived class defines; if it defines several of `names`, the first.
 
     Attributes of the object itself come before those of any class.
     """
@@ -214,7 +214,7 @@ def find_most_derived(policy: object, *names: str) -> str:
 
 
 def dispatch_evaluation(policy: ActorCritic, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return log-probability, entropy and value, each `[B]`, by the method of the most derived class."""
+    """Return log-probability, entropy and value, each `[B]`; call the method of the most derived class."""
     if find_most_derived(policy, "evaluate_actions", "get_logprob_and_entropy") == "evaluate_actions":
         return policy.evaluate_actions(obs, actions)
     return *policy.get_logprob_and_entropy(obs, actions), policy.get_value(obs)
@@ -247,7 +247,7 @@ def _clone_tensor(value: Any) -> Any:
 
 
 class NoiseBlocks:
-    """Exploration noise `shape` for each step 0, 1, 2, ...; it is drawn for a block of steps at a time."""
+    """Exploration noise of shape `shape` for the steps 0, 1, 2, ..., drawn for a block of steps at a time."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ __all__ = ["ContinuousPolicy", "SDEPolicy"]
 
 
 class GaussianPolicy(MLPActorCritic):
-    """The base class of both Gaussian policies: the actor computes the mean, which is also the mode."""
+    """The base class of Gaussian policies: the actor computes the mean, which is also the mode."""
 
     def mode(self, obs: Tensor) -> Tensor:
         """Return the mean `[B, act_dim]`."""
@@ -64,7 +64,7 @@ class ContinuousPolicy(GaussianPolicy):
         return *scores, self.get_value(obs)
 
     def scored(self, obs: Tensor, actions: Tensor) -> Scored:
-        """`evaluate_actions` with hand-written gradients; overridden evaluation falls back to autograd."""
+        """Return detached scores with hand-derived gradients, or autograd's if methods are overridden."""
         if (traced := self.traced(obs, ContinuousPolicy)) is None:
             return super().scored(obs, actions)
         return vectors(*traced, self.log_std, actions)

@@ -39,7 +39,7 @@ class DeterministicPolicy(Policy):
         self.critic = EnsembleMLP(members, (obs_dim + act_dim, *critic_net_arch, 1), activation)
 
     def act(self, obs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """Return the action `[B, act_dim]`, and a function that backpropagates its gradient."""
+        """Return the action `[B, act_dim]`, and a function that backpropagates the action's gradient."""
         net = trace(self.actor, obs)
         action = net.out.tanh()
         return action, lambda slope: net.learn(slope * (1.0 - action.square()))

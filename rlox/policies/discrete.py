@@ -50,11 +50,11 @@ class DiscretePolicy(MLPActorCritic):
         return logits
 
     def inference_logits(self) -> Callable[[Tensor], Tensor]:
-        """Return `logits` for many small calls without gradients; its result may be modified."""
+        """Return a function like `logits` for many small calls without gradients; results may be modified."""
         return inference_function(self.actor)
 
     def _choose_logits_function(self) -> Callable[[Tensor], Tensor]:
-        """Return `inference_logits`, or `logits` if a user's class overrides that."""
+        """Return the function of `inference_logits`, or `logits` if a user's class overrides `logits`."""
         if find_most_derived(self, "inference_logits", "logits") == "inference_logits":
             return self.inference_logits()
         return lambda obs: self.logits(obs).clone()
@@ -70,7 +70,7 @@ class DiscretePolicy(MLPActorCritic):
         return *score_choices(self.logits(obs), actions), self.get_value(obs)
 
     def scored(self, obs: Tensor, actions: Tensor) -> Scored:
-        """`evaluate_actions` with hand-written gradients; overridden evaluation falls back to autograd."""
+        """Return detached scores with hand-derived gradients, or autograd's if methods are overridden."""
         if (traced := self.traced(obs, DiscretePolicy)) is None:
             return super().scored(obs, actions)
         return choices(*traced, actions)

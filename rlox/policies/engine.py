@@ -65,7 +65,7 @@ def label_errors(update_label: str) -> Iterator[None]:
 
 @contextmanager
 def adam_vectors(optimizer: AdamState) -> Iterator[AdamVectors]:
-    """Yield Adam's parameters, moments and step count for the engine; also count steps of failed updates."""
+    """Yield Adam's parameters, moments and step count for the engine; steps of failed updates count too."""
     with counted_steps(optimizer) as steps:
         moments = (np.asarray(optimizer.moment(name)) for name in ("exp_avg", "exp_avg_sq"))
         yield (np.asarray(optimizer.vector), *moments, steps)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Exploration whose random draws are a function of the step number."""
+"""Exploration in torch; its random draws depend on the step number."""
 
 from __future__ import annotations
 

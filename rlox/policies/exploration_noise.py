@@ -1,4 +1,4 @@
-"""Random draws for exploration, a function of the step number; all backends use them."""
+"""Random draws for exploration; they depend on the step number and are the same for all backends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ StepDraws = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 
 
 class EpsilonDraws:
-    """Uniform draws for epsilon-greedy exploration: who explores in each step, and the random actions.
+    """Draws for epsilon-greedy exploration: which environments explore in a step, and the random actions.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class EpsilonDraws:
         return self._draws[step][2]
 
     def _draw(self, block: int, rows: int) -> Sequence[StepDraws]:
-        """Draw two uniform numbers per step and environment, `[N]` each; the second gives the actions."""
+        """Draw two uniform numbers and an action for each step, `[N]` each; the second gives the action."""
         shape = (2, rows, self._n_envs)
         u, picks = Stream(self._seed, "explore", block).uniform(math.prod(shape)).reshape(shape)
         choices: NDArray[np.int64] = (picks * self._n_actions).astype(np.int64)

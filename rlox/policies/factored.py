@@ -24,8 +24,9 @@ NetFunction = Callable[[Tensor], Tensor]
 class FactoredHead(Head):
     """A distribution over K choices, choice k among `choices[k]` options, and `vector` numbers.
 
-    Outputs are the logits, one choice after another, then the means. An action is a row
-    `[len(choices) + vector]`: the choices, counted from 0, then the numbers; int64 if there are no numbers.
+    Outputs are the logits of each choice in turn, then the means. An action is a row
+    `[len(choices) + vector]`: the choices, counted from 0, then the numbers. The row is int64 if there are no
+    numbers.
     log p(a) = sum_k log softmax(logits_k)[a_k] + sum_j log N(a_j; mean_j, std_j), and the entropy is the sum
     of the factors' entropies. `log_std` `[vector]` is learned.
 
@@ -60,13 +61,13 @@ class FactoredHead(Head):
         saved_counts = state_dict.get(f"{prefix}counts")
         if saved_counts is not None and saved_counts.tolist() != list(self.choices):
             raise ConfigError(
-                f"its actions are choices among {saved_counts.tolist()}, these are among "
-                f"{list(self.choices)}; give it an environment with the same spaces"
+                f"its actions are choices among {saved_counts.tolist()}, those of this policy are among "
+                f"{list(self.choices)}; choose an environment with the same spaces"
             )
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> HeadSampler:
-        """Return a sampler that adds noise: normal to means, Gumbel to logits (their argmax is a draw)."""
+        """Return a sampler: the mode after normal noise is added to means, and Gumbel noise to logits."""
         noise = NoiseBlocks(
             lambda shape: self._noise(shape, generator, generator.device),
             n_steps,
@@ -142,11 +143,11 @@ class FactoredPolicy(MLPActorCritic):
         return outputs
 
     def inference_outputs(self) -> NetFunction:
-        """Return `outputs` for many small calls without gradients."""
+        """Return `outputs` as a function for many small calls without gradients."""
         return inference_function(self.actor)
 
     def _choose_outputs_function(self) -> NetFunction:
-        """Return `inference_outputs`, or `outputs` if a user's class overrides that."""
+        """Return the function of `inference_outputs`, or `outputs` if a user's class overrides `outputs`."""
         is_overridden = find_most_derived(self, "inference_outputs", "outputs") == "outputs"
         return self.outputs if is_overridden else self.inference_outputs()
 
@@ -161,7 +162,7 @@ class FactoredPolicy(MLPActorCritic):
         return *self.head.score(self.outputs(obs), actions), self.get_value(obs)
 
     def scored(self, obs: Tensor, actions: Tensor) -> Scored:
-        """`evaluate_actions` with hand-written gradients; overridden evaluation falls back to autograd."""
+        """Return detached scores with hand-derived gradients, or autograd's if methods are overridden."""
         has_own_head = type(self.head) is not FactoredHead
         if has_own_head or (traced := self.traced(obs, FactoredPolicy)) is None:
             return super().scored(obs, actions)
@@ -188,7 +189,7 @@ class MaskedFactoredPolicy(FactoredPolicy):
         return self._over_rows(self.actor)(obs)
 
     def inference_outputs(self) -> NetFunction:
-        """Return `outputs` for many small calls without gradients."""
+        """Return `outputs` as a function for many small calls without gradients."""
         return self._over_rows(super().inference_outputs())
 
     def get_value(self, obs: Tensor) -> Tensor:
@@ -205,7 +206,7 @@ class MaskedFactoredPolicy(FactoredPolicy):
 
 
 def factors(actor: Traced, critic: Traced, head: FactoredHead, actions: Tensor) -> Scored:
-    """Score rows `[B, len(choices) + vector]` by the outputs of a head, with hand-written gradients."""
+    """Score actions `[B, len(choices) + vector]` by the outputs of a head, with hand-derived gradients."""
     said, log_std = actor.out, head.log_std
     each, entropies, back = of_logits(head.pad_logits(said, MASKED_LOGIT), head.choice_index(actions))
     log_probs, entropy = each.sum(-1), entropies.sum(-1)

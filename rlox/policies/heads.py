@@ -29,8 +29,8 @@ __all__ = [
     "score_vectors",
 ]
 
-# The logit of padding and of actions that are not allowed. Its probability is exactly 0, and so is the
-# probability times its logarithm times any gradient, which would not hold for the lowest float32.
+# The logit of padding and of actions that are not allowed. Its probability p is exactly 0, and so is
+# p * (log p * g) for any gradient g. With the lowest float32, log p * g could be -inf and the product NaN.
 MASKED_LOGIT = -1e30
 
 # Maps the outputs `[N, size]` of rollout step t to actions `[N]` or `[N, size]`.
@@ -59,13 +59,13 @@ def normal_noise(n_steps: int, n_envs: int, std: Tensor, generator: torch.Genera
 
 
 def sample_choices(logits: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Sample a discrete action `[B]` by logits `[B, n]`."""
+    """Sample discrete actions `[B]` from logits `[B, n]`."""
     p = torch.softmax(logits, -1)
     return torch.multinomial(p, 1, generator=generator).squeeze(-1)
 
 
 def sample_vectors(mean: Tensor, log_std: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Sample an action `[B, n]` by means `[B, n]` and log standard deviations `[n]` or `[B, n]`."""
+    """Sample actions `[B, n]` from means `[B, n]` and log standard deviations `[n]` or `[B, n]`."""
     noise = torch.randn(mean.shape, generator=generator, device=mean.device)
     return mean + noise * log_std.exp()
 
@@ -78,7 +78,7 @@ def score_choices(logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def score_vectors(mean: Tensor, log_std: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-    """Return log-density and entropy, `[B]`, of `actions` `[B, n]` by `mean` `[B, n]`, `log_std` `[n]`."""
+    """Return log-density and entropy, each `[B]`; `actions` and `mean` are `[B, n]`, `log_std` is `[n]`."""
     log_prob = log_normal(actions, mean, log_std).sum(-1)
     return log_prob, (log_std + 0.5 + LOG_SQRT_2PI).sum().expand(len(mean))
 
@@ -149,5 +149,5 @@ class GaussianHead(Head):
         return outputs
 
     def score(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the log-density of `actions`, dimensions independent, and the entropy."""
+        """Return the log-density of `actions` and the entropy."""
         return score_vectors(outputs, self.log_std, actions)

@@ -15,14 +15,15 @@ __all__ = ["IQLPolicy"]
 
 
 class IQLPolicy(Policy):
-    """A bounded Gaussian over actions in [-1, 1], critics of observation and action, and a state value.
+    """A bounded Gaussian over actions in [-1, 1], critics of observation and action, and a value network.
 
     Parameters
     ----------
     obs_dim : length of the observation vector
     act_dim : length of the action vector
     members : number of critics
-    net_arch, critic_net_arch : hidden widths of the actor, and of each critic and the value
+    net_arch : hidden widths of the actor
+    critic_net_arch : hidden widths of each critic and of the value network
     activation : `tanh`, `relu`, `elu` or `silu`
     """
 

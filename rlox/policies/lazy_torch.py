@@ -37,7 +37,7 @@ class LazyTorchModule(ABC):
 
     Attributes
     ----------
-    parameter_vectors : by name of the submodule; "" is the module itself
+    parameter_vectors : parameters by the submodule's name; "" stands for the module itself
     """
 
     ACTING_METHODS: tuple[str, ...] = ("mode",)  # methods that `best_actions` replaces
@@ -50,7 +50,7 @@ class LazyTorchModule(ABC):
     def _init_parameters(
         self, parameter_vectors: Mapping[str, ParameterVector], module_factory: Callable[[], Any]
     ) -> None:
-        """Use these parameters; `module_factory` returns a module, whose own weights are discarded."""
+        """Store the parameters, and the factory of the torch module, whose own weights are discarded."""
         self.parameter_vectors, self._module_factory, self._module_lock = (
             parameter_vectors,
             module_factory,
@@ -70,7 +70,7 @@ class LazyTorchModule(ABC):
 
     @abstractmethod
     def _make_guard(self, module: Any, flats: Mapping[str, FlatParameters]) -> ModuleGuard:
-        """Return the guard of the module; `flats` have its parameters, by the names of submodules."""
+        """Return the guard of the module; `flats` are the parameters of its submodules by name."""
 
     @property
     def module(self) -> Any:
@@ -104,7 +104,7 @@ class LazyTorchModule(ABC):
         return {name: value.detach().cpu().numpy().copy() for name, value in state.items()}
 
     def load_state_dict(self, weights: Mapping[str, Any]) -> None:
-        """Copy arrays or tensors into the parameters, by name; CheckpointError for those that do not fit."""
+        """Copy arrays or tensors into the parameters of these names; CheckpointError if one does not fit."""
         copy_into(self.state_dict(), weights)
         if self._module is not None:  # the module may have other submodules now
             torch = import_torch()
@@ -123,7 +123,7 @@ class LazyTorchModule(ABC):
 
     @property
     def is_equivalent(self) -> bool:
-        """Whether `best_actions` gives what the module would, if there is one."""
+        """Whether `best_actions` returns the module's best actions; True if there is no module yet."""
         if self._module is None:
             return True
         try:

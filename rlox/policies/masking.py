@@ -27,13 +27,13 @@ NetFunction = Callable[[Tensor], Tensor]
 def mask_values(values: Tensor, masks: Tensor) -> Tensor:
     """Return `values` `[..., n]` where `masks` are not 0, else `MASKED_LOGIT`, in new memory.
 
-    It is finite, unlike -inf, so that 0 times it is 0: in an entropy, and in a target with discount 0.
+    0 times this finite number is 0, unlike 0 times -inf: in an entropy, and in a target with discount 0.
     """
     return values.masked_fill(masks == 0, MASKED_LOGIT)
 
 
 def with_mask_rows(net: NetFunction, n_actions: int) -> NetFunction:
-    """Return `net`, a function of observations, as a function of rows with a mask, `[..., n_actions]`."""
+    """Return a function of rows that end with a mask; it masks the results of `net`, `[..., n_actions]`."""
     return lambda rows: mask_values(net(rows[..., :-n_actions]), rows[..., -n_actions:])
 
 
@@ -45,7 +45,7 @@ class MaskedDiscretePolicy(DiscretePolicy):
         return with_mask_rows(self.actor, self.n_actions)(obs)
 
     def inference_logits(self) -> NetFunction:
-        """Return `logits` for many small calls without gradients."""
+        """Return `logits` as a function for many small calls without gradients."""
         return with_mask_rows(super().inference_logits(), self.n_actions)
 
     def get_value(self, obs: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class MaskedQPolicy(QPolicy):
         return super().outputs(obs[..., : -self.n_actions], noise)
 
     def trace(self, obs: Tensor, noise: Tensor | None = None) -> Traced:
-        """Return the same, flat, with the backward pass."""
+        """Return `outputs`, flat, with their backward pass."""
         return super().trace(obs[..., : -self.n_actions], noise)
 
     def q_values(self, outputs: Tensor, obs: Tensor) -> Tensor:
@@ -69,14 +69,14 @@ class MaskedQPolicy(QPolicy):
         return mask_values(super().q_values(outputs, obs), obs[..., -self.n_actions :])
 
     def inference_values(self) -> NetFunction:
-        """Return the Q-values for many small calls without gradients."""
+        """Return a function that computes the Q-values in many small calls without gradients."""
         net = super().inference_values()
         return net if net is self else with_mask_rows(net, self.n_actions)
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Return the best action `[B]`, or with probability `epsilon` a random allowed one.
 
-        With noisy layers it is always the best action.
+        With noisy layers it is always the best action, under new noise.
         """
         if self.noise_size:
             return super().sample(obs, generator)

@@ -21,7 +21,8 @@ GUARDED_METHODS = (*SCORING_METHODS, *ACTING_METHODS, "scored")
 class MLPActorCritic(ActorCritic):
     """`actor` maps observations to `outputs` numbers, `critic` to one.
 
-    With `ortho_init` the hidden layers have gain sqrt 2, the actor's last layer 0.01, the critic's 1.
+    With `ortho_init` the weights are initialised orthogonally: with gain sqrt 2 in hidden layers, 0.01 in the
+    actor's last layer, and 1 in the critic's.
     """
 
     def __init__(
@@ -45,9 +46,9 @@ class MLPActorCritic(ActorCritic):
     def traced(self, obs: Tensor, policy_class: type) -> tuple[Traced, Traced] | None:
         """Return traces of actor and critic; None if `evaluate_actions` must be called instead.
 
-        None is returned for another class than `policy_class` and for an object with replaced methods, as
-        these may compute something else; with hooks; and if the networks share parameters, which then learn
-        from both.
+        Another class than `policy_class`, or an object with replaced methods, may compute something else. So
+        the result is None for these. It is also None if the policy has hooks, and if actor and critic share
+        parameters, whose gradient is the sum of both networks' gradients.
         """
         is_replaced = any(name in self.__dict__ for name in SCORING_METHODS)
         if type(self) is not policy_class or is_replaced or is_hooked(self):

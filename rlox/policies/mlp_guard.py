@@ -1,4 +1,4 @@
-"""The check that an engine in Rust can replace a policy: its layers are all that it computes."""
+"""The check that an engine in Rust can replace a policy: the policy computes nothing besides its layers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlox.policies.engine import require_self_test, unsupported_policy
 
 __all__ = ["MLPGuard"]
 
-OTHER_LAYERS = "of other layers than those that it was made of"
+OTHER_LAYERS = "made of other layers than those that rlox gave it"
 
 
 class MLPGuard:
@@ -29,15 +29,15 @@ class MLPGuard:
     ----------
     policy : owner of the parameters
     nets : its MLPs
-    guarded_methods : modules, `policy` or in it, and their methods that an update calls besides `forward`
-    flats : the vectors of all its parameters
+    guarded_methods : `policy` and submodules, each with the methods that an update calls besides `forward`
+    flats : the vectors of all parameters of `policy`
     attributes : attributes of `policy` that must not be replaced, besides modules and parameters
 
     Attributes
     ----------
     parameter_shapes : names and shapes of the parameters, in the order of torch's modules
     linear_layers : the linear layers of each network
-    activation : the activation between them; tanh if there is none
+    activation : the activation between the linear layers; tanh for networks of one layer
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class MLPGuard:
         """Raise ConfigError if classes, layers or parameters were replaced."""
         for module, kind, children in self._module_tree:
             if type(module) is not kind:
-                raise unsupported_policy(f"a {type(module).__name__} now, of another class than it was")
+                raise unsupported_policy(f"a {type(module).__name__} now, of another class than rlox gave it")
             if tuple(module._modules.values()) != children:
                 raise unsupported_policy(OTHER_LAYERS)
             if "forward" in module.__dict__:
@@ -109,12 +109,12 @@ class MLPGuard:
         if any(
             registry.get(name) is not parameter for registry, name, parameter in self._registered_parameters
         ):
-            raise unsupported_policy("of other parameters than those that it was made of")
+            raise unsupported_policy("made of other parameters than those that rlox gave it")
         if any(layer.alpha != 1.0 for layer in self._elu_layers):
             raise unsupported_policy(OTHER_LAYERS)
         for name, value in self._attributes:
             if getattr(self._policy, name, None) is not value:
-                raise unsupported_policy(f"one with other {name} than it was made with")
+                raise unsupported_policy(f"one with another {name} than rlox gave it")
 
     def sync_parameters(self) -> None:
         """Copy the values of replaced parameters back: `FlatParameters.sync_parameters`."""

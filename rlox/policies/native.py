@@ -52,7 +52,7 @@ class ActorCriticSizes:
 
 
 class NativePolicy(LazyTorchModule):
-    """An actor and a critic in Rust, over one vector of parameters.
+    """An actor and a critic in Rust; all parameters are one vector.
 
     Attributes
     ----------
@@ -67,8 +67,8 @@ class NativePolicy(LazyTorchModule):
     def __init__(self, policy: ActorCritic, flat: FlatParameters) -> None:
         """Wrap a module, using the memory of its parameters.
 
-        Raises ConfigError unless it is a built-in policy of observation vectors that `MLPGuard` accepts;
-        torch can train all others.
+        Raises ConfigError unless it is a built-in policy of observation vectors that `MLPGuard` accepts. The
+        torch backend trains all other modules.
         """
         sizes, guard = _sizes_and_guard(policy, flat)
         self._module, self._guard = policy, guard
@@ -94,7 +94,7 @@ class NativePolicy(LazyTorchModule):
     ) -> NativePolicy:
         """Create a policy with the initial weights of a run.
 
-        `make_module` returns its module, whose weights are replaced by these. Raises ConfigError if the
+        `make_module` returns the torch module, whose own weights are discarded. Raises ConfigError if the
         engine's results differ from torch's (`self_test`).
         """
         native = cls.__new__(cls)
@@ -125,9 +125,10 @@ class NativePolicy(LazyTorchModule):
         return _sizes_and_guard(module, flats[""])[1]
 
     def best_actions(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
-        """Return the most likely actions that `mask` `[n, size]` allows, int64 `[n]`; or means, `[n, size]`.
+        """Return the best actions for `obs` `[n, obs_dim]`.
 
-        `obs` are `[n, obs_dim]`.
+        Discrete: the most likely actions that `mask` `[n, size]` allows, int64 `[n]`. Otherwise: the means,
+        `[n, size]`.
         """
         with self.lock:
             outputs = self.rollout_policy.outputs(self.vector, obs)

@@ -32,10 +32,10 @@ class NativeExplorationPolicy(ExplorationPolicy, Protocol):
     def draw_ahead(
         self, step: int, actions: NDArray[np.float32], elapsed: Sequence[float]
     ) -> NDArray[np.float32] | None:
-        """Draw the randomness of the T steps from number `step` on; return the noise, or None.
+        """Draw the random numbers of T steps from step number `step` on; return the noise, or None.
 
-        Random actions are written into `actions` `[T, N, ...]`. `elapsed` has the elapsed fractions of the
-        run for the last of the T steps; in the steps before them all actions are random.
+        Random actions are written into `actions` `[T, N, ...]`. For each of the last steps, `elapsed` has the
+        elapsed fraction of the run; in the steps before these, all actions are random.
         """
 
 
@@ -61,7 +61,7 @@ class NativeEpsilonGreedy(EpsilonDraws):
         return actions
 
     def draw_ahead(self, step: int, actions: NDArray[np.int64], elapsed: Sequence[float]) -> None:
-        """Write random actions into `actions` `[T, N]`, -1 where the network decides."""
+        """Write random actions into `actions` `[T, N]`, and -1 where the network chooses the action."""
         draws = [self._draws[t] for t in range(step, step + len(actions))]
         actions[:] = [choices for *_, choices in draws]
         if elapsed:
@@ -100,7 +100,7 @@ class NativeNoisyExploration(NormalDraws):
     def draw_ahead(
         self, step: int, actions: NDArray[np.float32], elapsed: Sequence[float]
     ) -> NDArray[np.float32] | None:
-        """Return the noise `[len(elapsed), N, act_dim]`; write random actions into the first `actions`."""
+        """Return the noise `[len(elapsed), N, act_dim]`; write random actions for the steps before these."""
         n_random = len(actions) - len(elapsed)
         for t in range(n_random):
             actions[t] = self.random_actions(step + t, actions[t])

@@ -24,7 +24,7 @@ GUARDED_METHODS = ("outputs", "reshape_outputs", "trace", "q_values")
 
 @dataclass(frozen=True)
 class QSizes:
-    """The sizes of an action-value network; `hidden` are its widths."""
+    """The sizes of an action-value network; `hidden` are its hidden widths."""
 
     size: int  # number of discrete actions
     obs_dim: int
@@ -57,7 +57,7 @@ class NativeQ(LazyTorchModule):
     ----------
     sizes : sizes of the network
     engine : computes the updates
-    update_engine : called for updates: the engine, or a `ReplayIteration` that collects before it calls it
+    update_engine : makes updates: `engine`, or a `ReplayIteration`, which collects steps and calls `engine`
     explorer : chooses actions in training
     """
 

@@ -26,11 +26,11 @@ E = TypeVar("E", SACEngine, TD3Engine)
 
 @dataclass(frozen=True)
 class ContinuousSizes:
-    """The sizes of an actor and its critics; `outputs` is the actor's, `size` the action's."""
+    """The sizes of an actor and its critics."""
 
     obs_dim: int
-    size: int
-    outputs: int
+    size: int  # length of an action
+    outputs: int  # number of the actor's outputs
     n_critics: int
     actor: tuple[int, ...]  # hidden widths
     critic: tuple[int, ...]
@@ -57,7 +57,7 @@ class ContinuousSizes:
 
 
 class NativeContinuousPolicy(LazyTorchModule):
-    """An actor and critics in Rust, over the vectors of their parameters.
+    """An actor and critics in Rust; the parameters of each are one vector.
 
     Attributes
     ----------

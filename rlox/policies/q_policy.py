@@ -22,7 +22,7 @@ __all__ = ["EpsilonGreedy", "NoisyGreedy", "QPolicy"]
 
 
 class QPolicy(Policy):
-    """Q(s, a) of `n_actions` discrete actions by an MLP; the policy takes the best action.
+    """An MLP computes Q(s, a) of `n_actions` discrete actions; the policy takes the best action.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class QPolicy(Policy):
     dueling : separate outputs for value and advantages
     epsilon : probability that `sample` takes a random action
     value_distribution : meaning of the network's outputs for an action; default: the expected return
-    sigma : initial scale of the noise in all linear layers, None: no noise
+    sigma : initial scale of the noise in all linear layers; None: no noise
     """
 
     def __init__(
@@ -63,19 +63,19 @@ class QPolicy(Policy):
         self.noise_size = noise_size(self.q)
 
     def outputs(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Return the network's outputs, `[..., n_actions]` or `[..., n_actions, numbers]`.
+        """Return the network's outputs, `[..., n_actions]` or `[..., n_actions, n_outputs]`.
 
-        `noise` `[noise_size]` are the factors of the noisy layers; None: only their means.
+        `noise` `[noise_size]` are the noise factors of the noisy layers; None: no noise, only mean weights.
         """
         return self.reshape_outputs(apply_with_noise(self.q, obs, noise))
 
     def reshape_outputs(self, flat: Tensor) -> Tensor:
-        """Reshape the network's outputs to `[..., n_actions]` or `[..., n_actions, numbers]`."""
+        """Reshape the network's outputs to `[..., n_actions]` or `[..., n_actions, n_outputs]`."""
         numbers = self.value_distribution.n_outputs
         return flat if numbers is None else torch.unflatten(flat, -1, (self.n_actions, numbers))
 
     def trace(self, obs: Tensor, noise: Tensor | None = None) -> Traced:
-        """Return `outputs`, flat, `[B, n_actions (* n_outputs)]`, with their backward pass."""
+        """Return `outputs` as `[B, n_actions]` or `[B, n_actions * n_outputs]`, with their backward pass."""
         if noise is None:
             return trace(self.q, obs)
         return Graph(lambda x: apply_with_noise(self.q, x, noise), obs, self.q.parameters())
@@ -89,7 +89,7 @@ class QPolicy(Policy):
         return self.value_distribution.values(outputs)
 
     def inference_values(self) -> Callable[[Tensor], Tensor]:
-        """Return a function of the Q-values, without noise, for many small calls without gradients."""
+        """Return a function that computes the Q-values in many small calls, without noise and gradients."""
         if isinstance(self.value_distribution, ScalarValue) and not self.noise_size:
             return inference_function(self.q)  # the network's own outputs
         return self
@@ -102,10 +102,10 @@ class QPolicy(Policy):
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Return the best action `[B]`, or with probability `epsilon` a random one.
 
-        With noisy layers it is the best one under new noise.
+        With noisy layers it is always the best action, under new noise.
         """
         if self.noise_size:
-            # noise has the dtype of the parameters, as rows with images are bytes
+            # noise has the dtype of the parameters, not of the observations: images are uint8
             noise = factorized_noise((self.noise_size,), generator).to(next(self.q.parameters()))
             noisy_actions: Tensor = self(obs, noise).argmax(-1)
             return noisy_actions

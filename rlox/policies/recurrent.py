@@ -23,7 +23,7 @@ Stepper = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 
 class SequenceOutputs(NamedTuple):
-    """Outputs of actor and critic for whole sequences, in the order of their rows."""
+    """Outputs of actor and critic for each row of whole sequences."""
 
     outputs: Tensor  # [T*N, head.size]
     values: Tensor  # [T*N]
@@ -33,9 +33,10 @@ class SequenceOutputs(NamedTuple):
 class RecurrentActorCritic(nn.Module):
     """Recurrent layers followed by an MLP, for the actor and for the critic.
 
-    The critic has its own recurrent layers (`critic="own"`), takes the output of the actor's without
-    training them (`"shared"`), or has none and sees only observations (`"none"`). With `ortho_init` recurrent
-    layers have gain 1, hidden layers sqrt 2, the actor's last layer 0.01, the critic's 1.
+    The critic has its own recurrent layers (`critic="own"`), takes the output of the actor's recurrent layers
+    without training them (`"shared"`), or has none and sees only the present observation (`"none"`).
+    `ortho_init` initialises weights orthogonally: with gain 1 in recurrent layers, sqrt 2 in hidden layers,
+    0.01 in the actor's last layer, and 1 in the critic's.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ class RecurrentActorCritic(nn.Module):
     net_arch, critic_net_arch : hidden widths of the MLPs after the recurrent layers
     activation : activation of the MLPs, `tanh`, `relu`, `elu` or `silu`
     ortho_init : orthogonal initialisation
-    encoders : the actor's and the critic's encoder, which may be one; each maps rows to `obs_dim` features
+    encoders : the encoders of actor and critic, may be the same object; map rows to `obs_dim` features
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class RecurrentActorCritic(nn.Module):
 
 
 def _encode(encoder: nn.Module | None, obs: Tensor) -> Tensor:
-    """Return features of rows; the rows themselves without an encoder."""
+    """Return the encoder's features of rows, or the rows themselves if there is no encoder."""
     if encoder is None:
         return obs
     features: Tensor = encoder(obs)

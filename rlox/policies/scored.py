@@ -14,7 +14,8 @@ from rlox.networks.traced import require_gradient
 
 __all__ = ["Scored", "choices", "graph", "of_logits", "of_means", "vectors"]
 
-# maps gradients of log-probabilities and entropies (None: 0) to those of logits, or of means and log_std
+# The backward functions map the gradients of log-probabilities and entropies (None: 0) to the gradient of
+# logits, or to the gradients of means and log_std.
 Back = Callable[[Tensor, Tensor | None], Tensor]
 Backs = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
@@ -34,7 +35,7 @@ class Scored(NamedTuple):
 def graph(
     evaluate: Callable[[], tuple[Tensor, Tensor, Tensor]], parameters: Iterable[nn.Parameter]
 ) -> Scored:
-    """Run `evaluate`, with backward pass by autograd; `ConfigError` if log-probabilities have no gradient."""
+    """Score by `evaluate`, with autograd's gradients; `ConfigError` if log-probabilities have no gradient."""
     with torch.enable_grad():
         outputs = evaluate()
     require_gradient("the policy's log-probability has", outputs[0])
@@ -45,7 +46,7 @@ def graph(
 def of_logits(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Back]:
     """Return log softmax(logits) at `index` `[..., 1]` and the entropy, `[...]` each, of logits `[..., n]`.
 
-    The third result maps the gradients of both (None: 0) to that of the logits.
+    The third result maps the gradients of these two (None: 0) to the gradient of the logits.
     """
     log_p = torch.log_softmax(logits, -1)
     p = log_p.exp()
@@ -65,8 +66,8 @@ def of_logits(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Back]:
 def of_means(mean: Tensor, log_std: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Backs]:
     """Return the log-density of actions and the entropy, `[B]` each.
 
-    `actions` and `mean` are `[B, n]`, `log_std` `[n]`. The third result maps the gradients of both
-    (None: 0) to those of the means and of `log_std`.
+    `actions` and `mean` are `[B, n]`, `log_std` `[n]`. The third result maps the gradients of these two
+    (None: 0) to the gradients of the means and of `log_std`.
     """
     per_std = (-log_std).exp()
     z = (actions - mean).mul_(per_std)
@@ -85,7 +86,7 @@ def of_means(mean: Tensor, log_std: Tensor, actions: Tensor) -> tuple[Tensor, Te
 
 
 def choices(actor: Traced, critic: Traced, actions: Tensor) -> Scored:
-    """Evaluate discrete actions `[B]` by logits `[B, n]`, with hand-written gradients."""
+    """Score discrete actions `[B]` by logits `[B, n]`, with hand-derived gradients."""
     log_probs, entropy, back = of_logits(actor.out, actions.unsqueeze(-1))
 
     def learn(to_log_probs: Tensor, to_entropy: Tensor | None, to_values: Tensor) -> None:
@@ -96,7 +97,7 @@ def choices(actor: Traced, critic: Traced, actions: Tensor) -> Scored:
 
 
 def vectors(actor: Traced, critic: Traced, log_std: Tensor, actions: Tensor) -> Scored:
-    """Evaluate actions `[B, n]` by means `[B, n]` and `log_std` `[n]`, with hand-written gradients."""
+    """Score actions `[B, n]` by means `[B, n]` and `log_std` `[n]`, with hand-derived gradients."""
     log_probs, entropy, back = of_means(actor.out, log_std, actions)
 
     def learn(to_log_probs: Tensor, to_entropy: Tensor | None, to_values: Tensor) -> None:

@@ -1,7 +1,7 @@
-"""A self-test of the native engine: fixed networks and batches with torch's results in float64.
+"""A self-test of the native engine: its results for fixed networks are compared with torch's in float64.
 
-The CPU's type selects the kernels at run time, so an untested type could give wrong results. Two small
-networks are trained once per process before any of the user's, which takes a few milliseconds.
+The kernels are selected at run time for the type of the CPU, so an untested type could give wrong results.
+Two small networks are trained once per process, before any of the user's; this takes a few milliseconds.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rlox._core import DQNEngine, OnPolicyEngine
 __all__ = ["EXPECTED", "OBS_DIM", "ROWS", "SIZES", "compute", "self_test_mismatch", "sine_values"]
 
 OBS_DIM, ROWS = 3, 24
-SIZES = (20, 16)  # hidden layers: one not a multiple of the vector length, one a multiple
+SIZES = (20, 16)  # hidden widths; only the second is a multiple of the CPU's vector length
 RELATIVE_TOLERANCE = 1e-4  # of an expected number; typical errors are 1e-7
 
-# For PPO with tanh and DQN with relu: the parameters after two steps of Adam times cosines, its first
-# moments times the same, and the norm of the gradient. tests/unit/policies/test_golden.py computes them
-# by autograd.
+# Three numbers after two steps of Adam, for PPO with tanh and DQN with relu: the dot product of the
+# parameters with fixed cosines, that of Adam's first moments with them, and the norm of the gradient.
+# tests/unit/policies/test_golden.py computes the numbers by autograd.
 EXPECTED: dict[str, tuple[float, float, float]] = {
     "ppo": (0.39883973506, -0.0402111014075, 1.79044541582),
     "dqn": (0.215051717434, -0.0119898762231, 0.213148273392),
@@ -47,7 +47,7 @@ def self_test_mismatch() -> str | None:
 
 
 def compute(name: str) -> tuple[float, float, float]:
-    """Return the engine's three numbers."""
+    """Return the engine's three numbers for a key of `EXPECTED`."""
     return {"ppo": _ppo, "dqn": _dqn}[name]()
 
 

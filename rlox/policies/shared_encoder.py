@@ -1,4 +1,4 @@
-"""Actor and critic with one shared encoder of observations, which both of them train."""
+"""Actor and critic with one shared encoder of observations; the losses of both train it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["SharedEncoder"]
 
 
 class SharedEncoder(ActorCritic):
-    """A policy of features, after an encoder that runs once for actor and critic together.
+    """An encoder, and a policy of its features; the encoder runs once for actor and critic together.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class SharedEncoder(ActorCritic):
         return explore
 
     def scoring_inputs(self, obs: Tensor) -> tuple[Tensor, ActorCritic]:
-        """Return the last rollout's features and `policy`; for subclasses the rows and `self`."""
+        """Return the last rollout's features and `policy`; for subclasses `obs` and `self`."""
         features, self._seen = self._seen, None
         if features is None or type(self) is not SharedEncoder:
             return obs, self

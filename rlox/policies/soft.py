@@ -22,7 +22,7 @@ __all__ = ["CategoricalSACPolicy", "SACPolicy", "SquashedSACPolicy"]
 
 
 class SACPolicy(Policy):
-    """An actor and critics, which value a state by the actor's actions there.
+    """An actor, and critics that estimate a state's value from the actor's actions in it.
 
     Methods get the critics as an argument, because they may be those of a target network. Results are
     detached and come with a backward function (`rlox.networks.traced`), which writes the gradients of
@@ -44,7 +44,11 @@ class SACPolicy(Policy):
     def value(
         self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """Return the lowest critic's mean over `sampled_actions`, `[B]`, and the backward function."""
+        """Return the actor's expectation of min_i Q_i, `[B]`, and the backward function.
+
+        `sampled_actions` are the first result of `draw`. The expectation is estimated from one action, or is
+        exact if they are probabilities.
+        """
 
     @abstractmethod
     def action_values(
@@ -70,7 +74,7 @@ class SquashedSACPolicy(SACPolicy):
         return self.actor.sample(obs, generator)[0]
 
     def noise_shape(self, batch: int) -> tuple[int, ...]:
-        """Return the shape: one noise vector per row; under gSDE one matrix for all rows of a batch."""
+        """Return the shape: one noise vector per row; with gSDE one matrix for all rows of a batch."""
         if isinstance(self.actor, SquashedSDEPolicy):
             return (self.actor.features, self.actor.act_dim)
         return (batch, self.actor.act_dim)
@@ -82,7 +86,7 @@ class SquashedSACPolicy(SACPolicy):
     def value(
         self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """Return min_i Q_i(s, a) of the sampled action; the gradient is that of the lowest critic."""
+        """Return min_i Q_i(s, a) of the sampled action; its gradient is the lowest critic's."""
         q = ActionValues(critic, obs, sampled_actions)
         lowest, min_index = q.out.min(0)
 
@@ -138,8 +142,8 @@ class CategoricalSACPolicy(SACPolicy):
         p = log_p.exp()
 
         def learn(to_p: Tensor, to_mean: Tensor) -> None:
-            # d p_a = p_a (d logit_a - sum_b p_b d logit_b), and d log p_a is the expression in brackets; of
-            # d (p log p) = (log p + 1) dp the 1 cancels, as the dp sum to 0
+            # d log p_a = d logit_a - sum_b p_b d logit_b, and d p_a = p_a d log p_a. In
+            # d (p log p) = (log p + 1) dp the 1 has no effect, as the dp sum to 0.
             slope = p * (to_p + to_mean.unsqueeze(-1) * log_p)
             net.learn(slope - p * slope.sum(-1, keepdim=True))
 
@@ -148,7 +152,7 @@ class CategoricalSACPolicy(SACPolicy):
     def value(
         self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """Return sum_a pi(a|s) min_i Q_i(s, a); its gradient is that of the probabilities."""
+        """Return sum_a pi(a|s) min_i Q_i(s, a); the backward function gives the probabilities' gradient."""
         lowest = critic.trace(obs).out.amin(0)
         return (sampled_actions * lowest).sum(-1), lambda slope: slope.unsqueeze(-1) * lowest
 

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class StepBlocks(Generic[T]):
-    """The draws of step 0, 1, ... by index; the draws of a block of steps are made together and kept.
+    """The draws of the steps 0, 1, ..., by step number; those of a block of steps are made and kept together.
 
     Parameters
     ----------

@@ -39,12 +39,12 @@ _REQUIRED = ("get_action_and_logprob", "get_value", "get_logprob_and_entropy")
 
 
 def as_actor_critic(policy: nn.Module) -> ActorCritic:
-    """Return `policy` itself if it is an `ActorCritic`, else a `UserPolicy`, which checks its methods."""
+    """Return `policy` itself if it is an `ActorCritic`, else a `UserPolicy` that wraps it."""
     return policy if isinstance(policy, ActorCritic) else UserPolicy(policy)
 
 
 def require_policy_fits(policy: ActorCritic, rows: Tensor, actions: ActionCodec, env: str) -> None:
-    """Raise `ConfigError` if a user's policy fails on two `rows` of observations, or acts invalidly."""
+    """Raise `ConfigError` if a user's policy fails on two `rows` of observations or gives invalid actions."""
     tensor = next((p for p in policy.parameters()), torch.zeros(1))
     with torch.no_grad(), seeded_default_generators(0, {tensor.device}), evaluation_mode(policy):
         try:
@@ -190,7 +190,7 @@ def make_sampler(
     n_envs: int,
     generator: torch.Generator,
 ) -> Sampler:
-    """Return the sampler of one rollout, by the method of `ACTING_METHODS` that the most derived class has.
+    """Return the sampler of one rollout; of `ACTING_METHODS` it uses what `find_most_derived` returns.
 
     All methods but `sampler` draw from torch's default generators, seeded for each step. Actions of a policy
     that is not rlox's are checked before the environment gets them: `ConfigError` if they are invalid.
@@ -226,10 +226,10 @@ def require_valid_actions(
 
 
 def sample_action(policy: Policy, obs: Tensor, generator: torch.Generator) -> Tensor:
-    """Sample an action by the method of the most derived class.
+    """Sample an action; call the sampling method of the most derived class.
 
-    A method without the argument `generator` draws from torch's default generators, seeded by the next number
-    of `generator`.
+    If the method has no argument `generator`, it draws from torch's default generators, which are seeded by
+    the next number of `generator`.
     """
     name = find_most_derived(policy, "sample", "get_action_and_logprob", "get_action_value")
     method = getattr(policy, name)
@@ -273,7 +273,7 @@ def _module_devices(module: nn.Module) -> set[torch.device]:
 
 
 def _is_builtin_policy(policy: nn.Module) -> bool:
-    """Return whether the policy's class is one of rlox's and not `UserPolicy`."""
+    """Return whether the policy's class is defined in rlox and is not `UserPolicy`."""
     policy_class = type(policy)
     return policy_class is not UserPolicy and policy_class.__module__.partition(".")[0] == "rlox"
 
@@ -304,7 +304,7 @@ class UserPolicy(ActorCritic):
                 f"{', '.join(_REQUIRED)} and mode (or an actor submodule)"
             )
         self.module = module
-        self._methods = [methods]  # in a list, so that torch does not register it twice
+        self._methods = [methods]  # in a list, so that torch does not register the module twice
         self._has_checked_gradient = False  # whether a gradient was found to reach its parameters
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
@@ -346,7 +346,7 @@ class UserPolicy(ActorCritic):
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the module's own sample; with a `generator`, seeded by its next number."""
+        """Return the module's own sample; with a `generator`, torch is seeded by its next number."""
         name, method = "get_action_and_logprob", self._methods[0].get_action_and_logprob
         if generator is None:
             return _require_pair(name, method(obs.clone()))

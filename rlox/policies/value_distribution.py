@@ -23,7 +23,7 @@ __all__ = ["CategoricalValue", "QuantileValue", "ScalarValue", "ValueDistributio
 
 
 class ValueDistribution(Protocol):
-    """The outputs of one action are `[...]` or `[..., n]`; `td_target` is their target."""
+    """What the outputs for one action, `[...]` or `[..., n]`, mean; `td_target` is what they learn."""
 
     @property
     def n_outputs(self) -> int | None:
@@ -36,7 +36,7 @@ class ValueDistribution(Protocol):
         """Return the target for `rewards` and `discounts` `[B]` and the outputs of the next action."""
 
     def loss(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the weighted mean over the batch, and the unweighted error of each row `[B]`."""
+        """Return the weighted mean loss of the batch, and the unweighted error of each row, `[B]`."""
 
     def gradient(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> Tensor:
         """Return d loss / d outputs, in the shape of `outputs`."""
@@ -44,7 +44,7 @@ class ValueDistribution(Protocol):
 
 @dataclass(frozen=True)
 class ScalarValue:
-    """E[Z], with a temporal-difference loss; `kind` as in `td_loss`."""
+    """The output is the expected return E[Z]; its loss is `td_loss` of this `kind`."""
 
     kind: str = "huber"
 
@@ -72,7 +72,7 @@ class ScalarValue:
 
 @dataclass(frozen=True)
 class CategoricalValue:
-    """P(Z = z_i) of `n_outputs` atoms from `v_min` to `v_max`, as logits (Bellemare et al. 2017)."""
+    """Outputs are logits of `n_outputs` atoms z_i from `v_min` to `v_max` (Bellemare et al. 2017)."""
 
     n_outputs: int
     v_min: float
@@ -100,7 +100,7 @@ class CategoricalValue:
 
 @dataclass(frozen=True)
 class QuantileValue:
-    """`n_outputs` quantiles of Z with equal probability (Dabney et al. 2018)."""
+    """Outputs are `n_outputs` quantiles of Z with equal probability (Dabney et al. 2018)."""
 
     n_outputs: int
 
@@ -127,6 +127,6 @@ def _weighted_mean(rows: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor
 
 
 def _average_gradient(slopes: Tensor, weights: Tensor | None) -> Tensor:
-    """Scale each row's gradient `[B, n]` to that of the weighted mean of all rows."""
+    """Turn the gradients of the rows' losses, `[B, n]`, into the gradient of their weighted mean."""
     slopes = slopes.div_(len(slopes))
     return slopes if weights is None else slopes.mul_(weights.unsqueeze(-1))

@@ -50,7 +50,7 @@ __all__ = ["Algorithm"]
 
 
 class Algorithm(SB3Aliases):
-    """A source, a learner, an actor and the loop, behind `train`, `predict`, `evaluate`, `save`.
+    """Trains a learner on the batches of a source; also plays, evaluates and saves its policy.
 
     Subclasses such as `PPO` turn their arguments into a configuration.
     """
@@ -89,13 +89,13 @@ class Algorithm(SB3Aliases):
         self.clock = Clock(unit=config.algo.unit, horizon=self.config.total_steps)
         self.recent, self.timings, self._resume_status = RecentEpisodes(), Timings(), ResumeStatus()
         self.stop_reason: str | None = None
-        self.origin: dict[str, Any] | None = None  # of weights that come from another run
+        self.origin: dict[str, Any] | None = None  # the run that initial weights came from
         if config.init_from is not None:
             self.load_initial_weights(config.init_from)
 
     @property
     def policy(self) -> Any:
-        """The policy as a torch module; a native run makes it on first use."""
+        """The policy as a torch module; a run of the native engine makes it on first use."""
         return self.components.actor.module
 
     @property
@@ -116,7 +116,7 @@ class Algorithm(SB3Aliases):
         backend: str | None = None,
         device: str | None = None,
     ) -> Self:
-        """Make the algorithm of a configuration; `backend`, `device`: earlier choices of `auto`."""
+        """Make the algorithm of a configuration; `backend` and `device` keep earlier choices of `auto`."""
         algorithm = cls.__new__(cls)
         arguments = (env, policy, logger, callbacks, replay, dataset, backend, device)
         Algorithm.__init__(algorithm, config, *arguments)
@@ -124,10 +124,10 @@ class Algorithm(SB3Aliases):
 
     @classmethod
     def tuned(cls, env_id: EnvLike = DEFAULT_ENV, preset: str | None = None, **options: Any) -> Self:
-        """Make one with the tuned hyperparameters of its environment, as `rlox train` applies them.
+        """Make the algorithm with the tuned hyperparameters of its environment, as `rlox train` does.
 
         `preset` takes those of another environment (`"Acrobot-v1"`); `options` are arguments of the class and
-        override the preset's. The preset's total is `config.total_steps`, for `fit()` or `train(total)`.
+        override the preset's. `config.total_steps` is the preset's total, up to which `fit()` trains.
         """
         source = resolve_env(env_id, DEFAULT_ENV, options)
         arguments, total = tuned_arguments(cls.name, source, preset, options)
@@ -161,11 +161,12 @@ class Algorithm(SB3Aliases):
         the checkpoint. `env_id` replaces the environment (required if it was an object), `env_kwargs` adds
         keyword arguments to it, `device` replaces the device and `backend` the engine of the updates.
         `policy` is required if the run had its own module; its weights are then loaded. `logger` and
-        `callbacks` serve further training: none are saved. With `replay=False` the rows of a replay buffer or
-        dataset are not loaded: enough to play, and training first fills a new buffer. `dataset` is the
-        dataset of an offline run, unless its folder is configured. `wrappers`, `reward_wrappers` and
-        `schedules` (by field) replace the saved ones; objects that a file cannot hold must be given. Code
-        that a checkpoint names (`module:Name`) is imported only if it is given again, or with `trust`.
+        `callbacks` serve further training; a checkpoint does not hold them. With `replay=False` the rows of a
+        replay buffer or dataset are not loaded: enough to play, but training first fills a new buffer. Give
+        `dataset` if an offline run has no dataset folder in its configuration. `wrappers`,
+        `reward_wrappers` and `schedules` (by field) replace the saved ones; those that were objects must be
+        given again. Code that a checkpoint names (`module:Name`) is imported only if it is given again, or
+        with `trust`.
         """
         checkpoint = read_checkpoint(resolve_checkpoint(parse_path(path, "path")))
         env_id = env if env_id is None else env_id  # two names of one argument, as in the constructor
@@ -190,12 +191,12 @@ class Algorithm(SB3Aliases):
         return cls.from_checkpoint(path, env_id, **options)
 
     def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
-        """Train until the run has taken `total_timesteps` steps in all.
+        """Train until the run has made `total_timesteps` steps, counted from its start.
 
         Steps count all environments together and are rounded up to whole rollouts. Returns the last metrics
         with `mean_reward` (mean return of the last 100 finished episodes), `env_steps` and `updates`. A later
-        call with a larger total stretches the schedules. `ConfigError` unless the total is a whole number
-        above 0 (1e5 is one). `progress` shows the engine and a progress bar on standard output.
+        call with a larger total stretches the schedules. Raises `ConfigError` unless the total is a whole
+        number above 0 (1e5 counts as one). `progress` shows the engine and a progress bar on standard output.
         """
         total = check_integer(RunConfig, "total_steps", total_timesteps, "total_timesteps")
         if rounding_note := rounding_advice(replace(self.config, total_steps=total)):
@@ -216,7 +217,7 @@ class Algorithm(SB3Aliases):
         config = replace(self.config, total_steps=total)
         if self.clock.now >= config.rounded_steps:
             raise ConfigError(
-                f"the run is at {self.clock.now} steps already and totals count from its start: "
+                f"the run is at {self.clock.now} steps already, and totals count from its start: "
                 f"total_steps={config.total_steps} must be larger, "
                 f"{self.clock.now + config.total_steps} for {config.total_steps} more"
             )
@@ -274,10 +275,10 @@ class Algorithm(SB3Aliases):
     def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
         """Return the policy's action for one raw observation (an `int` for Discrete) or for a batch.
 
-        It has the form of the action space: an array, or a dict or tuple of parts; for a batch each array is
-        `[N, ...]`. Observations are normalised as in training, with frozen statistics; Box actions are within
-        the bounds. `deterministic=False` samples. `action_masks` `[n_actions]`, or `[N, n_actions]` for a
-        batch, mark allowed actions, for a policy that learned with masks.
+        The action has the form of the action space: an array, or a dict or tuple of parts; for a batch each
+        array is `[N, ...]`. Observations are normalised as in training, with frozen statistics; Box actions
+        are within the bounds. `deterministic=False` samples. `action_masks`, `[n_actions]` or for a batch
+        `[N, n_actions]`, mark allowed actions, for a policy that learned with masks.
         """
         self._n_sampled_predictions += not deterministic
         generator = self._sampling_generator(deterministic, "predict", self._n_sampled_predictions)
@@ -297,8 +298,8 @@ class Algorithm(SB3Aliases):
         """Play whole episodes in separate environments, with the best actions or sampled ones.
 
         Episode i starts from `reset(seed=seed + i)`; sampling is seeded by `seed`. `video` names an mp4 to
-        write, `render` shows the episodes in a window. `max_steps` ends an episode, `n_envs` episodes are
-        played at once; `None` means the run's `eval.max_steps`, `eval.n_envs`.
+        write, `render` shows the episodes in a window. An episode ends after `max_steps` steps at the latest;
+        `n_envs` episodes are played at once. `None` means the run's `eval.max_steps` and `eval.n_envs`.
         """
         play = with_eval_limits(self.components.evaluate, self.name, n_envs, max_steps)
         episodes = check_integer(EvalConfig, "episodes", episodes, "episodes")
@@ -377,7 +378,7 @@ class Algorithm(SB3Aliases):
         )
 
     _last_update: Update = Update()
-    _n_sampled_predictions = 0  # seeds their streams
+    _n_sampled_predictions = 0  # each count has its own random stream
 
     def _sampling_generator(self, deterministic: bool, name: str, key: int) -> torch.Generator | None:
         """Return the generator that samples actions; `None` for the best actions."""
@@ -386,7 +387,7 @@ class Algorithm(SB3Aliases):
         return None if deterministic else self.streams.generator(name, key, device)
 
     def _on_tick(self, clock: Clock, progress: Progress, update: Update) -> None:
-        """Update counters and episode statistics, then run callbacks and logger; the first hook."""
+        """Update counters and episode statistics, then call callbacks and logger; the loop's first hook."""
         self.clock, self._resume_status.is_update_complete = clock, True
         if update.metrics:  # empty during warm-up
             self._last_update = update

@@ -1,4 +1,4 @@
-"""Folders of callbacks: checkpoints of another run are not overwritten."""
+"""A check that callbacks of a new run do not overwrite checkpoints of another run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from rlox.runs.checkpoint import read_manifest, step_folders
 
 __all__ = ["require_no_foreign_checkpoints"]
 
-MAX_NAMES_SHOWN = 3  # keys that differ, in a message
+MAX_NAMES_SHOWN = 3  # differing keys that a message names
 
 
 def require_no_foreign_checkpoints(callbacks: Iterable[Callback], config: RunConfig, start_step: int) -> None:
     """Raise `ConfigError` if a new run would overwrite checkpoints of a run with another configuration.
 
-    A run with the same settings except the total writes the same checkpoints again, so it may. Of a folder
-    with several checkpoints the newest is compared. A resumed run (`start_step` > 0) may save anywhere.
+    A run that differs only in the total may overwrite them, as it writes the same checkpoints again. If a
+    folder has several checkpoints, the newest is compared. A resumed run (`start_step` > 0) may save
+    anywhere.
     """
     if start_step:
         return
@@ -48,7 +49,7 @@ def require_no_foreign_checkpoints(callbacks: Iterable[Callback], config: RunCon
 
 
 def _target_folders(callbacks: Iterable[Callback]) -> Iterator[tuple[str, Path | None]]:
-    """Yield the argument and the folder of each checkpoint that callbacks would overwrite."""
+    """Yield the callback argument that names a folder, and the newest checkpoint there."""
     for callback in callbacks:
         name = type(callback).__name__
         if isinstance(callback, CheckpointCallback):
@@ -58,7 +59,7 @@ def _target_folders(callbacks: Iterable[Callback]) -> Iterator[tuple[str, Path |
 
 
 def _read_config(folder: Path) -> Any:
-    """Read the configuration of a checkpoint; empty if there is no whole one."""
+    """Return the configuration in a checkpoint; empty if the checkpoint is missing or damaged."""
     try:
         read_manifest(folder)
         return json.loads((folder / "state.json").read_bytes())["config"]

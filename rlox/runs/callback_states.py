@@ -15,7 +15,7 @@ __all__ = ["get_callback_states", "restore_callbacks"]
 def get_callback_states(callbacks: Iterable[Callback]) -> list[dict[str, Any]]:
     """Return copies of the callbacks' states, each with the name of its class; empty ones are left out.
 
-    Raises `CheckpointError`, with the place, for a value that could not be restored.
+    Raises `CheckpointError` for a value that could not be restored; the message names its place.
     """
     states = []
     for callback in callbacks:
@@ -34,7 +34,7 @@ def get_callback_states(callbacks: Iterable[Callback]) -> list[dict[str, Any]]:
 
 
 def restore_callbacks(callbacks: Iterable[Callback], states: Iterable[Mapping[str, Any]]) -> None:
-    """Restore each callback from the next state of its class; callbacks without one start fresh."""
+    """Restore each callback from the next state of its class; a callback without a state starts anew."""
     remaining = list(states)
     for callback in callbacks:
         entry = next(

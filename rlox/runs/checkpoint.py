@@ -1,13 +1,14 @@
-"""Checkpoints: a folder of safetensors and JSON, whole or absent, with no code on the load path.
+"""Checkpoints: folders of safetensors and JSON files, complete or absent; loading one runs no code of it.
 
     step-000000100352/  manifest.json  state.json  weights.safetensors  optimizer.safetensors
                         state.safetensors  [replay/]
 
-The manifest is written last and lists every file with size and checksum; the folder is written under a
+The manifest is written last and lists every file with its size and checksum. The folder is written under a
 temporary name, synced, and renamed into place. `last` and `best` are relative symlinks, or files with the
-target's name on a disk without links; if neither is left, the manifests and `metrics.jsonl` identify them.
-The rows of a replay buffer are segments in the run's `replay/`, shared by its checkpoints; the manifest names
-a save there. A checkpoint outside a run has its own `replay/`.
+target's name on a disk without links. If they are lost, the manifests tell the newest checkpoint, and
+`metrics.jsonl` the best one.
+The rows of a replay buffer are segments in the run's `replay/`, shared by its checkpoints; each manifest
+names a save there. A checkpoint outside a run has its own `replay/`.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ MANIFEST = "manifest.json"
 REPLAY = "replay"  # the folder of segments, in a run or in a checkpoint outside one
 OWN_REPLAY = "last"  # the name of the only save in a checkpoint's own `replay/`
 MAX_MANIFEST = 1 << 20  # bytes; limits the read, as the file is not verified yet
-JSON_IN_MEMORY = 18  # at most this times its size, for nested lists
+JSON_IN_MEMORY = 18  # parsing takes at most this times the file's size, for nested lists
 _STATE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _BACKUP_SUFFIX = ".old"
 _FILES = ("state.json", "weights.safetensors", "optimizer.safetensors", "state.safetensors")
@@ -70,7 +71,7 @@ _STEP = re.compile(r"^step-\d{12}(-\d{12})?$")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The content of a checkpoint; all trees of numbers, text and arrays."""
+    """The content of a checkpoint: trees of numbers, text and arrays."""
 
     config: dict[str, Any]
     clock: dict[str, int]
@@ -78,7 +79,7 @@ class Checkpoint:
     optimizer: dict[str, Any]
     state: dict[str, Any]
     logs: dict[str, int] = field(default_factory=dict)  # bytes of each log file at the save
-    # where the buffer's rows are; None: in `state`, if saved at all
+    # the buffer's rows; None: they are in `state`, if they were saved
     replay: Segments | None = None
 
     @property
@@ -98,7 +99,7 @@ def write_checkpoint(
     disk: Disk | None = None,
     buffer: Storable | None = None,
 ) -> None:
-    """Write `folder` as a whole checkpoint, replacing an existing one; `StorageError` if it cannot.
+    """Write `folder` as a whole checkpoint, replacing an existing one; raise `StorageError` on failure.
 
     The rows of `buffer` go into the folder itself.
     """
@@ -132,7 +133,7 @@ def write_checkpoint(
 
 @contextmanager
 def _read_errors() -> Iterator[None]:
-    """Raise `StorageError` for an unreadable file: it is not damaged, so no older checkpoint replaces it."""
+    """Raise `StorageError` if a file cannot be read: it may be intact, so no older checkpoint is used."""
     try:
         yield
     except RloxError:
@@ -164,7 +165,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def _replay_segments(folder: Path, name: Any) -> Segments | None:
-    """Return where the rows are: in the folder itself, or in its run's if the manifest names a save."""
+    """Return the segments in the folder itself, or in its run's `replay/` if the manifest names a save."""
     if (folder / REPLAY).is_dir():
         return Segments(folder / REPLAY, OWN_REPLAY)
     shared_folder = folder.resolve().parent.parent / REPLAY
@@ -173,10 +174,10 @@ def _replay_segments(folder: Path, name: Any) -> Segments | None:
 
 @_read_errors()
 def resolve_checkpoint(run_dir: Path, name: str = "last") -> Path:
-    """Return the folder of checkpoint `name` (`last`, `best`, `step-...`) of a run, or of a path to one.
+    """Return the folder of checkpoint `name` (`last`, `best`, `step-...`) of a run.
 
-    A folder with a manifest is the checkpoint, whatever its name. `last` of a run is its newest whole
-    checkpoint, whatever the link says; `best` is `last` if the run was not evaluated during training.
+    `run_dir` may also be a checkpoint itself, or a path to its link; then `name` has no effect. `last` is the
+    newest intact checkpoint, whatever the link says. `best` is `last` if training had no evaluation.
     """
     if (run_dir / MANIFEST).exists():
         return run_dir
@@ -212,8 +213,8 @@ def resolve_checkpoint(run_dir: Path, name: str = "last") -> Path:
 def best_checkpoint(run_dir: Path) -> Path | None:
     """Return the checkpoint of the best evaluation during training; `None` if there was none.
 
-    It is the target of `best`, a link or a file with the name. A copy of the folder may have the checkpoint
-    itself there, or nothing: then the log says which evaluation was best.
+    It is the target of `best`, a link or a file with the target's name. In a copied run folder `best` may be
+    the checkpoint itself. If `best` is missing, the log says which evaluation was best.
     """
     link_path = (root := run_dir / "checkpoints") / "best"
     if (best_folder := _linked_checkpoint(link_path)) is not None:
@@ -285,7 +286,7 @@ def step_folders(root: Path) -> list[Path]:
 
 
 def interrupted_replacements(root: Path) -> list[tuple[Path, Path]]:
-    """Return backups of checkpoints whose replacement was killed midway, with their original paths."""
+    """Return backups of checkpoints, with their original paths, if a kill interrupted the replacement."""
     backups = [
         (old, root / old.name[1 : -len(_BACKUP_SUFFIX)]) for old in root.glob(f".step-*{_BACKUP_SUFFIX}")
     ]
@@ -336,7 +337,7 @@ def _require_replaceable(folder: Path) -> None:
         is_foreign = folder.exists() and not (folder / MANIFEST).is_file() and any(folder.iterdir())
     if is_foreign:
         raise StorageError(
-            f"{folder} is there and is not a checkpoint, so it is not replaced; choose another path"
+            f"{folder} exists and is not a checkpoint, so rlox does not replace it; choose another path"
         )
 
 
@@ -360,7 +361,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged: {error!r}") from error
     if version != FORMAT:
-        raise CheckpointError(f"{path} has format {version}, expected {FORMAT}; use another version")
+        raise CheckpointError(f"{path} has format {version}, expected {FORMAT}; use another version of rlox")
     if manifest.get("blake2b") != manifest_digest(manifest):
         raise CheckpointError(f"{path} is damaged: its checksum differs from its content")
     if not all(isinstance(v, Mapping) for v in (manifest.get("clock"), manifest.get("logs"))):

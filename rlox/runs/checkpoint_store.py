@@ -35,8 +35,8 @@ LINKS = ("last", "best")  # for convenience: no run depends on them
 class CheckpointStore:
     """The checkpoints of one run: the newest `keep`, and the best.
 
-    `resume_checkpoint` is the checkpoint that the run resumed from; it exists already. Folder names count in
-    `unit`.
+    `resume_checkpoint` is the checkpoint that the run resumed from; it exists already. The numbers
+    in folder names are in `unit`.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class CheckpointStore:
         self.keep = keep
         self.unit = unit
         self.disk = disk or Disk()
-        self._best: str | None = None  # set once this store has linked one
+        self._best: str | None = None  # folder that this store linked as `best`
         for old, folder in interrupted_replacements(root):
             self.disk.rename(old, folder)
         for leftover in root.glob(".step-*") if root.is_dir() else ():
@@ -62,10 +62,10 @@ class CheckpointStore:
         self._written_folders = {self._folder_of(resume_checkpoint)} if resume_checkpoint else set()
 
     def save(self, checkpoint: Checkpoint, best: bool = False) -> Path:
-        """Write the checkpoint, point `last` (and `best`) at it, remove the oldest.
+        """Write the checkpoint, point `last` (and `best`) at it, and remove old ones.
 
-        A second save at the same clock only updates the links and the log offsets: the state is the same, and
-        a whole checkpoint is never removed for it.
+        A second save at the same clock only updates the links and the log offsets: the state is the same, so
+        the complete checkpoint stays.
         """
         folder = self._folder_of(checkpoint)
         if folder in self._written_folders:
@@ -89,7 +89,7 @@ class CheckpointStore:
             self._link("best", folder)
 
     def _link(self, name: str, folder: Path) -> None:
-        """Point a link at a checkpoint; a failure to link is only logged, unless it is temporary."""
+        """Point a link at a checkpoint; a temporary failure raises `StorageError`, others are logged."""
         if name == "best":
             self._best = folder.name
         try:
@@ -100,7 +100,7 @@ class CheckpointStore:
             log.warning("%s does not lead to %s: %s", self.root / name, folder.name, error)
 
     def _relink(self, path: Path) -> None:
-        """Replace the folder that a copy made of a link by a link to its checkpoint."""
+        """Replace a folder that copying made from a link by a link to the same checkpoint."""
         path.with_name(f".{path.name}.new").unlink(missing_ok=True)  # left by a killed save
         if path.is_symlink() or not path.is_dir():
             return
@@ -135,12 +135,12 @@ class CheckpointStore:
             try:
                 names = [read_manifest(folder).get("replay") for folder in step_folders(self.root)]
                 prune_replay(replay, [name for name in names if isinstance(name, str)])
-            except CheckpointError as error:  # of an older save; nothing is removed
+            except CheckpointError as error:  # in an older checkpoint; then no segment is removed
                 log.warning("old segments in %s are not removed: %s", replay, error)
 
 
 def replay_name(clock: Clock) -> str:
-    """Name the save of a buffer, with the updates: one step may have several."""
+    """Return the name of a buffer's save; it has the updates, as one step may have several saves."""
     return f"{_step_name(clock.now)}-{clock.updates}"
 
 

@@ -48,8 +48,8 @@ def with_eval_limits(
 ) -> EvaluateFunction:
     """Replace `eval.n_envs` and `eval.max_steps` of the evaluator of algorithm `name`.
 
-    `None` keeps the run's value. `ConfigError` without an environment, for numbers out of range, and for an
-    algorithm that plays no episodes.
+    `None` keeps the run's value. Raises `ConfigError` without an environment, for numbers out of range, and
+    for an algorithm that plays no episodes.
     """
     if evaluate is None:
         raise ConfigError(

@@ -20,7 +20,7 @@ __all__ = ["ResumeStatus", "finish_update_on_interrupt"]
 
 @dataclass
 class ResumeStatus:
-    """Whether the present state equals that of a run that was never interrupted."""
+    """Whether a run in this state continues like an uninterrupted one; also the lock of training."""
 
     is_update_complete: bool = True  # no update was interrupted midway
     resume_warning: str = ""  # why a restored checkpoint does not continue exactly
@@ -29,9 +29,10 @@ class ResumeStatus:
 
     @contextmanager
     def lock_training(self, label: str, is_torch_run: bool) -> Iterator[None]:
-        """Lock training for the block; `RloxError` if it is locked or the environments of `label` are closed.
+        """Lock training for the block.
 
-        A torch run (`is_torch_run`) is refused inside autocast, which computes in other dtypes than float32.
+        Raises `RloxError` if it is locked already, or if the environments of `label` are closed. A torch run
+        (`is_torch_run`) is refused inside autocast, which computes in other dtypes than float32.
         """
         if self.has_closed_envs:
             raise RloxError(
@@ -57,9 +58,10 @@ class ResumeStatus:
             raise
 
     def warn(self, step: int, env: str, is_training: bool = False) -> None:
-        """Warn once of an inexact state; `RloxError` while another thread trains.
+        """Warn once if the state is inexact; raise `RloxError` while another thread trains.
 
-        With `is_training` it also raises, without a warning, if this thread trains already (in a callback).
+        With `is_training` it also raises `RloxError`, without a warning, if this thread trains already (in a
+        callback).
         """
         self.training_lock.require_free(include_own_thread=is_training)
         if not self.is_update_complete:
@@ -76,7 +78,7 @@ class ResumeStatus:
 
 @contextmanager
 def finish_update_on_interrupt(stop: Callable[[str], None]) -> Iterator[None]:
-    """Call `stop` on Ctrl-C and raise `KeyboardInterrupt` after the block; on a second one at once.
+    """Call `stop` on Ctrl-C and raise `KeyboardInterrupt` after the block; a second Ctrl-C raises at once.
 
     This applies only where Python itself would raise: in the main thread, without another SIGINT handler.
     """

@@ -33,11 +33,11 @@ log = logging.getLogger("rlox.session")
 EPISODES, SAMPLES = "episodes.jsonl", "samples.jsonl"
 VIDEOS = "videos"
 CLOSE_SECONDS = 4.0  # wait for loggers after the last row, so that a run ends within 5 s
-MIN_SECONDS = 2.0  # minimum wait, even if plots took the time meanwhile
+MIN_SECONDS = 2.0  # minimum wait for loggers, even if drawing plots took longer
 
 
 class Journal:
-    """Writes rows; `offsets` is where a resumed run continues in each file.
+    """Writes the log files; `offsets` has the byte at which a resumed run continues each file.
 
     The loggers follow `metrics.jsonl` by themselves; the journal only tells them where it is cut.
     """
@@ -128,8 +128,8 @@ def save_videos(run_dir: Path, episodes: Iterable[Episode]) -> None:
 def resume_offsets(run_dir: Path, resume_checkpoint: Checkpoint, is_finished: bool) -> dict[str, int]:
     """Return the log offsets to continue from.
 
-    A finished run that was killed after its last save already has its final evaluation in the log and will
-    evaluate again, so that row is cut off.
+    If a finished run was killed after its last save, the log already has its final evaluation. The resumed
+    run evaluates again, so that row is cut off.
     """
     logs, path = dict(resume_checkpoint.logs), run_dir / METRICS
     if not is_finished or METRICS not in logs or not path.is_file():
@@ -142,7 +142,7 @@ def resume_offsets(run_dir: Path, resume_checkpoint: Checkpoint, is_finished: bo
 
 
 def row_position(clock: Clock) -> dict[str, int]:
-    """Return the counters of a log row; samples only if the run counts them."""
+    """Return the counters of a log row; samples only if they are its unit."""
     names = ("env_steps", "updates", *({clock.unit} - {"env_steps", "updates"}))
     return {name: clock.counters[name] for name in names}
 

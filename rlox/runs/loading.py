@@ -31,7 +31,7 @@ TRUST_REMEDY = "give it again (env_id=..., env_kwargs=..., policy=..., wrappers=
 
 
 class RuntimeObjects:
-    """Objects given to a façade besides its configuration, if there is more than a module."""
+    """Objects given to a façade besides its configuration, if there are more than one module."""
 
     def with_names(self, config: RunConfig) -> RunConfig:
         """Return the configuration with the names of these objects, which it cannot hold."""
@@ -56,18 +56,18 @@ class LoadOverrides:
 
     @property
     def module(self) -> Any:
-        """The policy object, or the `RuntimeObjects` given in its place; None for code that is named."""
+        """The policy object, or the `RuntimeObjects` in its place; None if the policy is named or absent."""
         is_object = is_module(self.policy) or isinstance(self.policy, RuntimeObjects)
         return self.policy if is_object else None
 
     def runtime_objects(self, checkpoint: Checkpoint) -> Any:
-        """Return `module`, with the parts that the checkpoint has of runtime objects."""
+        """Return `module`; runtime objects get the parts that the checkpoint has."""
         return (
             self.policy.restored_from(checkpoint) if isinstance(self.policy, RuntimeObjects) else self.module
         )
 
     def apply_to(self, saved_config: RunConfig, path: Path) -> RunConfig:
-        """Return the checkpoint's configuration with these overrides; `ConfigError` for missing objects.
+        """Return the checkpoint's configuration with overrides; raise `ConfigError` for missing objects.
 
         A checkpoint is data: code that it names is imported only if it is given again, or trusted.
         """
@@ -117,7 +117,7 @@ class LoadOverrides:
 
 
 def _replace_checked(config: T, changes: Mapping[str, Any], path: str) -> T:
-    """Return the configuration with other values, checked like constructor arguments."""
+    """Return the configuration with these changes, checked like constructor arguments."""
     declared: Any = config
     current_values = {f.name: getattr(config, f.name) for f in fields(declared)}
     return make(type(config), {**current_values, **changes}, path)
@@ -126,7 +126,7 @@ def _replace_checked(config: T, changes: Mapping[str, Any], path: str) -> T:
 def load_config(data: Mapping[str, Any], device: str | None = None, backend: str | None = None) -> RunConfig:
     """Return a saved configuration, with another `device` or `backend` if given.
 
-    `ConfigError` for unknown ones.
+    Raises `ConfigError` for an unknown device or engine.
     """
     if backend is not None:
         data = {**data, "algo": {**data["algo"], "backend": backend}}

@@ -18,8 +18,7 @@ __all__ = [
     "require_networks",
 ]
 
-# Numbers kept per parameter: its value, as created and in the flat vector, its gradient in both places,
-# two moments.
+# Numbers kept per parameter: value and gradient, each in the module and in the flat vector; two moments.
 COPIES_PER_PARAMETER = 6
 
 # cgroup v2, then v1: (limit, usage)
@@ -53,8 +52,8 @@ def require_memory(required_bytes: int, purpose: str, settings: str, root: Path 
     available_bytes = available_memory(root)
     if available_bytes is not None and required_bytes > available_bytes:
         raise ConfigError(
-            f"{purpose} needs {_format_size(required_bytes)} of memory, {_format_size(available_bytes)} are "
-            f"available; lower {settings}"
+            f"{purpose} needs {_format_size(required_bytes)} of memory, but "
+            f"{_format_size(available_bytes)} are available; lower {settings}"
         )
 
 
@@ -78,8 +77,8 @@ def require_disk(folder: Path, required_bytes: int) -> None:
         raise StorageError(f"cannot write to {folder}: {error.strerror}") from error
     if required_bytes > free:
         raise StorageError(
-            f"{folder} has {_format_size(free)} left, the run needs {_format_size(required_bytes)} for its "
-            "checkpoints; free some or choose another place with run_root=FOLDER"
+            f"{folder} has {_format_size(free)} left, but the run needs {_format_size(required_bytes)} for "
+            "its checkpoints; free some space or choose another place with run_root=FOLDER"
         )
 
 

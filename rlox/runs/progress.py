@@ -162,7 +162,7 @@ def progress_hook(report: LineReporter | BarReporter, start: int, recent: Recent
 
 
 def progress_callback(report: Callable[[ProgressSnapshot], None], unit: str, total: int) -> ProgressCallback:
-    """Return a callback that reports how much of `total` is done, and the speed since now."""
+    """Return a callback that reports how much of `total` is done, and the speed since this call."""
     start_time = time.perf_counter()
 
     def on_progress(now: int, return_mean: float | None = None) -> None:
@@ -176,7 +176,7 @@ def progress_callback(report: Callable[[ProgressSnapshot], None], unit: str, tot
 
 
 def make_reporter(first_line: str = "") -> LineReporter | BarReporter:
-    """Print `first_line` and return a bar if standard output is a terminal with a cursor, else lines."""
+    """Print `first_line`; return a bar if standard output is a terminal with a cursor, else lines."""
     if first_line:
         print(first_line, flush=True)
     can_move_cursor = os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
@@ -186,13 +186,13 @@ def make_reporter(first_line: str = "") -> LineReporter | BarReporter:
 def make_reporter_if(
     progress: bool, first_line: str = ""
 ) -> AbstractContextManager[LineReporter | BarReporter | None]:
-    """Call `make_reporter` if `progress` is true; `ConfigError` if it is not a bool."""
+    """Call `make_reporter` if `progress` is true; raise `ConfigError` if it is not a bool."""
     require_bools(progress=progress)
     return make_reporter(first_line) if progress else nullcontext()
 
 
 def format_duration(seconds: float | None) -> str:
-    """`0:42`, `12:05`, `3:07:20`; `-:--` when unknown."""
+    """Format seconds as `0:42`, `12:05` or `3:07:20`; `-:--` if unknown."""
     if seconds is None or not 0 <= seconds < 1e8:
         return "-:--"
     minutes, remainder = divmod(round(seconds), 60)

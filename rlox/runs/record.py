@@ -76,8 +76,8 @@ def record(
     """Play whole episodes of the algorithm's environment and keep every transition.
 
     Plays `episodes` episodes, or as many as give at least `steps` transitions. Episode i starts from
-    `reset(seed=seed + i)`, with the best actions or sampled ones (seeded per episode). `about` has the
-    returns. `env` replaces the algorithm's environment; `about` names the one that was played. `on_episode`
+    `reset(seed=seed + i)`. Actions are the best ones, or sampled (seeded per episode). `about` of the dataset
+    has the returns and the name of the environment. `env` replaces the algorithm's environment. `on_episode`
     is called after each episode with the number of transitions and the mean return.
     """
     if (episodes is None) == (steps is None):
@@ -115,7 +115,7 @@ def record(
 
 @contextmanager
 def open_env(algorithm: Algorithm, source: EnvLike | None = None) -> Iterator[gym.Env[Any, Any]]:
-    """Open an environment to play in, of `source` or else of the algorithm; it is closed at the end.
+    """Open an environment of `source`, or else of the algorithm, to play in; it is closed at the end.
 
     With `eval.reuse_env` it is one of the training environments, which training gets back afterwards.
     """
@@ -138,7 +138,7 @@ def open_env(algorithm: Algorithm, source: EnvLike | None = None) -> Iterator[gy
 
 
 def make_dataset(columns: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> Dataset:
-    """Make a dataset of recorded columns and what is known about them."""
+    """Make a dataset from recorded columns; `about` describes the recording."""
     float_columns = {**columns, "rewards": columns["rewards"].astype(np.float32)}
     require_columns(float_columns, "the recording")
     document = {"format": FORMAT, **about, "transitions": len(float_columns["rewards"])}
@@ -146,7 +146,7 @@ def make_dataset(columns: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) 
 
 
 def write_dataset(dataset: Dataset, folder: Path) -> None:
-    """Write a dataset folder; if that fails, an existing dataset stays unchanged."""
+    """Write a dataset folder; if writing fails, an existing dataset stays unchanged."""
     document = {**dataset.about, "digest": dataset.digest}
     with replace_dataset(folder) as new_folder:
         replace_file(new_folder / DATA_FILE, safetensors.numpy.save(dict(dataset.columns)))

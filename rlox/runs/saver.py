@@ -24,11 +24,11 @@ MakeCheckpoint = Callable[[dict[str, int], bool], Checkpoint]
 
 
 class Saver:
-    """Saves checkpoints after the log rows that their offsets count are on disk.
+    """Saves a checkpoint once the log rows that its offsets count are on disk.
 
-    For `timeout` seconds a temporary refusal of the disk is retried; then `StorageError` ends the run. A
-    permanent error, or a run folder that was moved, ends it at once. `should_give_up` says whether to stop
-    waiting.
+    If the disk refuses temporarily, saves are retried for `timeout` seconds; then `StorageError` ends the
+    run. A permanent error, or a run folder that was moved, ends it at once. `should_give_up` says whether to
+    stop waiting.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Saver:
         self._folder_identity = FolderIdentity(store.root.parent)
         self._refused_at: float | None = None
         self._last_attempt_at = 0.0
-        # The best policy's checkpoint is kept: a later one would hold a policy that was not evaluated.
+        # The best policy's checkpoint, until it is written: a later one would have a policy not evaluated.
         self._pending_best: Checkpoint | None = None
 
     @property

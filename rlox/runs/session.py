@@ -44,7 +44,7 @@ NONFINITE_FILE = "nonfinite_batch.safetensors"  # written when a non-finite numb
 
 
 class Session:
-    """Runs an algorithm to its end and leaves everything in `run_dir`.
+    """Runs an algorithm to its end and writes everything into `run_dir`.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Session:
         evaluation, rollout or update
     on_evaluation : called with each evaluation during training, and whether it is the best so far
     resume_checkpoint : the checkpoint that the algorithm was restored from; later log rows are cut off.
-        Without one the session starts the folder's logs anew
+        Without a checkpoint the session starts the folder's logs anew
     should_prune : called with the step and the mean return of each evaluation during training, also those of
         earlier sessions; true ends the run. Not called for non-finite returns
     deliver_at_end : if false, the loggers continue after the run: the caller writes more files for them to
@@ -88,7 +88,7 @@ class Session:
             self._metric_means.restore(earlier_state["means"])
         self._last_row_clock = (-1, -1)  # clock of the last row: step of the unit, update
         self._previous_step = algorithm.clock.now  # at the previous tick
-        # a signal cut short an evaluation during training: a resumed run does it first
+        # whether a signal cut short an evaluation during training; a resumed run repeats it first
         self._evaluation_owed = bool(earlier_state.get("evaluation_owed", False))
         self._start_time = 0.0
         self._start_clock = algorithm.clock
@@ -96,7 +96,7 @@ class Session:
         self._no_score_reason = ""  # why there is no final score
 
     def request_stop(self, reason: str) -> None:
-        """Save and end at the next tick, or, if that takes longer than a moment, end without a save.
+        """Save and end at the next tick; if that takes longer than a grace period, end without a save.
 
         Safe to call from a signal handler.
         """
@@ -106,7 +106,7 @@ class Session:
 
     @property
     def deliveries(self) -> dict[str, Delivery]:
-        """The result of each logger, once the session has run."""
+        """What each logger had received when the session ended."""
         return self._journal.deliveries
 
     def run(self) -> Outcome:
@@ -138,7 +138,7 @@ class Session:
             self._close(failed, self._deliver_at_end or failed)
 
     def deliver(self) -> dict[str, Delivery]:
-        """Let the loggers send the folder's present content; return the result of each."""
+        """Let the loggers send the folder's present content; return what each has received."""
         self._journal.deliver()
         return self._journal.deliveries
 
@@ -152,7 +152,7 @@ class Session:
             log.warning("%s", error)
 
     def _open(self) -> None:
-        """Cut the logs back to the checkpoint, and repair the traces of a kill."""
+        """Open the logs, cut back to the checkpoint, and repair what a killed run left unfinished."""
         resume_checkpoint, settings = self._resume_checkpoint, self.config.checkpoint
         is_finished = not self._start_clock.units_left
         offsets = resume_offsets(self.run_dir, resume_checkpoint, is_finished) if resume_checkpoint else {}
@@ -194,7 +194,7 @@ class Session:
         self._write_last_row()
 
     def _logged_evaluation(self) -> float | None:
-        """Return the owed evaluation if the log has it: the run was killed before the next checkpoint."""
+        """Return the mean of the owed evaluation if a run that was killed later has logged it."""
         means = [mean for step, mean in self._logged_evaluations() if step == self.algorithm.clock.now]
         return means[-1] if means else None
 
@@ -205,7 +205,7 @@ class Session:
         return [(int(at), math.nan if mean is None else float(mean)) for at, mean in means]
 
     def _replay_pruning(self) -> None:
-        """Ask `should_prune` again about logged evaluations: a killed run may not have asked about all."""
+        """Ask `should_prune` again about logged evaluations: a killed run may have missed some."""
         pairs = self._logged_evaluations() if self._should_prune and self.algorithm.clock.units_left else []
         if any(self._should_stop_as_worse(step, mean) for step, mean in pairs):
             self.algorithm.stop(PRUNED)
@@ -240,7 +240,7 @@ class Session:
             self._on_progress(self._snapshot(clock))
 
     def _write_last_row(self) -> None:
-        """Write the row of a run that ends here, before the checkpoint that holds metrics without a row.
+        """If the run ends here, write its last metrics row, before the checkpoint.
 
         A run stopped by a signal gets no such row: resumed later, it logs the rows of an uninterrupted run.
         """

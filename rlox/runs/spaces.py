@@ -17,7 +17,7 @@ MAX_TEXT_LENGTH = 120  # characters of a space in a message
 
 
 def describe_spaces(config: RunConfig, actor: Any) -> dict[str, str]:
-    """Describe the spaces of `actor`; empty for a text model, and where sizes replace spaces."""
+    """Describe the spaces of `actor`; empty for a text model, and if sizes are given in place of spaces."""
     algo = config.algo
     has_sizes = isinstance(algo, OfflineAlgorithmConfig) and algo.has_sizes
     if not isinstance(actor, BaseActor) or (has_sizes and config.env.id == NO_ENV):
@@ -42,9 +42,9 @@ def require_same_spaces(
     for name, current_space in describe_spaces(config, actor).items():
         if name in saved_spaces and saved_spaces[name] != current_space:
             raise error_class(
-                f"its policy learned with {name} {_truncate(saved_spaces[name])}, {name} here are "
-                f"{_truncate(current_space)}; take an environment with its spaces, or wrap this one so that "
-                "it has them"
+                f"its policy learned with {name} {_truncate(saved_spaces[name])}, but {name} here are "
+                f"{_truncate(current_space)}; use an environment with the policy's spaces, or wrap this one "
+                "so that it has them"
             )
 
 

@@ -159,13 +159,13 @@ def _other_reward_setting(env: EnvConfig) -> str:
 
 
 def _reward_factor(run: RunConfig) -> float | None:
-    """Return the factor of rewards; None: derived from the returns of the dataset."""
+    """Return the factor of rewards; `None` if it is derived from the returns of the dataset."""
     algo = run.algo
     return algo.reward_factor if isinstance(algo, OfflineCriticsConfig) else run.env.reward_scale
 
 
 def _adopt_moments(saved_checkpoint: Checkpoint, config: RunConfig, components: RunComponents) -> None:
-    """Adopt the moments that standardised the policy's observations; `ConfigError` if they do not fit."""
+    """Adopt the moments that standardised the policy's observations; raise `ConfigError` for a misfit."""
     source, fixed_normalizer = saved_checkpoint.state["source"], FixedNormalizer()
     fixed_normalizer.restore(source)
     running_state: dict[str, Any] | None = source.get("obs_normalizer")
@@ -173,7 +173,7 @@ def _adopt_moments(saved_checkpoint: Checkpoint, config: RunConfig, components: 
         if running_state is not None:
             raise ConfigError(
                 "its policy was trained with running moments of its environment, but those of a dataset are "
-                "fixed; train it with env.normalize_obs=false"
+                "fixed; train the loaded run with env.normalize_obs=false"
             )
         cast("DatasetSource", components.source).adopt_moments(fixed_normalizer)
         return
@@ -194,7 +194,7 @@ def _adopt_moments(saved_checkpoint: Checkpoint, config: RunConfig, components: 
         saved_rule, current_rule = normalizer.moments.rule, config.env.normalize_rule
         if saved_rule != current_rule:  # rewards would follow another rule than observations
             raise ConfigError(
-                f"its policy was trained with env.normalize_rule={saved_rule}, this run has "
+                f"its policy was trained with env.normalize_rule={saved_rule}, but this run has "
                 f"env.normalize_rule={current_rule}; set env.normalize_rule={saved_rule}"
             )
 

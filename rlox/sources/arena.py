@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
 __all__ = ["Arena", "FinalObsTable"]
 
-# t `[K]`, n `[K]` and last observations `[K, obs_dim]` of the ended episodes
+# Of the ended episodes: steps t `[K]`, environments n `[K]` and last observations `[K, obs_dim]`.
 FinalObsTable = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]
 
 
@@ -88,7 +88,7 @@ class Arena:
         obs_dtype: np.dtype[Any] = FLOAT,
     ) -> int:
         """Return the bytes of an arena of these sizes, without `ends`."""
-        # obs and values have one more row; besides, six float columns and two of flags
+        # six float32 columns and two bool columns; `obs` and `values` have one more row
         obs_bytes = obs_dtype.itemsize * obs_dim
         row = obs_bytes + actions.row_bytes + 6 * 4 + 2
         return n_envs * (n_steps * row + obs_bytes + 4)
@@ -137,7 +137,7 @@ class Arena:
         return rows.reshape(-1, *rows.shape[2:])
 
     def rollout(self, final_obs: FinalObsTable | None, index: int, tensors: bool = True) -> Rollout:
-        """Return rollout number `index` as views of all columns: torch tensors, or else NumPy arrays."""
+        """Return rollout number `index` with views of all columns, as torch tensors or NumPy arrays."""
         n_steps, n_envs = self.shape
         convert: Callable[[NDArray[Any]], Any] = _tensor if tensors else lambda column: column
 
@@ -171,7 +171,10 @@ def _tensor(column: NDArray[Any]) -> Tensor:
 
 
 def _merge_by_step(tables: list[tuple[int, EpisodeEnds]]) -> list[tuple[int, EpisodeEnds]]:
-    """Merge tables of one step, ordered by step and environment: an episode may be truncated afterwards."""
+    """Merge the tables of each step; order by step and environment.
+
+    A step has more than one table if it or the next step was lost in some environments.
+    """
     merged_tables = []
     for t in sorted({t for t, _ in tables}):
         step_ends = [finals for at, finals in tables if at == t]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
 __all__ = ["Collector", "fill_next_values"]
 
-# Rows, and rows with images, that are scored at once: bounds the memory of the hidden layers.
+# Most rows, and most rows with images, that are scored at once; this bounds the memory of hidden layers.
 SCORE_ROWS, SCORE_IMAGES = 1 << 16, 1 << 8
 
 
@@ -58,9 +58,9 @@ class Collector:
     Parameters
     ----------
     env_id : Gymnasium id, `gymnasium.Env`, or a callable that makes one
-    n_envs : parallel copies
-    seed : seeds environments and exploration
-    device : where the policy runs and the rollout is returned
+    n_envs : number of parallel environments
+    seed : seed of environments and exploration
+    device : device of the policy and of the returned rollout
     gamma : discount of the returns that reward normalisation divides by
     config : environment settings beyond id and n_envs (normalisation, workers, wrappers)
     env : a ready `VectorEnv` to use instead of making one
@@ -106,7 +106,7 @@ class Collector:
 
     @cached_property
     def device(self) -> torch.device:
-        """Where the policy runs and the rollout is returned."""
+        """The device of the policy and of the returned rollout."""
         return _torch_device(self._device)
 
     def collect(self, policy: ActingPolicy, n_steps: int) -> Rollout:
@@ -235,7 +235,7 @@ class Collector:
 
     @contextmanager
     def _undo_on_error(self) -> Iterator[None]:
-        """Undo the step count of the block that collects a rollout, if it raises."""
+        """Collect a rollout in the block; if it raises, restore the step count and begin new episodes."""
         with self._collect_lock:
             steps_before = self.env_steps
             try:
@@ -344,8 +344,8 @@ class Collector:
     ) -> None:
         """Raise `NonFiniteError` for a non-finite final observation `[k, obs_dim]` of `envs` `[k]`.
 
-        A terminated episode's one is never valued, so no other check sees it. The check comes before
-        standardisation, which would turn infinity into a finite number.
+        The value of a terminated episode's final observation is never computed, so no other check finds it.
+        The check comes before standardisation, which would turn infinity into a finite number.
         """
         numbers = self.env.observations.numeric_view(obs)
         if not np.isfinite(numbers).all():
@@ -382,8 +382,8 @@ def fill_next_values(
 ) -> None:
     """Fill `arena.next_values` from its values.
 
-    `value_function` values the final observations of truncated episodes; it gets the mask of their entries in
-    `final_obs`, and their observations.
+    `value_function` computes the values of the final observations of truncated episodes. It gets the mask of
+    their entries in `final_obs`, and these observations.
     """
     arena.next_values[:] = arena.values[1:]
     arena.next_values[arena.terminated] = 0.0

@@ -20,7 +20,8 @@ from rlox.types import Clock, Progress, Transitions, Update
 
 __all__ = ["DatasetSource"]
 
-# Batches that are drawn together, at most one block a tick. Ticks do not change what is drawn.
+# Batches that are drawn together, as a block. A call of `next` returns batches of one block; how many it
+# returns does not change what is drawn.
 BATCHES_PER_BLOCK = 16
 
 
@@ -29,11 +30,11 @@ class DatasetSource:
 
     Parameters
     ----------
-    load : returns the rows, in time order, and their digest; a resumed run needs the same digest. `load()` or
-        the first batch calls it: playing a policy needs no dataset, only `normalizer`, which holds the
-        moments that standardise observations
+    load : returns the rows, in time order, and their digest; a resumed run needs the same digest. The method
+        `load` calls it, and so does the first batch. To play a policy no dataset is needed, only the moments
+        in `normalizer`, which standardise observations
     batch_size : rows of a batch, B
-    streams : of the run
+    streams : random streams of the run
     preparation : how rows are changed before they are learned from
     """
 
@@ -60,7 +61,7 @@ class DatasetSource:
         self._rows: dict[str, Any] = {}  # the block as drawn, before preparation
 
     def load(self) -> OfflineDatasetBuffer | DatasetOnDisk:
-        """Return the dataset; `CheckpointError` if a resumed run learned from another one."""
+        """Return the dataset; `CheckpointError` if the resumed run learned from another dataset."""
         if self._dataset is None:
             loaded = self._load_dataset()
             _require_same_digest(self._digest, loaded.digest)
@@ -85,7 +86,7 @@ class DatasetSource:
             self._set_moments(stats["obs_mean"], stats["obs_std"] + STD_EPSILON)
 
     def _set_moments(self, mean: Any, std: Any) -> None:
-        """Standardise by the dataset's moments unless some are set already, by a resume or a warm start."""
+        """Standardise by the dataset's moments, unless a resumed or warm-started run has set others."""
         if self.normalizer.moments is None:
             self.normalizer.set_moments(mean, std)
 
@@ -95,7 +96,7 @@ class DatasetSource:
         return self._digest
 
     def adopt_moments(self, moments: FixedNormalizer) -> None:
-        """Standardise by the moments of the policy's earlier run; `ConfigError` if they conflict."""
+        """Standardise by the moments of the policy's earlier run; `ConfigError` if this is impossible."""
         other_moments, own_moments = moments.moments, self.normalizer.moments
         if other_moments is None:
             if own_moments is not None:
@@ -112,7 +113,7 @@ class DatasetSource:
         elif not np.array_equal(other_moments, own_moments):
             raise ConfigError(
                 "its policy was trained with other moments than this dataset has, which standardises "
-                "observations itself; make it with normalize=False and set algo.standardize_obs=true"
+                "observations itself; make the dataset with normalize=False and set algo.standardize_obs=true"
             )
 
     def next(self, clock: Clock) -> tuple[Transitions, Progress]:
@@ -131,9 +132,9 @@ class DatasetSource:
         """Ignore the update: a dataset has no priorities."""
 
     def save(self, store: Store) -> dict[str, Any]:
-        """Return the number of drawn batches, the digest and the moments; also the action bounds, if any.
+        """Return the number of drawn batches, the digest and the moments.
 
-        The bounds are those that [-1, 1] stands for.
+        For policies that act in [-1, 1], also return the action bounds that this range stands for.
         """
         bounds = self._preparation.actions
         ends = {} if bounds is None else {"act_low": bounds.low, "act_high": bounds.high}

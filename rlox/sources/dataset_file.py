@@ -4,7 +4,7 @@ Each column has one row per transition, in time order, episode after episode. `o
 obs_dim]` float32, or uint8 if they contain images, as policies see them before any normaliser. `actions` are
 `[n]` int64 (choices from 0) or `[n, act_dim]` float32; actions of several parts have choices first, then
 numbers, and are int64 if all are choices (docs/actions.md). `rewards` are `[n]` float32, `terminated` and
-`truncated` `[n]` bool. The document names the origin of the columns and has their digest.
+`truncated` `[n]` bool. `dataset.json`, the document, says where the columns come from and has their digest.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ COLUMNS = {
     "terminated": "bool",
     "truncated": "bool",
 }
-# Entries of a document that are text, if present; other entries besides `scores` are only shown.
+# Entries of a document that must be text, if present. Besides these and `scores`, entries are only shown.
 TEXT_KEYS = (
     "env", "algo", "quality", "checkpoint", "spec", "observation_space", "action_space",
 )  # fmt: skip
@@ -94,8 +94,8 @@ def read_document(folder: Path) -> dict[str, Any]:
         raise ConfigError(f"{folder} is not there, expected the folder of a dataset")
     if not (folder / DATA_FILE).is_file() or not (folder / DOCUMENT_FILE).is_file():
         raise ConfigError(
-            f"{folder}: expected the folder of a dataset, with {DATA_FILE} and {DOCUMENT_FILE}, as rlox "
-            "dataset make writes one; rlox dataset convert makes one of a file"
+            f"{folder}: expected the folder of a dataset, with {DATA_FILE} and {DOCUMENT_FILE}; rlox "
+            "dataset make writes such a folder, and rlox dataset convert makes one from a file"
         )
     try:
         about: dict[str, Any] = json.loads((folder / DOCUMENT_FILE).read_bytes())
@@ -166,8 +166,8 @@ def require_columns(columns: Mapping[str, Column], label: str) -> None:
 def columns_of(dataset: OfflineDatasetBuffer) -> dict[str, NDArray[Any]]:
     """Return the columns of a dataset in memory, with its moments if it standardises observations.
 
-    A dataset only gives sampled rows, so rows are drawn until each was seen: about ln n + 1 times as many as
-    there are. The result does not depend on the draws.
+    A dataset can only be sampled, so rows are drawn until each has been seen: about n (ln n + 1) rows for a
+    dataset of n. The result does not depend on the draws.
     """
     n, draw, batch = len(dataset), 0, dataset.sample(1, 0)
     size = max(1, min(4 * n, BYTES_PER_DRAW // sum(column.nbytes for column in batch.values())))

@@ -27,7 +27,7 @@ class DatasetOnDisk:
     Parameters
     ----------
     columns : as `read_dataset` returns them; `obs`, `next_obs` and `actions` are `FileColumn`s
-    seed : for draws without a seed of their own
+    seed : used by calls of `sample` without a seed
     """
 
     normalized = False
@@ -103,7 +103,7 @@ def _width(column: FileColumn) -> int:
 
 
 def _mean_and_std(name: str, column: FileColumn) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Return mean and population deviation of each number, summed like the buffer; None for integers."""
+    """Return mean and population deviation of each number, summed in a buffer's order; None for integers."""
     if column.dtype.kind != "f":
         return None
 

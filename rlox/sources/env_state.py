@@ -1,4 +1,4 @@
-"""Save and restore environments: which backend a saved state belongs to, whether episodes continue."""
+"""Restoring of environments, if the same backend saved their state; otherwise new episodes begin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["env_identity", "restore_envs", "resume_warning"]
 
 
 def env_identity(env: VectorEnv) -> list[str]:
-    """Return the class and the resume grade of `env`; a state restores only where both are equal."""
+    """Return the class and the resume grade of `env`; a state can be restored only if both are equal."""
     return [type(env).__name__, env.resume_grade]
 
 

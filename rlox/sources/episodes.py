@@ -63,7 +63,7 @@ class EpisodeTracker:
         self.lengths[index] -= 1
 
     def progress(self, env_steps: int, episodes: Iterable[Episode]) -> Progress:
-        """Return the progress with these steps and episodes, and the losses since the last call."""
+        """Return the progress with these steps and episodes, and with the failures since the last call."""
         progress = Progress(env_steps, tuple(episodes), self._n_lost, self._n_restarts)
         self._n_lost = self._n_restarts = 0
         return progress
@@ -84,7 +84,7 @@ class EpisodeTracker:
     def state(self) -> dict[str, Any]:
         """Return the running sums."""
         state: dict[str, Any] = {"returns": self.returns.copy(), "lengths": self.lengths.copy()}
-        if self._n_restarts:  # a training of several ticks has not reported them yet
+        if self._n_restarts:  # a training that takes several ticks has not reported them yet
             state["untold"] = [self._n_lost, self._n_restarts]
         return state
 
@@ -98,7 +98,7 @@ class EpisodeTracker:
 class RecentEpisodes:
     """Returns and lengths of the last 100 finished training episodes, and the count of all.
 
-    It also has the success rate of the last 100 episodes with `Episode.is_success`, and the counts of lost
+    It also has the success rate of the last 100 episodes that report `is_success`, and the counts of lost
     episodes and environment failures of the run.
     """
 

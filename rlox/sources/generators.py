@@ -24,9 +24,9 @@ MAX_ROWS = 512  # most completions that are generated in parallel
 
 
 class CompletionGenerator(Protocol):
-    """Generates completions of prompts that have numbers in a run."""
+    """Generates completions of prompts; each prompt of a run has a number."""
 
-    is_exact: bool  # whether completions depend only on weights, seed and number
+    is_exact: bool  # whether completions depend only on the weights, the seed and the prompt's number
 
     def __call__(
         self, prompts: list[Tensor], n: int, numbers: Sequence[int], updates: int
@@ -60,7 +60,7 @@ class LocalGenerator:
 
 
 class ServerGenerator:
-    """A generation server, which gets new weights when its own are more than `staleness` updates old.
+    """A generation server, which gets new weights when those it has are over `staleness` updates old.
 
     Weights are transferred through a folder that both processes can read. The server's log-probabilities are
     compared with the model's after each call with current weights. With `owns_server`, `close` also closes
@@ -91,7 +91,7 @@ class ServerGenerator:
             self._sync(updates, prompts[0])
         seeds = [int(Stream(self._seed, "tokens", k).uniform(1)[0] * 2**31) for k in numbers]
         generated_tokens = self._server.generate(prompts, n, self._sampling, seeds)
-        if self._server.version == updates:  # another run may have loaded its weights meanwhile
+        if self._server.version == updates:  # not for stale weights, nor for those of another run
             self._server.compare(self._model, prompts[:1] * n, generated_tokens, self._sampling)
         return generated_tokens
 

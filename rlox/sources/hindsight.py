@@ -21,7 +21,7 @@ from rlox.masked_arrays import MASKED_MESSAGE, is_masked
 __all__ = ["MAX_COMPARED", "HindsightRelabeler"]
 
 MAX_COMPARED = 1000  # transitions of a run whose reward is checked against `compute_reward`
-REWARD_TOLERANCE = 1e-3  # effect on a reward of rounding goals to float32
+REWARD_TOLERANCE = 1e-3  # a reward may change by this much when goals are rounded to float32
 GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
 
 
@@ -29,10 +29,11 @@ GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
 class HindsightRelabeler:
     """Splits observations into parts and samples batches in which some transitions have another goal.
 
-    `env`, or its outermost wrapper with that method, supplies `compute_reward(achieved_goal, desired_goal,
-    info)` and optionally `compute_terminated` with the same arguments, both as in Gymnasium-Robotics. Goals
-    are `[m, ...]` in the form of their space; `info` is empty. A method that returns one value for many goals
-    is called for each goal. Rewards are finite numbers, terminations are bools or 0 and 1.
+    `env` or one of its wrappers has the method `compute_reward(achieved_goal, desired_goal, info)`, and
+    optionally `compute_terminated` with the same arguments, both as in Gymnasium-Robotics; the method of the
+    outermost wrapper is used. Goals are `[m, ...]` in the form of their space; `info` is empty. A method that
+    returns one value for many goals is called for each goal. Rewards are finite numbers, terminations are
+    bools or 0 and 1.
     """
 
     env: gym.Env[Any, Any]
@@ -96,7 +97,7 @@ class HindsightRelabeler:
         )
         if len(mismatched):
             raise EnvError(
-                f"buffer.hindsight: a step of {self.name} paid {rewards[mismatched[0]]:g}, but "
+                f"buffer.hindsight: a step of {self.name} had the reward {rewards[mismatched[0]]:g}, but "
                 f"compute_reward gives {expected[mismatched[0]]:g} for the goal of that step; expected the "
                 "same, since compute_reward also gives the rewards for other goals. Give the environment or "
                 "the wrapper that changes rewards a compute_reward(achieved_goal, desired_goal, info) that "
@@ -131,7 +132,7 @@ class HindsightRelabeler:
             stored_flags.ravel().copy(),
             self._is_goal_terminal(compute_terminated, achieved, desired),
         )
-        undecided_rows = np.flatnonzero(terminated | reaches_goal)  # the others terminate for no goal
+        undecided_rows = np.flatnonzero(terminated | reaches_goal)  # all other rows terminate for no goal
         if len(undecided_rows):
             stored_undecided, reaches_goal, achieved = (
                 terminated[undecided_rows],
@@ -165,7 +166,7 @@ class HindsightRelabeler:
 
 
 def _find_rule(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
-    """Return that method of the outermost wrapper that has it, or of the environment."""
+    """Return the method `name` of the outermost wrapper that has it, or of the environment; else None."""
     try:
         attribute = env.get_wrapper_attr(name)
     except AttributeError:

@@ -17,16 +17,16 @@ MAX_VALUES = 1 << 24  # float32 represents smaller integers exactly
 
 @dataclass(frozen=True)
 class OneHotPacking:
-    """Rows in which each integer of an observation is one float32, counted from 0, after the other numbers.
+    """Packed rows: the other numbers, then each integer of the observation as one float32, counted from 0.
 
-    Images and an action mask follow unchanged. `unpack(pack(rows))` gives the same bytes.
+    Images and an action mask follow unchanged. Rows that are packed and unpacked have the same bytes.
     """
 
     codec: ObservationCodec
     kept_columns: NDArray[np.int64]  # columns, in a row's numbers, that stay unchanged
     one_hot_columns: NDArray[np.int64]  # the one-hot columns
     first_columns: NDArray[np.int64]  # the first column of each integer
-    offsets: NDArray[np.int64]  # how many of `one_hot_columns` precede it
+    offsets: NDArray[np.int64]  # how many of `one_hot_columns` precede those of each integer
 
     @classmethod
     def of(cls, codec: ObservationCodec) -> OneHotPacking | None:

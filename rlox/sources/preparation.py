@@ -18,7 +18,7 @@ __all__ = ["NO_PREPARATION", "LoadedDataset", "Preparation", "are_equal", "compl
 
 STD_EPSILON = 1e-3  # added to the deviation of observations (Fujimoto & Gu 2021, eq. 6)
 RETURN_TOLERANCE = 1e-9  # of the largest return: summing in another order changes returns by less
-RETURN_RANGE = 1000.0  # scaled difference of highest and lowest return (Kostrikov et al. 2022)
+RETURN_RANGE = 1000.0  # difference of highest and lowest return after scaling (Kostrikov et al. 2022)
 
 
 class LoadedDataset(NamedTuple):
@@ -36,7 +36,7 @@ class Preparation:
     Parameters
     ----------
     gamma : discount of one step
-    images : whether observations are rows of bytes instead of numbers
+    images : whether observations contain images, which are stored as bytes
     normalize : standardise observations by the dataset's mean and deviation + 1e-3, unless the dataset
         standardises them itself
     reward_factor : multiplies rewards; None: 1000 / (highest - lowest return)
@@ -71,7 +71,7 @@ def reward_factor(columns: Mapping[str, Any]) -> float:
     if are_equal(returns):
         raise ConfigError(
             f"algo.scale_rewards=returns: the dataset has {len(returns)} complete episodes without two "
-            "different returns, which give the scale; give a number, algo.scale_rewards=1"
+            "different returns, from which the factor is computed; set a number, such as algo.scale_rewards=1"
         )
     return RETURN_RANGE / float(np.ptp(returns))
 

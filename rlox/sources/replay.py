@@ -25,7 +25,8 @@ from rlox.types import Clock, Episode, FusedUpdate, Progress, Transitions, Updat
 
 __all__ = ["ExplorationPolicy", "ReplaySource", "UpdateSchedule"]
 
-# Most environment steps of one tick, so that hooks and signals are served during warm-up.
+# A tick is one call of `next`. Most environment steps of a tick, so that hooks and signals are served during
+# warm-up.
 MAX_TICK_STEPS = 4096
 MAX_TICK_ROWS = 256  # most steps of each environment in one tick
 # Most batches drawn in one call; a longer training takes several ticks.
@@ -55,9 +56,9 @@ class ExplorationPolicy(Protocol):
 class UpdateSchedule:
     """When to learn; steps are counted over all environments together."""
 
-    learning_starts: int  # no learning before; actions are random, unless `skip_random_warmup`
+    learning_starts: int  # steps before learning; their actions are random, unless `skip_random_warmup`
     train_freq: int  # steps between two trainings
-    batches_due: Callable[[int, int], int]  # batches for the steps in (from, to]
+    batches_due: Callable[[int, int], int]  # (from, to): number of batches for the steps in (from, to]
 
 
 class ReplaySource:
@@ -93,8 +94,8 @@ class ReplaySource:
         self._learning_starts_at = update_schedule.learning_starts
         self._random_until = update_schedule.learning_starts
         self._pending_batches = 0  # batches that are due but not yet sampled
-        self._unreported_steps = 0  # environment steps not yet reported; `_episodes` likewise
-        self._episodes: list[Episode] = []
+        self._unreported_steps = 0  # environment steps not reported yet
+        self._episodes: list[Episode] = []  # finished episodes not reported yet
         self._obs = env.observations.rows(env.n_envs)
         self._started = False
         self._step_arrays = StepArrays.of(1, env)
@@ -254,7 +255,7 @@ class ReplaySource:
         return self.update_schedule.batches_due(start, after) if after > start else 0
 
     def _discard_steps(self, steps: int, n_episodes: int) -> None:
-        """Restore the step count `steps` after an error; new episodes begin, as the states are unknown."""
+        """Restore the step count after an error; new episodes begin, as environment states are unknown."""
         self.vector_steps, self._started = steps, False
         del self._episodes[n_episodes:]
         self.tracker.reset()

@@ -1,4 +1,4 @@
-"""Sampling from a replay buffer of `rlox._core`: push transitions, draw batches, write columns back."""
+"""Sampling from a replay buffer of `rlox._core`: push transitions, draw batches, change drawn rows."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ReplaySampler:
         return self._return_settings
 
     def push(self, chunk: TransitionChunk) -> None:
-        """Store transitions in time order; a lost step may have none."""
+        """Store the transitions of `chunk`, which are in time order; a lost step may have none."""
         if len(chunk.env_ids):
             self._check_rewards(chunk)
             self.buffer.push_batch(**self._buffer_columns(chunk))
@@ -86,7 +86,7 @@ class ReplaySampler:
             self.buffer.cut_episode(int(env))
 
     def _check_rewards(self, chunk: TransitionChunk) -> None:
-        """Compare the first rewards with those of their goals; skipped when a resumed run has its rows."""
+        """Compare a run's first rewards with `compute_reward`, unless a resumed run has rows already."""
         if self.hindsight is None or self._n_compared >= MAX_COMPARED or len(self.buffer) > self._n_compared:
             return
         self.hindsight.require_consistent_rewards(chunk.columns)
@@ -113,7 +113,8 @@ class ReplaySampler:
     def output_arrays(self, count: int, env_steps: int) -> tuple[dict[str, Any], Transitions] | None:
         """Return the arrays that `count` batches were drawn into, and the batches that view them.
 
-        `None` before the first draw, and where drawn arrays are converted (stacked frames, packed integers).
+        `None` before `count` batches were drawn, and if drawn arrays are converted (stacked frames, packed
+        integers).
         """
         out = self._outputs.get(count)
         if out is None or self.n_frames > 1 or self.packing is not None:
@@ -223,10 +224,10 @@ def make_buffer(
 
 
 def frames_to_share(codec: ObservationCodec) -> int:
-    """Count the frames that an image stacks along its first dimension; each is then stored once.
+    """Return how many frames an image stacks along its first dimension; the buffer stores each frame once.
 
-    If the codec does not declare a stack, the shape decides: the first of four dimensions, or the first of
-    three if it is the smallest and not 3 (colours). A wrong guess only means that nothing is shared.
+    If the codec does not declare a stack, the number is guessed from the shape: the first of four dimensions,
+    or the first of three if it is the smallest and not 3 (colours). After a wrong guess no frames are shared.
     """
     if len(codec.images) != 1 or codec.numeric_dim or codec.mask_dim:
         return 1
@@ -259,15 +260,16 @@ def _obs_bytes(codec: ObservationCodec, packing: OneHotPacking | None) -> int:
     if codec.n_frames == 1 or frames_to_share(codec) == 1:
         return codec.row_bytes
     frame = codec.row_bytes // codec.n_frames
-    # its own frame, the frame numbers of its stack, and extra frames at episode starts and ends: one in 32
-    # is the share of episodes of 64 steps
+    # its own frame, the frame numbers of its stack, and extra frames at the starts and ends of episodes: one
+    # for 32 observations, as with episodes of 64 steps
     return frame + frame // 32 + 8 * codec.n_frames
 
 
 def sampled_bytes(env: VectorEnv, has_goals: bool = False) -> int:
     """Return the bytes of one transition in a batch.
 
-    Observations count twice with hindsight (their goals are replaced), and packed ones once more.
+    Observations count twice with hindsight, which replaces their goals. Packed observations are counted in
+    addition to the unpacked ones.
     """
     observations = 2 * env.observations.row_bytes * (2 if has_goals else 1)
     if not has_goals and (packing := OneHotPacking.of(env.observations)):

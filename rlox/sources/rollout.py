@@ -25,7 +25,7 @@ class RolloutSource:
     collector: Collector
     policy: ActingPolicy
     n_steps: int
-    _unlearned_steps = 0  # steps of the last rollout, 0 once it is learned from
+    _unlearned_steps = 0  # steps of the last rollout; 0 after learning from it
 
     @property
     def resume_grade(self) -> str:

@@ -35,9 +35,9 @@ class SequenceMinibatch(NamedTuple):
 def sequence_minibatches(rollout: Rollout, batch_size: int, order: Tensor) -> Iterator[SequenceMinibatch]:
     """Yield disjoint minibatches that cover every environment once, each from its stored first state.
 
-    A minibatch has as many environments as `batch_size` transitions hold whole sequences, at least one. The
-    last may have fewer; one without a valid row is skipped. `order` holds the indices of the environments,
-    int64 `[n_envs]`.
+    A minibatch has as many environments as there are whole sequences in `batch_size` transitions, at least
+    one. The last minibatch may have fewer. A minibatch without a valid row is skipped. `order` holds the
+    indices of the environments, int64 `[n_envs]`.
     """
     for envs in torch.split(order, max(1, batch_size // rollout.n_steps)):
         minibatch = _sequences(rollout, envs)

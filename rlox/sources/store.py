@@ -1,4 +1,4 @@
-"""Stores of buffer rows when a run is saved: segments on disk, memory, or nothing."""
+"""Where the rows of a buffer go when a run is saved: into segments, into the checkpoint, or nowhere."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Segments:
 
 
 class DeferredStore:
-    """Remembers the buffer of a checkpoint outside a run; its rows are written when its folder exists."""
+    """Remembers a buffer that is saved outside a run; its rows are written once the folder exists."""
 
     def __init__(self) -> None:
         self.buffer: Storable | None = None
@@ -118,6 +118,6 @@ class NullStore:
 def _require_pushed(buffer: Storable, saved: Mapping[str, Any]) -> None:
     if buffer.n_pushed != saved["pushed"]:
         raise CheckpointError(
-            f"the replay of the checkpoint has {buffer.n_pushed} rows pushed, expected {saved['pushed']}: "
-            "it belongs to another checkpoint"
+            f"the saved buffer has received {buffer.n_pushed} rows, expected {saved['pushed']}: it "
+            "belongs to another checkpoint"
         )

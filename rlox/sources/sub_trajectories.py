@@ -68,7 +68,7 @@ class SubTrajectorySource(DatasetSource):
         self._target_return.dataset_return = float(returns.max())
         ends = np.flatnonzero(columns["terminated"] | columns["truncated"])
         lengths = np.diff(ends, prepend=-1)
-        # rows after the last end have no return
+        # rows after the end of the last complete episode have no return
         complete_columns = {name: first_rows_of(columns[name], int(ends[-1]) + 1) for name in COLUMNS}
         is_complete = len(complete_columns["rewards"]) == len(columns["rewards"])
         self._complete_episodes = (
@@ -121,6 +121,6 @@ class SubTrajectorySource(DatasetSource):
         self._target_return.restore(state)
         if self._dataset is not None and self._target_return.dataset_return != dataset_best:
             raise CheckpointError(
-                f"the highest return was {self._target_return.dataset_return}, that of the dataset here is "
+                f"the highest return was {self._target_return.dataset_return}, but that of this dataset is "
                 f"{dataset_best}"
             )

@@ -1,4 +1,4 @@
-"""Sources of text: generated completions, right answers and preference pairs for prompts."""
+"""Sources of text for prompts: generated completions, right answers, or chosen and rejected answers."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ B = TypeVar("B")
 
 
 class TextSource(ABC, Generic[B]):
-    """Batches of prompts, numbered by the clock, so that a checkpoint needs no further position.
+    """Batches of prompts; the clock counts the prompts so far, so a checkpoint stores no other position.
 
     Parameters
     ----------
     prompts : the dataset or task; None until some are given
     batch_size : prompts of a batch; the last batch of a run may have fewer
     seed : of the run
-    group : processes that learn together, each from its own prompts of a batch
-    parts : optimizer steps that a batch is split into; each process has a share of each
+    group : processes that learn together; each learns from its share of a batch's prompts
+    parts : optimizer steps that a batch is split into; each process has a share of each part
     """
 
     resume_grade: str = "exact"
@@ -46,7 +46,7 @@ class TextSource(ABC, Generic[B]):
         self.prompts, self.batch_size, self.seed = prompts, batch_size, seed
         self.group, self._parts = group, parts
         self._last_batch: Any = None  # for inspection if a number is not finite
-        # set by a façade to learn from its own batch in place of the prompts
+        # set by a façade to learn from a batch that the user gives, instead of the prompts
         self.next_override: Callable[[Clock], tuple[B, Progress]] | None = None
 
     def next(self, clock: Clock) -> tuple[B, Progress]:
@@ -64,7 +64,7 @@ class TextSource(ABC, Generic[B]):
         return self.batch_of(self.prompts.training_prompts(clock.samples, count), clock)
 
     def batch_of(self, prompts: list[Prompt], clock: Clock) -> tuple[B, Progress]:
-        """Make the batch of these prompts; the clock has the number of the first."""
+        """Make the batch of these prompts; the first has the number `clock.samples` in the run."""
         local_rows = self.local_rows(len(prompts))
         return self._batch([prompts[i] for i in local_rows], local_rows, clock)
 
@@ -103,7 +103,7 @@ class TextSource(ABC, Generic[B]):
         return ""
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
-        """Return tokens and mask of the last batch's completions (of pairs the chosen ones), `[B, T]`."""
+        """Return tokens and mask of the last batch's completions, `[B, T]`; of pairs, the chosen ones."""
         if self._last_batch is None:
             return {}
         answers: CompletionBatch = self._last_batch.completions
@@ -114,7 +114,9 @@ class TextSource(ABC, Generic[B]):
 
 
 class GenerationSource(TextSource[GroupedCompletions]):
-    """Groups of generated completions; in this process a function of weights, seed and prompt number.
+    """Groups of generated completions of each prompt.
+
+    If the model in this process generates them, they depend only on weights, seed and prompt number.
 
     Parameters
     ----------
@@ -215,7 +217,7 @@ def right_answers(prompts: list[Prompt]) -> CompletionBatch:
 
 
 def pairs_of(source_prompts: Prompts, prompts: list[Prompt], numbers: NDArray[np.int64]) -> PreferencePairs:
-    """Return the right and wrong answers of prompts, which have these `numbers` in a run."""
+    """Return the chosen and rejected answers of prompts, which have these `numbers` in a run."""
     paired_prompts = [
         source_prompts.with_rejected(p, k) for p, k in zip(prompts, numbers.tolist(), strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Time-major arrays for several steps of every environment, and the transitions for a replay buffer."""
+"""Time-major arrays for several steps of every environment, which become transitions for a replay buffer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class StepArrays:
     rewards: NDArray[np.float64]  # [T, N], raw
     terminated: NDArray[np.bool_]  # [T, N]
     truncated: NDArray[np.bool_]  # [T, N]
-    numeric_view: Callable[[NDArray[Any]], NDArray[Any]]  # the part of rows to check
+    numeric_view: Callable[[NDArray[Any]], NDArray[Any]]  # returns the numbers in rows, which are checked
     lost_envs: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)  # t, environments
     autoreset_envs: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)  # t, environments
 
@@ -109,7 +109,7 @@ class StepArrays:
     def require_finite(self, n_steps: int, steps_before: int) -> None:
         """Raise `NonFiniteError` naming the array, the environment and the step of the run.
 
-        `steps_before` counts the environment steps before these arrays.
+        `steps_before` counts the environment steps of the run before the first step of these arrays.
         """
         for name in ("obs", "next_obs", "rewards", "actions"):
             column = getattr(self, name)[:n_steps]

@@ -47,9 +47,10 @@ def sample_efficiency(
     """Compute `statistic` over runs, and its interval from runs resampled within tasks, at each of `steps`.
 
     `curves` are the runs of one task, or a mapping from task to runs. A run is `(steps, values)`; it is
-    interpolated linearly and never extrapolated. By default `steps` are a hundred, from the latest first step
-    of a run to the earliest last step, so every run counts at every step. At given `steps` outside that range
-    only runs with values count. `runs` has their number; these runs may be better or worse than the others.
+    interpolated linearly and never extrapolated. By default `steps` are a hundred steps, from the latest
+    first step of a run to the earliest last step, so every run counts at every step. At given `steps` outside
+    that range only runs with values count. The field `runs` has their number; these runs may be better or
+    worse than the others.
     """
     require_bootstrap_arguments(rng, resamples, level)
     curves_by_task = curves if isinstance(curves, Mapping) else {0: curves}

@@ -53,7 +53,7 @@ def optimality_gap(scores: Scores, gamma: float = 1.0) -> float:
 
 
 def vectorize(statistic: Statistic, tasks: Tasks) -> Callable[[Resamples], Array]:
-    """Return `statistic` as a function of many resamples: vectorised for those above, else a loop."""
+    """Return `statistic` as a function of many resamples: vectorised for those of this file, else a loop."""
     function, keywords = statistic, {}
     if isinstance(statistic, partial) and not statistic.args:
         function, keywords = statistic.func, statistic.keywords

@@ -38,8 +38,8 @@ def probability_of_improvement(
 ) -> Interval:
     """Return the probability that a run of `x` scores above a run of `y`, averaged over tasks.
 
-    It is the Mann-Whitney U divided by the number of pairs; a tie counts one half. If the interval excludes
-    0.5, one algorithm is better; the probability does not tell by how much.
+    The estimate is the Mann-Whitney U divided by the number of pairs; a tie counts one half. If the interval
+    excludes 0.5, one algorithm is better; the probability does not tell by how much.
     """
     require_bootstrap_arguments(rng, resamples, level)
     x_tasks, y_tasks = match_tasks(x, y)

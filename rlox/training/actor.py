@@ -30,7 +30,7 @@ P = TypeVar("P")
 
 
 class Player(Protocol):
-    """Plays parallel episodes, one per slot; all are new at first."""
+    """Plays parallel episodes, one per slot; every slot begins with a new episode."""
 
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         """Return actions for encoded observations `[B, obs_dim]`, one per slot; in `inference_mode`."""
@@ -60,7 +60,7 @@ class BaseActor(ABC, Generic[P]):
 
     @contextmanager
     def inference_mode(self) -> Iterator[None]:
-        """Enter inference mode for `act`; once around many calls, as it visits every module."""
+        """Enter inference mode for calls of `act`; enter it once for many, as it visits every module."""
         import torch
 
         from rlox.policies.base import evaluation_mode
@@ -101,7 +101,7 @@ class BaseActor(ABC, Generic[P]):
         return self.checked_env_actions(actions.cpu().numpy())
 
     def checked_env_actions(self, actions: NDArray[Any]) -> Any:
-        """Convert an array of the policy's actions; `NonFiniteError` for non-finite numbers."""
+        """Convert an array of the policy's actions; raise `NonFiniteError` for non-finite numbers."""
         if actions.dtype.kind == "f" and not np.isfinite(actions).all():
             raise NonFiniteError(
                 "the policy's action is not finite; look at its weights and at the observation"
@@ -109,7 +109,7 @@ class BaseActor(ABC, Generic[P]):
         return self.actions.to_env(actions)
 
     def encode_obs(self, obs: Any, action_masks: Any = None) -> tuple[NDArray[Any], bool]:
-        """Return raw observations as rows `[B, obs_dim]`, and whether it was a single one, not a batch.
+        """Return raw observations as rows `[B, obs_dim]`, and whether `obs` was a single one, not a batch.
 
         A batch of a Dict space is a dict of parts `[N, ...]`, or a list of dicts. `action_masks` are
         `[n_actions]` or `[N, n_actions]`, 1 for allowed actions.
@@ -141,10 +141,10 @@ class BaseActor(ABC, Generic[P]):
 
 
 def require_actor(actor: Any, algo: str) -> BaseActor[Any]:
-    """Return the actor of environments; `ConfigError` for a text model, which has none."""
+    """Return `actor` if it acts in environments; raise `ConfigError` for a text model."""
     if not isinstance(actor, BaseActor):
         raise ConfigError(
-            f"{algo} learns text, its model acts in no environment; use a run of another algorithm"
+            f"{algo} learns text: its model acts in no environment; use a run of another algorithm"
         )
     return actor
 
@@ -166,7 +166,7 @@ class StatelessActor(BaseActor[P]):
     def predict(self, obs: Any, generator: torch.Generator | None = None, action_masks: Any = None) -> Any:
         """Return the action for one raw observation (an `int` for Discrete) or for a batch.
 
-        It has the form of the action space.
+        The action has the form of the action space.
         """
         rows, is_single = self.encode_obs(obs, action_masks)
         with self.inference_mode():

@@ -1,10 +1,11 @@
 """The backend that learns: the requested one, or under `auto` the one measured to be faster.
 
-`predict_backend` returns it before a run is made, from its configuration and the spaces of its environment.
+`predict_backend` returns the backend before a run is made, from the configuration and the spaces of the
+environment.
 
-`benchmarks/backend_table.py` writes the measurements to `backend_table.json` beside this file. Each entry is,
-for a kind of CPU, an algorithm, a network width and a number of rows per update, the ratio of torch's
-training time to native's, with one thread each.
+`benchmarks/backend_table.py` writes the measurements to `backend_table.json` beside this file. Each entry is
+the ratio of torch's training time to native's, with one thread each, for a kind of CPU, an algorithm, a
+network width and a number of rows per update.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ __all__ = [
 
 AUTO, NATIVE, TORCH = "auto", "native", "torch"
 TABLE_FILE = Path(__file__).with_name("backend_table.json")
-MAX_ORDER_BYTES = 2**30  # bytes of the row orders of all epochs of an update
+MAX_ORDER_BYTES = 2**30  # most bytes of the shuffled row indices of all epochs of an update
 L = TypeVar("L")
 
 
@@ -76,7 +77,7 @@ class BackendSelector:
     Parameters
     ----------
     requested_backend : `algo.backend`
-    config : of the run; measurements used one thread
+    config : configuration of the run
     saved_backend : the choice of `auto` when the run began; it is chosen again if possible
 
     Attributes
@@ -125,7 +126,7 @@ class BackendSelector:
         if self._torch_reason:
             return Backend(TORCH, self._torch_reason)
         if self._saved_backend is not None:
-            return Backend(self._saved_backend, "it learned last")
+            return Backend(self._saved_backend, "it learned before the run was resumed")
         return _fastest_backend(
             self._config, max_width(), self._config.algo.update_rows(self._config.env.n_envs)
         )
@@ -190,10 +191,10 @@ def _max_width(config: RunConfig, observations: ObservationCodec, actions: Actio
 
 
 def _order_memory_obstacle(config: RunConfig) -> str:
-    """Say if the row orders of all epochs, which native holds at once, are too large; else empty."""
+    """Say if the shuffled row indices of all epochs, held at once by native, are too large; else empty."""
     order_bytes = config.algo.shuffle_bytes(config.env.n_envs)
     return (
-        f"the orders of its epochs take {order_bytes / 2**30:.1f} GiB"
+        f"the shuffled row indices of its epochs take {order_bytes / 2**30:.1f} GiB"
         if order_bytes > MAX_ORDER_BYTES
         else ""
     )
@@ -229,7 +230,7 @@ def native_refusal_message(obstacle: str) -> str:
 
 @cache
 def cpu_kind() -> str:
-    """Return architecture, vendor and the widest vector kind that torch would use, as far as known."""
+    """Return architecture, vendor and widest vector instructions that torch would use, as far as known."""
     return " ".join((platform.machine(), _vendor(), _vector_kind()))
 
 
@@ -270,6 +271,6 @@ def _table() -> dict[str, Any]:
 
 
 def _find_cell(measured: list[dict[str, Any]], width: int, rows: int) -> dict[str, Any] | None:
-    """Return the smallest measured size that is at least as large, as torch gains with both; else None."""
+    """Return the smallest measured size that is at least as large, or None; larger sizes favour torch."""
     candidates = (cell for cell in measured if cell["width"] >= width and cell["rows"] >= rows)
     return min(candidates, key=lambda cell: (cell["width"], cell["rows"]), default=None)

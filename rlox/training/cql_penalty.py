@@ -44,9 +44,9 @@ class FixedPenaltyWeight(FixedCoefficient):
 
 
 class LearnedPenaltyWeight(LearnedCoefficient, FixedPenaltyWeight):
-    """A weight that rises while the penalty p is above `target`: max_alpha alpha (p - tau); at most 1e6.
+    """A weight alpha that rises while the penalty p is above `target` tau; at most 1e6.
 
-    CQL's Lagrangian version (Kumar et al. 2020, appendix F).
+    It maximises alpha (p - tau): CQL's Lagrangian version (Kumar et al. 2020, appendix F).
     """
 
     def __init__(self, alpha: float, target: float, lr: float, like: Tensor) -> None:

@@ -37,7 +37,7 @@ log = logging.getLogger("rlox.device")
 
 AUTO, CPU, CUDA = "auto", "cpu", "cuda"
 LARGE_WIDTH = 1024  # hidden layers at least this wide make a network large
-# Device files of GPU drivers: NVIDIA, WSL, AMD. Without them torch need not be imported.
+# Device files of GPU drivers (NVIDIA, WSL, AMD): without any of them there is no need to import torch.
 DRIVER_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
@@ -66,7 +66,7 @@ class Device:
 def select_device(
     config: RunConfig, source: EnvLike | None = None, user_policy: Any = None, saved_name: str | None = None
 ) -> Device:
-    """Return the device of a run; `ConfigError` if the requested one is not available.
+    """Return the device of a run; raise `ConfigError` if the requested one is not available.
 
     `source` is an environment in place of the configured one, `user_policy` a policy or model in place of the
     configured one, `saved_name` the choice of `auto` when the run began.
@@ -78,7 +78,9 @@ def select_device(
             return Device(CPU)
         if is_cuda_available():
             return Device(saved_name, "as when the run began")
-        fallback_reason = f"the run began on {saved_name}, which is not here (results differ by rounding)"
+        fallback_reason = (
+            f"the run began on {saved_name}, which is not available here (results differ by rounding)"
+        )
         log.warning("device=auto takes %s: %s", CPU, fallback_reason)
         return Device(CPU, fallback_reason, saved_name)
     if user_policy is not None:  # the user's policy stays where it is
@@ -107,13 +109,13 @@ def resolve_auto_device(config: RunConfig, has_images: Callable[[], bool]) -> De
     if not reason:
         return Device(CPU)
     try:
-        return Device(require_device(CUDA), f"{reason}, and CUDA is there (device=cpu: the CPU)")
+        return Device(require_device(CUDA), f"{reason}, and CUDA is available (device=cpu: the CPU)")
     except ConfigError as error:  # its memory may be full
         return Device(CPU, str(error))
 
 
 def is_cuda_available() -> bool:
-    """Whether torch can use CUDA here; it is imported only if there is a driver."""
+    """Whether torch can use CUDA here; torch is imported only if there is a driver."""
     if torch_if_imported() is None and not any(Path(path).exists() for path in DRIVER_FILES):
         return False
     import torch

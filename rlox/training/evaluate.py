@@ -2,8 +2,8 @@
 
 Episode i starts from `reset(seed=seed + i)`. An id is evaluated in Gymnasium's own environment even if Rust
 trained, so that scores of different systems use the same episodes; with EnvPool, ALE or a user's vectorised
-environment another one of that engine is used. All episodes are finished and counted; counting the first to
-finish would favour short ones.
+environment it is evaluated in another environment of the same engine. All episodes are finished and counted;
+counting the first to finish would favour short ones.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
 __all__ = ["Evaluation", "Evaluator"]
 
-# Parallel episodes: for small environments, which Rust implements too, and for other published ones.
+# Most parallel episodes: for environments that Rust implements too, and for other published ones.
 MAX_PARALLEL, MAX_PARALLEL_GYMNASIUM = 64, 8
 PUBLISHED_PACKAGES = ("ale_py", "gymnasium", "gymnasium_robotics", "highway_env", "minigrid", "shimmy")
 
@@ -133,8 +133,8 @@ class Evaluator:
     def require_envs_fit(self) -> None:
         """Open and close as many of a user's environments as an evaluation uses, before training.
 
-        `EnvError` if they cannot exist beside those of training. `ConfigError` for episode seeds that
-        environments do not accept.
+        Raises `EnvError` if they cannot exist beside those of training, and `ConfigError` for episode seeds
+        that environments do not accept.
         """
         config, settings = self.eval_env_factory.config, self.settings
         _require_seed_range(settings.episodes, settings.seed)
@@ -168,9 +168,9 @@ class Evaluator:
         """Play `episodes` whole episodes, with the best actions or those that `generator` samples.
 
         `video` writes an mp4 and `render` shows a window; both play one episode at a time in this process. An
-        episode that has not ended after `settings.max_steps` steps ends there. `NonFiniteError` for a
-        non-finite observation; `ConfigError` for `video` or `render` with `settings.reuse_env` while the
-        training environments are open.
+        episode that has not ended after `settings.max_steps` steps ends there. Raises `NonFiniteError` for
+        a non-finite observation, and `ConfigError` for `video` or `render` with `settings.reuse_env` while
+        the training environments are open.
         """
         require_bools(render=render)
         if episodes < 1:
@@ -179,7 +179,7 @@ class Evaluator:
         if (video or render) and self.settings.reuse_env and not self._require_reusable().closed:
             raise ConfigError(
                 f"eval.reuse_env=true: {self.eval_env_factory.config.id} is not rendered during training, "
-                "and no second one may be open beside it; end the training and use rlox evaluate RUN "
+                "and no second environment may be open beside it; end the training and use rlox evaluate RUN "
                 "video=true, or render=true"
             )
         frames: list[NDArray[np.uint8]] = []
@@ -249,7 +249,7 @@ class Evaluator:
         return BorrowedEvalEnvs(self._require_reusable(), n_slots, self.actor.observations)
 
     def _require_reusable(self) -> SyncGymVecEnv:
-        """Return the training environments; `ConfigError` if they cannot be lent or score differently."""
+        """Return the training environments; raise `ConfigError` if evaluations cannot use them."""
         config, vec = self.eval_env_factory.config, self.training_envs
         if not isinstance(vec, SyncGymVecEnv):
             obstacle = (

@@ -113,7 +113,7 @@ def learn_each(
     names: Sequence[str],
     update_label: str,
 ) -> Update:
-    """Learn from one batch after the other.
+    """Learn from each batch in turn.
 
     `step(i)` learns from batch i. It returns its metrics, called `names`, and an error of each row `[B]`,
     whose absolute value becomes the row's priority if the buffer is prioritized (also for a divergence, which

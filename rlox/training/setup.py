@@ -52,7 +52,7 @@ COMMON_ARGUMENTS = {
 
 
 def _hint(name: str, known_names: Iterable[str]) -> str:
-    """Suggest what an argument that the algorithm does not have could mean."""
+    """Return a hint for an unknown argument: what rlox has instead, or similar names."""
     if replacement := _FOREIGN_ARGUMENTS.get(name):
         return f"; here that is {replacement}"
     algorithms = [algo for algo, kind in sorted(ALGO_CONFIGS.items()) if name in _field_names(kind)]
@@ -62,7 +62,7 @@ def _hint(name: str, known_names: Iterable[str]) -> str:
 def config_from_arguments(
     algo: str, env_id: EnvLike, n_envs: int | None, seed: int, options: Mapping[str, Any]
 ) -> RunConfig:
-    """Make the run configuration of a façade's arguments; without `n_envs` the algorithm's default counts."""
+    """Make the run configuration of a façade's arguments; `n_envs` None: the algorithm's default."""
     algo_keys = _field_names(ALGO_CONFIGS[algo]) - {"name"}
     if "hidden" in options and "hidden" not in algo_keys and "net_arch" in algo_keys:
         options = _expand_hidden(options)
@@ -139,7 +139,7 @@ def _expand_hidden(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**remaining, "net_arch": hidden if isinstance(hidden, Sequence) else (hidden, hidden)}
 
 
-# First arguments of Stable-Baselines3, where rlox has the environment.
+# Policy names of Stable-Baselines3, which come first there; in rlox the environment comes first.
 _SB3_POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy", "MlpLstmPolicy")
 
 
@@ -180,7 +180,7 @@ def _path_text(path: str | PathLike[str] | None) -> str | None:
     return fspath(path)
 
 
-# Names in other libraries that are not spelled similarly.
+# Arguments of other libraries, and what rlox has instead; similar spellings need no entry.
 _FOREIGN_ARGUMENTS = {
     "policy_kwargs": "net_arch, critic_net_arch and activation",
     "lr": "learning_rate",
@@ -208,7 +208,7 @@ def _buffer_keys(kind: str) -> set[str]:
 
 
 def require_device(name: str) -> str:
-    """Return the device of `device=name`; `ConfigError` if it is not available."""
+    """Return the device of `device=name`; raise `ConfigError` if it is not available."""
     if name == "cpu":
         return "cpu"
     import torch
@@ -223,7 +223,7 @@ def require_device(name: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, joined to the next one after a colon; or its type."""
+    """Return the first line of an error's message, with the next one if it ends with a colon; or its type."""
     line, *rest = [text.strip() for text in str(error).splitlines()] or [type(error).__name__]
     return f"{line} {rest[0]}" if rest and line.endswith(":") else line
 

@@ -32,7 +32,7 @@ class TargetReturn:
 
     @property
     def value(self) -> float:
-        """The target return; `ConfigError` if there is none."""
+        """The target return; raises `ConfigError` if there is none."""
         value = self.dataset_return if self.requested_return is None else self.requested_return
         if value is None:
             raise ConfigError(
@@ -50,7 +50,7 @@ class TargetReturn:
 
 
 def parse_target_return(target_return: Any) -> float | None:
-    """Check a target return; `ConfigError` unless it is None or a finite number."""
+    """Check a target return; raise `ConfigError` unless it is None or a finite number."""
     if target_return is None:
         return None
     number = isinstance(target_return, (int, float, np.number)) and not isinstance(target_return, bool)

@@ -88,7 +88,7 @@ class TextEvaluator:
         return self._evaluate(episodes, seed, 1, generator, is_stopped)
 
     def best_of(self, n: int, episodes: int, seed: int, generator: torch.Generator) -> Evaluation:
-        """Evaluate the best by reward of `n` sampled completions of each prompt."""
+        """Evaluate, for each prompt, the one of `n` sampled completions with the highest reward."""
         return self._evaluate(episodes, seed, n, generator)
 
     def _evaluate(

@@ -12,7 +12,7 @@ from rlox.errors import ConfigError
 
 PASSES = "processes one after another, each of which measures every case"
 ROUNDS = "rounds in a pass; in each, the compared libraries take turns"
-SAMPLE = "least milliseconds of a sample: the timed work is repeated until they are over"
+SAMPLE = "shortest time of a sample, in milliseconds; the timed work is repeated for that long"
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class BenchConfig:
 
     suite: SuiteConfig = param(doc="which cases", default_factory=SuiteConfig)
     baseline: str | None = param(
-        None, "an earlier bench.json: cases that became slower are named, exit code 1", verbatim=True
+        None, "an earlier bench.json; cases that became slower are named, with exit code 1", verbatim=True
     )
     out: str = param("bench.json", "the file with everything measured", verbatim=True)
     summary: str | None = param(
-        None, "a file that the table is added to, e.g. $GITHUB_STEP_SUMMARY", verbatim=True
+        None, "a file to which the table is appended, e.g. $GITHUB_STEP_SUMMARY", verbatim=True
     )
     only: str | None = param(None, "only the cases that have this text in their name", verbatim=True)
     tolerance: float = param(

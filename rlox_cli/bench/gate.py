@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from rlox_cli.bench.intervals import RatioEstimate
 from rlox_cli.bench.record import CLOCKS, Baseline, CaseMeasurements
 
-# Differences of up to so many standard errors count as noise. There are about twenty cases and two clocks,
-# errors of nine passes are known to two fifths, and larger differences are measured again before they count.
+# Differences of up to this many standard errors count as noise. The limit is high because about twenty cases
+# are compared by two clocks, and because nine passes tell the standard error only to within two fifths.
+# Larger differences are measured again before they count.
 NOISE_STANDARD_ERRORS = 4.0
-MAX_TOLERANCE = 0.4  # a larger tolerance would accept 1.5 times the time
+MAX_TOLERANCE = 0.4  # with a larger tolerance, 1.5 times the time might pass as noise
 # Longer CPU time up to this ratio needs more instructions as proof. On a machine that others use, their
 # load on the caches and the placement of memory make the same instructions take up to 1.5 times as long.
 UNEXPLAINED_RATIO = 2.0
@@ -94,7 +95,7 @@ def _judge_clock(
         state = SLOWER if does_more_work else NOISY
     elif log_change > bound or (
         does_more_work and log_instructions <= log_change + bound
-    ):  # the time is compatible with them
+    ):  # the time is compatible with the instructions
         state = UNPROVEN if is_unexplained else SLOWER
     elif tolerance > MAX_TOLERANCE:
         state = NOISY

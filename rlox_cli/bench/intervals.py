@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 RESAMPLES = 10_000
 PASS_RESAMPLES = 400  # resamples of passes
 LOW_QUANTILE = 0.2  # quantile of a pass's rounds that represents the pass
-MIN_PASSES = 7  # from so many passes on, some may be outliers
+MIN_PASSES = 7  # with this many passes or more, outliers among them can be told
 # Standard deviation per median absolute deviation: 1.4826 for many normal numbers, 1.1 times that for nine.
 MAD_TO_STD = 1.4826 * 1.1
 
@@ -58,13 +58,13 @@ class RatioEstimate:
 
 
 def estimate_ratio(passes: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int = 0) -> RatioEstimate:
-    """Estimate our time divided by the yardstick's. A pass has the seconds of both, one number per round.
+    """Estimate our time divided by the yardstick's.
 
-    Other processes only add to a time, so a low quantile of the rounds (`LOW_QUANTILE`) represents a pass,
-    and the estimate is the median over passes. Rounds of one pass share a process, its memory and its
-    minute, so the error is the spread between passes, without the few that had a bad minute. With fewer
-    than `MIN_PASSES` passes those cannot be identified. The interval resamples passes, and rounds within
-    each, as pairs.
+    A pass has the seconds of both, one number per round. Other processes only add to a time, so a low
+    quantile of the rounds (`LOW_QUANTILE`) represents a pass, and the estimate is the median over passes.
+    Rounds of one pass share a process, its memory and its minute, so the error is the spread between passes,
+    without the few that had a bad minute. With fewer than `MIN_PASSES` passes those cannot be identified. The
+    interval resamples passes, and rounds within each, as pairs.
     """
     rng = np.random.default_rng(seed)
     values, draws = [], []
@@ -85,7 +85,7 @@ def estimate_ratio(passes: Sequence[tuple[Sequence[float], Sequence[float]]], se
 def _spread(logs: NDArray[np.float64], draws: Sequence[NDArray[np.float64]]) -> float:
     """Return the standard deviation of passes, from the median absolute deviation if there are enough.
 
-    With few passes it is at least the spread over resampled rounds: few may be close to each other by chance.
+    With few passes it is at least the spread over resampled rounds: a few may be close by chance.
     """
     if logs.size >= MIN_PASSES:
         return float(MAD_TO_STD * np.median(np.abs(logs - np.median(logs))))

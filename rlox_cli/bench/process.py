@@ -15,7 +15,7 @@ from typing import Any, cast
 from rlox.errors import RloxError
 
 MEASURE_SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "measure_suite.py"
-# One thread for everything: the libraries read these when they are loaded.
+# One thread for everything: libraries read these variables when they are loaded.
 SINGLE_THREAD_ENV = {
     name: "1"
     for name in (

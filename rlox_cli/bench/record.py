@@ -132,18 +132,18 @@ class Baseline:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Read the record at `path`; raise `ConfigError` if it is none."""
+    """Read the record at `path`; raise `ConfigError` if the file is no record."""
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"baseline={path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"baseline={path}: no JSON: {error}") from error
+        raise ConfigError(f"baseline={path}: not JSON: {error}") from error
     version = tree.get("schema_version") if isinstance(tree, dict) else None
     if version != SCHEMA_VERSION:
         raise ConfigError(
             f"baseline={path}: schema_version {version}, expected {SCHEMA_VERSION}; "
-            f"make it anew with rlox bench out={path}"
+            f"write it again with rlox bench out={path}"
         )
     try:
         cases: dict[str, Any] = {case["name"]: case for case in tree["cases"]}

@@ -24,7 +24,7 @@ from rlox_cli.provenance import git_state
 from rlox_cli.signals import SignalInterrupt
 
 REMEASURE_FACTOR = 2  # times as many rounds in the second measurement
-CHECKOUT_FILE = "Cargo.toml"  # beside rlox_cli in a checkout; elsewhere a commit is another project's
+CHECKOUT_FILE = "Cargo.toml"  # beside rlox_cli in a checkout; without it, a commit is another project's
 
 
 def run_bench(config: BenchConfig) -> int:
@@ -121,7 +121,7 @@ def _count_instructions(record: BenchRecord, config: BenchConfig) -> None:
 
 
 def _verdicts(record: BenchRecord, baseline: Baseline, config: BenchConfig) -> list[BaselineVerdict]:
-    """Return a verdict for each case; measure once more those that look slower or are too noisy to say."""
+    """Return a verdict for each case; measure again the cases that look slower or are too noisy."""
     counts = comparable_counts(baseline, record.versions, record.machine)
 
     def judge_all(cases_record: BenchRecord) -> dict[str, BaselineVerdict]:
@@ -131,7 +131,7 @@ def _verdicts(record: BenchRecord, baseline: Baseline, config: BenchConfig) -> l
     doubtful = [name for name, v in first.items() if v.state in (SLOWER, NOISY, UNPROVEN)]
     if not doubtful:
         return list(first.values())
-    _print_progress(f"measuring again, as they look slower or are too noisy: {len(doubtful)} cases")
+    _print_progress(f"measuring {len(doubtful)} cases again, as they look slower or are too noisy")
     second_record = _measure_again(record, config, doubtful)
     return list((first | judge_all(second_record)).values())
 

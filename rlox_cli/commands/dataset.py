@@ -36,8 +36,8 @@ class DatasetConfig:
     quality: str | None = param(
         None,
         "make: expert plays the run's best checkpoint; medium the first one that scores at least a third of "
-        "the way from random actions to expert; medium-replay is the replay buffer of that one, full-replay "
-        "that of the last one; null: expert for a run, else random",
+        "the way from random actions to expert; medium-replay is the replay buffer of that checkpoint, "
+        "full-replay that of the last checkpoint; null: expert for a run, else random",
         choices=("random", "medium", "medium-replay", "full-replay", "expert"),
     )
     steps: int = param(100_000, "make: least number of transitions, in whole episodes", within="[1, inf)")
@@ -86,7 +86,7 @@ def check(composed: DictConfig) -> DatasetConfig:
 
 
 def _require_consistent(args: Sequence[str]) -> None:
-    """Refuse keys without effect: `make` takes a run, which has its environment, or needs one."""
+    """Raise `ConfigError` for keys without effect, and for random actions without an environment."""
     keys = dict(a.lstrip("+").partition("=")[::2] for a in args if "=" in a and a[:1] != "-")
     action, policy = keys.get("what"), keys.get("policy", "random")
     if action in ("show", "check"):

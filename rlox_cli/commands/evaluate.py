@@ -44,7 +44,7 @@ class FQEConfig:
     gamma: float | None = param(None, "discount factor; null: the run's algo.gamma, or 0.99", within="[0, 1]")
     updates: int = param(20_000, "gradient steps", within="[1, inf)")
     members: int = param(
-        20, "bootstrap resamples of the episodes, for the interval, which needs 19", within="[19, 1024]"
+        20, "bootstrap resamples of the episodes, for the interval; it needs at least 19", within="[19, 1024]"
     )
     learning_rate: float = param(1e-3, "Adam step size", within="(0, inf)")
     net_arch: tuple[int, ...] = param((64, 64), "hidden layer widths of each Q-network", within="[1, 65536]")
@@ -65,7 +65,8 @@ class EvaluateConfig:
     )
     max_steps: int | None = param(
         None,
-        "steps after which an episode is cut off, and counted as it is; null: the run's eval.max_steps",
+        "steps after which an episode is cut off and counted with its return so far; null: the run's "
+        "eval.max_steps",
         within="[1, inf)",
     )
     deterministic: bool = param(
@@ -79,7 +80,7 @@ class EvaluateConfig:
     )
     best_of: int | None = param(
         None,
-        "language models: sample so many completions per prompt, and take the one of highest reward",
+        "language models: sample this many completions per prompt, and take the one with the highest reward",
         within="[2, 65536]",
     )
     video: bool = param(False, "also record the first episode, as mp4 under videos/")
@@ -180,7 +181,7 @@ def _run(call: Call) -> int:
 
     def evaluate(composed: DictConfig) -> None:
         config = check(composed)
-        while runs_to_check:  # checks all of them before one is played
+        while runs_to_check:  # check all runs before one is played
             require_playable(replace(config, run=runs_to_check[0]))
             del runs_to_check[0]
         evaluate_run(config)

@@ -50,7 +50,7 @@ class ReportConfig:
         choices=("minmax", "none"),
     )
     ranges: dict[str, Any] = param(
-        doc="scores that are 0 and 1 on a task instead: 'ranges.CartPole-v1=[0,500]'",
+        doc="scores of a task that count as 0 and 1 instead: 'ranges.CartPole-v1=[0,500]'",
         default_factory=dict,
     )
     resamples: int = param(2000, "bootstrap resamples of each interval", within="[100, 1000000]")

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 RESUME_HELP = """\
 resume (rlox train resume=RUN [key=value ...], or rlox resume RUN [key=value ...])
-  resume=RUN                            goes on with the run in folder RUN, in the same folder: one
-                                        that was stopped, killed or failed goes on at its newest
-                                        whole checkpoint, one that is done with a larger
+  resume=RUN                            goes on with the run in folder RUN, in the same folder, from
+                                        the newest whole checkpoint, if the run was stopped or
+                                        killed or has failed; a run that is done needs a larger
                                         total_steps
 """
 RESUME_HELP += textwrap.fill(

@@ -1,4 +1,4 @@
-"""`report.json`, which has the estimates of a report, and the file of estimates that are expected."""
+"""`report.json` with the estimates of a report, and their comparison with a file of expected ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlox_cli.report.results import CellResult, Results
 from rlox_cli.report.tables import IntervalEstimate, Table, Value, format_value
 
 SCHEMA_VERSION = 1
-OWN_SYSTEM = "rlox"  # in an experiment's file, the runs that are not a baseline's
+OWN_SYSTEM = "rlox"  # the name of rlox's own runs in an experiment's file
 OVERALL_KEY, PAIRS_KEY = "all tasks", "improvement"  # keys of a report beside `tasks`
 LEVEL = "99%"
 
@@ -53,7 +53,7 @@ def load_expected(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"expected={path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"expected={path}: no JSON: {error}") from error
+        raise ConfigError(f"expected={path}: not JSON: {error}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"expected={path}: expected a mapping, as a report writes report.json")
     expected = {"tasks": data["tasks"] if "tasks" in data else _tasks_from_experiment(data)}
@@ -93,13 +93,13 @@ def _comparable(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _scale(data: Mapping[str, Any]) -> Any:
-    """Return the text on which scores are 0 and 1 in the estimates over all tasks."""
+    """Return the description of the scale on which the estimates over all tasks are."""
     overall = data.get(OVERALL_KEY)
     return overall.get("scale") if isinstance(overall, dict) else None
 
 
 def _mark_other_scale(verdict: Verdict) -> Verdict:
-    """Make a verdict unknown: scores on different scales can differ where all runs agree, and the reverse."""
+    """Make a verdict unknown: on different scales, equal runs can differ and different runs can agree."""
     if verdict.actual is None:
         return verdict
     reason = "on another scale: give both reports the same ranges"

@@ -35,7 +35,7 @@ CURVE_POINTS = 100  # points of a curve over runs
 PROFILE_POINTS = 101
 MAX_SHOWN_METHODS = 12  # methods in the figures
 SIMILAR_TOTAL_RATIO = 1.05  # totals that were rounded up to whole rollouts differ by less
-MIN_POINTS = 2  # a curve has at least so many points
+MIN_POINTS = 2  # least points of a curve, and least runs and tasks for statistics over them
 # Limit on the values drawn for the band of a curve: very many runs get fewer resamples.
 MAX_DRAWN_VALUES, MIN_RESAMPLES = 50_000_000, 200
 
@@ -49,7 +49,7 @@ class Scale:
     is_normalized: bool  # False: returns stay as they are
 
     def contains(self, task: str) -> bool:
-        """Return whether the task is on the scale: one whose runs all score the same is not."""
+        """Return whether the task is on the scale; a task whose runs all score the same is not."""
         return task in self.ranges or not self.is_normalized
 
     def normalize(self, task: str, values: Array) -> Array:
@@ -170,7 +170,7 @@ class Computer:
             )
 
     def _rng(self, *seed_words: str) -> np.random.Generator:
-        """Return the random stream of these words: another method in the study changes no other interval."""
+        """Return the random stream of these words; so a further method changes no other method's interval."""
         return np.random.default_rng(
             [self._seed, *(zlib.crc32(seed_word.encode()) for seed_word in seed_words)]
         )
@@ -255,7 +255,7 @@ def shown_methods(study: Study, aggregates: Sequence[Aggregate]) -> dict[str, in
     """Return the methods in the figures with their style indices: all, or the best if there are too many."""
     best = sorted(aggregates, key=lambda a: -a.iqm.value)[:MAX_SHOWN_METHODS]
     names = {a.method for a in best}
-    if len(names) < MAX_SHOWN_METHODS:  # also those that have no score yet
+    if len(names) < MAX_SHOWN_METHODS:  # then also methods that have no score yet
         rest = [method for method in study.methods if method not in names]
         names |= set(rest[: MAX_SHOWN_METHODS - len(names)])
     return {m: style_index for style_index, m in enumerate(m for m in study.methods if m in names)}
@@ -300,7 +300,7 @@ def _make_scale(study: Study, normalize: str, ranges: Mapping[str, Any]) -> Scal
         for task, (low, high) in ends.items()
     ]
     parts += [
-        f"{task} is left out, its runs all score {format_number(low)}: ranges.{slug(task)} gives it a scale"
+        f"{task} is left out: its runs all score {format_number(low)}; ranges.{slug(task)} gives it a scale"
         for task, (low, _) in ranges_by_task.items()
         if task not in ends
     ]
@@ -333,7 +333,7 @@ def _plottable_curves(cell: Cell, kind: str) -> list[Curve]:
 
 
 def _common_steps(curves: Sequence[Curve]) -> Array:
-    """Return the curves' own steps if these are equal and few, else as many as a figure needs."""
+    """Return the curves' own steps if these are equal and few, else evenly spaced ones."""
     first = curves[0].steps
     if len(first) <= CURVE_POINTS and all(np.array_equal(curve.steps, first) for curve in curves):
         return first

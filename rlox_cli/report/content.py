@@ -1,4 +1,4 @@
-"""The tables and figures of a report. Captions say what the numbers are and from how many runs."""
+"""The tables and figures of a report; captions say what the numbers are and from how many runs."""
 
 from __future__ import annotations
 
@@ -342,7 +342,7 @@ def _band_counts_text(bands: Iterator[Band] | Sequence[Band]) -> str:
 
 
 def _run_counts_text(pairs: Iterator[tuple[str, int]]) -> str:
-    """Return the numbers of runs by method: `n: a2c 3, ppo 2 to 3.`"""
+    """Return the numbers of runs by method, such as `n: a2c 3, ppo 2 to 3`."""
     runs_by_method: dict[str, set[int]] = {}
     for method, runs in pairs:
         runs_by_method.setdefault(method, set()).add(runs)

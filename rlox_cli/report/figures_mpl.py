@@ -72,7 +72,7 @@ def draw_figure(figure: Figure) -> Drawing:
 def escape_math(text: str) -> str:
     """Escape text so that `$` is a dollar and begins no formula."""
     escaped = text.replace("$", r"\$")
-    return f" {escaped}" if escaped.startswith("_") else escaped  # else the legend omits it
+    return f" {escaped}" if escaped.startswith("_") else escaped  # the legend omits names that begin with `_`
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:

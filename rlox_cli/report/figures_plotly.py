@@ -1,4 +1,4 @@
-"""Plotly specs of the page's figures, as plain data. The page's script sets the colours of the theme."""
+"""Plotly specs of the page's figures, as plain data; the page's script sets the colours of the theme."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ MAX_MARKS = 9
 ROW_HEIGHT, FRAME_HEIGHT, LINES_HEIGHT = 54, 84, 320
 LABEL_OFFSET = 0.42  # distance of a name above its row
 DIGITS = 6
-MANY_POINTS, FAINT_OPACITY = 30, 0.35  # more points are faint, so that the estimate is visible
+MANY_POINTS, FAINT_OPACITY = 30, 0.35  # opacity of more than 30 points, so that the estimate is visible
 
 
 def panel_spec(panel: Panel) -> Spec:
-    """Build traces and layout of a panel. `meta` of a trace has its style index (`place`) and its role."""
+    """Build traces and layout of a panel.
+
+    `meta` of a trace has its style index (`place`) and its role.
+    """
     if panel.lines:
         traces = [trace for line in panel.lines for trace in _line_traces(line, panel)]
         layout = _layout(panel, LINES_HEIGHT)

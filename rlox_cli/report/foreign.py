@@ -1,4 +1,4 @@
-"""Read runs that other programs logged as plain records: find their files and parse run names."""
+"""Read logs of other programs as plain records of runs: find the files and parse the runs' names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read rlox's run folders as plain records. They may be untrusted, damaged, or still being written."""
+"""Read rlox's run folders as plain records; they may be untrusted, damaged, or still being written."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _natural_sort_key(name: str) -> list[tuple[int, str]]:
 
 
 def _state(folder: Path, status: Mapping[str, Any]) -> str:
-    """Return the state of the run. Its lock decides whether it is running, as in `rlox list runs`."""
+    """Return the state of the run; its lock decides whether it is running, as in `rlox list runs`."""
     locked = is_locked(folder)
     if locked:
         return RUNNING
@@ -142,14 +142,16 @@ def _state(folder: Path, status: Mapping[str, Any]) -> str:
 
 
 def _flaw(folder: Path, state: str, result: Mapping[str, Any]) -> str:
-    """Describe the damaged or missing file without which a run does not count; empty if none is."""
+    """Describe the damaged or missing file without which a run does not count; empty if there is none."""
     name = {UNREADABLE: "status.json", DONE: "result.json"}.get(state)
     if name is None:
         return ""
     score = result.get("score")
     if state == DONE and result:
         has_invalid_score = score is not None and finite_number(score) is None
-        return f"{name} is damaged: its score is {safe_text(score)!r}, no number" if has_invalid_score else ""
+        return (
+            f"{name} is damaged: its score is {safe_text(score)!r}, not a number" if has_invalid_score else ""
+        )
     problem = "damaged" if (folder / name).exists() else "missing"
     return f"{name} is {problem}; rlox resume goes on without it, and writes it again"
 

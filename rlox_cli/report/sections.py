@@ -35,7 +35,7 @@ def make_page(title: str, study: Study, results: Results, verdicts: Sequence[Ver
 
 
 def summary_line(study: Study) -> str:
-    """Summarise a study: `12 runs of 2 methods on 2 tasks: 11 done, 1 failed.`"""
+    """Summarise a study, such as `12 runs of 2 methods on 2 tasks: 11 done, 1 failed`."""
     states = Counter(run.status for run in study.runs)
     counts_text = ", ".join(f"{n} {state}" for state, n in states.most_common())
     sizes = (

@@ -168,7 +168,7 @@ def _distinguishing_keys(runs: Sequence[Run]) -> list[str]:
 
 
 def _user_names(runs_by_settings: Mapping[tuple[str, ...], Sequence[Run]]) -> dict[tuple[str, ...], str]:
-    """Return the user's name for each group of runs; none unless names separate the groups on each task."""
+    """Return the user's name for each group of runs; empty unless names separate the groups on each task."""
     if len(runs_by_settings) < 2:
         return {}
     names = {part: {run.user_name for run in part_runs} for part, part_runs in runs_by_settings.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Each has a contrast of 3 to 1 or more with its theme's background; tests/unit/cli/report checks it.
+# Each colour has a contrast of 3 to 1 or more with its theme's background; tests/unit/cli/report checks it.
 LIGHT_COLOURS = (
     "#0b62a4", "#c8500a", "#00795a", "#8b3fa0", "#8f6a00", "#a61c3c", "#1f7a8c", "#555b66",
 )  # fmt: skip

@@ -26,7 +26,7 @@ LATEX_ESCAPES = {
     '"': r"\textquotedbl{}",
     "`": r"\textasciigrave{}",
 }
-MISSING_TEXT = "\u2013"  # of a missing value
+MISSING_TEXT = "\u2013"  # stands for a missing value
 MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]|#~$])")
 
 
@@ -50,7 +50,7 @@ Value = str | int | float | IntervalEstimate | None
 
 @dataclass(frozen=True)
 class Table:
-    """A table. `name` is that of its files, and `caption` says what its numbers are."""
+    """A table; `name` is the name of its files, and `caption` says what its numbers are."""
 
     name: str
     title: str

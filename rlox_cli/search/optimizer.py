@@ -42,7 +42,7 @@ def require_optuna() -> None:
     if tuple(map(int, version.split(".")[:2])) < MIN_VERSION:
         minimum = ".".join(map(str, MIN_VERSION))
         raise MissingExtraError(
-            f"a search needs optuna >= {minimum}, {version} is installed: {install_command('optuna')}"
+            f"a search needs optuna >= {minimum}, but {version} is installed: {install_command('optuna')}"
         )
 
 
@@ -99,7 +99,7 @@ class Optimizer:
         self.folder = str(folder.absolute())
 
     def fail_abandoned(self) -> int:
-        """Tell the study that abandoned running trials were killed; return how many."""
+        """Tell the study that abandoned running trials were killed; return their number."""
         from optuna.trial import TrialState
 
         running = self._trials(TrialState.RUNNING)
@@ -125,7 +125,7 @@ class Optimizer:
         """Ask for the trial at a position: repeat one that was killed there, else get a new one."""
         from optuna.trial import TrialState
 
-        if not self._trials(TrialState.WAITING):  # one waits if a user enqueued it, or after a kill here
+        if not self._trials(TrialState.WAITING):  # a trial waits if a user enqueued it, or after a kill here
             killed_trials = [t for t in self._killed_trials(position) if t.params.keys() == space.keys()]
             attributes: dict[str, Any] = {POSITION_ATTRIBUTE: position, FOLDER_ATTRIBUTE: self.folder}
             if killed_trials:
@@ -198,7 +198,7 @@ def counted_trials(study: Study) -> list[FrozenTrial]:
 
 
 def best_trial(trials: Iterable[FrozenTrial]) -> FrozenTrial | None:
-    """Return the complete trial with the highest score, of equal ones the first; `None` if there is none."""
+    """Return the complete trial with the highest score, the first of equal ones; `None` if there is none."""
     complete_trials = [trial for trial in trials if trial.state.name == "COMPLETE"]
     return max(complete_trials, key=lambda trial: float(trial.value or 0.0), default=None)
 

@@ -45,7 +45,7 @@ def expand_call(call: Call) -> list[str]:
     """Return the arguments of a call, expanded by `expand_arguments`."""
     if not search_arguments(call.args):
         return call.args
-    from rlox_cli.compose import parse_flags  # late: it imports Hydra, and rlox's own sweeper
+    from rlox_cli.compose import parse_flags  # imported here because it imports Hydra
 
     return expand_arguments(call.args, conf_folders(parse_flags(call.args, call.command).config_dir))
 

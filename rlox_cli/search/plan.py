@@ -98,9 +98,10 @@ def search_plan(app: Hydra, master: DictConfig, folder: Path) -> SearchPlan:
 
 
 def _corner_configs(app: Hydra, master: DictConfig, space: Space) -> Iterator[RunConfig]:
-    """Yield runs at the ends of a space: each value alone at an end, all at the lowest, all at the highest.
+    """Yield the configurations of runs at the ends of a space.
 
-    Combinations of values that are invalid together are skipped.
+    All values are at their lowest, all at their highest, or one is at an end (or any choice) and the others
+    at their lowest. Combinations of values that are invalid together are skipped.
     """
     compose = grid.Composer(app, master)
     groups = [d for d in space.dimensions if d.name in GROUPS]
@@ -122,7 +123,7 @@ def _read_master_space(app: Hydra, master: DictConfig, params: dict[Any, Any]) -
     parameter_overrides = [f"{key}={value}" for key, value in params.items()]
     parser = OverridesParser.create(config_loader=app.config_loader)
     space = read_space(parser.parse_overrides([*parameter_overrides, *map(str, task_overrides)]))
-    # values of a preset that contradict these overrides give way, as they do to typed ones
+    # as typed overrides do, these displace values of a preset that contradict them
     all_overrides = [*space.fixed_overrides, *(d.override(d.end_values[0]) for d in space.dimensions)]
     displaced = displaced_defaults(all_overrides, list(VariantSource.current_folders))
     return replace(space, fixed_overrides=(*space.fixed_overrides, *displaced))
@@ -161,7 +162,7 @@ def _require_matching_space(
     if not missing_keys or space == algo or space not in ALGO.registry:
         return
     has_own_space = algo in group_options(SEARCH, VariantSource.current_folders)
-    hint = f"search={algo} is the one of {algo}" if has_own_space else f"there is no space of {algo}"
+    hint = f"search={algo} is the space of {algo}" if has_own_space else f"there is no space of {algo}"
     raise ConfigError(
         f"{SEARCH}={space} is the space of {space}, and {ALGO.name}={algo} has no {missing_keys[0]}: {hint}"
     )

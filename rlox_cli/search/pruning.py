@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.trial import Trial
 
-JOBS_ATTRIBUTE = "jobs"  # of a trial: the identities of its runs; only the first can be pruned
+JOBS_ATTRIBUTE = "jobs"  # attribute of a trial: the identities of its runs; only the first is ever pruned
 
 log = logging.getLogger("rlox.cli")
 
@@ -83,7 +83,7 @@ class TrialPruner:
             report_evaluations(self.study, self.trial, [(due_step(step, self.config), mean)])
             return self.trial.should_prune()
         except Exception as error:
-            log.warning("the study did not answer, nothing is pruned: %s", error)
+            log.warning("the study did not answer; nothing is pruned: %s", error)
             return False
 
 

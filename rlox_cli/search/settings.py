@@ -1,4 +1,4 @@
-"""The keys `search.*`: how values are chosen. Jobs do not have them."""
+"""The keys `search.*`: how values are chosen; jobs do not have these keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SearchOptions:
     )
     n_startup_trials: int = param(
         10,
-        "random trials before the sampler learns; no trial is pruned before so many are complete",
+        "random trials before the sampler learns; no trial is pruned before this many are complete",
         within="[0, inf)",
     )
     warmup: float = param(0.33, "fraction of total_steps before which nothing is pruned", within="[0, 1]")

@@ -76,7 +76,7 @@ class Dimension:
 
 @dataclass(frozen=True)
 class Space:
-    """A search space: fixed overrides, searched dimensions, seeds. A trial's score is the mean over seeds."""
+    """A search space: fixed overrides, searched dimensions, seeds; a trial's score is the mean over seeds."""
 
     fixed_overrides: tuple[str, ...]
     dimensions: tuple[Dimension, ...]
@@ -89,7 +89,7 @@ class Space:
 
 
 def read_space(overrides: Iterable[Override]) -> Space:
-    """Read a space from overrides, of which later ones win; `ConfigError` if none has several values."""
+    """Read a space from overrides, of which later ones win; raise `ConfigError` if none varies."""
     last_overrides = {override.key_or_group: override for override in overrides}
     fixed_overrides: list[str] = []
     dimensions: list[Dimension] = []

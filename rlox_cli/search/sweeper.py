@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from rlox_cli.training import TrainTask
 
 JobOutcome = dict[str, Any]
-SEARCH_ATTRIBUTE = "rlox"  # of a study: the space, the seeds and the base
+SEARCH_ATTRIBUTE = "rlox"  # attribute of a study: the space, the seeds and the base
 NORMALIZE_KEYS = frozenset({"env.normalize_obs", "env.normalize_reward"})
 WAIT_SECONDS = 0.2
 
@@ -93,7 +93,7 @@ class OptunaSweeper(Sweeper):
             values = {d.name: d.end_values[0] for d in self.plan.space.dimensions}
             self._launcher.launch([self.plan.space.job_overrides(values, self.plan.space.seeds[0])], 0)
             return
-        if self.plan.options.storage is not None:  # an unavailable one leaves no folder behind
+        if self.plan.options.storage is not None:  # an unavailable storage leaves no folder behind
             open_study(self.plan.options, self.folder, create=True)
         with translate_os_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -113,12 +113,12 @@ class OptunaSweeper(Sweeper):
                 while positions := self.optimizer.next_positions(self.plan.n_jobs):
                     self._run_batch(positions)
             except BaseException:
-                with suppress(Exception):  # if it fails, the next start does it
+                with suppress(Exception):  # if this fails, the next start does it
                     self.optimizer.fail_abandoned()
                 raise
 
     def _run_batch(self, positions: Sequence[int]) -> None:
-        """Ask for trials, run the first seed of each, then the others of those that go on, and tell."""
+        """Ask for trials; run the first seed of each, and the others if that is done; tell the results."""
         with self._defer_signals():
             trials = [self._ask(position) for position in positions]
         seeds = len(self.plan.space.seeds)
@@ -144,7 +144,7 @@ class OptunaSweeper(Sweeper):
                 composed = self._loader.load_sweep_config(self._config, job)
                 config = sweep_backend.apply_backend(validate.run_config(composed), self.names)
                 identities.append(identity(config))
-            except ConfigError as error:  # each value is valid, the combination is not
+            except ConfigError as error:  # each value is valid, but the combination is not
                 outcomes.append(_failed_outcome(str(error)))
         trial.set_user_attr(JOBS_ATTRIBUTE, identities)
         trial.set_user_attr("seeds", list(space.seeds))
@@ -174,7 +174,7 @@ class OptunaSweeper(Sweeper):
         for number, ((job, overrides), result) in enumerate(zip(distinct_jobs, results, strict=True)):
             try:
                 outcomes[job] = dict(result.return_value)
-            except Exception as error:  # of the launcher: the task records its own errors
+            except Exception as error:  # the launcher's: the task records its own errors
                 outcomes[job] = _failed_outcome(f"{type(error).__name__}: {error}")
             if outcomes[job]["status"] == KILLED:  # a worker died and did not report its run
                 dead_job = Job(overrides, self.folder, first_number + number, None, identity=job)
@@ -255,7 +255,7 @@ def register() -> None:
 
 
 def require_same_search(study: Any, plan: SearchPlan) -> None:
-    """Refuse a study of another search, whose values say nothing about this one; mark a new study."""
+    """Refuse a study of another search, whose values say nothing here; record the search in a new study."""
     require_same_normalize_rule(plan.folder, {plan.base.env.normalize_rule})
     space = {d.name: d.signature() for d in plan.space.dimensions}
     expected = {"space": space, "seeds": list(plan.space.seeds), "base": result_config(plan.base)}
@@ -269,7 +269,7 @@ def require_same_search(study: Any, plan: SearchPlan) -> None:
     if saved_search["seeds"] != expected["seeds"]:
         differing_keys.append("seed")
     tree = upgrade_saved_config(saved_search["base"])
-    if NORMALIZE_KEYS & saved_search["space"].keys():  # its trials did, by the rule of before the key existed
+    if NORMALIZE_KEYS & saved_search["space"].keys():  # its trials normalised, by the old rule
         tree["env"] = {"normalize_rule": "sb3", **tree["env"]}
     base = make_run(tree)
     if identity(base) != identity(plan.base):

@@ -197,8 +197,8 @@ def test_check_config_accepts_an_unused_mask_that_the_environment_ignores() -> N
 @pytest.mark.parametrize(
     ("kind", "place", "said"),
     [
-        (Line, "method", r"action_masks\(\) is not there after a reset, .*env.action_mask=method"),
-        (Line, "info", r"'action_mask' is not there in the info after a reset, .*=info says"),
+        (Line, "method", r"action_masks\(\) is missing after a reset, .*env.action_mask=method"),
+        (Line, "info", r"'action_mask' is missing in the info after a reset, .*=info says"),
         (TellsOnReset, "info", r"after step 1 of episode .* is missing, but was given"),
     ],
 )

@@ -151,5 +151,5 @@ def test_init_from_refuses_weights_with_another_channel_order(tmp_path: Path) ->
     first = ALGORITHMS["ppo"](make, **SMALL, **OPTIONS["ppo"], image_channels="first")  # type: ignore[arg-type]
     first.save(tmp_path / "saved")
     last = {**SMALL, **OPTIONS["ppo"], "image_channels": "last", "init_from": tmp_path / "saved"}
-    with pytest.raises(ConfigError, match=r"algo.image_channels=first, this one last"):
+    with pytest.raises(ConfigError, match=r"algo.image_channels=first, but this run has last"):
         ALGORITHMS["ppo"](make, **last)  # type: ignore[arg-type]

@@ -60,9 +60,9 @@ SPACES: dict[str, spaces.Space[Any]] = {
 # Spaces without a fixed size, and the text that the message names.
 REFUSED_SPACES: dict[str, tuple[spaces.Space[Any], str]] = {
     "text": (spaces.Text(4), "flatten_observation"),
-    "a sequence": (spaces.Sequence(box((2,))), "padded to a Box"),
+    "a sequence": (spaces.Sequence(box((2,))), "pad it to a Box"),
     "a graph": (spaces.Graph(box((2,)), None), "Boxes of fixed sizes"),
-    "one of several": (spaces.OneOf([box((2,)), CHOICES]), "a part for each kind"),
+    "one of several": (spaces.OneOf([box((2,)), CHOICES]), "a part for each of its spaces"),
     "text inside": (spaces.Dict({"arm": ARM, "said": spaces.Tuple([spaces.Text(4)])}), "'said', part '0'"),
 }  # fmt: skip
 

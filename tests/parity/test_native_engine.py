@@ -348,7 +348,7 @@ def test_the_engine_refuses_parameters_that_do_not_fit_the_networks() -> None:
     with pytest.raises(UnknownNameError, match=r"critic\.0\.weight"):
         one(parameters=[("actor.0.weight", (2, 3)), ("actor.0.bias", (2,))], actor=[])
     more = [("actor.0.weight", (2, 3)), ("actor.0.bias", (2,)), ("log_std", (2,))]
-    with pytest.raises(ConfigError, match="parameter is log_std, expected one of these networks"):
+    with pytest.raises(ConfigError, match="parameter is log_std, expected a parameter of these networks"):
         one(parameters=more, actor=[])
     with pytest.raises(ConfigError, match="widths of the actor is empty"):
         one(kind="sde", actor=[])

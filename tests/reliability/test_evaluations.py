@@ -123,7 +123,7 @@ def test_an_evaluation_that_fails_ends_with_code_4_and_says_where(
 def test_a_run_survives_an_environment_that_exits_during_evaluation(cli: Cli, tmp_path: Path) -> None:
     ended = cli("train", *TINY, "env=Dies-v0", "env.workers=subprocess")
     assert ended.code == 0
-    assert "played again: seed" in (only_run(tmp_path / "runs") / "log.txt").read_text()
+    assert "playing again the episodes of seeds" in (only_run(tmp_path / "runs") / "log.txt").read_text()
 
 
 @pytest.mark.usefixtures("registered")

@@ -214,7 +214,7 @@ def test_the_constructor_takes_numbers_of_numpy_and_no_limit_of_gradients() -> N
         (0, 5, "policy int lacks get_logprob_and_entropy"),
         (1, None, "obs is a NoneType, expected a tensor"),
         (1, np.zeros((2, 3), np.float32), "obs is a ndarray, expected a tensor"),
-        (1, torch.tensor(1.0), "obs is a number without axes, expected a tensor"),
+        (1, torch.tensor(1.0), "obs is a tensor without dimensions, expected a tensor"),
         (2, [0, 1], "actions is a list, expected a tensor"),
         (3, [0.0, 0.0], r"old_log_probs is a list, expected a tensor \[2\]"),
         (4, np.zeros(2), r"advantages is a ndarray, expected a tensor \[2\]"),

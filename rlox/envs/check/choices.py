@@ -1,4 +1,4 @@
-"""Check that an environment accepts every action of its space: each choice, and the bounds of vectors."""
+"""Check that an environment accepts the actions of its space: choices, and the bounds of a Box."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_CHOICES = 24  # with more choices, only some are tried
 
 
 def check_choices(subject: Subject, driver: EnvDriver) -> None:
-    """Take one step with each action, after a reset of its own."""
+    """Take the first step of an episode with each of these actions; a refusal ends the check."""
     _locate_mask(subject, driver)
     if not isinstance(subject.action_space, spaces.Discrete) and subject.mask_location.source == "none":
         driver.step(subject.actions(1)[0])
@@ -92,13 +92,13 @@ def _report_refusal(subject: Subject, action: Any, error: BaseException, has_acc
         subject.report.stop(
             "bounds-refused",
             f"{label}, at a bound of its action_space, raises {error_text}, expected an observation: "
-            "policies are clipped to the bounds, which belong to a Box; accept them, or make the Box smaller",
+            "actions are clipped to the bounds, which belong to a Box; accept them, or make the Box smaller",
         )
     if not has_accepted:
         subject.report.stop(
             "step-fails",
             f"{label} raises {error_text}, and so does every other choice, expected an observation; call "
-            "step by hand",
+            "step by hand to find the cause",
         )
     subject.report.stop(
         "choice-refused",

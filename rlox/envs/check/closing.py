@@ -17,11 +17,11 @@ from rlox.importing import describe_error
 
 __all__ = ["check_closing"]
 
-ROUNDS = 3
+ROUNDS = 3  # environments that are made and closed
 
 
 def check_closing(subject: Subject, env: Any) -> None:
-    """Close it twice, and check whether environments that are made and closed leave resources behind."""
+    """Close `env` twice, and check whether environments that are made and closed leave resources behind."""
     if subject.is_uncopyable:
         return
     subject.on_call("close()")
@@ -30,8 +30,8 @@ def check_closing(subject: Subject, env: Any) -> None:
     except subject.env_exceptions as error:
         subject.report.error(
             "close-fails",
-            f"close() raises {describe_error(error)}, expected nothing, also where nothing is open; release "
-            "only what is there",
+            f"close() raises {describe_error(error)}, expected no exception, even if nothing is open; "
+            "release only what is there",
         )
         return
     try:
@@ -61,8 +61,8 @@ def _check_leaks(subject: Subject) -> None:
         if increases.get(resource, 0) >= ROUNDS:
             subject.report.warning(
                 code,
-                f"{ROUNDS} that were made and closed left {increases[resource]} {resource} behind, expected "
-                f"none: evaluations and sweeps make many; {remedy}",
+                f"{ROUNDS} environments that were made and closed left {increases[resource]} {resource} "
+                f"behind, expected none: evaluations and sweeps make many environments; {remedy}",
             )
             return  # a leaked process also holds files
 

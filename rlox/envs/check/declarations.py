@@ -121,7 +121,7 @@ def _check_box(report: Report, box: spaces.Box, label: str) -> None:
             "actions-uneven",
             f"number {at} of {label} goes from {low.flat[at]} to {high.flat[at]}, expected a range "
             "around 0, where Gaussian policies begin; "
-            f"{remedy} within",
+            f"{remedy} within the environment",
         )
 
 
@@ -151,7 +151,7 @@ def _check_observations(subject: Subject, space: Any) -> None:
         subject.report.warning(
             "observation-large",
             f"an observation takes {size / 2**20:.1f} MiB, expected less than "
-            f"{subject.limits.large_observation / 2**20:g}: a replay buffer of 100,000 would take "
+            f"{subject.limits.large_observation / 2**20:g}: a replay buffer for 100,000 takes "
             f"{size * 100_000 / 2**30:,.0f} GiB; make it smaller, or uint8",
         )
 
@@ -182,7 +182,7 @@ def _compare_copies(subject: Subject, env: gym.Env[Any, Any]) -> None:
             subject.report.error(
                 "spaces-differ",
                 f"two copies differ in their {name}, {short_repr(first)} and {short_repr(second)}, expected "
-                "the same: copies are trained on together; decide it by an argument, not by chance or a "
+                "the same: a run trains on all copies together; let an argument decide it, not chance or a "
                 "counter",
             )
     close_quietly(other)

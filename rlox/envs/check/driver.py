@@ -51,7 +51,7 @@ class TraceStep(NamedTuple):
 
 
 class EnvDriver:
-    """One environment; each call is announced first (`Subject.on_call`)."""
+    """Calls one environment, and announces each call first (`Subject.on_call`)."""
 
     def __init__(
         self,
@@ -146,8 +146,8 @@ class EnvDriver:
             self.subject.report.stop(
                 "reset-refused",
                 f"{call} in the middle of an episode, after step {self.t}, raises {describe_error(error)}, "
-                "expected a new episode: a run that is stopped or goes on resets at any time; begin anew in "
-                "reset, whatever came before",
+                "expected a new episode: a run may reset at any time, after a stop for example; let reset "
+                "begin a new episode from any state",
             )
         self.subject.report.stop(
             "reset-fails",
@@ -161,7 +161,7 @@ class EnvDriver:
             report.stop(
                 "step-exits",
                 f"{label} ends the process ({exit_text}), expected an observation; raise an error where it "
-                "cannot go on",
+                "cannot continue",
             )
         if self.subject.mask_location.source != "none":
             report.stop(
@@ -171,7 +171,7 @@ class EnvDriver:
             )
         report.stop(
             "step-fails",
-            f"{label} raises {describe_error(error)}, expected an observation: the action is of its "
+            f"{label} raises {describe_error(error)}, expected an observation: the action is in its "
             "action_space",
         )
 
@@ -183,7 +183,7 @@ def trace(
     before_step: Callable[[], Any] = lambda: None,
     overwrites: Sequence[Any] | None = None,
 ) -> list[TraceStep]:
-    """Record the results of the actions over some episodes, the first with this seed, later ones without.
+    """Record the results of `actions` over some episodes; only the first one is reset with `seed`.
 
     `before_step` is called before each step. With `overwrites`, each action array is overwritten after its
     step.
@@ -212,7 +212,7 @@ def trace(
 
 
 class MaskFilter:
-    """Replaces an action that a mask forbids by an allowed one, always the same, or by `None`."""
+    """Replaces an action that a mask forbids, always by the same allowed one; by `None` if there is none."""
 
     def __init__(self, driver: EnvDriver) -> None:
         self._driver, self._mask_location = driver, driver.subject.mask_location

@@ -54,7 +54,8 @@ class EpisodeEndCheck:
             self.subject.report.warning(
                 "limit-in-info",
                 f"step {t} reports a time limit by terminated=True and info['TimeLimit.truncated'], as Gym "
-                "did, expected terminated=False, truncated=True: otherwise its last state counts as worth 0",
+                "did, expected terminated=False, truncated=True: otherwise the value of the last state "
+                "counts as 0",
             )
 
     def _check_success(self, success: Any, t: int) -> None:
@@ -64,7 +65,8 @@ class EpisodeEndCheck:
             self.subject.report.error(
                 "success-kind",
                 f"info['is_success'] of step {t}, the last of an episode, is {short_repr(success)} "
-                f"({type(success).__name__}), expected a bool: whether it reached its goal; return bool(...)",
+                f"({type(success).__name__}), expected a bool: whether the episode reached its goal; return "
+                "bool(...)",
             )
 
     def report(self) -> None:
@@ -73,18 +75,18 @@ class EpisodeEndCheck:
         if len(episodes) > 2 and all(e.is_first_obs for e in episodes):
             report.warning(
                 "restarts-itself",
-                f"the last observation of each of {len(episodes)} episodes is its first one, expected the "
-                "state that ended it: does step call reset? Leave that to the caller (it is no mistake if "
-                "the task leads back to the start)",
+                f"the last observation of each of {len(episodes)} episodes equals its first one, expected "
+                "the state that ended the episode: does step call reset? Leave resets to the caller (it is "
+                "no mistake if the task leads back to the start)",
             )
         if self.limit is not None:
             self._check_limit(self.limit)
         elif not episodes and self.longest >= self.subject.limits.endless:
             report.warning(
                 "never-ends",
-                f"no episode ended within {self.longest:,} steps and there is no time limit, expected ends, "
-                "as returns are known at the end of episodes only; register it with max_episode_steps=N, or "
-                "wrap it with gymnasium.wrappers.TimeLimit",
+                f"no episode ended within {self.longest:,} steps and there is no time limit, expected "
+                "episodes that end, as their returns are known only then; register it with "
+                "max_episode_steps=N, or wrap it with gymnasium.wrappers.TimeLimit",
             )
 
     def _check_limit(self, limit: int) -> None:
@@ -102,7 +104,7 @@ class EpisodeEndCheck:
             report.warning(
                 "limit-earlier",
                 f"each truncation comes at step {truncated_lengths[0]}, expected at step {limit}, the "
-                "max_episode_steps that it is registered with; let both be the same",
+                "max_episode_steps that it is registered with; make both limits equal",
             )
         if self.longest > limit:
             report.warning(

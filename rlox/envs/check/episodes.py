@@ -121,8 +121,8 @@ class _CheckedDriver:
         if self._last_observation is not None and not is_equal(*self._last_observation):
             self.report.error(
                 "observation-aliased",
-                f"{label} changed the observation that was returned before it, expected a new one each time: "
-                "what is kept of the old one is lost; return a copy: self.state.copy()",
+                f"{label} changed the observation that was returned before it, expected a new array each "
+                "time: observations that were kept change too; return a copy: self.state.copy()",
             )
         self._last_observation = (observation, copy.deepcopy(observation))
 
@@ -133,8 +133,8 @@ class _CheckedDriver:
                 self.report.error(
                     f"{name.replace('_', '-')}-changed",
                     f"{self.driver.last_call} changed its {name} from {short_repr(first)} to "
-                    f"{short_repr(current)}, expected the same as long as it lives: networks are made for it "
-                    "once; set it in __init__, at its widest",
+                    f"{short_repr(current)}, expected a constant space: networks are made for it once; "
+                    "set it in __init__, as large as it can become",
                 )
 
     def _check_info(self, info: Any, is_done: bool = False) -> None:
@@ -212,7 +212,7 @@ class _CheckedDriver:
             self.report.warning(
                 "reward-huge",
                 f"the reward of {label} is {float(number):.3g}, expected less than "
-                f"{self.subject.limits.huge_reward:g}: losses of values grow with its square; scale it, or "
+                f"{self.subject.limits.huge_reward:g}: value losses grow with its square; scale it, or "
                 "set env.normalize_reward=true",
             )
 
@@ -228,13 +228,13 @@ class _CheckedDriver:
             self.subject.is_shortened = True
             self.report.warning(
                 "slow-step",
-                f"a step takes {statistics.median(self._seconds):.2g} s, expected less than {limit:g}: a run "
-                "of 100,000 steps would take days; look for sleeping, rendering or waiting in step",
+                f"a step takes {statistics.median(self._seconds):.2g} s, expected less than {limit:g} s: a "
+                "run of 100,000 steps would take days; look for sleeping, rendering or waiting in step",
             )
 
 
 def _is_valid_reward(reward: Any) -> bool:
-    """Tell whether a run accepts it as a number."""
+    """Tell whether a run accepts the reward as a number."""
     try:
         to_reward(reward)
     except WrongTypeError:

@@ -15,7 +15,7 @@ class Finding:
 
     code: str  # stable across versions
     severity: Literal["error", "warning"]
-    message: str  # what came, what was expected, what to do
+    message: str  # what was found, what was expected, and the remedy
 
 
 class StopCheck(Exception):

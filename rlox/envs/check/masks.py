@@ -39,7 +39,7 @@ class MaskLocation:
         """Raise `UnsupportedSpaceError`, like a run, if these actions have no choices to mask."""
         if mask_form(space) is None:
             raise UnsupportedSpaceError(
-                f"env.action_mask={self.source}: masks need actions with choices, it has "
+                f"env.action_mask={self.source}: masks need actions with choices, but it has "
                 f"{format_space(space)}; set env.action_mask=none"
             )
 
@@ -57,12 +57,12 @@ class MaskLocation:
         return {"method": "action_masks()"}.get(self.source, f"the mask {self.key!r}")
 
     def missing_message(self, is_configured: bool) -> str:
-        """Describe a missing mask after the first reset; `is_configured`: the run needs one."""
+        """Describe a missing mask after the first reset; `is_configured` means that the run needs one."""
         location = {"info": " in the info", "observation": " in the observation"}.get(self.source, "")
         reason = f"as env.action_mask={self.source} says" if is_configured else "as its name promises"
         return (
-            f"{self.label} is not there{location} after a reset, expected one, {reason}; give it after each "
-            "reset and step" + (", or leave env.action_mask out" if is_configured else "")
+            f"{self.label} is missing{location} after a reset, expected a mask, {reason}; give one after "
+            "each reset and step" + (", or leave env.action_mask out" if is_configured else "")
         )
 
     def find_problem(self, mask: Any, space: Any) -> tuple[str, str] | None:
@@ -83,7 +83,7 @@ class MaskLocation:
             )
         if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
             return "mask-values", (
-                f"{label} is {array.tolist()}, expected 0 and 1, or bool; 1 is what is allowed"
+                f"{label} is {array.tolist()}, expected 0 and 1, or bool; 1 where an action is allowed"
             )
         if not array.any():
             return "mask-empty", (

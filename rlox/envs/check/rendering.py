@@ -54,7 +54,7 @@ def _check_frame(subject: Subject) -> None:
         subject.report.warning(
             "render-fails",
             f"render() in the mode {RGB_MODE!r}, which its metadata lists, raises {describe_error(error)}, "
-            "expected a frame; call it by hand, or take the mode out of metadata['render_modes']",
+            "expected a frame; call it by hand, or remove the mode from metadata['render_modes']",
         )
         return
     close_quietly(env)
@@ -75,7 +75,7 @@ def _check_array(subject: Subject, frame: Any) -> None:
         subject.report.warning(
             "render-frame",
             f"render() in the mode {RGB_MODE!r} gives {actual}, expected uint8 of [height, width, 3] from 0 "
-            "to 255; videos are made of that",
+            "to 255; videos need such frames",
         )
 
 

@@ -44,7 +44,7 @@ class CheckResult:
     action_space: str
     steps: int
     episodes: int
-    algorithms: Mapping[str, str]  # why each does not fit; empty if it does
+    algorithms: Mapping[str, str]  # by algorithm: why it does not fit; empty if it does
 
     @property
     def errors(self) -> int:
@@ -70,8 +70,9 @@ def check_env(
     kwargs : arguments of the environment, with an id
     limits : thresholds above which numbers are reported
 
-    The environment runs in this process, so one that hangs blocks the caller: `rlox check` runs it in a
-    subprocess with a deadline. `ConfigError` for an unknown id, or for arguments that do not fit.
+    The environment runs in this process, so one that hangs blocks the caller; `rlox check` instead
+    runs it in a subprocess with a deadline. Raises `ConfigError` for an unknown id, or for arguments that do
+    not fit.
     """
     subject = _make_subject(source, kwargs, Report(), steps, seed, limits)
     with restored_globals():

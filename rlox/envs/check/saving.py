@@ -13,7 +13,7 @@ from rlox.importing import describe_error
 
 __all__ = ["check_saving"]
 
-MIDWAY = 3  # steps
+MIDWAY = 3  # steps before the state is saved
 
 
 def check_saving(subject: Subject) -> None:
@@ -69,8 +69,8 @@ def _copy_state(subject: Subject, first: EnvDriver, second: EnvDriver) -> bool:
     except subject.env_exceptions as error:
         subject.report.error(
             "state-fails",
-            f"{call} raises {describe_error(error)}, expected a state that a new copy takes before its first "
-            "reset: a resumed run asks for it; set what step needs in __init__ or in load_state",
+            f"{call} raises {describe_error(error)}, expected a state that a new copy can load before its "
+            "first reset, as in a resumed run; set what step needs in __init__ or in load_state",
         )
         return False
     return True

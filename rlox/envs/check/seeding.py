@@ -17,7 +17,7 @@ __all__ = ["check_seeding", "first_difference"]
 
 MAX_SEED = SEED_LIMIT - 1  # highest seed of a run
 SEED_TRIES = 8
-MIDWAY = 7  # steps
+MIDWAY = 7  # steps of the unfinished episode
 
 
 def check_seeding(subject: Subject, driver: EnvDriver) -> list[TraceStep] | None:
@@ -29,8 +29,8 @@ def check_seeding(subject: Subject, driver: EnvDriver) -> list[TraceStep] | None
     if not _is_reset_repeatable(driver, 0):
         subject.report.error(
             "seed-zero-ignored",
-            f"reset(seed=0) twice gives different observations, and reset(seed={seed}) the same, expected "
-            "the same of 0 too; write `if seed is not None`, not `if seed` or `seed or ...`",
+            f"reset(seed=0) twice gives different observations, but reset(seed={seed}) equal ones, "
+            "expected equal ones for 0 too; write `if seed is not None`, not `if seed` or `seed or ...`",
         )
     _check_max_seed(subject, driver)
     _check_later_episodes(subject, driver)
@@ -60,16 +60,16 @@ def _report_resets(subject: Subject, seed: int) -> None:
         if is_equal(first, second):
             subject.report.error(
                 "reset-keeps-state",
-                f"reset(seed={seed}) gives another observation than before, and the same in new copies, "
-                "expected the same; set everything that step and reset change in reset, generators as well "
-                "(those of spaces that are sampled: self.observation_space.seed(seed))",
+                f"reset(seed={seed}) twice gives different observations, but equal ones in new copies, "
+                "expected equal ones; in reset, set everything that step and reset change, also generators "
+                "(of a space that is sampled: self.observation_space.seed(seed))",
             )
             return
     subject.report.error(
         "seed-ignored",
-        f"reset(seed={seed}) twice gives different observations, expected the same: no run can be repeated; "
-        "call super().reset(seed=seed) first and draw from self.np_random (a space that is sampled has a "
-        "generator of its own: self.observation_space.seed(seed))",
+        f"reset(seed={seed}) twice gives different observations, expected equal ones: no run can be "
+        "repeated; call super().reset(seed=seed) first and draw from self.np_random (a space that is sampled "
+        "has a generator of its own: self.observation_space.seed(seed))",
     )
 
 
@@ -80,8 +80,8 @@ def _check_max_seed(subject: Subject, driver: EnvDriver) -> None:
     except Exception as error:
         subject.report.error(
             "seed-large-refused",
-            f"reset(seed={MAX_SEED}) raises {describe_error(error)}, expected any whole number from 0: runs "
-            "draw seeds of 31 bits; use np.random.default_rng(seed), which takes them",
+            f"reset(seed={MAX_SEED}) raises {describe_error(error)}, expected that it accepts all whole "
+            "numbers from 0: runs draw seeds of 31 bits; use np.random.default_rng(seed), which accepts them",
         )
 
 
@@ -104,7 +104,7 @@ def _check_later_episodes(subject: Subject, driver: EnvDriver) -> None:
 
 
 def _repeatable_trace(subject: Subject, seed: int) -> list[TraceStep] | None:
-    """Return a trace of one copy if another copy repeats it, and the same copy does later; else `None`."""
+    """Return a trace of one copy if another copy, and later the same one, repeat it; else `None`."""
     actions = subject.actions(subject.length(TRACE_EPISODES * TRACE_EPISODE_STEPS))
     driver = EnvDriver(subject, subject.make())
     first = trace(driver, seed, actions)
@@ -125,7 +125,7 @@ def _repeatable_trace(subject: Subject, seed: int) -> list[TraceStep] | None:
     subject.report.error(
         "reset-keeps-state",
         f"after some episodes reset(seed={seed}) and the same actions give other results ({first[at].label}) "
-        "than in a new copy, expected the same; set everything that step changes in reset",
+        "than in a new copy, expected the same; in reset, set everything that step changes",
     )
     return None
 
@@ -147,9 +147,9 @@ def _report_difference(report: Report, one: TraceStep, other: TraceStep) -> None
     if one.episode > 1 and not is_equal(one.observation, other.observation):
         report.error(
             "episodes-unseeded",
-            f"{prefix} something else in two copies, and the first episode does not, expected the same of "
-            "all: reset() without a seed goes on from where the seed led; leave np_random alone where the "
-            "seed is None",
+            f"{prefix} different observations in two copies, and the first episode does not, expected the "
+            "same in all: reset() without a seed continues the generator of the last seed; leave np_random "
+            "as it is where the seed is None",
         )
     elif not is_equal(one.observation, other.observation):
         report.error(
@@ -161,7 +161,7 @@ def _report_difference(report: Report, one: TraceStep, other: TraceStep) -> None
         report.error(
             "rewards-random",
             f"{prefix} the rewards {one.reward} and {other.reward} in two copies, and the same observation, "
-            "expected the same reward; take no clock and no generator but self.np_random for it",
+            "expected the same reward; compute it without a clock or a generator other than self.np_random",
         )
     else:
         report.error(

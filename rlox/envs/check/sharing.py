@@ -35,8 +35,8 @@ def check_copies(subject: Subject) -> None:
     except subject.env_exceptions as error:
         subject.report.warning(
             "pickle-fails",
-            f"it cannot be sent to another process ({error}), as env.workers=subprocess does, expected that "
-            "it can be pickled; pass a callable that makes it instead",
+            f"it cannot be sent to another process ({error}), as env.workers=subprocess does, expected an "
+            "object that can be pickled; pass a callable that makes it instead",
         )
     try:
         copy.deepcopy(subject.instance)
@@ -44,13 +44,13 @@ def check_copies(subject: Subject) -> None:
         subject.is_uncopyable = True
         subject.report.warning(
             "copy-fails",
-            f"it cannot be copied ({error}), expected copy.deepcopy to work, by which an instance becomes "
-            "n_envs; pass a callable that makes it instead: lambda: MyEnv()",
+            f"it cannot be copied ({error}), expected copy.deepcopy to work, which makes the n_envs "
+            "copies of an instance; pass a callable that makes it instead: lambda: MyEnv()",
         )
 
 
 def check_sharing(subject: Subject, reference: Sequence[TraceStep]) -> None:
-    """Repeat the trace with actions overwritten after their step, and while another copy is played."""
+    """Repeat the trace with each action overwritten after its step, then while another copy is played."""
     if subject.is_uncopyable:
         return
     n = subject.length(TRACE_EPISODES * TRACE_EPISODE_STEPS)
@@ -119,8 +119,9 @@ def _check_beside_copy(
     else:
         subject.report.warning(
             "copy-shares",
-            f"{problem} that copy.deepcopy made, expected independent copies: an instance becomes n_envs "
-            "that way; look at its __deepcopy__, or pass a callable that makes it: lambda: MyEnv()",
+            f"{problem} that copy.deepcopy made, expected independent copies: a run copies an instance "
+            "n_envs times in this way; look at its __deepcopy__, or pass a callable that makes it: lambda: "
+            "MyEnv()",
         )
 
 

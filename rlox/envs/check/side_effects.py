@@ -19,7 +19,7 @@ from rlox.envs.check.values import is_equal, short_repr
 
 __all__ = ["SideEffectMonitor", "restored_globals", "seed_global_generators"]
 
-WATCHED_CALLS = 80  # watched calls: side effects of every call show in these
+WATCHED_CALLS = 80  # number of watched calls: side effects that every call has show in these
 GLOBAL_SEED = 774_511  # seed of the global generators
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
@@ -64,8 +64,8 @@ class SideEffectMonitor:
         if output.strip():
             self._report.warning(
                 "prints",
-                f"{call} prints {short_repr(output.strip().splitlines()[0])}, expected nothing, as it "
-                "happens at each step of each copy and mixes with the progress; use the logging module, or "
+                f"{call} prints {short_repr(output.strip().splitlines()[0])}, expected no output, as it "
+                "comes at each step of each copy and mixes with the progress; use the logging module, or "
                 "the info",
             )
         if before.working_dir != after.working_dir:
@@ -78,8 +78,8 @@ class SideEffectMonitor:
             at = [a != b for a, b in zip(before.signals, after.signals, strict=True)].index(True)
             self._report.error(
                 "changes-signals",
-                f"{call} takes over {SIGNALS[at].name}, expected it left alone: a run that is stopped by it "
-                "saves a checkpoint; clean up in close()",
+                f"{call} replaces the handler of {SIGNALS[at].name}, expected the handler unchanged: a run "
+                "that this signal stops saves a checkpoint; clean up in close()",
             )
         if before.numpy_errors != after.numpy_errors:
             self._report.warning(
@@ -92,7 +92,7 @@ class SideEffectMonitor:
             self._report.warning(
                 "changes-environ",
                 f"{call} sets the environment variable {min(changed)}, expected none: copies and libraries "
-                "of the same process see it; hand it over as an argument, or set it once before the start",
+                "of the same process see it; pass the value as an argument, or set it once before the start",
             )
 
     def _check_randomness(self, call: str, before: GlobalState, after: GlobalState) -> None:
@@ -102,8 +102,8 @@ class SideEffectMonitor:
                 self._report.error(
                     "numpy-reseeded",
                     f"{call} seeds NumPy's global generator (np.random.seed), expected it untouched: others "
-                    "draw from it and would repeat themselves; leave the line out, self.np_random is seeded "
-                    "by super().reset(seed=seed)",
+                    "draw from it and would repeat themselves; leave the line out: super().reset(seed=seed) "
+                    "seeds self.np_random",
                 )
             else:
                 self._report.error(

@@ -38,7 +38,7 @@ class Limits:
 
 
 def exceptions_of_env() -> tuple[type[BaseException], ...]:
-    """Exceptions that only the environment raises: with KeyboardInterrupt if this process ignores Ctrl-C."""
+    """Return exceptions that only the environment raises; KeyboardInterrupt too if Ctrl-C is ignored here."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         return Exception, SystemExit, KeyboardInterrupt
     return Exception, SystemExit
@@ -88,7 +88,7 @@ class Subject:
                 self.report.stop("no-environment", str(error))
             self.report.stop(
                 "made-fails",
-                f"it cannot be made: {describe_error(cause)}, expected an environment; call its class by "
+                f"it cannot be made: {describe_error(cause)}, expected an environment; create it by "
                 "hand with the same arguments and correct what fails",
             )
 
@@ -101,7 +101,7 @@ class Subject:
         return [1 + (self.seed + 1000 * i) % (SEED_LIMIT - 1) for i in range(n)]
 
     def length(self, steps: int) -> int:
-        """Return the number of steps of a trial."""
+        """Return `steps`, or a lower number if the check has fewer steps or was shortened."""
         return min(steps, 3 if self.is_shortened else max(self.steps, 3))
 
     def actions(self, n: int, salt: int = 0) -> list[Any]:

@@ -44,7 +44,7 @@ def check_in_subprocess(
 
 
 class _CheckedProcess:
-    """The state of the other process: its findings, and its current call."""
+    """The state of the subprocess: its findings, and its current call."""
 
     def __init__(self, connection: Connection, process: Any, timeout: float, on_finding: OnFinding) -> None:
         self.connection, self.process, self.timeout, self.on_finding = (
@@ -58,7 +58,7 @@ class _CheckedProcess:
         self.findings: list[Finding] = []
 
     def set_current_call(self, call: str) -> None:
-        """Record the next call, which the process announces."""
+        """Record the call that the subprocess announces, and count the one before it."""
         self.steps += self.current_call.startswith("step ")
         self.resets += self.current_call.startswith("reset(")
         self.current_call = call
@@ -75,7 +75,7 @@ class _CheckedProcess:
 
 
 def _listen(checked_process: _CheckedProcess) -> CheckResult:
-    """Receive messages until the process finishes, hangs or dies."""
+    """Receive messages until the subprocess finishes, hangs or dies."""
     while True:
         timeout = (
             checked_process.timeout
@@ -85,9 +85,9 @@ def _listen(checked_process: _CheckedProcess) -> CheckResult:
         if not checked_process.connection.poll(timeout):
             return checked_process.finish_with(
                 "no-answer",
-                f"{checked_process.current_call or 'importing it'} did not come back within {timeout:g} s, "
-                "expected an answer; look for an endless loop or something that it waits for, or set "
-                "env.step_timeout higher",
+                f"{checked_process.current_call or 'importing it'} did not return within {timeout:g} s, "
+                "expected a result; look for an endless loop or something that it waits for, or raise "
+                "env.step_timeout",
             )
         try:
             word, content = checked_process.connection.recv()
@@ -96,7 +96,7 @@ def _listen(checked_process: _CheckedProcess) -> CheckResult:
             return checked_process.finish_with(
                 "process-died",
                 f"{checked_process.current_call or 'importing it'} ended the whole process "
-                f"({_exit_text(checked_process.process.exitcode)}), expected an answer or an exception; look "
+                f"({_exit_text(checked_process.process.exitcode)}), expected a result or an exception; look "
                 "for os._exit, and for crashes of native code with python -X faulthandler",
             )
         if word == "doing":
@@ -106,8 +106,8 @@ def _listen(checked_process: _CheckedProcess) -> CheckResult:
         elif word == "raised":
             return checked_process.finish_with(
                 "process-died",
-                f"{checked_process.current_call} raises {content}, which ends a process, expected an answer "
-                "or an error of another kind; raise a RuntimeError where it cannot go on",
+                f"{checked_process.current_call} raises {content}, which ends a process, expected a result "
+                "or another exception; raise a RuntimeError where the environment cannot continue",
             )
         elif word == "refused":
             raise ConfigError(content)

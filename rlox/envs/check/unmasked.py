@@ -14,7 +14,7 @@ __all__ = ["check_unmasked"]
 
 
 def check_unmasked(subject: Subject) -> None:
-    """Take any actions, as the configured run would, until one is refused."""
+    """Take actions regardless of the mask, as the configured run would, until one is refused."""
     if not subject.ignores_masks or subject.mask_location.source == "none":
         return
     driver = EnvDriver(subject, subject.make())
@@ -45,9 +45,9 @@ def _is_refused(subject: Subject, driver: EnvDriver, action: Any) -> bool:
         mask = subject.mask_location
         subject.report.error(
             "mask-unused",
-            f"it gives masks, by {mask.label}: {driver.last_call}, with action {short_repr(action)}, which "
-            f"is forbidden, raises {describe_error(error)}, expected a run that uses the masks; set "
-            f"env.action_mask={mask.source}, or let such an action do nothing",
+            f"it gives masks ({mask.label}), which this run ignores: {driver.last_call}, with action "
+            f"{short_repr(action)}, which the mask forbids, raises {describe_error(error)}, expected a run "
+            f"that uses the masks; set env.action_mask={mask.source}, or let a forbidden action do nothing",
         )
         return True
     return False

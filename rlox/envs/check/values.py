@@ -20,7 +20,7 @@ class Mismatch:
 
     code: str
     part: str  # key in a Dict or Tuple, empty for the whole
-    text: str  # what came, what was expected, what to do
+    text: str  # what was found, what was expected, and the remedy
 
 
 def find_mismatch(space: Any, value: Any, part: str = "") -> Mismatch | None:
@@ -99,8 +99,8 @@ def _not_finite(value: Any, part: str) -> Mismatch:
         return Mismatch(
             "observation-nan",
             part,
-            f"has NaN at {at}, expected a number; look for 0/0, a root of a negative number or memory that "
-            "was never filled",
+            f"has NaN at {at}, expected a number; look for 0/0, a root of a negative number, or an array "
+            "that was never filled",
         )
     at = [int(i) for i in np.argwhere(np.isinf(value))[0]]
     return Mismatch(
@@ -166,7 +166,7 @@ def _check_multi_discrete(space: spaces.MultiDiscrete, value: Any, part: str) ->
             "observation-choices-range",
             part,
             f"is {short_repr(value)}, expected whole numbers below {space.nvec.tolist()} (from "
-            f"{space.start.tolist()}) of its MultiDiscrete; correct what counts them, or nvec",
+            f"{space.start.tolist()}) of its MultiDiscrete; correct the numbers, or nvec",
         )
     return None
 

@@ -18,7 +18,7 @@ from rlox.errors import ConfigError
 
 __all__ = ["AtariGame", "ale_arguments", "is_preprocessed_game", "resize_area", "training_reward_clip"]
 
-NOOP, FIRE = 0, 1  # action numbers in a minimal set that has them
+NOOP, FIRE = 0, 1  # action numbers, if the game has these actions
 # Arguments that the preprocessing sets, and the key for each.
 _RESERVED = {
     "frameskip": "env.atari.frame_skip",
@@ -34,14 +34,14 @@ def is_preprocessed_game(config: EnvConfig) -> bool:
 
 
 def training_reward_clip(config: EnvConfig) -> float | None:
-    """Return the clip of training rewards. Game rewards are integers, so that a clip of 1 gives the sign."""
+    """Return the clip of training rewards; game rewards are integers, so a clip of 1 gives their sign."""
     if config.reward_clip is None and is_preprocessed_game(config) and config.atari.clip_rewards:
         return 1.0
     return config.reward_clip
 
 
 def ale_arguments(config: EnvConfig) -> dict[str, Any]:
-    """Return the `gymnasium.make` arguments of a game: single gray frames, the input of `AtariGame`."""
+    """Return the `gymnasium.make` arguments of a game; for `AtariGame` they request single gray frames."""
     arguments: dict[str, Any] = {}
     if config.repeat_action_probability is not None:
         arguments["repeat_action_probability"] = config.repeat_action_probability
@@ -61,18 +61,19 @@ def ale_arguments(config: EnvConfig) -> dict[str, Any]:
 class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
     """Preprocesses a game: observations are uint8 `[stack, size, size]`, and lost lives may end episodes.
 
-    A game starts with 1 to `noop_max` no-op frames, drawn from the environment's own generator. In the last
-    one, and after a lost life, FIRE is pressed instead if the game has it. An action is held for `frame_skip`
-    frames; the observation is the pixelwise maximum of the last two, scaled by area. With `training` and
-    `life_loss`, a lost life ends the episode but not the game: the last info has `LIFE_LOST`, and a reset
-    without a seed continues the game. The frame after a lost life is played within the step that lost it, so
+    A game starts with 1 to `noop_max` no-op frames; the environment's own generator draws their number. With
+    `fire_reset`, FIRE replaces the last no-op, and the one after a lost life, if the game has this action. An
+    action is held for `frame_skip` frames. With `max_pool`, the observation is the pixelwise maximum of the
+    last two frames, else the last frame; it is scaled by area. With `training` and `life_loss`, a lost life
+    ends the episode but not the game: the last info has `LIFE_LOST`, and a reset without a seed continues the
+    game. The frame after a lost life is played within the step that lost it, so
     that a game that ends in that frame is reported as over. Rewards from the start of a game or a life are
     added to its first step.
 
     Parameters
     ----------
     env : the game, one frame per step, gray `[height, width]`
-    settings : the steps of the preprocessing
+    settings : settings of the preprocessing
     training : whether lost lives may end episodes
     """
 
@@ -195,7 +196,7 @@ def resize_area(frame: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
 
 
 def _area_sums(pixels: NDArray[Any], size: int) -> NDArray[np.int32]:
-    """Sum the rows `[n, width]` over `size` equal parts, times `size`; `[size, width]`."""
+    """Sum rows `[n, width]` in each of `size` equal parts; returns the sums times `size`, `[size, width]`."""
     sums = np.zeros((size, pixels.shape[1]), np.int32)
     for rows, weights in zip(*_area_weights(len(pixels), size), strict=True):
         sums += pixels[rows] * weights
@@ -204,8 +205,10 @@ def _area_sums(pixels: NDArray[Any], size: int) -> NDArray[np.int32]:
 
 @cache
 def _area_weights(length: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return which of `length` rows each of `size` equal parts covers, `[k, size]`, and the weight of each
-    row, `[k, size, 1]`, in units of `1 / size`: 0 for rows after the last.
+    """Return which of `length` rows each of `size` equal parts covers, and the weights of these rows.
+
+    The rows are `[k, size]`. The weights are `[k, size, 1]`, in units of `1 / size`, and 0 for rows after the
+    last one of a part.
     """
     begin = np.arange(size) * length
     rows = begin // size + np.arange(-(-length // size) + 1)[:, None]

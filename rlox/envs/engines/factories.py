@@ -74,7 +74,7 @@ def engine_factory_for(config: EnvConfig, source: Any = None) -> EngineFactory |
 def make_engine(
     config: EnvConfig, engine_factory: EngineFactory, seed: int, keep_infos: bool, source: Any = None
 ) -> VectorEngine:
-    """Make the engine as sources read it. If it does not fit, it is closed, unless the user made it."""
+    """Make the engine as a `VectorEngine`; if it does not fit, it is closed, unless the user made it."""
     is_builtin = config.backend in ("envpool", "ale")
     clip, lives = (
         (training_reward_clip(config), life_tracker_for(config)) if is_builtin else (config.reward_clip, None)
@@ -90,7 +90,7 @@ def make_engine(
 
 
 def _masks(env: Vector, config: EnvConfig) -> EngineMasks | None:
-    """Make the configured masks of an engine's environments."""
+    """Make the reader of the configured masks; `None` without masks."""
     if config.action_mask == "none":
         return None
     mode = autoreset_mode(env, config.id)
@@ -133,7 +133,7 @@ def _make_from_user(make: Callable[..., Any], config: EnvConfig, n_envs: int, tr
 
 
 def _require_size(env: Any, n_envs: int, name: str) -> Vector:
-    """Return the engine if it has that size, else close it and raise."""
+    """Return the engine if it has `n_envs` environments, else close it and raise an error."""
     with close_on_error(env, None):
         return require_vector(env, n_envs, name)
 

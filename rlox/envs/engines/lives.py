@@ -15,7 +15,7 @@ __all__ = ["AleLives", "EnvPoolLives", "LifeTracker", "life_tracker_for"]
 
 
 class LifeTracker(Protocol):
-    """Reads from an engine's infos whether games continue, reset by reset and step by step."""
+    """Reads after each reset and step, from an engine's infos, whether games continue."""
 
     autoresets_after_life: bool  # whether the step after a lost life only resets, as after a game
 
@@ -23,7 +23,7 @@ class LifeTracker(Protocol):
         """Read the infos of a reset of all games."""
 
     def step(self, infos: Mapping[str, Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return whose game continues if its episode ended in this step, and whose began; `[n_envs]` each."""
+        """Return which games continue if their episode ended, and which began now; `[n_envs]` each."""
 
 
 class EnvPoolLives:

@@ -21,7 +21,7 @@ Vector = gym.vector.VectorEnv[Any, Any, Any]
 
 
 class EngineMasks:
-    """The masks of all copies `[n_envs, size]`, from the places that `MaskReader` reads for one.
+    """Reads the masks of all copies, `[n_envs, size]`, from the places where `MaskReader` finds that of one.
 
     These are `infos[key]`, `[n_envs, size]` or one array per copy; `action_masks()` of the engine, of an
     engine it wraps, or of each environment of Gymnasium's own engines; or the part `key` of batched
@@ -32,7 +32,7 @@ class EngineMasks:
         if source == "method" and mode is AutoresetMode.SAME_STEP:
             raise ConfigError(
                 f"env.action_mask=method: {name} resets in the step that ends an episode (SAME_STEP), so "
-                "action_masks() gives no mask for the last state of a truncated one; set "
+                "action_masks() gives no mask for the last state of a truncated episode; set "
                 "env.action_mask=info or observation, or use another autoreset_mode"
             )
         spaces = env.single_observation_space, env.single_action_space
@@ -43,7 +43,7 @@ class EngineMasks:
     def rows(
         self, observations: Any, infos: Mapping[str, Any], is_over: NDArray[np.bool_], call: str
     ) -> NDArray[np.int8]:
-        """Return the masks after a call. Copies in `is_over` `[n_envs]` get ones; theirs are not read.
+        """Return the masks after a call; copies whose `is_over` `[n_envs]` is true get ones, unread.
 
         `EnvError` names the copy whose mask is missing, has another shape or type, or allows nothing.
         """
@@ -74,7 +74,7 @@ class EngineMasks:
         return {OBSERVATION: self.reader.strip_mask(observations), MASK: masks}
 
     def _raw_masks(self, observations: Any, infos: Mapping[str, Any], call: str) -> Any:
-        """Read the engine's masks of all copies, in a container with one part per copy."""
+        """Read the engine's masks of all copies, in a container from which `_mask_of` selects each copy's."""
         reader = self.reader
         if reader.mask_method is None:
             container = infos if reader.source == "info" else observations
@@ -114,12 +114,12 @@ class EngineMasks:
         return select_info(raw_masks, i, self._n)  # may hold `_key` entries next to the parts
 
     def _is_of_parts(self, raw_masks: Any) -> bool:
-        """Tell whether it has a mask for each part of a Tuple action, rather than one for each copy."""
+        """Tell whether the tuple has an entry for each part of a Tuple action, rather than for each copy."""
         return isinstance(raw_masks, tuple) and self._has_parts
 
 
 def mask_method(env: Vector) -> Callable[[], Any] | None:
-    """Return `action_masks` of an engine or one it wraps; Gymnasium's own engines call each environment."""
+    """Return `action_masks` of an engine or one it wraps; Gymnasium's own engines call each environment's."""
     wrapped_env: Any = env
     while True:
         attribute = getattr(wrapped_env, "action_masks", None)
@@ -143,7 +143,7 @@ def _has_method(env: gym.Env[Any, Any]) -> bool:
 
 
 def _is_numeric(raw_masks: Any) -> bool:
-    """Tell whether it is a numeric array, not an array of objects."""
+    """Tell whether the masks are an array, and not one of objects."""
     return isinstance(raw_masks, np.ndarray) and raw_masks.dtype.kind != "O"
 
 

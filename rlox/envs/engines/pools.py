@@ -24,13 +24,14 @@ from rlox.extras import install_command
 __all__ = ["EnvPoolVectorEnv", "is_envpool_id", "make_ale", "make_envpool", "require_pool_id"]
 
 STICKY_PROBABILITY = 0.25  # as in ALE/*-v5; Machado et al. 2018
-MAX_FRAMES = 108_000  # maximum length of a game, as in ALE/*-v5
+MAX_FRAMES = 108_000  # maximum number of frames in a game, as in ALE/*-v5
 
 
 class EnvPoolVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
     """An EnvPool as a vectorised environment; `reset(seed=s)` makes a new pool with the seeds s + i.
 
-    `make(seeds)` makes a pool. EnvPool takes seeds only on creation, and resets in the step after an end.
+    `make(seeds)` makes a pool. EnvPool takes seeds only on creation, and resets in the step after
+    the end of an episode.
     """
 
     def __init__(self, make: Callable[[list[int]], Any], n_envs: int) -> None:
@@ -124,7 +125,7 @@ def _pool_arguments(config: EnvConfig, training: bool) -> dict[str, Any]:
         "stack_num": atari.stack,
         "use_fire_reset": atari.fire_reset,
         "episodic_life": training and atari.life_loss,
-        "reward_clip": False,  # rlox clips, so that true scores are reported
+        "reward_clip": False,  # rlox clips rewards, so that true scores are reported
         "repeat_action_probability": STICKY_PROBABILITY if sticky is None else sticky,
     }
 
@@ -152,7 +153,7 @@ def make_ale(config: EnvConfig, n_envs: int, training: bool) -> gym.vector.Vecto
         "noop_max": atari.noop_max,
         # not `episodic_life`: in ale-py 0.12 it begins a new game, so that only first lives are played
         "life_loss_info": training and atari.life_loss,
-        "reward_clipping": False,  # rlox clips, so that true scores are reported
+        "reward_clipping": False,  # rlox clips rewards, so that true scores are reported
         "use_fire_reset": atari.fire_reset,
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }

@@ -14,7 +14,7 @@ __all__ = ["engine_options"]
 _ALL_AT_ONCE = "an engine steps all of its environments at once"
 _GRAY = "games are preprocessed to gray frames; use env.backend=gymnasium and env.atari.preprocess=false"
 
-# Of every engine: the key that sets the option, or why none does.
+# Options of every engine: the key that sets the option, or why no key does.
 _RESERVED = {
     "num_envs": "env.n_envs",
     "seed": "seed",
@@ -26,7 +26,7 @@ _RESERVED = {
     "autoreset_mode": "rlox always uses NEXT_STEP",
 }
 
-# Of engines of games in addition: EnvPool's names, and ALE's where they differ.
+# Further options of engines of games: EnvPool's names, and ALE's where they differ.
 _RESERVED_FOR_GAMES = {
     "game": "env",
     "task": "env",
@@ -51,7 +51,7 @@ _RESERVED_FOR_GAMES = {
 
 
 def engine_options(config: EnvConfig) -> dict[str, Any]:
-    """Return `env.kwargs` for an engine; `ConfigError` for options that a key sets, also in evaluations."""
+    """Return `env.kwargs` for an engine; `ConfigError` for an option that rlox or one of its keys sets."""
     reserved_options = _RESERVED | _RESERVED_FOR_GAMES if is_ale(config.id) else _RESERVED
     for name in config.kwargs:
         remedy = reserved_options.get(name)

@@ -38,7 +38,7 @@ def require_numbers(name: str, part: str, values: Any, n_envs: int) -> NDArray[A
 
 
 def require_flags(name: str, part: str, values: Any, n_envs: int) -> NDArray[np.bool_]:
-    """Convert flags like `require_numbers`: bools, or 0 and 1."""
+    """Convert flags (bools, or 0 and 1) to `[n_envs]` bools; else `EnvError`, as in `require_numbers`."""
     array = require_numbers(name, part, values, n_envs)
     is_invalid = (array != 0) & (array != 1)
     if is_invalid.any():

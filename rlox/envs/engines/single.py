@@ -31,7 +31,7 @@ class SingleEngineEnv(gym.Env[Any, Any]):
         self.action_space = self.engine.single_action_space
         self._batched_action_space = batch_space(self.action_space, 1)
         method = mask_method(self.engine)
-        if method is not None:  # found like that of any other environment
+        if method is not None:  # `MaskActions` finds it, as in any other environment
             self.action_masks = lambda: self._mask_of(method())
 
     def reset(
@@ -63,6 +63,6 @@ class SingleEngineEnv(gym.Env[Any, Any]):
         self.engine.close()
 
     def _mask_of(self, masks: Any) -> Any:
-        """Return the only mask. A tuple has one mask per environment, unless the actions are a Tuple."""
+        """Return the only mask; a tuple has one mask per environment, unless the actions are a Tuple."""
         is_list = isinstance(masks, tuple) and not isinstance(self.action_space, gym.spaces.Tuple)
         return masks[0] if is_list else select_row(masks, 0)

@@ -1,4 +1,4 @@
-"""Checks for settings that wrap single environments, which engines do not support; errors name the preset."""
+"""Errors for settings that wrap single environments, which engines do not support; they name the preset."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ class SingleEnvSettingError(ConfigError):
         super().__init__(f"{self._problem} single environments; {out}, or {self._alternative}")
 
     def for_preset(self, preset: str, remedy: str, keys: Container[str]) -> ConfigError:
-        """Return an error with the preset's name and `remedy` if it set some of the `keys`, else this
-        error.
+        """Return an error that also names the preset if it set some of the settings, else this error.
+
+        `remedy` says how to leave the preset's settings out; `keys` are those settings.
         """
         preset_keys = [key for key in self.keys if key in keys]
         if not preset_keys:
@@ -73,4 +74,4 @@ def require_engine_settings(config: EnvConfig, source: Any) -> None:
         raise SingleEnvSettingError(config, is_builtin, unsupported_keys)
     if config.precision != "f64" or (config.backend == "native"):
         key = "env.backend=native" if config.backend == "native" else f"env.precision={config.precision}"
-        raise ConfigError(f"{key} needs a native environment, {config.id} has an engine of its own")
+        raise ConfigError(f"{key} needs a native environment, but an engine steps {config.id}")

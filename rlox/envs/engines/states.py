@@ -1,4 +1,4 @@
-"""Saving and restoring simulators that keep their state outside Python: MuJoCo, ALE, and some of MiniGrid.
+"""Saving and restoring environments of MuJoCo and ALE, with state outside Python, and some of MiniGrid.
 
 Each state is a tree of numbers, text and arrays, as in checkpoints. The random generator and the wrappers of
 an environment are saved separately (`rlox.envs.snapshot`).
@@ -17,7 +17,7 @@ __all__ = ["StateHandler", "state_handler_for"]
 
 
 class StateHandler(NamedTuple):
-    """How to save and restore the environments of an engine."""
+    """How to save and restore the environments of a simulator."""
 
     save: Callable[[Any], dict[str, Any]]
     load: Callable[[Any, Mapping[str, Any]], None]
@@ -59,7 +59,7 @@ def _load_ale(env: Any, state: Mapping[str, Any]) -> None:
     try:
         env.ale.restoreState(ale_py.ALEState(np.asarray(state["machine"], np.uint8).tobytes()))
     except Exception as error:
-        raise CheckpointError(f"{env} does not take its saved state: {error}") from error
+        raise CheckpointError(f"{env} cannot load its saved state: {error}") from error
 
 
 def _save_mujoco(env: Any) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def _load_mujoco(env: Any, state: Mapping[str, Any]) -> None:
     saved = np.ascontiguousarray(state["integration"], np.float64)
     if saved.shape != (mujoco.mj_stateSize(env.model, kind),):
         raise CheckpointError(
-            f"{env} has a state of {mujoco.mj_stateSize(env.model, kind)} numbers, the saved one has "
-            f"{saved.size}: another version of MuJoCo or of the environment"
+            f"{env} has a state of {mujoco.mj_stateSize(env.model, kind)} numbers, but the saved one "
+            f"has {saved.size}: it is from another version of MuJoCo or of the environment"
         )
     mujoco.mj_setState(env.model, env.data, saved, kind)
     for name in _computed_names(env):

@@ -32,10 +32,10 @@ class VectorEngine(EnvOwner):
 
     `metadata["autoreset_mode"]` says how the engine begins episodes:
 
-    - SAME_STEP: in the step that ends one; the final observation is in `info["final_obs"]`.
-    - DISABLED: `VectorEngine` resets them, with `reset(options={"reset_mask": ...})`, in the same step.
-    - NEXT_STEP: in the step after it, whose action is ignored. That step is not a transition: its reward is
-      0, its row is truncated (`EpisodeEnds.autoreset_envs`), and the row before has the episode's final
+    - SAME_STEP: in the step that ends the previous one; the final observation is in `info["final_obs"]`.
+    - DISABLED: when `VectorEngine` calls `reset(options={"reset_mask": ...})`, still in that step.
+    - NEXT_STEP: in the step after the end, whose action is ignored. That step is not a transition: its reward
+      is 0, its row is truncated (`EpisodeEnds.autoreset_envs`), and the row before has the episode's final
       observation.
 
     The engine is seeded once, with one number, to which engines add the index of a copy. Its state cannot be
@@ -49,7 +49,7 @@ class VectorEngine(EnvOwner):
     keep_infos : whether the infos of every step are kept
     scale, clip : learning uses the rewards `clip(scale * reward, -clip, clip)`; reported returns are
         unscaled and unclipped
-    lives : for games with lives: a lost life ends an episode for learning only, returns are of whole games
+    lives : for games with lives: a lost life ends an episode only for learning; returns are of whole games
     n_frames : number of stacked frames in an observation, oldest first along its first axis
     seeding : seeding rule (`rlox.envs.seeding`)
     masks : action masks, which are then appended to each observation (`rlox.envs.masks`)
@@ -145,7 +145,7 @@ class VectorEngine(EnvOwner):
             self._was_done[:] = terminated | truncated
             if self._lives is not None and not self._lives.autoresets_after_life:
                 self._was_done &= ~game_continues
-        truncated[autoreset_envs] = True  # no value flows into a row that is not a transition
+        truncated[autoreset_envs] = True  # so that no value bootstraps from a row that is not a transition
         return ends
 
     def state(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class VectorEngine(EnvOwner):
         return {"starts": self.starts, **self.seeding.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Begin new episodes, different from those at the start of the run."""
+        """Restore the count of starts, so that the next reset begins other episodes than the run's first."""
         self.starts = int(state["starts"])
         self.seeding.restore(state)
 
@@ -202,7 +202,7 @@ class VectorEngine(EnvOwner):
     def _masks_of(
         self, observations: Any, infos: Mapping[str, Any], is_over: NDArray[np.bool_], call: str
     ) -> NDArray[np.int8] | None:
-        """Return the masks after a call `[n_envs, size]`, or `None`; those in `is_over` are not read."""
+        """Return the masks after a call `[n_envs, size]`, or `None`; those where `is_over` are not read."""
         return None if self._masks is None else self._masks.rows(observations, infos, is_over, call)
 
     def _encode_last_obs(
@@ -244,7 +244,7 @@ class VectorEngine(EnvOwner):
             ) from error
 
     def _game_flags(self, infos: Mapping[str, Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return whose game continues if its episode ended in this step, and whose step only began one."""
+        """Return which games continue if their episode ended, and whose step only began an episode."""
         if self._lives is None:
             return self._no_env, self._was_done
         game_continues, is_first_step = self._lives.step(infos)
@@ -288,7 +288,7 @@ class VectorEngine(EnvOwner):
                 observations = self._masks.with_masks(observations, masks)
             rows = self.observations.encode_batch(observations)
             if len(rows) != self.n_envs:  # one row would be broadcast to all
-                raise ValueError(f"{len(rows)} of them")
+                raise ValueError(f"a batch of {len(rows)}")
         except (ValueError, TypeError, IndexError, RuntimeError) as error:
             raise EnvError(
                 f"{self.name} gave observations of shape {shape_of(observations)}, expected {self.n_envs} of "

@@ -110,7 +110,7 @@ class SupervisedEvalEnvs:
                 if self._loss_counts[slot] > self.max_restarts:
                     raise self._lost_too_often_error(slot, failure)
             seeds = ", ".join(str(self._seeds[slot]) for slot in lost_slots)
-            log.warning("in an evaluation %s; played again: seed %s", failure.detail, seeds)
+            log.warning("in an evaluation %s; playing again the episodes of seeds %s", failure.detail, seeds)
 
     def _lost_too_often_error(self, slot: int, failure: Failure) -> EnvError:
         self.close()

@@ -42,7 +42,7 @@ class WorkerSetup:
 
 
 class Failure(NamedTuple):
-    """A failure, and the environments whose episodes it cost."""
+    """A failure, and the environments whose episodes are lost because of it."""
 
     envs: tuple[int, ...]
     detail: str
@@ -61,7 +61,7 @@ class StartReply(NamedTuple):
 
 
 def raise_first(failures: Iterable[Failure]) -> None:
-    """Raise the first failure; an `EnvError` includes the subprocess's traceback."""
+    """Raise the error of the first failure, if any; an `EnvError` includes the subprocess's traceback."""
     for failure in failures:
         error_class: type[Exception] = getattr(errors, failure.kind)
         trace = f"\n{failure.trace}" if error_class is EnvError else ""

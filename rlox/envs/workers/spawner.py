@@ -19,8 +19,7 @@ from rlox.errors import EnvError
 
 __all__ = ["WorkerSpawner"]
 
-# One thread per worker, which has a CPU; libraries that start threads would prevent the template from
-# forking.
+# Limits libraries to one thread: each worker has one CPU, and a template with more threads cannot be forked.
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 TEMPLATE_CODE = (
     "import sys; sys.path[:] = {path!r}; from rlox.envs.workers.template import main; main({line}, {memory})"
@@ -38,7 +37,7 @@ class WorkerSpawner:
         self._pickled_setup = dumps(setup)
         self._pid = os.getpid()
         self._wires: dict[int, Wire] = {}
-        self._notes: dict[int, int] = {}  # per worker, a file for the traceback of a crash or hang
+        self._notes: dict[int, int] = {}  # by worker: descriptor of the file for its traceback
         self._open_template()
 
     def start(self, worker: int, key: int) -> Wire:
@@ -59,7 +58,7 @@ class WorkerSpawner:
         return wire
 
     def end(self, workers: Mapping[int, bool]) -> dict[int, tuple[str, str]]:
-        """End workers that closed their wire or timed out (true); returns exit text and traceback of each."""
+        """End workers that timed out (true) or closed their wire; returns exit text and traceback of each."""
         for worker in workers:
             self._wires.pop(worker).close()
         deadline = time.monotonic() + self._start_timeout
@@ -74,7 +73,7 @@ class WorkerSpawner:
 
     def close(self) -> None:
         """End all processes; workers that still respond close their environments."""
-        if os.getpid() != self._pid:  # in a fork, which is not their parent
+        if os.getpid() != self._pid:  # this process is a fork, and not their parent
             return
         for wire in self._wires.values():
             with suppress(PeerClosed):

@@ -4,8 +4,8 @@ A fork takes milliseconds, while a new interpreter takes half a second for every
 Unlike the run's process, the template has one thread, so that its forks inherit no held locks; if its imports
 started threads, each worker is a new interpreter instead. The template does not outlive the run: when the
 other end of its wire closes, for whatever reason, it kills its workers and all processes that they started.
-On Linux these include processes that left the workers' process groups, because it adopts them when their
-parent ends.
+On Linux these include processes that left the workers' process groups, because the template adopts them
+when their parent ends.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _ignore_signal(number: int, frame: Any) -> None:
 
 
 def _receive_setup(wire: Wire) -> WorkerSetup | None:
-    """Receive the setup of the workers; report a failure to import what it needs."""
+    """Receive the setup of the workers; if an import of it fails, report that and return `None`."""
     try:
         setup: WorkerSetup = wire.receive()
         register_specs(setup.specs.fn)
@@ -216,9 +216,10 @@ def _is_writing_traceback(pid: int) -> bool:
 
 
 def _kill_strays(owner: int | None = None) -> None:
-    """Kill processes that an ended worker left outside its process group, now this process's children.
+    """Kill what an ended worker left outside its process group: these processes are children of this one.
 
-    Without an `owner`, kill all of them. Systems that do not list children do not hand over orphans either.
+    Without an `owner`, kill what all workers left. Systems that do not list children do not hand over orphans
+    either.
     """
     marker = None if owner is None else f"{WORKER_VARIABLE}={owner}".encode()
     while True:
@@ -226,7 +227,7 @@ def _kill_strays(owner: int | None = None) -> None:
         killed = [pid for pid in strays if _kill(pid)]
         if not killed:
             return
-        for pid in killed:  # their children are handed over in turn
+        for pid in killed:  # then their children become children of this process
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
 

@@ -129,7 +129,7 @@ class SupervisedVecEnv:
         return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue in mid-episode, or from the start of new episodes, different from the run's first ones."""
+        """Continue in mid-episode, or let new episodes begin that differ from the run's first ones."""
         self.starts = int(state["starts"])
         self.seeding.restore(state)
         self.restarts[:], self.consecutive_failures[:] = state["restarts"], state["in_a_row"]
@@ -182,7 +182,7 @@ class SupervisedVecEnv:
         )
 
     def _include_unreported(self, restarted_envs: set[int], restarts: int) -> tuple[set[int], int]:
-        """Add the environments that restarted while the run was saved, after another reset."""
+        """Reset the environments that restarted while the run was saved, and add them to `restarted_envs`."""
         earlier_envs, restarts = self._unreported_envs - restarted_envs, restarts + self._unreported_restarts
         self._unreported_envs, self._unreported_restarts = set(), 0
         failures = self._process_resets(self._workers.reset({i: self._restart_seed(i) for i in earlier_envs}))

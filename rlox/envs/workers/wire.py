@@ -20,7 +20,7 @@ __all__ = ["PeerClosed", "ReplyTimeout", "Wire", "dumps", "flush_all"]
 
 _STEP_BYTE, _OBJECT = b".", b"o"
 _LENGTH = struct.Struct("!Q")
-_LONGEST_WAIT = 1 << 30  # milliseconds, of one call
+_LONGEST_WAIT = 1 << 30  # longest wait of one call of `poll`, in milliseconds
 
 
 class PeerClosed(Exception):
@@ -32,7 +32,7 @@ class ReplyTimeout(Exception):
 
 
 class Wire:
-    """One end: a file descriptor to read from and one to write to, two pipes or one socket.
+    """One end of a connection: file descriptors to read from and write to, of two pipes or one socket.
 
     A byte takes half as long over pipes as over a socket, but only a socket can transfer file descriptors.
     """

@@ -36,7 +36,7 @@ Saved = Mapping[str, Any]
 
 
 def worker_main(wire: Wire, memory_fd: int, notes_fd: int, setup: WorkerSetup, worker: int, key: int) -> None:
-    """Serve requests until the other end closes. `notes_fd` is a file for tracebacks of crashes and hangs.
+    """Serve requests until the other end closes; `notes_fd` is a file for tracebacks of crashes and hangs.
 
     `key` seeds the global generators, which would otherwise be the same in all forks of a process. The
     environments are seeded by their resets.
@@ -134,7 +134,7 @@ class _EnvWorker:
             )
 
     def reset(self, seeds: Mapping[int, int]) -> StepReply:
-        """Begin an episode with a seed in each of these environments that exists."""
+        """Begin a seeded episode in each of these environments, except those that could not be made."""
         reply = StepReply()
         for i, seed in seeds.items():
             if i in self.failed_to_make:
@@ -168,7 +168,7 @@ class _EnvWorker:
         return reply
 
     def step_some(self, actions: Mapping[int, Any]) -> StepReply:
-        """Step some environments, with actions in the environment's form, without resets at an end."""
+        """Step some environments, with actions in the environment's form; ended episodes are not reset."""
         reply = StepReply()
         for i, action in actions.items():
             self.rows.is_busy[i] = True

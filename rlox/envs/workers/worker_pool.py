@@ -26,7 +26,7 @@ Spaces = tuple[gym.Space[Any], gym.Space[Any]]
 
 
 class EnvWorkerPool:
-    """Worker processes by number. If one dies or is late, it is ended, and a `Failure` replaces its reply."""
+    """Numbered worker processes; a dead or late one is ended, and a `Failure` replaces its reply."""
 
     def __init__(self, setup: WorkerSetup, seed: int, step_timeout: float) -> None:
         self.setup, self._seed = setup, seed
@@ -78,8 +78,8 @@ class EnvWorkerPool:
     def recreate(self, seeds: Mapping[int, int]) -> tuple[list[Failure], dict[int, StepReply | Failure]]:
         """Replace failed environments, in new processes if theirs are dead, and begin episodes.
 
-        Returns the failures to make them, and the replies to the resets of the others. Both requests are sent
-        at once.
+        Returns the failures of making them, and the replies to the resets of the others. Both requests are
+        sent at once.
         """
         requests: dict[int, Any] = {}
         for i, seed in seeds.items():

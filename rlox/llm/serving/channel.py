@@ -52,7 +52,7 @@ class Channel:
         if timeout <= 0 or retries < 0 or retry_delay < 0 or max_bytes < 1:
             raise ConfigError(
                 f"timeout={timeout}, retries={retries}, retry_delay={retry_delay}, max_bytes={max_bytes}: "
-                "expected a time above 0, retries and retry_delay >= 0, and a byte at least"
+                "expected timeout > 0, retries >= 0, retry_delay >= 0 and max_bytes >= 1"
             )
         self.url, self.timeout, self.retries, self.retry_delay, self.max_bytes = (
             url.rstrip("/"), timeout, retries, retry_delay, max_bytes,
@@ -67,7 +67,7 @@ class Channel:
     def post(self, path: str, body: Mapping[str, Any], reads_reply: bool = True) -> Any:
         """Post a request and return the parsed reply; with `reads_reply=False` the reply is ignored.
 
-        Raises `GenerationError` after the last retry, and at once for an error that no retry would change.
+        Raises `GenerationError` after the last retry, or without a retry if the error is permanent.
         """
         for attempt in range(self.retries + 1):
             try:
@@ -115,7 +115,7 @@ class Channel:
             if size > self.max_bytes:
                 raise _RequestError(f"answers more than {self.max_bytes:,} bytes", False)
             if time.monotonic() > deadline:
-                raise _RequestError(f"did not answer whole within {self.timeout:g} s", True)
+                raise _RequestError(f"did not finish its answer within {self.timeout:g} s", True)
         return b"".join(parts)
 
 

@@ -26,7 +26,7 @@ class ServerCompletion:
 
     tokens: list[int]
     log_probs: list[float]
-    is_truncated: bool  # by the maximum length
+    is_truncated: bool  # whether the maximum length ended it
 
 
 class Dialect(ABC):
@@ -47,7 +47,7 @@ class Dialect(ABC):
         """Make the server load the weights in a folder (safetensors)."""
 
 
-# Without these, a model's generation_config.json would set the defaults of a request.
+# Sent with each request; for a missing key the server would take the model's generation_config.json.
 UNFILTERED = {
     "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
@@ -130,7 +130,7 @@ class SGLang(Dialect):
             if ids != logged_ids:
                 raise GenerationError(
                     f"{self.channel.url} returned {len(ids)} tokens, and log-probabilities of "
-                    f"{len(logged_ids)} others"
+                    f"{len(logged_ids)} other tokens"
                 )
             reason = _get_field(_get_field(meta, "finish_reason", Mapping), "type", str)
             completions.append(
@@ -146,7 +146,7 @@ class SGLang(Dialect):
 
 
 class TGI(Dialect):
-    """text-generation-inference: prompts are sent as text, and its token ids have to match the prompt's."""
+    """text-generation-inference: it tokenizes a prompt's text, and its token ids have to be the prompt's."""
 
     name = "tgi"
 
@@ -199,12 +199,12 @@ def _get_field(reply: Any, name: str, kind: Any) -> Any:
     if not is_valid:
         keys = sorted(reply)[:12] if isinstance(reply, Mapping) else f"{reply!r:.80}"
         raise GenerationError(
-            f"an answer whose {name!r} is {value!r:.40}, expected a {kind.__name__}; it has {keys}"
+            f"{name!r} of an answer is {value!r:.40}, expected a {kind.__name__}; the answer has {keys}"
         )
     return value
 
 
 def _get_item(row: Any, index: int) -> Any:
     if not isinstance(row, Sequence) or len(row) <= index:
-        raise GenerationError(f"a log-probability {row!r:.40}, expected [log-probability, token, ...]")
+        raise GenerationError(f"a token of an answer is {row!r:.40}, expected [log-probability, token, ...]")
     return row[index]

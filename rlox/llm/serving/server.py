@@ -71,7 +71,7 @@ class GenerationServer:
     def generate(
         self, prompts: Sequence[Tensor], n: int, sampling: Sampling, seeds: Sequence[int]
     ) -> GeneratedTokens:
-        """Generate `n` completions of each prompt, adjacent ones per prompt, `[len(prompts) * n, T]`.
+        """Generate `n` completions of each prompt, `[len(prompts) * n, T]`; those of a prompt are adjacent.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class GenerationServer:
         generated_tokens: GeneratedTokens,
         sampling: Sampling,
     ) -> float:
-        """As `check`, for the first generated completions, one per prompt."""
+        """As `check`, for the first of `generated_tokens`, one completion of each of `prompts`."""
         rows = len(prompts)
         batch = (
             [prompt.cpu() for prompt in prompts],

@@ -73,7 +73,7 @@ def _with_metadata(
 ) -> Iterator[ColumnBlock]:
     """Yield the rows, then update `metadata`; entries that a new `time_limit` invalidates are removed."""
     yield from rows
-    if options.time_limit is not None:  # it changes ends, and with them returns
+    if options.time_limit is not None:  # the limit changes where episodes end, and so their returns
         for key in ("digest", "returns", "behaviour", "episodes", "terminations", "time_limits"):
             metadata.pop(key, None)
         metadata["time_limit"] = options.time_limit

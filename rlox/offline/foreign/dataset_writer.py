@@ -85,7 +85,7 @@ def _spool_columns(blocks: Iterable[ColumnBlock], scratch: Path) -> dict[str, Fi
 def _require_disk(folder: Path, need: int) -> None:
     free = shutil.disk_usage(folder).free
     if need > free:
-        raise StorageError(f"{folder.parent} has {free:,} bytes left, the next rows need {need:,}")
+        raise StorageError(f"{folder.parent} has {free:,} bytes left, but the next rows need {need:,}")
 
 
 def _write_safetensors(columns: Mapping[str, FileColumn], path: Path) -> None:

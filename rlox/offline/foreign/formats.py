@@ -13,7 +13,7 @@ __all__ = ["ALIASES", "MINARI_FILES", "NOTE_KEY", "OPTIONAL", "ColumnBlock", "de
 
 ColumnBlock = dict[str, Any]  # arrays by the keys of `ALIASES`; `next_obs` may be missing
 
-# Names of each column in other formats; the first is D4RL's, and is written.
+# Names of each column in other formats; the first is D4RL's, which exports use.
 ALIASES = {
     "obs": ("observations", "obs", "observation", "states"),
     "next_obs": ("next_observations", "next_obs", "next_observation", "next_states"),
@@ -35,7 +35,7 @@ _MAGIC_BYTES = {
 
 
 def detect_format(path: Path) -> str:
-    """Return the format of `path`, one of `rlox.configs.offline.FORMATS`; `ConfigError` if unknown."""
+    """Return the format of `path`, one of `rlox.configs.offline.FORMATS`; raise `ConfigError` if unknown."""
     if not path.exists():
         raise ConfigError(f"{path} is not there, expected a dataset: a folder or a file")
     if path.is_dir():
@@ -71,7 +71,7 @@ def minari_folder(path: Path) -> Path | None:
 
 
 def match_columns(available: Collection[str], source_name: str) -> dict[str, str]:
-    """Return the available name of each column; `ConfigError` for a missing or ambiguous one."""
+    """Return the available name of each column; raise `ConfigError` for a missing or ambiguous one."""
     names_by_column = {}
     for column, names in ALIASES.items():
         present = [name for name in names if name in available]

@@ -54,7 +54,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_json(text: bytes | str, source_name: str) -> dict[str, Any]:
-    """Parse `text` as a JSON object; `DamagedFileError` if it is none."""
+    """Parse `text` as a JSON object; raise `DamagedFileError` if it is none."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -88,7 +88,7 @@ def _episodes(
             rows_slice = slice(start, min(start + at_once, steps))
             rows = obs_codec.encode_batch(_slice_tree(obs_tree, slice(start, rows_slice.stop + 1)))
             terminated, truncated = (flag[rows_slice] for flag in flags)
-            # an episode does not continue in the next one, so its last row is an end; the last may be open
+            # the last row of an episode is its end, even if unmarked; only the last episode may be incomplete
             if rows_slice.stop == steps and name != ordered_names[-1] and not np.any(terminated[-1]):
                 truncated[-1] = True
             yield {

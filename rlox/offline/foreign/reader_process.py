@@ -19,12 +19,13 @@ from rlox.errors import ConfigError, MissingExtraError, RloxError
 
 __all__ = ["RESOURCE_LIMITS", "frames", "main"]
 
-# Limits of the process. `limits` bounds the declared sizes; these bound the allocations of the libraries.
+# Resource limits of this process, against allocations of the libraries; the module `limits` checks the sizes
+# that a file declares.
 RESOURCE_LIMITS = {"RLIMIT_DATA": 3 << 30, "RLIMIT_FSIZE": 0, "RLIMIT_CORE": 0}
 
 
 def frames(kind: str, path: Path) -> Iterator[tuple[dict[str, Any], list[Any]]]:
-    """Yield headers with their arrays."""
+    """Yield each header with the arrays that it lists."""
     from rlox.offline.foreign.readers import READERS
 
     try:

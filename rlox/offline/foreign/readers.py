@@ -97,7 +97,7 @@ class _NpyStream:
             raise DamagedFileError(f"{name} has {info.file_size:,} bytes, fewer than {self.shape} needs")
 
     def read(self, rows: int | None) -> Any:
-        """Read the next `rows`; all of them for None."""
+        """Read the next `rows` rows; all rows if `rows` is None."""
         n = self.shape[0] if rows is None else rows
         shape = (n, *self.shape[1:])
         need = self.dtype.itemsize * int(np.prod(shape))

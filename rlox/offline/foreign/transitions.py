@@ -49,7 +49,7 @@ def _check_columns(
         if "truncated" not in block and time_limit is None:
             raise ConfigError(
                 f"{source_name} has no timeouts, so truncated episodes are unknown; give time_limit=N, the "
-                "steps after which episodes were truncated, or more than any episode has if none was"
+                "steps after which episodes were truncated, or if none was, more steps than any episode has"
             )
         yield _cast_columns(block, source_name)
 
@@ -110,7 +110,7 @@ def _with_time_limit(
             step = np.arange(n) - starts + 1
             is_cut = step % time_limit == 0
             if "next_obs" in block and metadata.get(DERIVED_KEY):
-                # derived `next_obs`: of a termination its own `obs`, else perhaps the next episode's first
+                # derived `next_obs`: at a termination the row's `obs`, else perhaps the next episode's first
                 block[CUT_KEY] = is_cut & (block["terminated"] | ~block["truncated"])
             block["terminated"] = block["terminated"] & ~is_cut
             block["truncated"] = block["truncated"] | is_cut
@@ -135,7 +135,7 @@ def _with_next_obs(blocks: Iterable[ColumnBlock]) -> Iterator[ColumnBlock]:
 
 
 def _rows_with_next_obs(rows: ColumnBlock) -> Iterator[ColumnBlock]:
-    """Yield all rows except the last and truncated ones, whose next observation is unknown."""
+    """Yield the rows without the last and without truncated ones, whose next observation is unknown."""
     is_end = rows["terminated"] | rows["truncated"]
     if CUT_KEY in rows:
         is_unknown, next_obs = rows[CUT_KEY], rows["next_obs"][:-1]

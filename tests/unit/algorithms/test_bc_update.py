@@ -172,7 +172,7 @@ def test_sampled_recordings_are_a_function_of_the_seed() -> None:
         (
             {"dataset": CARTPOLE, "env_id": "CartPole-v1", "act_dim": 3},
             ConfigError,
-            "algo.act_dim=3: the environment has 2",
+            "algo.act_dim=3: the environment or dataset has 2",
         ),
         (
             {"dataset": PENDULUM, "obs_dim": 3, "act_dim": 2},
@@ -247,7 +247,8 @@ def test_a_dataset_of_another_environment_is_refused_unless_none_is_played(tmp_p
     write = {"gone": "MountainCar-v0", "same": "CartPole-v1", "unknown": "<lambda>"}
     for folder, env in write.items():
         write_dataset(replace(read, about={**read.about, "env": env}), tmp_path / folder)
-    with pytest.raises(ConfigError, match="gone is from env=MountainCar-v0, the run's is CartPole-v1"):
+    told = "gone is from env=MountainCar-v0, the run's environment is CartPole-v1"
+    with pytest.raises(ConfigError, match=told):
         BC(tmp_path / "gone", env_id="CartPole-v1")
     BC(tmp_path / "gone", **CHOICES)
     BC(tmp_path / "same", env_id="gymnasium.envs:CartPole-v1")

@@ -81,7 +81,7 @@ def test_the_times_of_collecting_and_training_add_up() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"env_id": "FrozenLake-v1"}, "env=FrozenLake-v1: .* steps native environments only, .*algo=ppo"),
+        ({"env_id": "FrozenLake-v1"}, "env=FrozenLake-v1: .* steps only native environments: .*algo=ppo"),
         ({"env_id": lambda: None}, "env=<.*>: hybrid_ppo collects in Rust"),
         ({"wrappers": ["time_aware_observation"]}, "env.wrappers: .* leave it out, or set algo=ppo"),
         (

@@ -241,7 +241,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
     "unlike numbers of completions": (
         lambda: DPO(TinyLM()).train_step(PROMPTS, PROMPTS[:2], PROMPTS),
         ShapeError,
-        "3 prompts and 2 completions, expected as many",
+        "3 prompts and 2 completions, expected equal numbers",
     ),
     "log-probabilities of others": (
         lambda: DPO(TinyLM()).compute_loss(PROMPTS, PROMPTS, PROMPTS, (torch.zeros(2), torch.zeros(3))),

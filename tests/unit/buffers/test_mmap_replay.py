@@ -136,7 +136,7 @@ def test_a_buffer_on_disk_detects_removed_files(tmp_path, lost, new_rows):
     push(buffer, range(100, 100 + new_rows))
     error, match = StorageError, "lock file was removed or replaced"
     if lost == "*.seg":
-        error, match = CheckpointError, "removed or cut short under an open buffer"
+        error, match = CheckpointError, "removed or cut short while a buffer used it"
     if lost == "lock":
         (path / "lock").touch()
     for call in (buffer.flush, lambda: buffer.save("mine"), lambda: buffer.close(keep=True)):

@@ -66,22 +66,22 @@ def test_a_run_that_lost_its_status_goes_on(cli: Cli, trained: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("  n_envs: 4\n", "  n_envs: 2\n", "env.n_envs=2, the checkpoint has env.n_envs=4"),
+        ("  n_envs: 4\n", "  n_envs: 2\n", "env.n_envs=2, but the checkpoint has env.n_envs=4"),
         (
             "  id: CartPole-v1",
             "  id: Acrobot-v1",
-            "env.id=Acrobot-v1, the checkpoint has env.id=Car",
+            "env.id=Acrobot-v1, but the checkpoint has env.id=Car",
         ),
         (
             "  normalize_obs: false",
             "  normalize_obs: true",
-            "env.normalize_obs=true, the checkpoint",
+            "env.normalize_obs=true, but the checkpoint",
         ),
-        ("  precision: f64", "  precision: f32", "env.precision=f32, the checkpoint has"),
+        ("  precision: f64", "  precision: f32", "env.precision=f32, but the checkpoint has"),
         (
             "  kwargs: {}",
             "  kwargs: {g: 9.5}",
-            "env.kwargs.g=9.5, the checkpoint has env.kwargs.g=unset",
+            "env.kwargs.g=9.5, but the checkpoint has env.kwargs.g=unset",
         ),
     ],
 )
@@ -98,7 +98,7 @@ def test_an_edited_environment_is_refused_before_it_is_built(
 @pytest.mark.parametrize(
     ("key", "was", "now", "said"),
     [
-        ("kwargs", {"g": 9.0}, {}, "env.kwargs.g=unset, the checkpoint has env.kwargs.g=9.0"),
+        ("kwargs", {"g": 9.0}, {}, "env.kwargs.g=unset, but the checkpoint has env.kwargs.g=9.0"),
         ("kwargs", {"a": 1, "b": 2}, {"a": 1}, "env.kwargs.b=unset"),
         ("kwargs", {"a": {"b": 1}}, {"a": {"b": 1, "c": 2}}, "env.kwargs.a.c=2"),
         ("wrappers", [{"name": "m:W", "a": 1}], [{"name": "m:W", "a": 1, "b": 2}], "env.wrappers="),

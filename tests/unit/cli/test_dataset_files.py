@@ -180,7 +180,7 @@ def test_a_run_needs_no_environment_where_the_dataset_says_its_spaces(cli: Any, 
     for more, said in {
         "eval.every=5": "eval.every=5: env=none cannot be evaluated",
         "stop.score=-100": "stop.score=-100: env=none cannot be evaluated",
-        "algo.act_dim=2": "algo.act_dim=2: the environment has 1",
+        "algo.act_dim=2": "algo.act_dim=2: the environment or dataset has 1",
     }.items():
         wrong = cli(*line, "buffer.path=data", more)
         assert wrong.code == 2
@@ -231,7 +231,7 @@ def test_evaluate_can_change_the_target_return_of_a_decision_transformer(cli: An
     assert cli(*line, "algo=bc", "hydra.run.dir=bc", "algo.net_arch=[8]").code == 0
     refused = cli("evaluate", "bc", "target_return=1")
     assert refused.code == 2
-    assert "target_return=1: bc takes no target return, decision_transformer does" in refused.err
+    assert "target_return=1: bc takes no target return, only decision_transformer does" in refused.err
     of_fqe = cli("evaluate", "dt", "method=fqe", "buffer.path=data", "target_return=1")
     assert "method=fqe plays no episodes: leave target_return out" in of_fqe.err
 

@@ -116,7 +116,7 @@ def test_evaluate_refuses_an_environment_with_another_observation_shape(cli: Cli
         gym.registry.pop("Square-v0")
     assert result.code == 2
     assert "env=Square-v0: the policy was trained in another environment, with other spaces: " in result.err
-    assert "learned with observations Box(4), observations here are Box(2x2)" in result.err
+    assert "learned with observations Box(4), but observations here are Box(2x2)" in result.err
 
 
 def test_evaluate_writes_a_file_for_each_setting_and_the_newest_as_last_json(cli: Cli, trained: Path) -> None:

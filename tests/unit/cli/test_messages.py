@@ -102,7 +102,7 @@ def test_networks_that_do_not_fit_are_refused_before_they_are_made(
     assert (result.code, result.err) == (
         2,
         f"rlox train: learning networks of {parameters:,} parameters needs {need:.1f} GiB of "
-        "memory, 22.0 GiB are available; lower algo.net_arch\n",
+        "memory, but 22.0 GiB are available; lower algo.net_arch\n",
     )
 
 

@@ -256,7 +256,7 @@ def test_an_environment_that_never_ends_is_warned_of_before_it_is_evaluated(
     endless = f"env.wrappers=[{OWN}:Endless]"
     told = (
         "rlox train: warning: no episode has ended in 64 steps of each environment; an evaluation plays 3 "
-        "whole ones: "
+        "whole episodes: "
     )
     try:
         ended = cli("train", *TINY, "env=Endless-v0", endless)

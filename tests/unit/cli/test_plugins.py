@@ -206,7 +206,7 @@ def test_a_plugin_cannot_replace_a_built_in_name_and_the_user_is_warned(cli: Cli
     result = cli("train", *TINY, "logger=csv", "env.wrappers=[flatten_observation]", "dry_run=true")
     assert result.code == 0, result.err
     for name in ("algo=ppo", "logger=csv", "env=CartPole-v1", "wrapper=flatten_observation"):
-        assert f"{name} is rlox's own; the one of mine 1.0 is ignored" in result.err
+        assert f"{name} is rlox's own; the plugin of mine 1.0 is ignored" in result.err
     assert "mine" not in sys.modules
     assert "mine 1.0" not in cli("list", "algo").out
 

@@ -116,7 +116,7 @@ def test_a_configuration_edited_under_its_checkpoints_is_refused(cli: Cli, train
     file.write_text(file.read_text().replace("seed: 0\n", "seed: 5\n", 1))
     before = tree(trained)
     result = cli("train", f"resume={trained}", "total_steps=512")
-    assert_refused(result, "was edited: seed=5, the checkpoint has seed=0")
+    assert_refused(result, "was edited: seed=5, but the checkpoint has seed=0")
     assert tree(trained) == before
 
 

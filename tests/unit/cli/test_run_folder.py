@@ -160,7 +160,7 @@ def test_a_failed_heartbeat_prints_a_message_and_the_run_continues(
         folder.start(make_run({}), {})
         monkeypatch.setattr(run_folder.os, "fsync", full_for(1))
         folder.update_step(64)
-        assert "the run goes on, rows wait in memory" in capsys.readouterr().err
+        assert "the run goes on; its rows wait in memory" in capsys.readouterr().err
         folder.update_step(128)
         assert read_status(folder.path)["step"] == 128
         folder.write_status("done", "total_steps")

@@ -156,7 +156,7 @@ def test_the_folder_of_a_run_has_the_number_of_its_trial() -> None:
         (["search=ppo", "algo.n_epoch=interval(1,9)"], "did you mean 'algo.n_epochs'"),
         (
             ["search=ppo", "algo=sac"],
-            "search=ppo is the space of ppo, and algo=sac has no algo.n_steps: search=sac is the one of "
+            "search=ppo is the space of ppo, and algo=sac has no algo.n_steps: search=sac is the space of "
             "sac\n",
         ),
         (["search=ppo", "algo=bc"], "algo=bc has no algo.n_steps: there is no space of bc\n"),

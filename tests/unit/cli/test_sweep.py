@@ -308,10 +308,10 @@ def test_length_warnings_report_jobs_with_different_rounded_totals() -> None:
     (line,) = length_warnings([run(256), run(1024), run(2048)])
     assert line == (
         "total_steps=10000 is 10,240 to 16,384 steps, because batch sizes differ and totals are rounded "
-        "up to whole batches; total_steps=16384 is the same for all"
+        "up to whole batches; total_steps=16384 gives all jobs the same length"
     )
     (far,) = length_warnings([run(250), run(1023)])
-    assert "is the same for all" not in far
+    assert "gives all jobs the same length" not in far
     assert not list(length_warnings([run(256), run(256)]))
     assert not list(length_warnings([run(250, 100_000), run(256, 100_000)]))  # 0.4% longer
     assert not list(length_warnings([run(256, 16_384), run(1024, 16_384), run(1024, 8192)]))
@@ -322,4 +322,4 @@ def test_a_sweep_says_which_totals_its_jobs_come_to(cli: Cli) -> None:
     result = cli("sweep", *words, "algo.n_steps=16,48", "total_steps=128")
     assert result.code == 0, result.err
     assert "total_steps=128 is 128 to 192 steps" in result.out
-    assert "total_steps=192 is the same for all" in result.out
+    assert "total_steps=192 gives all jobs the same length" in result.out

@@ -263,7 +263,8 @@ def test_a_preempted_slurm_job_resumes_and_equals_an_uninterrupted_run(tmp_path:
         ),
         (
             ("ray", "hydra.launcher.ray.remote.num_gpus=1.5"),
-            "hydra.launcher.ray.remote.num_gpus=1.5: expected 0 or more, above 1 a whole number",
+            "hydra.launcher.ray.remote.num_gpus=1.5: expected a number from 0 to 1, or a whole number "
+            "above 1",
         ),
         (
             ("ray", "hydra.launcher.ray.remote.num_cpus=5000"),

@@ -86,13 +86,13 @@ def test_jobs_of_a_sweep_keep_their_loggers_when_others_are_requested(cli: Cli, 
         (
             ["wandb"],
             {"wandb": {"name": "wandb", "mode": "online"}, "csv": {"name": "csv"}},
-            "(wandb); logger=csv applies to new jobs only; to send their rows there too: rlox sync RUN "
-            "wandb.mode=online",
+            "(wandb); logger=csv applies to new jobs only; to send their rows to the new address too: "
+            "rlox sync RUN wandb.mode=online",
         ),
         (
             ["mlflow"],
             {"mlflow": {"name": "mlflow", "tracking_uri": "http://localhost:5000"}},
-            "(mlflow); to send their rows there too: rlox sync RUN mlflow.tracking_uri=ADDRESS",
+            "(mlflow); to send their rows to the new address too: rlox sync RUN mlflow.tracking_uri=ADDRESS",
         ),
     ],
 )

@@ -103,7 +103,7 @@ REFUSED = {
     "algo=sft env=text/sums": "env=text/sums: ",
     "algo=sft env=text/copy task=format": "env=text/copy and task=format: leave one of them out",
     "algo=sft env=text/copy env.kwargs={a:1}": "env.kwargs={'a': 1}: sft learns from text",
-    "algo=ppo env=text task=copy": "task=copy: ppo does not learn from text, sft, grpo, rloo, dpo, online",
+    "algo=ppo env=text task=copy": "task=copy: ppo does not learn from text (sft, grpo, rloo, dpo, online",
     "model=tiny": "model=tiny: ppo does not learn from text",
     "algo=sft env=text task=sums": "task=sums: expected one of arithmetic, copy, format",
     "algo=sft env=text task=copy env.n_envs=4": "env.n_envs=4: sft learns from text, expected 1",
@@ -155,13 +155,13 @@ def test_commands_that_need_an_environment_refuse_runs_of_language_models(cli: C
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("train algo=ppo", "2 processes (WORLD_SIZE) were started together, and ppo learns in one"),
+        ("train algo=ppo", "2 processes (WORLD_SIZE) were started together, but ppo learns in one"),
         ("train algo=sft env=text/copy algo.batch_size=3", "3 prompts in a batch for 2 processes"),
         (
             "train algo=sft env=text/copy algo.batch_size=4 total_steps=9",
             "1 prompts in a batch for 2 processes",
         ),
-        ("train -m algo=sft env=text/copy seed=0,1", "a sweep in 2 processes (WORLD_SIZE) at once"),
+        ("train -m algo=sft env=text/copy seed=0,1", "a sweep was started in 2 processes (WORLD_SIZE)"),
     ],
 )
 def test_rlox_train_refuses_runs_that_several_processes_cannot_share(

@@ -254,7 +254,7 @@ REFUSED = {
     "env=text dataset=sums.jsonl model=nowhere": "model=nowhere: expected tiny, or a folder with config",
     "env=text dataset=nowhere.jsonl": "dataset=nowhere.jsonl: there is no such file, expected one of",
     "algo=grpo env=text dataset=chats.jsonl model=model algo.rewards=[rewarding:same]": (
-        "its rows are whole texts; expected a column prompt"
+        "the dataset's rows are whole texts; expected a column prompt"
     ),
     "env=text dataset=chat.jsonl model=bare": "model=bare comes without a tokenizer; set tokenizer=",
     "algo=grpo env=text dataset=sums.jsonl model=model algo.rewards=[close] algo.max_new_tokens=126": (
@@ -266,7 +266,7 @@ REFUSED = {
     "env=text dataset=chat.jsonl": "line 1: a conversation needs a tokenizer with a chat template",
     "env=text dataset=sums.jsonl": "these prompts have no answers to learn: expected a column text,",
     "env=text dataset=pairs.jsonl tokenizer=no": "tokenizer=no: expected a folder with tokenizer.json",
-    "env=text/copy model=model tokenizer=other": "model=model has 321 tokens, its tokenizer 400",
+    "env=text/copy model=model tokenizer=other": "model=model has 321 tokens, its tokenizer has 400",
     "algo=ppo env=CartPole-v1 dataset=a": "dataset=a: ppo does not learn from text",
     "algo=grpo env=text dataset=sums.jsonl": "grpo needs rewards: give it a reward_fn (algo.rewards=",
     "algo=dpo env=text dataset=sums.jsonl": "these prompts have no pairs to learn: expected columns",

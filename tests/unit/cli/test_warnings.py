@@ -30,7 +30,7 @@ TOLD = {
         "transitions: the last minibatch of an epoch has 31"
     ),
     ("algo.batch_size=129",): (
-        f"algo.batch_size=129 is larger than a rollout, {ROLLOUT}: it is one minibatch"
+        f"algo.batch_size=129 is larger than a rollout, {ROLLOUT}: the rollout is one minibatch"
     ),
     ("env.step_timeout=3", "env.worker_envs=2"): (
         "env.step_timeout=3.0, env.worker_envs=2: no effect without subprocesses; set "

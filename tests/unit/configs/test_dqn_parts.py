@@ -105,7 +105,7 @@ def test_policy_mismatch_reports_different_atoms() -> None:
     atoms = {"distribution": "categorical", "n_atoms": 10}
     mine = DQNConfig(**atoms, v_max=20.0)
     assert mine.policy_mismatch(DQNConfig(**atoms, v_max=20.0)) == ""
-    assert "algo.v_max=10.0, this one 20.0" in mine.policy_mismatch(DQNConfig(**atoms))
+    assert "algo.v_max=10.0, but this run has 20.0" in mine.policy_mismatch(DQNConfig(**atoms))
     quantiles = DQNConfig(distribution="quantile", n_quantiles=10)
     assert "algo.distribution=quantile" in mine.policy_mismatch(quantiles)
     assert "algo.activation" in mine.policy_mismatch(DQNConfig(**atoms, v_max=20.0, activation="elu"))

@@ -50,9 +50,9 @@ def test_objects_have_a_repr_and_an_error_with_the_remedy_for_pickling(
 ) -> None:
     made = make(tmp_path / "disk")
     assert repr(made) == shown
-    saved = "save writes its rows to a folder, load reads them into a buffer that is made alike"
+    saved = "save writes its rows to a folder, load reads them into a buffer made with the same arguments"
     if "env_id" in shown:
-        saved = "snapshot has its state, restore goes on from that in one that is made alike"
+        saved = "snapshot returns its state, restore puts that into an object made with the same arguments"
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError) as refused:
             attempt(made)

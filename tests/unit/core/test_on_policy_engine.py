@@ -148,7 +148,7 @@ def test_the_error_of_a_masked_action_names_the_action() -> None:
     says = "is 2, expected a choice that the row's mask allows"
     with pytest.raises(ConfigError, match=says):
         engine().ppo(**arguments(mask=mask, actions=actions))
-    with pytest.raises(ConfigError, match="mask is given, but actions are numbers"):
+    with pytest.raises(ConfigError, match="mask is given, but the actions are numbers"):
         numbers = OnPolicyEngine(
             [("log_std", (CHOICES,)), *NAMED], kind="numbers", size=CHOICES, obs_dim=OBS,
             actor=[5], critic=[],

@@ -16,7 +16,7 @@ from rlox.configs import RunConfig, make_run
 from rlox.training import device
 from rlox.training.device import CPU, Device, is_cuda_available, select_device
 
-WHY = "and CUDA is there (device=cpu: the CPU)"
+WHY = "and CUDA is available (device=cpu: the CPU)"
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_a_run_goes_on_where_auto_had_put_it(
             large.save(tmp_path / "large")
         large.close()
     again = PPO.from_checkpoint(tmp_path / "large")  # as on a machine without the device
-    missing = f"the run began on {DEVICE}, which is not here (results differ by rounding)"
+    missing = f"the run began on {DEVICE}, which is not available here (results differ by rounding)"
     assert again.device == Device(CPU, missing, str(DEVICE))
     (told,) = caplog.records
     assert (told.levelname, told.getMessage()) == ("WARNING", f"device=auto takes cpu: {missing}")

@@ -73,7 +73,7 @@ BOX = spaces.Box(-1, 1, (2,))
     [
         (spaces.Dict({"a": BOX, "b": spaces.Dict({"c": spaces.Text(3)})}), "part 'b', part 'c', .*flatten"),
         (spaces.Dict({"a": spaces.Tuple([BOX, spaces.Graph(BOX, None)])}), "part 'a', part '1', .*Boxes"),
-        (spaces.Dict({"a": spaces.Sequence(BOX)}), "part 'a', has .*padded to a Box"),
+        (spaces.Dict({"a": spaces.Sequence(BOX)}), "part 'a', has .*pad it to a Box"),
         (spaces.Dict({"a": spaces.OneOf([BOX, BOX])}), "part 'a', has .*Dict with a"),
         (spaces.Dict({}), "empty Dict"),
         (spaces.Tuple([spaces.Dict({}), spaces.Tuple([])]), "empty Tuple"),

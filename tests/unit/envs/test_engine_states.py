@@ -74,7 +74,7 @@ def test_a_damaged_ale_state_is_an_error() -> None:
     env.reset(seed=0)
     saved = save_env(env)
     saved["own"]["machine"] = saved["own"]["machine"][:100]
-    with pytest.raises(CheckpointError, match="does not take its saved state"):
+    with pytest.raises(CheckpointError, match="cannot load its saved state"):
         restore_env(env, saved)
 
 

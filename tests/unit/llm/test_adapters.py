@@ -112,9 +112,9 @@ def test_adapters_of_another_scaling_or_on_an_adapted_model_are_refused(base: Pa
     sft = SFT(str(base), task="copy", lora_r=2)
     sft.save(tmp_path / "saved")
     other = SFT(str(base), task="copy", lora_r=2, lora_alpha=4.0)
-    with pytest.raises(ConfigError, match=r"or of another scaling \(SHA-256; algo.lora_alpha\)"):
+    with pytest.raises(ConfigError, match=r"or algo.lora_alpha differs \(the SHA-256 covers both\)"):
         other.load_initial_weights(str(tmp_path / "saved"))
-    with pytest.raises(ConfigError, match="Llama has adapters already, which learn; leave it out"):
+    with pytest.raises(ConfigError, match="Llama has adapters already, which are trained; leave"):
         SFT(sft.policy, lora_r=2)
 
 
@@ -212,7 +212,7 @@ def test_adapters_in_a_tied_head_are_warned_of(tmp_path: Path) -> None:
 
 def test_a_folder_of_adapters_is_no_model_and_says_how_it_becomes_one(base: Path, tmp_path: Path) -> None:
     SFT(str(base), task="copy", lora_r=2).save_pretrained(tmp_path / "adapters")
-    told = r"it has adapters \(adapter_config.json\), no model: merge them into their base"
+    told = r"it has adapters \(adapter_config.json\), not a model: merge them into their"
     with pytest.raises(ConfigError, match=f"model=.*adapters: expected tiny, or a folder .*{told}"):
         SFT(tmp_path / "adapters", task="copy")
     with pytest.raises(CheckpointError, match=told):

@@ -126,7 +126,7 @@ def test_the_error_of_a_raising_reward_function_names_the_users_line(
 
 
 INVALID_PREFERENCES: dict[str, tuple[Any, str]] = {
-    "a truth": (True, "returned True, expected 0 or 1, which of the two is better, or -1"),
+    "a truth": (True, r"returned True, expected 0 or 1 \(the index of the better completion\) or -1"),
     "a truth of NumPy": (np.bool_(True), "returned np.True_, expected 0 or 1"),
     "a truth of torch": (torch.tensor(True), r"returned tensor\(True\), expected 0 or 1"),
     "a text": ("1", "returned '1', expected 0 or 1"),

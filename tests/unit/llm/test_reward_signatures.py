@@ -321,7 +321,7 @@ def test_a_reward_function_gets_each_parameter_by_name_or_is_refused(form: str) 
 
 
 def test_texts_are_refused_where_nothing_makes_them() -> None:
-    with pytest.raises(ConfigError, match=r"asks for texts, and there .* of a task or a tokenizer"):
+    with pytest.raises(ConfigError, match=r"asks for texts, and there .* need a task or a tokenizer"):
         FunctionReward([("f", lambda texts: [])], None, ())
     with pytest.raises(ConfigError, match="asks for solution, and there is completions, prompts:"):
         FunctionReward([("f", lambda completions, solution: [])], None, ())

@@ -130,7 +130,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: group_advantages(np.ones((4, 2)), 2, ["1", "2"]), "weights .*expected numbers",  # type: ignore[list-item]
     ),
     "a mask of other tokens": (
-        lambda: GeneratedTokens(IDS, MASK[:, :2], ONES, ROWS.bool()), r"expected \[B, T\] of three",
+        lambda: GeneratedTokens(IDS, MASK[:, :2], ONES, ROWS.bool()), r"expected \[B, T\] for the",
     ),
     "ends in a column": (lambda: GeneratedTokens(IDS, MASK, ONES, COLUMN.bool()), "ended"),
     "half a token": (lambda: Sampling(max_new_tokens=2.5), "max_new_tokens=2.5, expected a whole"),  # type: ignore[arg-type]

@@ -154,10 +154,10 @@ def test_weights_of_other_choices_are_refused_where_their_shapes_are_the_same(
         env.action_space = spaces.MultiDiscrete([2, 3])
         return env
 
-    told = r"its actions are choices among \[3, 2\], these are among \[2, 3\]; give it an environm"
+    told = r"its actions are choices among \[3, 2\], those of this policy are among \[2, 3\]; choose an env"
     with pytest.raises(CheckpointError, match=f"does not fit ppo on .*{told}"):
         PPO.from_checkpoint(tmp_path / "saved", env_id=turned)
-    told = r"learned with actions MultiDiscrete\(\[3, 2\]\), actions here are MultiDiscrete\(\[2, 3\]\)"
+    told = r"learned with actions MultiDiscrete\(\[3, 2\]\), but actions here are MultiDiscrete\(\[2, 3\]\)"
     with pytest.raises(ConfigError, match=told):
         PPO(turned, n_envs=2, n_steps=8, init_from=str(tmp_path / "saved"))
     assert sorted(FactoredHead((2, 3), 1).state_dict()) == ["counts", "log_std"]

@@ -244,7 +244,7 @@ def test_training_within_its_own_training_is_refused(hook: str, again: str) -> N
     watch = type("Watch", (Callback,), {hook: train})()
     algorithm = PPO("CartPole-v1", callbacks=[watch], **SMALL)
     with pytest.raises(
-        RloxError, match=r"^training is under way, .*; this one comes from within it"
+        RloxError, match=r"^training is under way, .*; this call comes from within another"
     ) as raised:
         algorithm.train(16)
     assert "raised by the callback Watch" in raised.value.__notes__
@@ -271,7 +271,9 @@ def test_a_refused_training_within_training_changes_neither() -> None:
 def test_a_refused_train_step_within_training_on_texts_changes_nothing() -> None:
     class Tries(Callback):
         def on_step(self, **kwargs: Any) -> bool:
-            with pytest.raises(RloxError, match=r"^training is under way, .*; this one comes from within it"):
+            with pytest.raises(
+                RloxError, match=r"^training is under way, .*; this call comes from within another"
+            ):
                 kwargs["algo"].train_step(PROMPTS[:1])
             return True
 

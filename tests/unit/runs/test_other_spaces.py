@@ -53,7 +53,7 @@ OTHER_SPACES = {
 def test_a_policy_is_refused_in_another_observation_space_of_equal_size(case: str, tmp_path: Path) -> None:
     first, second, there, here = OTHER_SPACES[case]
     PPO(make_samples_env(first), **SMALL).save(tmp_path / "saved")
-    told = f"its policy learned with observations {there}, observations here are {here}; take an env"
+    told = f"its policy learned with observations {there}, but observations here are {here}; use an env"
     with pytest.raises(CheckpointError) as loading:
         PPO.from_checkpoint(tmp_path / "saved", env_id=make_samples_env(second))
     assert f"does not fit ppo on <{make_samples_env.__qualname__}.<locals>.<lambda>>: {told}" in str(
@@ -77,7 +77,7 @@ def test_a_policy_is_refused_with_action_spaces_of_other_bounds_or_starts(
 ) -> None:
     options: dict[str, Any] = SMALL if facade is PPO else {"net_arch": (4,), "batch_size": 8}
     facade(make_samples_env(make_box(3), first), **options).save(tmp_path / "saved")
-    told = f"its policy learned with actions {there}, actions here are {here}"
+    told = f"its policy learned with actions {there}, but actions here are {here}"
     with pytest.raises(CheckpointError) as loading:
         facade.from_checkpoint(tmp_path / "saved", env_id=make_samples_env(make_box(3), second))
     assert told in str(loading.value)

@@ -210,12 +210,12 @@ def test_any_false_value_from_a_callback_stops_training(told: Any) -> None:
         (
             {"wrappers": [{"name": PATH, "part": lambda: 1}]},
             "env.wrappers[0].part: a function, expected a number, text, a list or a mapping; give an object "
-            "that has it already, e.g. functools.partial(Wrapper, argument), or lambda: gym.make(...)",
+            "with that argument, e.g. functools.partial(Wrapper, argument), or lambda: gym.make(...)",
         ),
         (
             {"env_kwargs": {"x": {1, 2}}},
-            "env.kwargs.x: a set, expected a number, text, a list or a mapping; give an object that has it "
-            "already, e.g. functools.partial(Wrapper, argument), or lambda: gym.make(...)",
+            "env.kwargs.x: a set, expected a number, text, a list or a mapping; give an object with that "
+            "argument, e.g. functools.partial(Wrapper, argument), or lambda: gym.make(...)",
         ),
         (
             {"reward_wrappers": [NarrowObs]},

@@ -72,7 +72,7 @@ def test_a_disk_without_room_for_two_checkpoints_stops_the_session_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-    with pytest.raises(StorageError, match=r"1000 B left, the run needs .* for its checkpoints"):
+    with pytest.raises(StorageError, match=r"1000 B left, but the run needs .* for its checkpoints"):
         Session(PPO("CartPole-v1", n_envs=1), tmp_path).run()
     with pytest.raises(StorageError, match="run_root"):
         require_disk(tmp_path, 1001)

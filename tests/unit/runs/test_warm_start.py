@@ -124,7 +124,7 @@ def test_init_from_refuses_moments_of_another_rule_than_the_runs(
 ) -> None:
     options = {"normalize_obs": True, "normalize_reward": True, **SMALL}
     PPO("CartPole-v1", normalize_rule=there, **options).save(tmp_path / "a")
-    told = rf"{there}, this run has env\.normalize_rule={here}; set env\.normalize_rule={there}$"
+    told = rf"{there}, but this run has env\.normalize_rule={here}; set env\.normalize_rule={there}$"
     with pytest.raises(ConfigError, match=told):
         PPO("CartPole-v1", normalize_rule=here, init_from=tmp_path / "a", **options)
     begun = PPO("CartPole-v1", normalize_rule=there, init_from=tmp_path / "a", **options)

@@ -91,7 +91,7 @@ def test_a_space_of_more_values_than_a_row_can_hold_is_refused(
     facade: Any, observation: Any, action: Any
 ) -> None:
     kind = "observation" if action == spaces.Discrete(2) else "action"
-    told = rf"has {kind} space .*, which takes [\d,]+ numbers a row, expected 268,435,456 at most; wrap it"
+    told = rf"has {kind} space .*, which takes [\d,]+ numbers a row, expected at most 268,435,456; wrap it"
     with pytest.raises(UnsupportedSpaceError, match=told):
         facade(lambda: Samples(observation, action), n_envs=1)
 

@@ -248,7 +248,7 @@ def test_rules_of_a_wrapper_judge_the_goals_of_what_it_is_around(key: str) -> No
 def test_the_error_of_a_reward_unlike_compute_reward_has_both_numbers(
     key: str,
 ) -> None:
-    told = r"a step of .* paid -8, but compute_reward gives -1 for the goal of that step"
+    told = r"a step of .* had the reward -8, but compute_reward gives -1 for the goal of that step"
     with pytest.raises(EnvError, match=told):
         sample_batch(make_dqn(**{key: [ExtraCost]}))
 

@@ -136,7 +136,7 @@ def test_very_many_epochs_select_torch_because_native_holds_all_orders(
     options = SMALL_PPO | {"n_epochs": 100_000_000}
     algorithm = PPO(seed=0, backend="auto", **options)
     assert algorithm.components.backend.name == "torch"
-    assert "the orders of its epochs take" in algorithm.components.backend.reason
+    assert "the shuffled row indices of its epochs take" in algorithm.components.backend.reason
     algorithm.close()
     with pytest.raises(ConfigError, match="of memory"):
         PPO(seed=0, backend="native", **options)
@@ -161,7 +161,7 @@ def test_a_run_goes_on_with_the_engine_that_it_began_with(
     algorithm.close()
     table["ppo"] = [cell(1024, 65536, now)]
     loaded = PPO.from_checkpoint(tmp_path / "checkpoints" / "step-000000000128")
-    assert loaded.components.backend == Backend(took, "it learned last")
+    assert loaded.components.backend == Backend(took, "it learned before the run was resumed")
     assert loaded.config.algo.backend == "auto"
     other = PPO.from_checkpoint(
         tmp_path / "checkpoints" / "step-000000000128",

@@ -96,7 +96,7 @@ def test_a_task_whose_runs_all_score_the_same_has_no_scale(
     make_run(tmp_path / "5", 7.0, env="C-v0")
     page = read_page(tmp_path)
     assert page.tables["table-aggregate"].column("tasks") == ["2"]
-    assert "C-v0 is left out, its runs all score 7.000: ranges.C-v0 gives it a scale" in page.text
+    assert "C-v0 is left out: its runs all score 7.000; ranges.C-v0 gives it a scale" in page.text
     other = tmp_path / "other"
     for env in ("A-v0", "B-v0"):
         make_run(other / env, 7.0, env=env)
@@ -151,8 +151,8 @@ RESUME_HINT = "; rlox resume goes on without it, and writes it again"
         ("status.json", "{", "unreadable", f"status.json is damaged{RESUME_HINT}"),
         ("result.json", None, "done", f"result.json is missing{RESUME_HINT}"),
         ("result.json", "[]", "done", f"result.json is damaged{RESUME_HINT}"),
-        ("result.json", '{"score": NaN}', "done", "its score is 'nan', no number"),
-        ("result.json", '{"score": "high", "train_return_last100": 2.0}', "done", "'high', no number"),
+        ("result.json", '{"score": NaN}', "done", "its score is 'nan', not a number"),
+        ("result.json", '{"score": "high", "train_return_last100": 2.0}', "done", "'high', not a number"),
     ],
 )  # fmt: skip
 def test_a_run_that_does_not_count_names_the_file_that_is_missing_or_damaged(
